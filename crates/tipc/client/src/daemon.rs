@@ -51,7 +51,7 @@ fn owns(dir: &Path) -> bool {
 /// An answer without its errno.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
 }
 
@@ -147,7 +147,7 @@ impl Daemon {
         let turned_away = |why| Error::TurnedAway { path: path.to_owned(), why };
         let (errno, mut answer) = say_hello(&fd)
             .map_err(|what| if what == ENDED { turned_away(None) } else { gone(what) })?;
-        let mut reader = Reader::new(&answer.octets);
+        let mut reader = Reader::new(&answer.bytes);
         match errno {
             0 => {}
             VERSION_MISMATCH => {
@@ -282,12 +282,12 @@ fn await_answer(fd: &OwnedFd, limit: Duration) -> Result<(i32, Answer), &'static
         Ok(false) => return Err(LATE),
         Err(_) => return Err(ENDED),
     }
-    let mut octets = vec![0; LEN_MAX.min(4096)];
+    let mut bytes = vec![0; LEN_MAX.min(4096)];
     let mut fds = Vec::new();
-    let len = fdpass::receive(fd, &mut octets, &mut fds, true).map_err(|_| ENDED)?;
-    octets.truncate(len);
-    let Some((errno, rest)) = octets.split_first_chunk() else { return Err(ENDED) };
-    Ok((i32::from_ne_bytes(*errno), Answer { octets: rest.to_vec(), fds }))
+    let len = fdpass::receive(fd, &mut bytes, &mut fds, true).map_err(|_| ENDED)?;
+    bytes.truncate(len);
+    let Some((errno, rest)) = bytes.split_first_chunk() else { return Err(ENDED) };
+    Ok((i32::from_ne_bytes(*errno), Answer { bytes: rest.to_vec(), fds }))
 }
 
 #[cfg(test)]
@@ -302,7 +302,7 @@ mod tests {
         let (fd, tipcd) = unix_pair(UnixKind::Seqpacket).unwrap();
         let mut control = Control { fd, owed: None, kept: VecDeque::new() };
         let ask = |control: &mut Control, limit| {
-            control.exchange(b"?", limit).map(|(_, answer)| answer.octets)
+            control.exchange(b"?", limit).map(|(_, answer)| answer.bytes)
         };
         let says = |number: u32| {
             fdpass::send(&tipcd, &Writer::answer(0).u32(number).finish(), &[]).unwrap();

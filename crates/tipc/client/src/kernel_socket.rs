@@ -212,8 +212,8 @@ impl KernelSocket {
     }
 
     pub(crate) fn set_option(&self, name: u32, value: u32) -> Result<(), Errno> {
-        let octets = value.to_ne_bytes();
-        let value = (!WITHOUT_VALUE.contains(&name)).then_some(&octets[..]);
+        let bytes = value.to_ne_bytes();
+        let value = (!WITHOUT_VALUE.contains(&name)).then_some(&bytes[..]);
         tipc_raw::set_option(&self.fd, name, value)
     }
 
@@ -222,11 +222,11 @@ impl KernelSocket {
     }
 
     pub(crate) fn join(&self, group: [u32; 4]) -> Result<(), Errno> {
-        let mut octets = [0; 16];
-        for (place, word) in octets.chunks_exact_mut(4).zip(group) {
+        let mut bytes = [0; 16];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(group) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        tipc_raw::set_option(&self.fd, GROUP_JOIN, Some(&octets))
+        tipc_raw::set_option(&self.fd, GROUP_JOIN, Some(&bytes))
     }
 
     pub(crate) fn leave(&self) -> Result<(), Errno> {

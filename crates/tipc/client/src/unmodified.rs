@@ -111,7 +111,7 @@ pub fn loadable(path: &Path) -> Result<PathBuf, CannotRun> {
     let path = path
         .canonicalize()
         .map_err(|_| CannotRun::NoLibrary { looked: path.display().to_string() })?;
-    if path.as_os_str().as_bytes().iter().any(|octet| matches!(octet, b' ' | b':')) {
+    if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
         return Err(CannotRun::LibraryPath { path });
     }
     Ok(path)
@@ -180,8 +180,8 @@ fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
     let mut start = Vec::new();
     (&file).take(4096).read_to_end(&mut start).map_err(unreadable)?;
     if let Some(line) = start.strip_prefix(b"#!") {
-        let line = line.split(|octet| *octet == b'\n').next().unwrap_or_default();
-        let mut words = line.split(|octet| matches!(octet, b' ' | b'\t')).filter(|w| !w.is_empty());
+        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|w| !w.is_empty());
         return match words.next() {
             Some(interpreter) if scripts_left > 0 => {
                 check(Path::new(OsStr::from_bytes(interpreter)), scripts_left - 1)

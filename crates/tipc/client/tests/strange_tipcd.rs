@@ -25,7 +25,7 @@ use crossway_tipc_client::{Error, Kind, NodeSocket, Patience, SocketAddress};
 
 const WATCHDOG: Duration = Duration::from_secs(30);
 const SLOTS: u32 = 4;
-const RING_OCTETS: usize = 256 << 10;
+const RING_BYTES: usize = 256 << 10;
 
 fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
@@ -58,10 +58,10 @@ fn serve(door: &OwnedFd, lane_after: u32) {
     let (_epochs, epochs_fd) =
         SharedWords::create_for_readers("strange-epochs", epoch::COUNT).unwrap();
     let (mut data, mut memory, mut lane) = (None, None, None);
-    let mut octets = vec![0; LEN_MAX];
-    while let Ok(len) = fdpass::recv(&control, &mut octets, &mut Vec::new()) {
+    let mut bytes = vec![0; LEN_MAX];
+    while let Ok(len) = fdpass::recv(&control, &mut bytes, &mut Vec::new()) {
         let mut fds: Vec<OwnedFd> = Vec::new();
-        let answer = match Request::decode(&octets[..len]) {
+        let answer = match Request::decode(&bytes[..len]) {
             Some(Request::Hello { .. }) => {
                 fds.extend([region_fd.try_clone().unwrap(), epochs_fd.try_clone().unwrap()]);
                 Welcome { version: VERSION, slots: SLOTS, node: 1, lane_after }.encode()
@@ -73,7 +73,7 @@ fn serve(door: &OwnedFd, lane_after: u32) {
                 Opened { token: 5, slot: 0 }.encode()
             }
             Some(Request::Lanes { .. }) => {
-                let (made, fd) = LaneMemory::create(RING_OCTETS).unwrap();
+                let (made, fd) = LaneMemory::create(RING_BYTES).unwrap();
                 let granted = Granted { ring_octets: made.ring_octets() as u32, sends: false };
                 fds.extend([fd, EventFd::new().unwrap().duplicate().unwrap()]);
                 memory = Some(made);

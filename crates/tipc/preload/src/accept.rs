@@ -1,4 +1,4 @@
-//! Taking connections.
+//! Accepting connections.
 
 use crossway_sys::Errno;
 use crossway_sys::socket as unix;
@@ -11,7 +11,8 @@ use crate::socket::Handle;
 use crate::{control, ffi};
 
 impl Handle {
-    /// The next connection, and who is at the other end. Its descriptor is closed on exec.
+    /// Accepts the next connection and returns its socket and the peer's address. Its descriptor is
+    /// closed on exec.
     pub(crate) fn accept(&self) -> Result<(Self, SocketAddress), Errno> {
         if !self.kind.is_connected_kind() {
             return Err(Errno::OPNOTSUPP);
@@ -25,7 +26,8 @@ impl Handle {
             if len == 0 {
                 return Err(Errno::NETDOWN);
             }
-            // A descriptor that finds no place is gone, and its request refused.
+            // If there is no room for the descriptor it was closed, and the request is thereby
+            // refused.
             let fd = fd.ok_or(Errno::MFILE)?;
             let header = raw.first_chunk().and_then(Header::decode);
             let opened = Opened::decode(&mut Reader::new(&raw[HEADER_LEN..]));
@@ -46,7 +48,7 @@ impl Handle {
                 }
                 return Ok((new, header.from));
             }
-            // Who asked has given up meanwhile.
+            // The peer has given up in the meantime.
             ffi::close_really(fd);
         }
     }

@@ -1,4 +1,4 @@
-//! Sockets that this process did not open: left open by a program before it (exec), or sent to it (SCM_RIGHTS).
+//! Sockets that this process did not open: inherited across exec, or received through SCM_RIGHTS.
 
 use std::ffi::c_int;
 
@@ -9,7 +9,7 @@ use crossway_tipc_client::protocol::control::{Adopted, Reader, Request};
 use crate::socket::Handle;
 use crate::{control, ffi, table};
 
-/// Looks through all descriptors of the process.
+/// Checks all descriptors of the process.
 pub(crate) fn inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
@@ -19,10 +19,10 @@ pub(crate) fn inherited() {
     }
 }
 
-/// Notes a descriptor, if it is a TIPC socket of the tipcd.
+/// Registers a descriptor if it is a TIPC socket of the tipcd.
 pub(crate) fn adopt(fd: c_int) {
     let Some(borrowed) = ffi::borrow(fd) else { return };
-    // Whose pair it is: tipcd made those of TIPC sockets. Few processes have a UNIX socket that somebody else made.
+    // tipcd created the socket pairs of TIPC sockets. Few processes have a UNIX socket created by another process.
     let Some(maker) = is_unix_socket(borrowed).then(|| peer_credentials(borrowed).ok()).flatten()
     else {
         return;
@@ -34,7 +34,7 @@ pub(crate) fn adopt(fd: c_int) {
         return;
     }
     let Ok(mut answer) = control::show(&Request::Adopt, borrowed) else { return };
-    let adopted = Adopted::decode(&mut Reader::new(answer.octets()));
+    let adopted = Adopted::decode(&mut Reader::new(answer.bytes()));
     let (Some(adopted), Some(region)) = (adopted, answer.fds.pop()) else { return };
     let Some(region) = control::map_region(region, adopted.slots) else { return };
     let Adopted { opened, kind, .. } = adopted;

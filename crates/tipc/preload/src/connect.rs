@@ -1,4 +1,4 @@
-//! Asking for connections.
+//! Connecting sockets.
 
 use std::ffi::c_int;
 
@@ -12,10 +12,11 @@ use crate::control::{self, MOST_PARTS};
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, PADDED};
 
-/// How often a waiting connect looks whether tipcd gave up; success and refusal wake it at once.
+/// How often a waiting connect checks whether tipcd has given up; success and refusal wake it
+/// immediately.
 const GLANCE_MS: c_int = 50;
 
-/// Whether it is an address that the kernel takes to send or connect to.
+/// Whether the kernel would accept this address for sending or connecting.
 pub(crate) fn is_sane(address: &[u8; ENCODED_LEN]) -> bool {
     match Address::decode(address) {
         Ok(Address::Range(range)) => range.lower <= range.upper,
@@ -51,7 +52,7 @@ impl Handle {
         let waits = !ffi::is_nonblocking(self.fd);
         match self.state().phase {
             Phase::Open => {
-                // What an earlier request left behind is of no interest to this one.
+                // Discard the error of an earlier request.
                 self.take_error();
                 self.request_connection(address, &Parts::default())?;
                 if !waits {
@@ -66,7 +67,7 @@ impl Handle {
         self.await_connection()
     }
 
-    /// Asks for a connection, `payload` being the first message.
+    /// Requests a connection, with `payload` as the first message.
     pub(crate) fn request_connection(
         &self,
         address: &[u8; ENCODED_LEN],
@@ -81,7 +82,7 @@ impl Handle {
                 Ok(())
             }
             outcome => {
-                // tipcd has thrown the filling away.
+                // tipcd has discarded the padding.
                 if pad > 0 {
                     self.unmark(PADDED);
                 }
@@ -90,7 +91,7 @@ impl Handle {
         }
     }
 
-    /// Waits for the answer, which tipcd gives in the time that the socket's option says.
+    /// Waits for the answer, which tipcd sends within the timeout set by the socket's option.
     pub(crate) fn await_connection(&self) -> Result<(), Errno> {
         loop {
             let phase = self.state().phase;
@@ -99,7 +100,7 @@ impl Handle {
             }
             let ready = ffi::wait(self.fd, libc::POLLOUT, GLANCE_MS)?;
             if ready && self.state().phase == Phase::Connecting {
-                // Only a tipcd that ended wakes without an answer.
+                // Only a tipcd that has ended wakes the caller without an answer.
                 return Err(Errno::NETDOWN);
             }
         }

@@ -1,6 +1,7 @@
-//! The process's connection to tipcd, and the memory that it shares with it.
+//! The process's connection to tipcd, and the memory that it shares with tipcd.
 //!
-//! The connection's descriptor is the library's own: it lies high, and what the program does to descriptors by number leaves it alone.
+//! The connection's descriptor belongs to the library: it has a high number, and the program's own operations on descriptors by number do not
+//! affect it.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -24,16 +25,16 @@ use crossway_tipc_client::protocol::{VERSION, epoch, slot};
 use crate::ffi;
 use crate::process::{self, Own};
 
-/// A tipcd answers at once; one that takes longer hangs.
+/// A tipcd answers immediately; if it takes longer than this, it hangs.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a closed connection says.
+/// Error text for a closed connection.
 const ENDED: &str = "has ended";
 
-/// Regions that a process may have to do with: its own, those of its parents, those of adopted sockets.
+/// Maximum number of regions known to a process: its own, those of its ancestors and those of adopted sockets.
 const REGIONS: usize = 1024;
 
-/// Memory that was mapped, known by the number of its file. Entries are only added, under the lock of [`Own`].
+/// Mapped memory, identified by the inode number of its file. Entries are only added, under the lock of [`Own`].
 struct Maps<T, const N: usize> {
     inodes: [AtomicU64; N],
     maps: [OnceLock<T>; N],
@@ -44,7 +45,7 @@ impl<T, const N: usize> Maps<T, N> {
         Self { inodes: [const { AtomicU64::new(0) }; N], maps: [const { OnceLock::new() }; N] }
     }
 
-    /// The place of the memory behind a descriptor.
+    /// Index of the memory behind a descriptor, which is mapped if it is not known yet.
     fn place(&self, fd: OwnedFd, open: impl FnOnce(&OwnedFd) -> Option<T>) -> Option<usize> {
         let file = File::from(fd);
         let inode = file.metadata().ok()?.ino();
@@ -64,35 +65,35 @@ impl<T, const N: usize> Maps<T, N> {
 
 static REGIONS_HERE: Maps<SharedWords, REGIONS> = Maps::new();
 static EPOCHS: Maps<WatchedWords, 256> = Maps::new();
-/// Which of these is the present tipcd's.
+/// Index of the current tipcd's epochs.
 static EPOCHS_NOW: AtomicU64 = AtomicU64::new(0);
 
-/// The connection's descriptor in this process or, right after a fork, in its parent; -1 for none.
+/// The connection's descriptor in this process or, right after a fork, in its parent; -1 if there is none.
 static HIDDEN: AtomicI32 = AtomicI32::new(-1);
-/// The kernel's number of that socket, lest another be taken for it.
+/// The kernel's cookie of that socket, so that no other socket is mistaken for it.
 static HIDDEN_COOKIE: AtomicU64 = AtomicU64::new(0);
 
-/// What an answer carries beyond its errno.
+/// An answer, with its errno.
 pub(crate) struct Answer {
-    octets: [u8; 256],
+    bytes: [u8; 256],
     len: usize,
     pub(crate) fds: Vec<OwnedFd>,
 }
 
 impl Answer {
-    /// What follows the errno.
-    pub(crate) fn octets(&self) -> &[u8] {
-        self.octets.get(4..self.len).unwrap_or_default()
+    /// The part after the errno.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(4..self.len).unwrap_or_default()
     }
 }
 
-/// Where the tipcd is.
+/// Path of tipcd's socket.
 pub(crate) fn path() -> &'static PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(crossway_tipc_client::default_path)
 }
 
-/// Maps a region; its place.
+/// Maps a region and returns its index.
 pub(crate) fn map_region(fd: OwnedFd, slots: u32) -> Option<u32> {
     let words = slots as usize * slot::WORDS;
     let place = REGIONS_HERE.place(fd, |fd| SharedWords::open(fd, words).ok())?;
@@ -105,7 +106,7 @@ pub(crate) fn has_slot(region: u32, slot: u32) -> bool {
     region.is_some_and(|r| r.has(slot as usize * slot::WORDS + slot::WORDS - 1))
 }
 
-/// A word of a region; of one that is not there, a word that nobody else reads.
+/// A word of a region; if the region does not exist, a dummy word.
 pub(crate) fn region_word(region: u32, word: usize) -> &'static AtomicU64 {
     static NOTHING: AtomicU64 = AtomicU64::new(0);
     match REGIONS_HERE.maps.get(region as usize).and_then(OnceLock::get) {
@@ -114,19 +115,19 @@ pub(crate) fn region_word(region: u32, word: usize) -> &'static AtomicU64 {
     }
 }
 
-/// The count of an epoch, and which tipcd's.
+/// The count of an epoch, and an identifier of the tipcd to which it belongs.
 pub(crate) fn epoch(index: usize) -> (u64, u64) {
     let now = EPOCHS_NOW.load(Ordering::Acquire);
     let epochs = EPOCHS.maps.get(now as usize).and_then(OnceLock::get);
     (epochs.map_or(0, |epochs| epochs.load(index % epoch::COUNT)), now)
 }
 
-/// Whether a descriptor is the library's own.
+/// Whether a descriptor belongs to the library.
 pub(crate) fn is_hidden(fd: c_int) -> bool {
     fd >= 0 && HIDDEN.load(Ordering::Relaxed) == fd && is_connection(fd)
 }
 
-/// The library's own descriptor, if it lies in a range.
+/// The library's own descriptor, if it is in this range.
 pub(crate) fn hidden_in(first: c_int, last: c_int) -> Option<c_int> {
     let fd = HIDDEN.load(Ordering::Relaxed);
     (fd >= first && fd <= last && is_hidden(fd)).then_some(fd)
@@ -138,7 +139,7 @@ fn is_connection(fd: c_int) -> bool {
         .is_some_and(|cookie| cookie == HIDDEN_COOKIE.load(Ordering::Relaxed))
 }
 
-/// Has the library's own descriptor make room for another of its number.
+/// Moves the library's own descriptor so that its number becomes free.
 pub(crate) fn step_aside() {
     let Some(own) = process::own() else { return };
     ffi::without_signals(|| {
@@ -154,12 +155,12 @@ pub(crate) fn step_aside() {
     });
 }
 
-/// Asks tipcd, and waits for the answer. The errno is tipcd's, or ENETDOWN when it is gone.
+/// Sends a request to tipcd and waits for the answer. The errno is tipcd's, or ENETDOWN if tipcd has ended.
 pub(crate) fn ask(request: &Request<'_>, tail: &[IoSlice<'_>]) -> Result<Answer, Errno> {
     ask_with(request, tail, None)
 }
 
-/// As [`ask`], showing a descriptor.
+/// Like [`ask`], passing a descriptor.
 pub(crate) fn show(request: &Request<'_>, fd: BorrowedFd<'_>) -> Result<Answer, Errno> {
     ask_with(request, &[], Some(fd))
 }
@@ -180,7 +181,7 @@ fn ask_with(
                     Error::NotPermitted { .. }
                     | Error::Version { .. }
                     | Error::DaemonGone { .. } => error.errno(),
-                    // What a kernel without TIPC says.
+                    // The errno of a kernel without TIPC.
                     _ => Errno::AFNOSUPPORT,
                 }
             })?;
@@ -189,14 +190,14 @@ fn ask_with(
                 Ok((0, answer)) => return Ok(answer),
                 Ok((errno, _)) => {
                     return Err(match Errno::from_raw_os_error(errno) {
-                        // What tipcd does not know is of one that was here before it.
+                        // A socket unknown to this tipcd was opened with an earlier one.
                         Errno::BADF if fd.is_none() => Errno::NETDOWN,
                         errno => errno,
                     });
                 }
                 Err(_) => {
                     part(&own);
-                    // A new socket does not need the tipcd that was here before.
+                    // A new socket does not need the previous tipcd.
                     let new = matches!(request, Request::Open { .. } | Request::Adopt);
                     if !(std::mem::take(&mut old) && new) {
                         return Err(Errno::NETDOWN);
@@ -207,7 +208,7 @@ fn ask_with(
     })
 }
 
-/// The process id of the tipcd, where one serves; as this process sees it.
+/// The process ID of the tipcd if one is running, as seen by this process.
 pub(crate) fn tipcd() -> Option<u32> {
     let own = process::own()?;
     ffi::without_signals(|| {
@@ -217,12 +218,12 @@ pub(crate) fn tipcd() -> Option<u32> {
     })
 }
 
-/// The place of the region that new sockets have their slots in.
+/// Index of the region that holds the slots of new sockets.
 pub(crate) fn own_region() -> Option<u32> {
     process::own()?.region.load(Ordering::Relaxed).checked_sub(1)
 }
 
-/// Ends the connection.
+/// Closes the connection.
 fn part(own: &Own) {
     let fd = HIDDEN.swap(-1, Ordering::Relaxed);
     own.control.store(0, Ordering::Relaxed);
@@ -231,9 +232,9 @@ fn part(own: &Own) {
     }
 }
 
-/// The connection of this process, made when there is none.
+/// The connection of this process, established if there is none.
 fn connection(own: &Own) -> Result<c_int, Error> {
-    // Also the first look after a fork.
+    // This call also detects a fork.
     let borrowed = own.is_borrowed();
     if let Some(fd) = own.control.load(Ordering::Relaxed).checked_sub(1)
         && let Ok(fd) = c_int::try_from(fd)
@@ -241,7 +242,7 @@ fn connection(own: &Own) -> Result<c_int, Error> {
     {
         return Ok(fd);
     }
-    // A parent's: its answers are not for this process.
+    // The connection belongs to the parent: its answers are not for this process.
     part(own);
     connect(own)
 }
@@ -255,16 +256,16 @@ fn connect(own: &Own) -> Result<c_int, Error> {
     })?;
     let gone = |what| Error::DaemonGone { path: path.clone(), what };
     let hello = Request::Hello { version: VERSION };
-    let _ = socket::send(&fd, hello.head().octets(), false);
-    // Who is turned away is answered before he asks; where the tipcd closed without having read the hello, that is told first, and the answer
-    // stands behind it.
+    let _ = socket::send(&fd, hello.head().bytes(), false);
+    // A program that is refused receives its answer without having sent anything. If tipcd closed the connection without reading the hello,
+    // that error is reported first, and the answer follows.
     let answer = match receive(fd.as_fd()) {
         Err(ENDED) => receive(fd.as_fd()),
         answer => answer,
     };
     let (errno, mut answer) = answer.map_err(gone)?;
     let (slots, epochs) = (answer.fds.pop(), answer.fds.pop());
-    let mut reader = Reader::new(answer.octets());
+    let mut reader = Reader::new(answer.bytes());
     match errno {
         0 => {}
         VERSION_MISMATCH => {
@@ -294,7 +295,7 @@ fn connect(own: &Own) -> Result<c_int, Error> {
     Ok(fd)
 }
 
-/// One request and its answer.
+/// Sends a request and receives its answer.
 fn exchange(
     control: BorrowedFd<'_>,
     request: &Request<'_>,
@@ -303,11 +304,11 @@ fn exchange(
 ) -> Result<(i32, Answer), &'static str> {
     let head = request.head();
     let sent = match (fd, tail) {
-        (Some(fd), _) => fdpass::try_send(control, head.octets(), &[fd]),
-        (None, []) => socket::send(control, head.octets(), false),
+        (Some(fd), _) => fdpass::try_send(control, head.bytes(), &[fd]),
+        (None, []) => socket::send(control, head.bytes(), false),
         (None, tail) => {
             let mut parts = [IoSlice::new(&[]); 1 + MOST_PARTS];
-            parts[0] = IoSlice::new(head.octets());
+            parts[0] = IoSlice::new(head.bytes());
             let count = tail.len().min(MOST_PARTS);
             parts[1..=count].copy_from_slice(&tail[..count]);
             records::send_parts(control, &parts[..=count], false)
@@ -317,24 +318,24 @@ fn exchange(
     receive(control)
 }
 
-/// An answer, waited for.
+/// Waits for an answer.
 fn receive(control: BorrowedFd<'_>) -> Result<(i32, Answer), &'static str> {
     match wait_ready(control, Interest::Readable, Some(Instant::now() + ANSWER_LIMIT)) {
         Ok(true) => {}
         Ok(false) => return Err("does not answer"),
         Err(_) => return Err(ENDED),
     }
-    let mut answer = Answer { octets: [0; 256], len: 0, fds: Vec::new() };
+    let mut answer = Answer { bytes: [0; 256], len: 0, fds: Vec::new() };
     answer.len =
-        fdpass::receive(control, &mut answer.octets, &mut answer.fds, true).map_err(|_| ENDED)?;
-    let errno = answer.octets.first_chunk().filter(|_| answer.len >= 4).ok_or(ENDED)?;
+        fdpass::receive(control, &mut answer.bytes, &mut answer.fds, true).map_err(|_| ENDED)?;
+    let errno = answer.bytes.first_chunk().filter(|_| answer.len >= 4).ok_or(ENDED)?;
     Ok((i32::from_ne_bytes(*errno), answer))
 }
 
-/// Parts of a first message that a request for a connection carries.
+/// Maximum number of parts of the first message in a connection request.
 pub(crate) const MOST_PARTS: usize = 16;
 
-/// Tells once why there is no TIPC: the program has but an errno for it.
+/// Reports once why TIPC is not available: the program itself only gets an errno.
 fn complain(error: &Error) {
     static TOLD: OnceLock<()> = OnceLock::new();
     if TOLD.set(()).is_ok() {

@@ -1,12 +1,12 @@
-//! Lets unmodified programs use AF_TIPC where the kernel has none: loaded before the C library (LD_PRELOAD), it answers the calls that
-//! concern TIPC sockets and hands all others on. docs/decisions/0041 gives the reasons, docs/TIPC.md what is caught.
+//! Lets unmodified programs use AF_TIPC on kernels without it: preloaded before the C library (LD_PRELOAD), it implements the calls on
+//! TIPC sockets and forwards all others. docs/decisions/0041 gives the reasons, docs/TIPC.md lists the intercepted calls.
 //!
-//! A TIPC socket here is the program's end of a pair whose other end is `tipcd`'s (docs/decisions/0040), so whatever only waits for
-//! descriptors, copies them or gives them away works by itself. What a socket is beyond that lies in words that it shares with `tipcd`
-//! and with every process that has it: a process keeps no more than which descriptor is which (`table`).
+//! A TIPC socket is the program's end of a socket pair whose other end belongs to `tipcd` (docs/decisions/0040), so calls that only
+//! wait for descriptors, copy them or pass them on work unchanged. All other state of a socket is in words shared with `tipcd` and
+//! with every process that has the socket: a process itself only records which descriptors are TIPC sockets (`table`).
 //!
-//! A call on any other descriptor costs one load. Nothing here allocates memory between the first socket and the last but a
-//! process's connection to `tipcd` and a new socket; locks are held with signals blocked. So a handler may send, receive and accept.
+//! A call on any other descriptor costs one additional load. No memory is allocated except for a process's connection to `tipcd` and
+//! for new sockets, and locks are held with signals blocked, so signal handlers may send, receive and accept.
 
 mod accept;
 mod adopt;

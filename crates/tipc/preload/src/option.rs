@@ -1,11 +1,11 @@
-//! Options and the two requests of ioctl.
+//! Socket options and the two ioctl requests.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
 use crossway_sys::Errno;
 use crossway_tipc_client::Kind;
-use crossway_tipc_client::protocol::control::{RECEIVE_OCTETS, Reader, Request};
+use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, Reader, Request};
 use crossway_tipc_client::protocol::slot::Phase;
 
 use crate::control;
@@ -16,30 +16,30 @@ const MCAST_BROADCAST: u32 = 133;
 const MCAST_REPLICAST: u32 = 134;
 const GROUP_JOIN: u32 = 135;
 const GROUP_LEAVE: u32 = 136;
-/// Options that are set to an integer: importance, source and destination droppable, connection time-out, no delay.
+/// Options with an integer value: importance, source and destination droppable, connection timeout, no delay.
 const WITH_INTEGER: [u32; 5] = [127, 128, 129, 130, 138];
 
-/// SO_PASSPIDFD, SO_PASSSEC: control data that TIPC never has.
+/// SO_PASSPIDFD, SO_PASSSEC: control data that TIPC never provides.
 const PASS_PIDFD: c_int = 76;
 const PASS_SECURITY: c_int = 34;
-/// SO_SNDBUF and SO_RCVBUF begin with net.core.wmem_default and are at least this (socket(7)).
+/// SO_SNDBUF and SO_RCVBUF default to net.core.wmem_default; this is their minimum (socket(7)).
 const SEND_BUFFER_DEFAULT: u64 = 212_992;
 const BUFFER_MIN: u32 = 4_608;
 
-/// Who is at the other end: of a TIPC socket nobody is known.
+/// Credentials of the peer (SO_PEERCRED): unknown for a TIPC socket.
 const NOBODY: [u8; 12] = [0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
 
-/// The value of an option.
+/// Value of an option.
 pub(crate) enum Value {
     Integer(u32),
-    Octets([u8; 12]),
-    /// Nothing, and the length says so.
+    Bytes([u8; 12]),
+    /// No value; the returned length is 0.
     None,
 }
 
 fn integer(value: Option<&[u8]>) -> Result<u32, Errno> {
-    let octets = value.and_then(<[u8]>::first_chunk).ok_or(Errno::INVAL)?;
-    Ok(u32::from_ne_bytes(*octets))
+    let bytes = value.and_then(<[u8]>::first_chunk).ok_or(Errno::INVAL)?;
+    Ok(u32::from_ne_bytes(*bytes))
 }
 
 impl Handle {
@@ -49,10 +49,10 @@ impl Handle {
 
     fn get_by_request(&self, name: u32) -> Result<u32, Errno> {
         let answer = control::ask(&Request::GetOption { token: self.token, name }, &[])?;
-        Reader::new(answer.octets()).u32().ok_or(Errno::PROTO)
+        Reader::new(answer.bytes()).u32().ok_or(Errno::PROTO)
     }
 
-    /// Sets an option. False for one that is the descriptor's own. `value` is `None` for NULL.
+    /// Sets an option. Returns false if it belongs to the descriptor itself. `value` is `None` for NULL.
     pub(crate) fn set_option(
         &self,
         level: c_int,
@@ -70,8 +70,8 @@ impl Handle {
         if WITH_INTEGER.contains(&name) {
             self.set_by_request(name, integer(value)?)?;
         } else if name == GROUP_JOIN {
-            let octets = value.and_then(<[u8]>::first_chunk::<16>).ok_or(Errno::INVAL)?;
-            let mut reader = Reader::new(octets);
+            let bytes = value.and_then(<[u8]>::first_chunk::<16>).ok_or(Errno::INVAL)?;
+            let mut reader = Reader::new(bytes);
             let mut word = || reader.u32().unwrap_or(0);
             let group = [word(), word(), word(), word()];
             control::ask(&Request::Join { token: self.token, group }, &[])?;
@@ -92,13 +92,13 @@ impl Handle {
     fn set_socket_option(&self, name: c_int, value: Option<&[u8]>) -> Result<bool, Errno> {
         match name {
             libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => {
-                let octets = integer(value)?.saturating_mul(2).max(BUFFER_MIN);
-                self.set_by_request(RECEIVE_OCTETS, octets)?;
+                let bytes = integer(value)?.saturating_mul(2).max(BUFFER_MIN);
+                self.set_by_request(RECEIVE_BYTES, bytes)?;
             }
-            // Of the descriptor's buffer depends when it polls writable.
+            // The size of the descriptor's own buffer determines when it polls writable, so it must not change.
             libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => {
-                let octets = integer(value)?.saturating_mul(2).max(BUFFER_MIN);
-                self.send_buffer().store(octets.into(), Ordering::Release);
+                let bytes = integer(value)?.saturating_mul(2).max(BUFFER_MIN);
+                self.send_buffer().store(bytes.into(), Ordering::Release);
             }
             libc::SO_PASSCRED | PASS_SECURITY | PASS_PIDFD => {
                 integer(value)?;
@@ -109,7 +109,7 @@ impl Handle {
         Ok(true)
     }
 
-    /// Reads an option. `None` for one that is the descriptor's own.
+    /// Reads an option. Returns `None` if it belongs to the descriptor itself.
     pub(crate) fn option(&self, level: c_int, name: c_int) -> Result<Option<Value>, Errno> {
         let value = match level {
             libc::SOL_SOCKET => match name {
@@ -120,12 +120,12 @@ impl Handle {
                 libc::SO_ERROR => {
                     self.take_error().map_or(0, |errno| errno.raw_os_error().unsigned_abs())
                 }
-                libc::SO_RCVBUF => self.get_by_request(RECEIVE_OCTETS)?,
+                libc::SO_RCVBUF => self.get_by_request(RECEIVE_BYTES)?,
                 libc::SO_SNDBUF => match self.send_buffer().load(Ordering::Acquire) {
                     0 => SEND_BUFFER_DEFAULT as u32,
                     set => set as u32,
                 },
-                libc::SO_PEERCRED => return Ok(Some(Value::Octets(NOBODY))),
+                libc::SO_PEERCRED => return Ok(Some(Value::Bytes(NOBODY))),
                 libc::SO_PEEK_OFF => return Err(Errno::OPNOTSUPP),
                 _ => return Ok(None),
             },
@@ -138,13 +138,13 @@ impl Handle {
     }
 }
 
-/// The 16 octets that name a node (SIOCGETNODEID).
+/// The 16-byte identity of a node (SIOCGETNODEID).
 pub(crate) fn identity(node: u32) -> Result<[u8; 16], Errno> {
     let answer = control::ask(&Request::Identity { node }, &[])?;
-    answer.octets().first_chunk().copied().ok_or(Errno::PROTO)
+    answer.bytes().first_chunk().copied().ok_or(Errno::PROTO)
 }
 
-/// Octets of a link's name, with its end.
+/// Length of a link's name in bytes, including its terminating NUL.
 pub(crate) const LINK_NAME_LEN: usize = 68;
 
 /// The name of a link (SIOCGETLINKNAME).
@@ -152,8 +152,8 @@ pub(crate) fn link_name(node: u32, bearer: u32) -> Result<[u8; LINK_NAME_LEN], E
     let bearer = bearer & 0xffff;
     let answer = control::ask(&Request::LinkName { node, bearer }, &[])?;
     let mut name = [0; LINK_NAME_LEN];
-    for (place, octet) in name[..LINK_NAME_LEN - 1].iter_mut().zip(answer.octets()) {
-        *place = *octet;
+    for (place, byte) in name[..LINK_NAME_LEN - 1].iter_mut().zip(answer.bytes()) {
+        *place = *byte;
     }
     Ok(name)
 }

@@ -1,4 +1,4 @@
-//! Which process runs: the one that owns what is noted here, a copy of it made by fork, or one that borrows its memory (vfork).
+//! Identifies the running process: the owner of this memory, a copy made by fork, or a child that borrows the memory (vfork).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,18 +7,18 @@ use crossway_sys::{fork_mark, futex};
 
 static WORDS: OnceLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> = OnceLock::new();
 
-/// Words that every copy of the process finds as 0.
+/// Words that are 0 in every new copy of the process.
 pub(crate) struct Own {
     alive: &'static AtomicU32,
     pid: &'static AtomicU32,
     lock: &'static AtomicU32,
     /// The connection to tipcd: its descriptor plus 1.
     pub(crate) control: &'static AtomicU32,
-    /// The region that the connection's sockets have their slots in, plus 1.
+    /// Index plus 1 of the region that holds the slots of sockets opened by this process.
     pub(crate) region: &'static AtomicU32,
 }
 
-/// The process's own words; `None` where there is no memory for them.
+/// The process's own words; `None` if there is no memory for them.
 pub(crate) fn own() -> Option<Own> {
     let words = (*WORDS.get_or_init(|| fork_mark::words().ok()))?;
     let [alive, pid, lock, control, region, ..] = words;
@@ -26,8 +26,8 @@ pub(crate) fn own() -> Option<Own> {
 }
 
 impl Own {
-    /// Whether the caller has borrowed the process's memory, but not its descriptors (a child of vfork): what it does to its descriptors
-    /// does not concern the process.
+    /// Whether the caller borrows the process's memory but not its descriptors (a child of vfork): changes to its descriptors do not
+    /// affect the process.
     pub(crate) fn is_borrowed(&self) -> bool {
         let pid = std::process::id();
         if self.alive.load(Ordering::Acquire) == 0 {
@@ -38,9 +38,9 @@ impl Own {
         self.pid.load(Ordering::Relaxed) != pid
     }
 
-    /// Only one thread at a time. To be called with signals blocked, lest a handler wait for the thread that it interrupts.
+    /// Acquires the lock. Signals must be blocked, so that a signal handler cannot wait for the thread that it interrupted.
     pub(crate) fn lock(&self) -> Locked {
-        // 0 free, 1 taken, 2 taken and waited for.
+        // 0: free, 1: locked, 2: locked with waiters.
         if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             while self.lock.swap(2, Ordering::Acquire) != 0 {
                 let _ = futex::wait(self.lock, 2, None);
@@ -50,7 +50,7 @@ impl Own {
     }
 }
 
-/// The lock, until it is dropped.
+/// Holds the lock until dropped.
 pub(crate) struct Locked(&'static AtomicU32);
 
 impl Drop for Locked {

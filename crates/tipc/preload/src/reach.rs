@@ -1,5 +1,5 @@
-//! Destinations that were reachable when tipcd was last asked, for all sockets of the process: one load per message instead of a request
-//! while nothing of a destination's epoch has gone.
+//! Remembers, for all sockets of the process, which destinations were reachable when tipcd was last asked. While a destination's epoch
+//! does not change, a message costs one load instead of a request.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -11,14 +11,14 @@ use crossway_tipc_client::protocol::epoch;
 use crate::control;
 use crate::socket::Handle;
 
-/// Destinations that are remembered; those that share a place push each other out.
+/// Number of destinations remembered; those that share an index replace each other.
 const PLACES: usize = 256;
 
-/// What is remembered in a place: the address, the count of its epoch and of which tipcd, and of a group's member its token.
+/// Contents of an entry: the address, the count of its epoch, an identifier of its tipcd, and for a group member its token.
 type Known = [u64; 5];
 
 struct Place {
-    /// Odd while somebody writes.
+    /// Odd while a thread writes.
     turn: AtomicU64,
     known: [AtomicU64; 5],
 }
@@ -41,7 +41,7 @@ impl Place {
                 .turn
                 .compare_exchange(turn, turn + 1, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        // Who is interrupted here, or forked, leaves the place unused.
+        // A thread interrupted or forked here leaves the entry unused.
         if taken {
             fence(Ordering::Release);
             for (place, word) in self.known.iter().zip(known) {
@@ -52,12 +52,12 @@ impl Place {
     }
 }
 
-/// Fails with EHOSTUNREACH when a destination is not reachable. `address` is struct sockaddr_tipc, zeros for all of a group.
+/// Fails with EHOSTUNREACH if a destination is not reachable. `address` is a struct sockaddr_tipc, zeros for the whole group.
 pub(crate) fn check(socket: &Handle, address: &[u8; ENCODED_LEN], at: usize) -> Result<(), Errno> {
     let (count, tipcd) = control::epoch(at);
     let half =
-        |n: usize| address[8 * n..].first_chunk().map_or(0, |octets| u64::from_ne_bytes(*octets));
-    // A member's destinations are those in its group.
+        |n: usize| address[8 * n..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    // A member's destinations are within its group.
     let token = if socket.group() == 0 { 0 } else { socket.token };
     let wanted = [half(0), half(1), count, tipcd, token];
     let mixed = wanted.iter().fold(0_u64, |mixed, word| {
@@ -72,7 +72,7 @@ pub(crate) fn check(socket: &Handle, address: &[u8; ENCODED_LEN], at: usize) -> 
     Ok(())
 }
 
-/// Where a message to everybody in the group is counted.
+/// Index of the epoch for messages to the whole group.
 pub(crate) fn epoch_of_group(group: u32) -> usize {
     epoch::of_service(group)
 }

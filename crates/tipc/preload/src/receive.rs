@@ -10,30 +10,30 @@ use crossway_tipc_client::{ErrorCode, Kind, ServiceRange, SocketAddress};
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, SHUT, TOLD};
 
-/// Octets of a message that comes back.
+/// Maximum number of bytes kept of a returned message.
 pub(crate) const RETURNED_LEN: usize = 1024;
 
-/// What the program asks for besides octets.
+/// What the program asks for besides the payload.
 pub(crate) struct Wanted<'a> {
     /// Flags of recv(2).
     pub(crate) flags: c_int,
-    /// It gave a pointer for control data, and so wants the cause of a connection's end instead of an errno.
+    /// Set if the program passed a control buffer and so receives the cause of a connection's end instead of an errno.
     pub(crate) cause: bool,
-    /// Where the octets of a returned message go.
+    /// Buffer for the payload of a returned message.
     pub(crate) returned: Option<&'a mut [u8; RETURNED_LEN]>,
 }
 
-/// What came.
+/// What was received.
 #[derive(Default)]
 pub(crate) struct Arrival {
-    /// What the call returns.
+    /// Return value of the call.
     pub(crate) len: usize,
     /// MSG_TRUNC, MSG_OOB, MSG_EOR.
     pub(crate) flags: c_int,
     pub(crate) from: Option<SocketAddress>,
-    /// Of a group's message: the group, and the sender's instance.
+    /// For a group message, the group and the sender's instance.
     pub(crate) member: Option<(u32, u32)>,
-    /// Why something came back or ended, and the octets that came back with it.
+    /// Why a message was returned or the connection ended, and the number of bytes returned.
     pub(crate) error: Option<(u32, u32)>,
     pub(crate) service: Option<ServiceRange>,
 }
@@ -52,11 +52,11 @@ impl Handle {
                 return Err(errno);
             }
             match self.state().phase {
-                // Who waits for a connection may wait for its first message as well.
+                // A caller that waits for a connection may also wait for its first message.
                 Phase::Connected | Phase::Connecting => {}
                 Phase::Listening => return Err(Errno::INVAL),
                 Phase::Open => return Err(Errno::NOTCONN),
-                // The kernel's two answers after one's own shutdown.
+                // The kernel's two answers after a local shutdown.
                 Phase::Disconnected if self.has_mark(SHUT) => {
                     let waits = self.waits(wanted.flags);
                     return Err(if waits { Errno::NOTCONN } else { Errno::AGAIN });
@@ -65,7 +65,7 @@ impl Handle {
             }
         }
         if self.kind == Kind::Stream {
-            self.receive_octets(parts, wanted)
+            self.receive_bytes(parts, wanted)
         } else {
             self.receive_message(parts, wanted)
         }
@@ -75,7 +75,7 @@ impl Handle {
         flags & libc::MSG_DONTWAIT == 0 && !ffi::is_nonblocking(self.fd)
     }
 
-    fn receive_octets(&self, parts: &Parts<'_>, wanted: &mut Wanted<'_>) -> Result<Arrival, Errno> {
+    fn receive_bytes(&self, parts: &Parts<'_>, wanted: &mut Wanted<'_>) -> Result<Arrival, Errno> {
         let known = libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_WAITALL;
         match ffi::receive(self.fd, &mut [], parts, &mut [], wanted.flags & known) {
             Ok((0, _)) | Err(Errno::CONNRESET) => self.end(wanted),
@@ -112,7 +112,7 @@ impl Handle {
             let header = match Header::decode(&raw) {
                 Some(header) if header.kind != RecordKind::Offer => header,
                 _ if peeks => return Err(Errno::PROTO),
-                // What a later version may add is not for this one.
+                // Skip records of a kind added in a later version.
                 _ => continue,
             };
             let mut arrival = Arrival {
@@ -128,7 +128,7 @@ impl Handle {
                         arrival.flags |= libc::MSG_EOR;
                     }
                 }
-                // Of a connection: its end, with what the peer has left unread.
+                // On a connection this is its end, with data that the peer left unread.
                 RecordKind::Returned if self.kind.is_connected_kind() && !wanted.cause => {
                     return Err(Errno::CONNRESET);
                 }
@@ -156,8 +156,8 @@ impl Handle {
         }
     }
 
-    /// What stands behind the last message. A kernel tells the end once and has who asks again wait, in vain; here only who does not
-    /// want to wait is told that.
+    /// The result after the last message. A kernel reports the end once and lets later blocking calls wait in vain; here only
+    /// non-blocking calls get EAGAIN after that.
     #[cold]
     fn end(&self, wanted: &Wanted<'_>) -> Result<Arrival, Errno> {
         if !self.kind.is_connected_kind() {
@@ -168,7 +168,7 @@ impl Handle {
         }
         let shutdown = ErrorCode::Shutdown.number();
         let code = match self.state().end {
-            // tipcd ended without a word, and its node with it.
+            // tipcd ended unexpectedly, and its node with it.
             0 => ErrorCode::NoNode.number(),
             code => code,
         };
@@ -185,7 +185,7 @@ impl Handle {
     }
 }
 
-/// Brings the first octets of a returned message, which lie in the program's parts and behind them, together.
+/// Combines the first bytes of a returned message, which are in the program's parts and after them.
 fn bring_together(parts: &Parts<'_>, room: usize, full: usize, out: &mut [u8; RETURNED_LEN]) {
     let len = full.min(RETURNED_LEN);
     let front = room.min(len);

@@ -1,4 +1,4 @@
-//! Calls that are one request: making a socket, binding, listening, ending a connection, names.
+//! Calls that consist of one request: creating a socket, binding, listening, ending a connection, names.
 
 use std::os::fd::IntoRawFd;
 
@@ -13,13 +13,13 @@ use crossway_tipc_client::protocol::slot::Phase;
 use crate::socket::{Handle, PADDED, SHUT};
 use crate::{control, ffi};
 
-/// Octets of zeros that fill a descriptor.
+/// Zeros used as padding to fill a descriptor.
 static FILLING: [u8; 32 << 10] = [0; 32 << 10];
 
-/// Makes a socket. Its descriptor is closed on exec until it is noted.
+/// Creates a socket. Its descriptor is closed on exec until it is registered.
 pub(crate) fn open(kind: Kind) -> Result<Handle, Errno> {
     let mut answer = control::ask(&Request::Open { kind }, &[])?;
-    let opened = Opened::decode(&mut Reader::new(answer.octets())).ok_or(Errno::PROTO)?;
+    let opened = Opened::decode(&mut Reader::new(answer.bytes())).ok_or(Errno::PROTO)?;
     let fd = answer.fds.pop().ok_or(Errno::PROTO)?;
     let region = control::own_region().ok_or(Errno::PROTO)?;
     if !control::has_slot(region, opened.slot) {
@@ -30,7 +30,7 @@ pub(crate) fn open(kind: Kind) -> Result<Handle, Errno> {
 }
 
 impl Handle {
-    /// Binds what a struct sockaddr_tipc says; a negative scope takes the binding back.
+    /// Binds as specified by a struct sockaddr_tipc; a negative scope withdraws the binding.
     pub(crate) fn bind(&self, address: [u8; ENCODED_LEN]) -> Result<(), Errno> {
         control::ask(&Request::Bind { token: self.token, address }, &[]).map(drop)
     }
@@ -39,8 +39,8 @@ impl Handle {
         control::ask(&Request::UnbindAll { token: self.token }, &[]).map(drop)
     }
 
-    /// Fills the descriptor until it polls unwritable, as that of a socket that listens or asks for a connection must. Returns the octets
-    /// of payload that did it, 0 when it was done before.
+    /// Fills the descriptor until it polls unwritable, as required for a socket that listens or is connecting. Returns the number of
+    /// padding bytes written, 0 if it was filled before.
     pub(crate) fn pad(&self) -> Result<u32, Errno> {
         if self.mark(PADDED) {
             return Ok(0);
@@ -48,17 +48,17 @@ impl Handle {
         let fd = ffi::borrow(self.fd).ok_or(Errno::BADF)?;
         // A UNIX socket polls writable while at most a quarter of its buffer is unread (net/unix/af_unix.c).
         let room = unix::send_buffer_bytes(fd).map_err(|e| Errno::from_raw_os_error(e.errno()))?;
-        let octets = room / 4 + 1;
+        let bytes = room / 4 + 1;
         let family = PAD_FAMILY.to_ne_bytes();
         let sent = if self.kind == Kind::Stream {
             let mut sent = 0;
-            while sent < octets {
-                let part = &FILLING[..FILLING.len().min(octets - sent)];
+            while sent < bytes {
+                let part = &FILLING[..FILLING.len().min(bytes - sent)];
                 sent += unix::send(fd, part, true).inspect_err(|_| self.unmark(PADDED))?;
             }
             sent
         } else {
-            ffi::send_filling(self.fd, &family, &FILLING, octets)
+            ffi::send_filling(self.fd, &family, &FILLING, bytes)
                 .inspect_err(|_| self.unmark(PADDED))?
         };
         u32::try_from(sent).map_err(|_| Errno::INVAL)
@@ -91,7 +91,7 @@ impl Handle {
 
     pub(crate) fn report(&self) -> Result<Report, Errno> {
         let answer = control::ask(&Request::Report { token: self.token }, &[])?;
-        Report::decode(&mut Reader::new(answer.octets())).ok_or(Errno::PROTO)
+        Report::decode(&mut Reader::new(answer.bytes())).ok_or(Errno::PROTO)
     }
 
     pub(crate) fn peer_name(&self) -> Result<SocketAddress, Errno> {

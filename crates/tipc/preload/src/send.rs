@@ -15,14 +15,15 @@ use crate::reach;
 use crate::socket::Handle;
 
 impl Handle {
-    /// Sends a message; of a stream as much as goes. `to` is struct sockaddr_tipc, `Some(None)` one that is too short to be one.
+    /// Sends a message, or as much of a stream as is accepted. `to` is a struct sockaddr_tipc; `Some(None)` is one that is too
+    /// short.
     pub(crate) fn send(
         &self,
         parts: &Parts<'_>,
         to: Option<Option<&[u8; ENCODED_LEN]>>,
         flags: c_int,
     ) -> Result<usize, Errno> {
-        // Of the flags of send(2) TIPC knows but this one; and never does it raise SIGPIPE.
+        // The only flag of send(2) that TIPC supports; it never raises SIGPIPE.
         let flags = flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let len = parts.len();
         if self.kind != Kind::Stream && len > MESSAGE_LEN_MAX {
@@ -45,7 +46,7 @@ impl Handle {
         let to = to.or_else(|| self.destination()).ok_or(Errno::DESTADDRREQ)?;
         let address = Address::decode(&to).map_err(|_| Errno::INVAL)?;
         reach::check(self, &to, epoch::of(address))?;
-        // The empty message is taken and goes nowhere.
+        // An empty message is accepted and discarded.
         if len == 0 {
             return Ok(0);
         }

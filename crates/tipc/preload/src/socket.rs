@@ -1,4 +1,4 @@
-//! A TIPC socket as this process holds it, and the words that it shares with tipcd and with other processes that hold it.
+//! A TIPC socket as held by this process, and the words that it shares with tipcd and with other processes.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,29 +10,30 @@ use crossway_tipc_client::{Kind, ServiceRange};
 
 use crate::control;
 
-/// What identifies a socket. Nothing in it changes.
+/// Identifies a socket. Immutable.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) fd: c_int,
     pub(crate) kind: Kind,
-    /// Which region its slot is in.
+    /// Index of the region that holds its slot.
     pub(crate) region: u32,
     pub(crate) slot: u32,
     pub(crate) token: u64,
 }
 
-/// The socket's marks ([`Handle::marks`]), and the group above them.
+/// The socket's marks ([`Handle::marks`]), with the group in the upper bits.
 const MARKS: usize = slot::OWN;
-/// The destination, two words: of kinds without connections the default one, else the service that the connection was asked for by.
+/// The destination, two words: for connectionless kinds the default destination, otherwise the service to which the socket was
+/// connected.
 const DESTINATION: usize = slot::OWN + 1;
-/// SO_SNDBUF as it was set; 0 if it was not.
+/// SO_SNDBUF as set by the program; 0 if not set.
 const SEND_BUFFER: usize = slot::OWN + 3;
 
 /// This end has shut the connection down.
 pub(crate) const SHUT: u64 = 1;
-/// The descriptor was made unwritable and tipcd keeps it so.
+/// The descriptor was made unwritable, and tipcd keeps it so.
 pub(crate) const PADDED: u64 = 2;
-/// The connection's end was told.
+/// The end of the connection has been reported.
 pub(crate) const TOLD: u64 = 4;
 /// There is a destination.
 const DESTINED: u64 = 8;
@@ -46,13 +47,13 @@ impl Handle {
         State::decode(self.word(slot::STATE).load(Ordering::Acquire))
     }
 
-    /// The other end of the connection.
+    /// The address of the connection's other end.
     pub(crate) fn peer(&self) -> SocketAddress {
         let word = self.word(slot::PEER).load(Ordering::Acquire);
         SocketAddress { port: (word >> 32) as u32, node: word as u32 }
     }
 
-    /// The errno of a request for a connection that failed, told once (SO_ERROR).
+    /// The errno of a failed connection request, reported once (SO_ERROR).
     pub(crate) fn take_error(&self) -> Option<Errno> {
         let word = self.word(slot::ERROR);
         if word.load(Ordering::Acquire) == 0 {
@@ -62,7 +63,7 @@ impl Handle {
         errno.map(Errno::from_raw_os_error)
     }
 
-    /// Counts a message that was taken out of the descriptor.
+    /// Counts a message taken from the descriptor.
     pub(crate) fn count_taken(&self) {
         self.word(slot::CONSUMED).fetch_add(1, Ordering::Release);
     }
@@ -71,7 +72,7 @@ impl Handle {
         self.word(MARKS).load(Ordering::Acquire) & mark != 0
     }
 
-    /// Sets a mark; whether it was set before.
+    /// Sets a mark and returns whether it was already set.
     pub(crate) fn mark(&self, mark: u64) -> bool {
         self.word(MARKS).fetch_or(mark, Ordering::AcqRel) & mark != 0
     }
@@ -80,7 +81,7 @@ impl Handle {
         self.word(MARKS).fetch_and(!mark, Ordering::AcqRel);
     }
 
-    /// The group that it is a member of; 0 without.
+    /// The group that the socket is a member of; 0 if none.
     pub(crate) fn group(&self) -> u32 {
         (self.word(MARKS).load(Ordering::Acquire) >> 32) as u32
     }
@@ -90,7 +91,7 @@ impl Handle {
         let _ = self.word(MARKS).fetch_update(Ordering::AcqRel, Ordering::Acquire, marks);
     }
 
-    /// Where messages without an address go; struct sockaddr_tipc.
+    /// The default destination of messages, a struct sockaddr_tipc.
     pub(crate) fn destination(&self) -> Option<[u8; ENCODED_LEN]> {
         if !self.has_mark(DESTINED) {
             return None;
@@ -111,7 +112,7 @@ impl Handle {
         self.mark(DESTINED);
     }
 
-    /// The service by which the connection was asked for.
+    /// The service to which the socket was connected.
     pub(crate) fn connected_by(&self) -> Option<ServiceRange> {
         let address = self.destination()?;
         match crossway_tipc_client::Address::decode(&address) {

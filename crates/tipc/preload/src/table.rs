@@ -1,4 +1,4 @@
-//! Which of the process's descriptors are TIPC sockets.
+//! Table of the process's descriptors that are TIPC sockets.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -8,15 +8,15 @@ use crossway_tipc_client::Kind;
 
 use crate::socket::Handle;
 
-/// Descriptors of one part of the table. The first part is there from the start.
+/// Number of descriptors in a part of the table. The first part is allocated statically.
 const PART: usize = 4096;
-/// Parts: as many descriptors as a process may have by default (fs.nr_open).
+/// Number of parts: enough for the default maximum of descriptors per process (fs.nr_open).
 const PARTS: usize = 256;
 
-/// One descriptor. Readers take no lock: `turn` is odd while somebody writes, and another after it.
+/// One descriptor. Readers take no lock: `turn` is odd while a thread writes, and changes with every write.
 struct Entry {
     turn: AtomicU32,
-    /// 0 for none; else the kind, and the region above it.
+    /// 0 for none; otherwise the kind, with the region in the upper bits.
     what: AtomicU32,
     slot: AtomicU32,
     token: AtomicU64,
@@ -34,7 +34,8 @@ impl Entry {
 
     #[cold]
     fn read(&self, fd: c_int) -> Option<Handle> {
-        // Who writes has signals blocked and waits for nothing. In a child that was forked off meanwhile nobody ends it.
+        // A writer has signals blocked and does not wait. In a child forked during a write, the write is never
+        // completed.
         for _ in 0..100_000 {
             let turn = self.turn.load(Ordering::Acquire);
             let what = self.what.load(Ordering::Relaxed);
@@ -101,20 +102,20 @@ fn entry(fd: c_int) -> Option<&'static Entry> {
     }
 }
 
-/// The socket behind a descriptor, if it is one of TIPC.
+/// The socket of a descriptor, if it is a TIPC socket.
 #[inline]
 pub(crate) fn find(fd: c_int) -> Option<Handle> {
     let entry = entry(fd)?;
     if entry.what.load(Ordering::Acquire) == 0 { None } else { entry.read(fd) }
 }
 
-/// Whether the process has any.
+/// Whether the process has no TIPC sockets.
 #[inline]
 pub(crate) fn is_empty() -> bool {
     COUNT.load(Ordering::Relaxed) == 0
 }
 
-/// Notes a socket. False for a descriptor whose number is too large. To be called with signals blocked.
+/// Registers a socket. Returns false if its descriptor's number is too large. Must be called with signals blocked.
 pub(crate) fn put(handle: &Handle) -> bool {
     let Ok(fd) = usize::try_from(handle.fd) else { return false };
     if fd >= PART {
@@ -126,7 +127,7 @@ pub(crate) fn put(handle: &Handle) -> bool {
     true
 }
 
-/// Forgets a descriptor. To be called with signals blocked.
+/// Unregisters a descriptor. Must be called with signals blocked.
 pub(crate) fn forget(fd: c_int) {
     if let Some(entry) = entry(fd) {
         entry.write(None);

@@ -248,7 +248,7 @@ impl NodeSocket {
                 return Ok(Found::Nothing { bells_eaten });
             }
             let came = if self.kind == Kind::Stream {
-                take_octets(turn, front, buf, look)
+                take_bytes(turn, front, buf, look)
             } else {
                 let came = turn.with(&front, |record| Came::copy(record, buf));
                 if !look {
@@ -276,7 +276,7 @@ impl NodeSocket {
     }
 
     /// Number of stream bytes, or bytes of the next record, in the descriptor before the first bell.
-    fn octets_before_bell(&self) -> Result<usize, Errno> {
+    fn bytes_before_bell(&self) -> Result<usize, Errno> {
         if self.kind == Kind::Stream {
             return Ok(socket::readable_octets(&self.fd)?.saturating_sub(1));
         }
@@ -290,7 +290,7 @@ impl NodeSocket {
     /// Whether the descriptor holds only bells; this then remains true.
     fn has_begun(&self, down: &Down) -> Result<bool, Errno> {
         let begun = down.rx.words().bell().load(Ordering::Acquire) == doorbell::RUNG
-            && self.octets_before_bell()? == 0;
+            && self.bytes_before_bell()? == 0;
         down.rx.words().begun().store(begun.into(), Ordering::Relaxed);
         Ok(begun)
     }
@@ -311,13 +311,13 @@ impl NodeSocket {
             std::thread::yield_now();
             return Ok(Some(Found::Nothing { bells_eaten }));
         }
-        let before = self.octets_before_bell()?;
+        let before = self.bytes_before_bell()?;
         if before == 0 {
             return Ok(None);
         }
         let outcome = if self.kind == Kind::Stream {
             let len = buf.len().min(before);
-            self.read_octets(&mut buf[..len], true, look)
+            self.read_bytes(&mut buf[..len], true, look)
         } else {
             self.read_record(buf, true, look)
         };
@@ -332,7 +332,7 @@ impl NodeSocket {
 
 /// Reads as many bytes of a stream as are available and fit into the buffer.
 #[inline]
-fn take_octets(
+fn take_bytes(
     turn: &mut MyTurn<'_>,
     front: crossway_ring::shared_rx::Front,
     buf: &mut [u8],
@@ -341,9 +341,9 @@ fn take_octets(
     let (mut filled, mut next) = (0, Some(front));
     while let Some(front) = next.filter(|_| filled < buf.len()) {
         let room = &mut buf[filled..];
-        let len = turn.with(&front, |octets| {
-            let len = octets.len().min(room.len());
-            room[..len].copy_from_slice(&octets[..len]);
+        let len = turn.with(&front, |bytes| {
+            let len = bytes.len().min(room.len());
+            room[..len].copy_from_slice(&bytes[..len]);
             len
         });
         filled += len;
@@ -355,5 +355,5 @@ fn take_octets(
             turn.front().unwrap_or(None)
         };
     }
-    (filled > 0).then(|| Came::octets(filled))
+    (filled > 0).then(|| Came::bytes(filled))
 }

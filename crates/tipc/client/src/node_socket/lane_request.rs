@@ -68,7 +68,7 @@ impl Beginning {
 
 /// The lanes granted by an answer.
 fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
-    let granted = Granted::decode(&mut Reader::new(&answer.octets)).ok_or(Errno::PROTO)?;
+    let granted = Granted::decode(&mut Reader::new(&answer.bytes)).ok_or(Errno::PROTO)?;
     let (Some(bell), Some(file)) = (answer.fds.pop(), answer.fds.pop()) else {
         return Err(Errno::PROTO);
     };

@@ -278,7 +278,7 @@ impl NodeSocket {
     }
 
     /// Sends stream bytes, as many as are accepted while patience lasts.
-    pub(super) fn put_octets(&self, payload: &[u8], patience: Patience) -> Result<usize, Errno> {
+    pub(super) fn put_bytes(&self, payload: &[u8], patience: Patience) -> Result<usize, Errno> {
         let mut sent = 0;
         while sent < payload.len() {
             let rest = &payload[sent..];
@@ -288,7 +288,7 @@ impl NodeSocket {
                     sent += piece.len();
                     continue;
                 }
-                Ok(Put::Not) => self.send_octets(rest, patience),
+                Ok(Put::Not) => self.send_bytes(rest, patience),
                 Err(errno) => Err(errno),
             };
             match outcome {
@@ -304,13 +304,13 @@ impl NodeSocket {
     }
 
     /// Sends stream bytes through the descriptor.
-    fn send_octets(&self, octets: &[u8], patience: Patience) -> Result<usize, Errno> {
+    fn send_bytes(&self, bytes: &[u8], patience: Patience) -> Result<usize, Errno> {
         // Count first, so that no data can overtake these bytes through the lane.
-        self.sent().fetch_add(octets.len() as u64, Ordering::SeqCst);
+        self.sent().fetch_add(bytes.len() as u64, Ordering::SeqCst);
         let outcome = patiently(&self.fd, Interest::Writable, patience, |nonblocking| {
-            socket::send(&self.fd, octets, nonblocking)
+            socket::send(&self.fd, bytes, nonblocking)
         });
-        let left = octets.len() - outcome.unwrap_or(0);
+        let left = bytes.len() - outcome.unwrap_or(0);
         self.sent().fetch_sub(left as u64, Ordering::SeqCst);
         outcome
     }

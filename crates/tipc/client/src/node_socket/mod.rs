@@ -80,7 +80,7 @@ impl NodeSocket {
         let mut answer = daemon
             .ask(&Request::Open { kind })
             .map_err(|errno| Error::call("open a socket at", path.display(), errno))?;
-        let opened = Opened::decode(&mut Reader::new(&answer.octets));
+        let opened = Opened::decode(&mut Reader::new(&answer.bytes));
         match (opened, answer.fds.pop()) {
             (Some(opened), Some(fd)) if daemon.has_slot(opened.slot) => {
                 Ok(Self::new(fd, kind, opened, daemon))
@@ -212,7 +212,7 @@ impl NodeSocket {
     /// ENETDOWN if the tipcd has ended.
     pub fn report(&self) -> Result<Report, Errno> {
         let answer = self.ask(&Request::Report { token: self.opened.token })?;
-        Report::decode(&mut Reader::new(&answer.octets)).ok_or(Errno::PROTO)
+        Report::decode(&mut Reader::new(&answer.bytes)).ok_or(Errno::PROTO)
     }
 
     /// Sets an option of level SOL_TIPC by its number.
@@ -229,7 +229,7 @@ impl NodeSocket {
     /// EINVAL for an unknown or write-only option.
     pub fn option(&self, name: u32) -> Result<u32, Errno> {
         let answer = self.ask(&Request::GetOption { token: self.opened.token, name })?;
-        Reader::new(&answer.octets).u32().ok_or(Errno::PROTO)
+        Reader::new(&answer.bytes).u32().ok_or(Errno::PROTO)
     }
 
     /// Joins a group: struct tipc_group_req, {type, instance, scope, flags}.

@@ -15,7 +15,7 @@ pub(super) struct Came {
 
 impl Came {
     /// Bytes of a stream.
-    pub(super) const fn octets(len: usize) -> Self {
+    pub(super) const fn bytes(len: usize) -> Self {
         Self { header: None, len, truncated: false }
     }
 
@@ -169,7 +169,7 @@ impl NodeSocket {
     #[inline]
     fn read(&self, buf: &mut [u8], nonblocking: bool, peek: bool) -> Result<Option<Came>, Errno> {
         if self.kind == Kind::Stream {
-            self.read_octets(buf, nonblocking, peek)
+            self.read_bytes(buf, nonblocking, peek)
         } else {
             self.read_record(buf, nonblocking, peek)
         }
@@ -199,7 +199,7 @@ impl NodeSocket {
     }
 
     #[inline]
-    pub(super) fn read_octets(
+    pub(super) fn read_bytes(
         &self,
         buf: &mut [u8],
         nonblocking: bool,
@@ -210,7 +210,7 @@ impl NodeSocket {
         } else {
             socket::recv(&self.fd, buf, nonblocking)?
         };
-        if len == 0 { Err(Errno::CONNRESET) } else { Ok(Some(Came::octets(len))) }
+        if len == 0 { Err(Errno::CONNRESET) } else { Ok(Some(Came::bytes(len))) }
     }
 
     #[inline]

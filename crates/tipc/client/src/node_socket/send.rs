@@ -117,7 +117,7 @@ impl NodeSocket {
             return Ok(0);
         }
         let sent = if stream {
-            self.put_octets(payload, patience)
+            self.put_bytes(payload, patience)
         } else {
             self.put(&[0; SEND_HEADER_LEN], payload, patience)
         };

@@ -154,8 +154,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_come_back_from_their_octets() {
-        let skip_errno = |octets: Vec<u8>| octets[4..].to_vec();
+    fn answers_come_back_from_their_bytes() {
+        let skip_errno = |bytes: Vec<u8>| bytes[4..].to_vec();
         let welcome = Welcome { version: 1, slots: 2, node: 3, lane_after: 4 };
         let raw = skip_errno(welcome.encode());
         assert_eq!(Welcome::decode(&mut Reader::new(&raw)), Some(welcome));

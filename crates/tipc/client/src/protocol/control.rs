@@ -18,7 +18,7 @@ pub const MAGIC: u32 = 0x4357_5450;
 pub const VERSION_MISMATCH: i32 = 71;
 
 /// An option that the kernel does not have: the size of the receive queue in bytes, for which the kernel uses SO_RCVBUF.
-pub const RECEIVE_OCTETS: u32 = 0x1_0008;
+pub const RECEIVE_BYTES: u32 = 0x1_0008;
 
 /// Kind of a socket, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -176,7 +176,7 @@ pub enum Request<'a> {
 impl<'a> Request<'a> {
     /// Encodes the request.
     pub fn encode(&self) -> Vec<u8> {
-        [self.head().octets(), self.tail()].concat()
+        [self.head().bytes(), self.tail()].concat()
     }
 
     /// The part after the head; empty except in requests that carry a payload or an order.
@@ -217,8 +217,8 @@ impl<'a> Request<'a> {
     }
 
     /// Decodes a request; `None` if no program of this version would send it.
-    pub fn decode(octets: &'a [u8]) -> Option<Self> {
-        let mut r = Reader::new(octets);
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let mut r = Reader::new(bytes);
         let op = r.u32()?;
         if op == 1 {
             // Decode a hello of any version, so that it can be answered.
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_come_back_from_their_octets_and_nothing_else_does() {
+    fn requests_come_back_from_their_bytes_and_nothing_else_does() {
         let (token, address) = (0x1234_5678_9abc_def0, [7; 16]);
         let requests = [
             Request::Hello { version: 1 },
@@ -293,10 +293,10 @@ mod tests {
             Request::LaneDown { token },
         ];
         for request in requests {
-            let octets = request.encode();
-            assert_eq!(Request::decode(&octets), Some(request));
-            for len in 0..octets.len().min(28) {
-                assert_eq!(Request::decode(&octets[..len]), None, "{request:?} cut to {len}");
+            let bytes = request.encode();
+            assert_eq!(Request::decode(&bytes), Some(request));
+            for len in 0..bytes.len().min(28) {
+                assert_eq!(Request::decode(&bytes[..len]), None, "{request:?} cut to {len}");
             }
         }
         assert_eq!(Request::decode(&[0xff; 40]), None);

@@ -4,7 +4,7 @@
 /// The fixed part of a request, built without an allocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
-    octets: [u8; Self::LEN_MAX],
+    bytes: [u8; Self::LEN_MAX],
     len: usize,
 }
 
@@ -13,8 +13,8 @@ impl Head {
     const LEN_MAX: usize = 32;
 
     /// The bytes written so far.
-    pub fn octets(&self) -> &[u8] {
-        &self.octets[..self.len]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 
     pub(super) fn u32(self, number: u32) -> Self {
@@ -25,9 +25,9 @@ impl Head {
         self.put(&number.to_ne_bytes())
     }
 
-    pub(super) fn put(mut self, octets: &[u8]) -> Self {
-        self.octets[self.len..][..octets.len()].copy_from_slice(octets);
-        self.len += octets.len();
+    pub(super) fn put(mut self, bytes: &[u8]) -> Self {
+        self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
         self
     }
 }
@@ -66,8 +66,8 @@ pub struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Creates a reader of these bytes.
-    pub const fn new(octets: &'a [u8]) -> Self {
-        Self(octets)
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_comes_back_from_its_octets() {
+    fn a_header_comes_back_from_its_bytes() {
         let plain = Header {
             kind: Kind::Data,
             error: 0,

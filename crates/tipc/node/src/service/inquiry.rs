@@ -1,7 +1,7 @@
 //! What programs ask about sockets, nodes and links, and the options of sockets.
 
 use crossway_sys::Errno;
-use crossway_tipc_client::protocol::control::{RECEIVE_OCTETS, Report};
+use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, Report};
 use crossway_tipc_proto::addr::Port;
 use crossway_tipc_proto::node::{Node, option};
 
@@ -18,7 +18,7 @@ impl Service {
         port: Port,
         name: u32,
     ) -> Result<u32, Errno> {
-        if name == RECEIVE_OCTETS {
+        if name == RECEIVE_BYTES {
             let octets = node.socket_report(port).map_err(errno)?.options.receive_octets;
             return Ok(u32::try_from(octets).unwrap_or(u32::MAX));
         }
@@ -43,7 +43,7 @@ impl Service {
         name: u32,
         value: u32,
     ) -> Result<(), Errno> {
-        if name == RECEIVE_OCTETS {
+        if name == RECEIVE_BYTES {
             let mut options = node.socket_report(port).map_err(errno)?.options;
             options.receive_octets = (value as usize).clamp(1, self.limits.receive_octets);
             return node.set_options(port, options).map_err(errno);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::socket::{self, Kind as UnixKind};
 use crossway_sys::{Errno, fdpass, poll};
 use crossway_tipc_client::protocol::VERSION;
-use crossway_tipc_client::protocol::control::{Opened, RECEIVE_OCTETS, Reader, Request};
+use crossway_tipc_client::protocol::control::{Opened, RECEIVE_BYTES, Reader, Request};
 use crossway_tipc_client::{
     Address, Error, Kind, NodeSocket, Patience, Scope, ServiceRange, Socket,
 };
@@ -109,8 +109,8 @@ fn limits_hold_and_say_so() {
     let refused = NodeSocket::open(site.path(), Kind::Rdm).unwrap_err();
     assert_eq!(refused.errno(), Errno::MFILE);
     // A program may ask for more room than there is for it.
-    sockets[0].set_option(RECEIVE_OCTETS, u32::MAX).unwrap();
-    assert_eq!(sockets[0].option(RECEIVE_OCTETS), Ok(2 << 20));
+    sockets[0].set_option(RECEIVE_BYTES, u32::MAX).unwrap();
+    assert_eq!(sockets[0].option(RECEIVE_BYTES), Ok(2 << 20));
     assert!(refused.to_string().contains("--sockets-per-client"), "{refused}");
     sockets.pop();
     until("a free place", || NodeSocket::open(site.path(), Kind::Rdm).is_ok());

@@ -1,4 +1,4 @@
-//! Making, naming, connecting and ending sockets.
+//! Creating, naming, connecting and ending sockets.
 
 use std::ffi::c_int;
 
@@ -14,10 +14,10 @@ use crate::request;
 use crate::socket::Handle;
 use crate::table::{self, find};
 
-/// struct sockaddr_tipc behind a pointer; `None` when it is too short to be one.
+/// The struct sockaddr_tipc behind a pointer; `None` if it is too short.
 ///
 /// # Safety
-/// NULL, or so many octets as `len` says, for as long as the call takes.
+/// NULL, or `len` bytes that are valid for the duration of the call.
 pub(super) unsafe fn address<'a>(
     pointer: *const sockaddr,
     len: socklen_t,
@@ -25,27 +25,27 @@ pub(super) unsafe fn address<'a>(
     if pointer.is_null() || (len as usize) < ENCODED_LEN {
         return None;
     }
-    // SAFETY: at least so many octets, as the caller promises.
+    // SAFETY: at least as many bytes, as guaranteed by the caller.
     Some(unsafe { &*pointer.cast() })
 }
 
-/// Gives an address to the program: as much as it has room for, and the full length.
+/// Writes an address to the program's buffer, cut to its size, and the full length.
 ///
 /// # Safety
-/// Both are NULL or can be written to, the address to the length.
+/// Both are NULL, or writable with the length given.
 pub(super) unsafe fn give_address(
     pointer: *mut sockaddr,
     len: *mut socklen_t,
-    octets: &[u8],
+    bytes: &[u8],
 ) -> Result<(), Errno> {
     if pointer.is_null() || len.is_null() {
         return Err(Errno::FAULT);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let room = c_int::try_from(*len).map_err(|_| Errno::INVAL)?.unsigned_abs() as usize;
-        std::ptr::copy_nonoverlapping(octets.as_ptr(), pointer.cast(), room.min(octets.len()));
-        *len = octets.len() as socklen_t;
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.cast(), room.min(bytes.len()));
+        *len = bytes.len() as socklen_t;
     }
     Ok(())
 }
@@ -54,7 +54,7 @@ fn encoded(socket: SocketAddress) -> [u8; ENCODED_LEN] {
     Address::Socket(socket).encode()
 }
 
-/// Notes a new socket, with what was asked for its descriptor.
+/// Registers a new socket, with the requested flags for its descriptor.
 fn noted(socket: Handle, flags: c_int) -> Result<c_int, Errno> {
     let fd = borrow(socket.fd).ok_or(Errno::BADF)?;
     if flags & libc::SOCK_NONBLOCK != 0 {
@@ -77,7 +77,7 @@ const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 const TYPE_MASK: c_int = 0xf;
 const TYPE_END: c_int = 11;
 
-/// The kind that a program asks for, and the flags.
+/// Decodes the requested kind and the flags.
 fn wanted(kind: c_int, protocol: c_int) -> Result<(Kind, c_int), Errno> {
     let (number, flags) = (kind & TYPE_MASK, kind & !TYPE_MASK);
     if flags & !FLAGS != 0 || number >= TYPE_END {
@@ -110,7 +110,7 @@ unsafe extern "C-unwind" fn socketpair(
     pair: *mut c_int,
 ) -> c_int {
     if domain != libc::AF_TIPC {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::socketpair(domain, kind, protocol, pair) };
     }
     done(|| {
@@ -118,7 +118,7 @@ unsafe extern "C-unwind" fn socketpair(
         lent::writable(pair.cast(), 2 * size_of::<c_int>())?;
         let (one, other) = connected_pair(kind)?;
         let (one, other) = (noted(one, flags)?, noted(other, flags)?);
-        // SAFETY: two integers, which are there as was seen at the beginning.
+        // SAFETY: two integers, checked to be writable at the beginning.
         unsafe {
             pair.write(one);
             pair.add(1).write(other);
@@ -127,7 +127,7 @@ unsafe extern "C-unwind" fn socketpair(
     })
 }
 
-/// Closes sockets that were not noted, unless they are kept.
+/// Closes the sockets again if they could not be registered.
 fn keep_or_close<T>(outcome: Result<T, Errno>, sockets: &[&Handle]) -> Result<T, Errno> {
     if outcome.is_err() {
         sockets.iter().for_each(|socket| close_really(socket.fd));
@@ -164,7 +164,7 @@ fn connected_pair(kind: Kind) -> Result<(Handle, Handle), Errno> {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     let Some(socket) = find(fd) else {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::bind(fd, to, len) };
     };
     done(|| {
@@ -172,7 +172,7 @@ unsafe extern "C-unwind" fn bind(fd: c_int, to: *const sockaddr, len: socklen_t)
             return socket.unbind_all();
         }
         lent::readable(to.cast(), ENCODED_LEN.min(len as usize))?;
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         socket.bind(*unsafe { address(to, len) }.ok_or(Errno::INVAL)?)
     })
 }
@@ -180,7 +180,7 @@ unsafe extern "C-unwind" fn bind(fd: c_int, to: *const sockaddr, len: socklen_t)
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     let Some(socket) = find(fd) else {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::connect(fd, to, len) };
     };
     done(|| {
@@ -188,14 +188,14 @@ unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen
             return Err(Errno::INVAL);
         }
         lent::readable(to.cast(), ENCODED_LEN)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         socket.connect(unsafe { address(to, len) }.ok_or(Errno::FAULT)?)
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { connect(fd, to, len) }
 }
 
@@ -209,7 +209,7 @@ unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
 }
 
 /// # Safety
-/// `from` and `len` are NULL or can be written to.
+/// `from` and `len` are NULL or writable.
 unsafe fn accept_from(
     socket: &Handle,
     from: *mut sockaddr,
@@ -222,7 +222,7 @@ unsafe fn accept_from(
         }
         let (new, peer) = socket.accept()?;
         if !from.is_null() {
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             let given = lent::answerable(from.cast(), len, ENCODED_LEN)
                 .and_then(|()| unsafe { give_address(from, len, &encoded(peer)) });
             keep_or_close(given, &[&new])?;
@@ -234,9 +234,9 @@ unsafe fn accept_from(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
     match find(fd) {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         Some(socket) => unsafe { accept_from(&socket, from, len, 0) },
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         None => unsafe { real::accept(fd, from, len) },
     }
 }
@@ -249,9 +249,9 @@ unsafe extern "C-unwind" fn accept4(
     flags: c_int,
 ) -> c_int {
     match find(fd) {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         Some(socket) => unsafe { accept_from(&socket, from, len, flags) },
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         None => unsafe { real::accept4(fd, from, len, flags) },
     }
 }
@@ -263,12 +263,12 @@ unsafe extern "C-unwind" fn getsockname(
     len: *mut socklen_t,
 ) -> c_int {
     let Some(socket) = find(fd) else {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::getsockname(fd, out, len) };
     };
     done(|| {
         lent::answerable(out.cast(), len, ENCODED_LEN)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { give_address(out, len, &encoded(socket.report()?.local)) }
     })
 }
@@ -280,13 +280,13 @@ unsafe extern "C-unwind" fn getpeername(
     len: *mut socklen_t,
 ) -> c_int {
     let Some(socket) = find(fd) else {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::getpeername(fd, out, len) };
     };
     done(|| {
         let peer = encoded(socket.peer_name()?);
         lent::answerable(out.cast(), len, ENCODED_LEN)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { give_address(out, len, &peer) }
     })
 }

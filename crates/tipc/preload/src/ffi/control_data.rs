@@ -1,4 +1,4 @@
-//! Control data of received messages: TIPC's own, and descriptors that come to the process by other sockets.
+//! Control data of received messages: TIPC's own, and descriptors received on other sockets.
 
 use std::ffi::c_int;
 
@@ -12,10 +12,10 @@ const ERRINFO: c_int = 1;
 const RETDATA: c_int = 2;
 const DESTNAME: c_int = 3;
 
-/// Octets of struct cmsghdr.
+/// Size of struct cmsghdr.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// The program's room for control data, filled from its beginning.
+/// The program's control buffer, filled from the start.
 struct Room {
     start: *mut u8,
     len: usize,
@@ -24,7 +24,7 @@ struct Room {
 }
 
 impl Room {
-    /// Adds one piece, cut where there is no room for more, as the kernel's put_cmsg does.
+    /// Appends one item, cut if there is not enough room, like the kernel's put_cmsg.
     fn put(&mut self, kind: c_int, data: &[u8]) {
         let left = self.len - self.used;
         if left < HEADER {
@@ -48,13 +48,13 @@ impl Room {
     }
 
     fn put_numbers(&mut self, kind: c_int, numbers: &[u32]) {
-        let (raw, len) = octets(numbers);
+        let (raw, len) = bytes(numbers);
         self.put(kind, &raw[..len]);
     }
 }
 
-/// Numbers as octets, and how many octets.
-fn octets(numbers: &[u32]) -> ([u8; 12], usize) {
+/// Encodes numbers as bytes. Returns them with their length.
+fn bytes(numbers: &[u32]) -> ([u8; 12], usize) {
     let mut raw = [0; 12];
     for (place, number) in raw.chunks_exact_mut(4).zip(numbers) {
         place.copy_from_slice(&number.to_ne_bytes());
@@ -62,10 +62,10 @@ fn octets(numbers: &[u32]) -> ([u8; 12], usize) {
     (raw, 4 * numbers.len().min(3))
 }
 
-/// Gives what came with a message; whether there was room for all.
+/// Writes the control data of a message. Returns whether there was room for all of it.
 ///
 /// # Safety
-/// The message's control data can be written to its length.
+/// The message's control buffer must be writable for its whole length.
 pub(super) unsafe fn give(
     message: &mut msghdr,
     arrival: &Arrival,
@@ -73,7 +73,7 @@ pub(super) unsafe fn give(
 ) -> bool {
     let len = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     let mut room = Room { start: message.msg_control.cast(), len, used: 0, cut: false };
-    // Who gives no room wants nothing, and misses nothing.
+    // A program without a control buffer does not want any, so nothing is cut.
     if len > 0 {
         if let Some((code, len)) = arrival.error {
             room.put_numbers(ERRINFO, &[code, len]);
@@ -89,10 +89,10 @@ pub(super) unsafe fn give(
     !room.cut
 }
 
-/// Looks whether descriptors that came with a message of another socket are of TIPC.
+/// Checks whether descriptors received on another socket are TIPC sockets.
 ///
 /// # Safety
-/// As a recvmsg that succeeded left it.
+/// The message must be as left by a successful recvmsg.
 pub(super) unsafe fn look(message: &msghdr) {
     if message.msg_control.is_null() || message.msg_controllen == 0 {
         return;
@@ -103,7 +103,7 @@ pub(super) unsafe fn look(message: &msghdr) {
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
             let count = header.cmsg_len.saturating_sub(HEADER) / size_of::<c_int>();
             for n in 0..count {
-                // SAFETY: so many descriptors follow the header.
+                // SAFETY: this many descriptors follow the header.
                 adopt::adopt(unsafe {
                     libc::CMSG_DATA(header).cast::<c_int>().add(n).read_unaligned()
                 });

@@ -1,4 +1,4 @@
-//! Copying and closing descriptors, and the calls that would put octets into one without this library.
+//! Copying and closing descriptors, and calls that would write to a descriptor bypassing this library.
 
 use std::ffi::{c_char, c_int, c_long, c_uint};
 
@@ -13,14 +13,14 @@ use crate::process::is_borrowed;
 use crate::socket::Handle;
 use crate::table::{self, find};
 
-/// Forgets a descriptor that is about to be closed.
+/// Unregisters a descriptor that is about to be closed.
 fn forget(fd: c_int) {
     if find(fd).is_some() && !is_borrowed() {
         without_signals(|| table::forget(fd));
     }
 }
 
-/// Notes what a descriptor has become by copying; gives its number back.
+/// Registers the result of copying a descriptor. Returns its number.
 fn became(fd: c_int, what: Option<Handle>) -> c_int {
     if fd < 0 || (what.is_none() && find(fd).is_none()) || is_borrowed() {
         return fd;
@@ -57,7 +57,7 @@ unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
     unsafe { close(fd) }
 }
 
-/// Only marks descriptors (linux/close_range.h).
+/// Only sets close-on-exec (linux/close_range.h).
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
 #[unsafe(no_mangle)]
@@ -96,7 +96,7 @@ unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     became(unsafe { real::dup(fd) }, what)
 }
 
-/// Has the library's own descriptor make room.
+/// Moves the library's own descriptor if it has this number.
 fn make_room(fd: c_int) {
     if is_hidden(fd) && !is_borrowed() {
         step_aside();
@@ -132,14 +132,14 @@ fn copies(command: c_int) -> bool {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     let what = find(fd);
-    // SAFETY: as the caller promises; an argument that is a pointer is as wide as a long.
+    // SAFETY: guaranteed by the caller; a pointer argument is as wide as a long.
     let outcome = unsafe { real::fcntl(fd, command, argument) };
     if what.is_some() && copies(command) { became(outcome, what) } else { outcome }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { fcntl(fd, command, argument) }
 }
 
@@ -155,15 +155,16 @@ unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_long)
 unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
     if !table::is_empty() {
         let before = errno();
-        // SAFETY: an open stream, as the caller promises.
+        // SAFETY: an open stream, as guaranteed by the caller.
         forget(unsafe { libc::fileno(file) });
         set_errno(before);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real::fclose(file) }
 }
 
-/// Streams of the C library read and write past this library: octets of a connected stream socket pass as they are, nothing else does.
+/// Streams of the C library read and write without this library: that only works for connected stream sockets, whose bytes are
+/// transferred unchanged.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     if let Some(socket) = find(fd)
@@ -172,11 +173,11 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
         set_errno(libc::EOPNOTSUPP);
         return std::ptr::null_mut();
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real::fdopen(fd, mode) }
 }
 
-/// The answer to calls that cannot be done here: a program that gets it copies the octets itself.
+/// The result of calls that cannot be supported: the program then copies the data itself.
 fn refused(errno: c_int) -> ssize_t {
     set_errno(errno);
     -1
@@ -192,7 +193,7 @@ unsafe extern "C-unwind" fn sendfile(
     if find(to).is_some() {
         return refused(libc::EINVAL);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real::sendfile(to, from, offset, count) }
 }
 
@@ -206,7 +207,7 @@ unsafe extern "C-unwind" fn sendfile64(
     if find(to).is_some() {
         return refused(libc::EINVAL);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real::sendfile64(to, from, offset, count) }
 }
 
@@ -222,7 +223,7 @@ unsafe extern "C-unwind" fn splice(
     if find(from).is_some() || find(to).is_some() {
         return refused(libc::EINVAL);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
 }
 
@@ -241,7 +242,7 @@ macro_rules! refused_on_sockets {
                 if find(fd).is_some() {
                     return refused(libc::EOPNOTSUPP);
                 }
-                // SAFETY: as the caller promises.
+                // SAFETY: guaranteed by the caller.
                 unsafe { real::$name(fd, parts, count, offset, flags) }
             }
         )*

@@ -1,30 +1,31 @@
-//! Whether a pointer of the program's leads anywhere, as the kernel would find out: EFAULT instead of a fault.
+//! Checks whether a program's pointer is valid, like the kernel does: EFAULT instead of a fault.
 //!
-//! One or two system calls a look: for calls that ask tipcd anyway, never for those that send or receive.
+//! A check costs one or two system calls: only for calls that involve tipcd anyway, never for sending or
+//! receiving.
 
 use std::ffi::c_void;
 
 use crossway_sys::{Errno, cma};
 use libc::socklen_t;
 
-/// EFAULT unless so many octets can be read.
+/// EFAULT unless `len` bytes are readable.
 pub(super) fn readable(pointer: *const c_void, len: usize) -> Result<(), Errno> {
     cma::check_own(pointer as u64, len, false)
 }
 
-/// EFAULT unless so many octets can be written.
+/// EFAULT unless `len` bytes are writable.
 pub(super) fn writable(pointer: *mut c_void, len: usize) -> Result<(), Errno> {
     cma::check_own(pointer as u64, len, true)
 }
 
-/// EFAULT unless there is room for octets and their number, as `getsockname` and `getsockopt` fill them in.
+/// EFAULT unless there is room for a result and its length, as written by `getsockname` and `getsockopt`.
 pub(super) fn answerable(
     pointer: *mut c_void,
     len: *mut socklen_t,
-    octets: usize,
+    bytes: usize,
 ) -> Result<(), Errno> {
     writable(len.cast(), size_of::<socklen_t>())?;
-    // SAFETY: it can be read, as was just seen.
+    // SAFETY: readable, as just checked.
     let room = unsafe { len.read_unaligned() } as usize;
-    writable(pointer, room.min(octets))
+    writable(pointer, room.min(bytes))
 }

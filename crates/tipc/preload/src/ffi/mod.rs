@@ -1,5 +1,5 @@
-//! All that is C's: the functions that a program calls ([`calls`], [`options`], [`sending`], [`receiving`], [`descriptors`], [`waiting`]), those of the C library
-//! behind them ([`real`]), and the few system calls on a socket's descriptor ([`system`]).
+//! The interface to C: the functions called by a program ([`calls`], [`options`], [`sending`], [`receiving`], [`descriptors`], [`waiting`]), the
+//! corresponding functions of the C library ([`real`]), and a few system calls on a socket's descriptor ([`system`]).
 #![allow(unsafe_code)]
 
 mod calls;
@@ -21,15 +21,15 @@ pub(crate) use system::{
     send_filling, wait, without_signals,
 };
 
-/// Runs when the library is loaded, before the program.
+/// Runs when the library is loaded, before the program starts.
 extern "C" fn start() {
     real::find_all();
-    // Words for this process, while no handler can interrupt.
+    // Allocate the words of this process now, before a signal handler can interrupt.
     let _ = crate::process::is_borrowed();
     crate::adopt::inherited();
 }
 
-// SAFETY: the loader calls each function of this section once, with arguments that one that takes none ignores.
+// SAFETY: the loader calls each function in this section once, with arguments that a function without parameters ignores.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;

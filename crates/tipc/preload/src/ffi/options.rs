@@ -1,4 +1,4 @@
-//! The options of sockets, and ioctl.
+//! Socket options and ioctl.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
@@ -23,19 +23,19 @@ unsafe extern "C-unwind" fn setsockopt(
     if let Some(socket) = find(fd) {
         outcome = done(|| {
             let len = c_int::try_from(len).map_err(|_| Errno::INVAL)?.unsigned_abs() as usize;
-            let octets = if value.is_null() {
+            let bytes = if value.is_null() {
                 None
             } else {
                 lent::readable(value, len)?;
-                // SAFETY: so many octets, as the caller promises.
+                // SAFETY: `len` bytes, as guaranteed by the caller.
                 Some(unsafe { std::slice::from_raw_parts(value.cast::<u8>(), len) })
             };
-            theirs = !socket.set_option(level, name, octets, len)?;
+            theirs = !socket.set_option(level, name, bytes, len)?;
             Ok(())
         });
     }
     if theirs {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::setsockopt(fd, level, name, value, len) };
     }
     outcome
@@ -57,31 +57,31 @@ unsafe extern "C-unwind" fn getsockopt(
                 theirs = true;
                 return Ok(());
             };
-            let (octets, most) = match &got {
+            let (bytes, most) = match &got {
                 Value::Integer(number) => (&number.to_ne_bytes()[..], 4),
-                Value::Octets(octets) => (&octets[..], octets.len()),
+                Value::Bytes(bytes) => (&bytes[..], bytes.len()),
                 Value::None => (&[][..], 0),
             };
             lent::writable(len.cast(), size_of::<socklen_t>())?;
-            // SAFETY: can be read and written, as was just seen.
+            // SAFETY: checked above to be readable and writable.
             let room = c_int::try_from(unsafe { *len }).map_err(|_| Errno::INVAL)?;
             let room = room.unsigned_abs() as usize;
-            // Options of TIPC's own do not come in part.
+            // TIPC's own options are not returned partially.
             if level != libc::SOL_SOCKET && room < most {
                 return Err(Errno::INVAL);
             }
             let count = room.min(most);
             lent::writable(value, count)?;
-            // SAFETY: room for so many octets, as the caller promises.
+            // SAFETY: there is room for this many bytes, as guaranteed by the caller.
             unsafe {
-                std::ptr::copy_nonoverlapping(octets.as_ptr(), value.cast(), count);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), count);
                 *len = count as socklen_t;
             }
             Ok(())
         });
     }
     if theirs {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::getsockopt(fd, level, name, value, len) };
     }
     outcome
@@ -90,17 +90,17 @@ unsafe extern "C-unwind" fn getsockopt(
 /// SIOCGETLINKNAME and SIOCGETNODEID of linux/tipc.h.
 const LINK_NAME: c_ulong = 0x89e0;
 const NODE_ID: c_ulong = 0x89e1;
-/// SIOCATMARK; the others have names.
+/// SIOCATMARK; the other requests have names in libc.
 const AT_MARK: c_ulong = 0x8905;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // An int for some C libraries, so what is above it means nothing.
+    // Some C libraries declare it as an int, so the upper half is meaningless.
     let number = request & 0xffff_ffff;
     if find(fd).is_none()
         || !matches!(number, LINK_NAME | NODE_ID | libc::FIONREAD | libc::TIOCOUTQ | AT_MARK)
     {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::ioctl(fd, request, argument) };
     }
     done(|| {

@@ -1,4 +1,4 @@
-//! Outcomes as C has them: -1 and errno, or a value and errno as it was.
+//! Results in C's form: -1 with errno set, or a value with errno unchanged.
 
 use std::ffi::c_int;
 
@@ -6,7 +6,7 @@ use crossway_sys::Errno;
 use libc::ssize_t;
 
 pub(super) fn errno() -> c_int {
-    // SAFETY: points to the thread's errno as long as the thread lives.
+    // SAFETY: points to the thread's errno for the life of the thread.
     unsafe { *libc::__errno_location() }
 }
 
@@ -15,7 +15,7 @@ pub(super) fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno }
 }
 
-/// Runs `what` and gives its outcome to C.
+/// Runs `what` and converts its result to C's form.
 pub(super) fn number(what: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     let before = errno();
     match what() {
@@ -30,12 +30,12 @@ pub(super) fn number(what: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     }
 }
 
-/// As [`number`], for calls that return no more than that they worked.
+/// Like [`number`], for calls that only report success.
 pub(super) fn done(what: impl FnOnce() -> Result<(), Errno>) -> c_int {
     number(|| what().map(|()| 0))
 }
 
-/// As [`number`], for calls that return a count.
+/// Like [`number`], for calls that return a count.
 pub(super) fn count(what: impl FnOnce() -> Result<usize, Errno>) -> ssize_t {
     let before = errno();
     match what() {

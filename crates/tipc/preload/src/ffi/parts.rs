@@ -1,4 +1,4 @@
-//! A program's memory, as it comes with a call.
+//! A program's memory as passed to a call.
 
 use std::ffi::c_void;
 use std::io::IoSlice;
@@ -6,33 +6,33 @@ use std::marker::PhantomData;
 
 use libc::iovec;
 
-/// Pieces of the program's memory, for as long as a call takes.
+/// Parts of the program's memory, for the duration of a call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Parts<'a> {
     parts: &'a [iovec],
-    /// The memory is the program's, and only lent.
+    /// The memory belongs to the program and is only borrowed.
     lent: PhantomData<&'a mut [u8]>,
 }
 
-/// One piece.
-pub(super) fn piece(octets: *const c_void, len: usize) -> iovec {
-    iovec { iov_base: octets.cast_mut(), iov_len: len }
+/// A single part.
+pub(super) fn piece(bytes: *const c_void, len: usize) -> iovec {
+    iovec { iov_base: bytes.cast_mut(), iov_len: len }
 }
 
 impl<'a> Parts<'a> {
     /// # Safety
-    /// Each part that has a length can be read and, if it is to be received into, written until `'a` ends.
+    /// Each part with a non-zero length must be readable and, if it is received into, writable until `'a` ends.
     pub(super) const unsafe fn new(parts: &'a [iovec]) -> Self {
         Self { parts, lent: PhantomData }
     }
 
     /// # Safety
-    /// NULL with a count of 0, or so many parts as [`Parts::new`] asks for.
+    /// NULL with a count of 0, or this many parts as required by [`Parts::new`].
     pub(super) unsafe fn from_c(parts: *const iovec, count: usize) -> Self {
         if parts.is_null() || count == 0 {
             return Self::default();
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { Self::new(std::slice::from_raw_parts(parts, count)) }
     }
 
@@ -40,17 +40,17 @@ impl<'a> Parts<'a> {
         self.parts
     }
 
-    /// Octets of all parts.
+    /// Total length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.parts.iter().fold(0, |len: usize, part| len.saturating_add(part.iov_len))
     }
 
-    /// Copies the first octets, which were received, to where they are wanted.
+    /// Copies the first received bytes to `out`.
     pub(crate) fn copy_front(&self, out: &mut [u8]) {
         let mut left = out;
         for part in self.parts.iter().filter(|part| part.iov_len > 0) {
             let len = part.iov_len.min(left.len());
-            // SAFETY: the part can be read, as who made it promised, and `left` has room for so many octets.
+            // SAFETY: the part is readable, as its creator guaranteed, and `left` has room for this many bytes.
             unsafe {
                 std::ptr::copy_nonoverlapping(part.iov_base.cast::<u8>(), left.as_mut_ptr(), len);
             }
@@ -58,7 +58,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The octets to be sent, in at most `N` slices.
+    /// Calls `what` with the bytes to be sent, in at most `N` slices.
     pub(crate) fn with_slices<const N: usize, T>(
         &self,
         use_them: impl FnOnce(&[IoSlice<'_>]) -> T,
@@ -72,11 +72,11 @@ impl<'a> Parts<'a> {
         let mut slices = [IoSlice::new(&[]); N];
         let mut count = 0;
         for (slice, part) in slices.iter_mut().zip(filled) {
-            // SAFETY: the part can be read, as who made it promised; a program that sends it does not change it meanwhile, and if it does, only
-            // the kernel reads it.
-            let octets =
+            // SAFETY: the part is readable, as its creator guaranteed; a program that sends it does not change it during the call, and if it
+            // does, only the kernel reads it.
+            let bytes =
                 unsafe { std::slice::from_raw_parts(part.iov_base.cast::<u8>(), part.iov_len) };
-            *slice = IoSlice::new(octets);
+            *slice = IoSlice::new(bytes);
             count += 1;
         }
         use_them(&slices[..count])

@@ -1,4 +1,4 @@
-//! The C library's own functions: what is found behind this library (RTLD_NEXT).
+//! The C library's own functions, found after this library (RTLD_NEXT).
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -8,7 +8,7 @@ use libc::{
     ssize_t, timespec,
 };
 
-/// A place for a function's address.
+/// Stores a function's address.
 struct Place {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-/// What a function returns when the C library has not got it.
+/// Return value of a function that the C library does not have.
 trait Missing {
     const VALUE: Self;
 }
@@ -59,7 +59,7 @@ macro_rules! real {
     ($(fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $ret:ty;)*) => {
         $(
             /// # Safety
-            /// As the function of that name in the C library.
+            /// As for the function of that name in the C library.
             #[inline]
             pub(super) unsafe fn $name($($arg: $kind),*) -> $ret {
                 let address = places::$name.get();
@@ -67,7 +67,7 @@ macro_rules! real {
                     super::outcome::set_errno(libc::ENOSYS);
                     return <$ret as Missing>::VALUE;
                 }
-                // SAFETY: the C library's function of that name has this type; and the caller keeps to what it asks for.
+                // SAFETY: the C library's function of that name has this type, and the caller meets its requirements.
                 unsafe {
                     let function: unsafe extern "C-unwind" fn($($kind),*) -> $ret =
                         std::mem::transmute(address);
@@ -82,12 +82,12 @@ macro_rules! real {
             $(pub(super) static $name: Place = Place::new(
                 match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => name,
-                    Err(_) => panic!("a name without its end"),
+                    Err(_) => panic!("a name without a terminating NUL"),
                 }
             );)*
         }
 
-        /// Finds all of them, so that none is looked for in a signal handler.
+        /// Looks up all of them in advance, so that no lookup happens in a signal handler.
         pub(super) fn find_all() {
             $(places::$name.get();)*
         }
@@ -108,25 +108,25 @@ real! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int;
-    fn send(fd: c_int, octets: *const c_void, len: size_t, flags: c_int) -> ssize_t;
-    fn sendto(fd: c_int, octets: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t;
+    fn send(fd: c_int, bytes: *const c_void, len: size_t, flags: c_int) -> ssize_t;
+    fn sendto(fd: c_int, bytes: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t;
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
-    fn write(fd: c_int, octets: *const c_void, len: size_t) -> ssize_t;
+    fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t;
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
-    fn recv(fd: c_int, octets: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
-    fn recvfrom(fd: c_int, octets: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t;
+    fn recv(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
+    fn recvfrom(fd: c_int, bytes: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, limit: *mut timespec) -> c_int;
-    fn read(fd: c_int, octets: *mut c_void, len: size_t) -> ssize_t;
+    fn read(fd: c_int, bytes: *mut c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
-    fn __read_chk(fd: c_int, octets: *mut c_void, len: size_t, room: size_t) -> ssize_t;
-    fn __recv_chk(fd: c_int, octets: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
-    fn __recvfrom_chk(fd: c_int, octets: *mut c_void, len: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t;
+    fn __read_chk(fd: c_int, bytes: *mut c_void, len: size_t, room: size_t) -> ssize_t;
+    fn __recv_chk(fd: c_int, bytes: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t;
+    fn __recvfrom_chk(fd: c_int, bytes: *mut c_void, len: size_t, room: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t;
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int;

@@ -1,4 +1,4 @@
-//! The calls that receive.
+//! Calls that receive.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::receive::{Arrival, RETURNED_LEN, Wanted};
 use crate::socket::Handle;
 use crate::table::find;
 
-/// Who sent what came: a socket, and behind it a group's member.
+/// The address of the sender, followed by that of the group member.
 fn sender(arrival: &Arrival) -> ([u8; 2 * ENCODED_LEN], usize) {
     let mut raw = [0; 2 * ENCODED_LEN];
     let Some(from) = arrival.from else { return (raw, 0) };
@@ -24,33 +24,33 @@ fn sender(arrival: &Arrival) -> ([u8; 2 * ENCODED_LEN], usize) {
     first.copy_from_slice(&Address::Socket(from).encode());
     let Some((group, instance)) = arrival.member else { return (raw, ENCODED_LEN) };
     second.copy_from_slice(&Address::service(group, instance).encode());
-    // The scope, which tells nothing of where somebody is.
+    // The scope, which is meaningless in a sender's address.
     second[3] = 0;
     (raw, 2 * ENCODED_LEN)
 }
 
-/// Receives into one piece.
+/// Receives into a single part.
 ///
 /// # Safety
-/// `octets` has room for so many, and `from` for so many as `from_len` says, unless they are NULL.
+/// `bytes` has room for `len` bytes, and `from` for as many as `from_len` says, unless they are NULL.
 unsafe fn receive_piece(
     socket: &Handle,
-    octets: *mut c_void,
+    bytes: *mut c_void,
     len: size_t,
     flags: c_int,
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
-    let pieces = [piece(octets, len)];
-    // SAFETY: as the caller promises.
+    let pieces = [piece(bytes, len)];
+    // SAFETY: guaranteed by the caller.
     let parts = unsafe { Parts::new(&pieces) };
     count(|| {
         let arrival =
             socket.receive(&parts, &mut Wanted { flags, cause: false, returned: None })?;
         if !from.is_null() {
-            let (octets, len) = sender(&arrival);
-            // SAFETY: as the caller promises.
-            unsafe { give_address(from, from_len, &octets[..len]) }?;
+            let (bytes, len) = sender(&arrival);
+            // SAFETY: guaranteed by the caller.
+            unsafe { give_address(from, from_len, &bytes[..len]) }?;
         }
         Ok(arrival.len)
     })
@@ -59,112 +59,108 @@ unsafe fn receive_piece(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
-    octets: *mut c_void,
+    bytes: *mut c_void,
     len: size_t,
     flags: c_int,
     from: *mut sockaddr,
     from_len: *mut socklen_t,
 ) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
-        Some(socket) => unsafe { receive_piece(&socket, octets, len, flags, from, from_len) },
-        // SAFETY: as the caller promises.
-        None => unsafe { real::recvfrom(fd, octets, len, flags, from, from_len) },
+        // SAFETY: guaranteed by the caller.
+        Some(socket) => unsafe { receive_piece(&socket, bytes, len, flags, from, from_len) },
+        // SAFETY: guaranteed by the caller.
+        None => unsafe { real::recvfrom(fd, bytes, len, flags, from, from_len) },
     }
 }
 
 /// # Safety
 /// As [`receive_piece`].
-unsafe fn receive_octets(
-    socket: &Handle,
-    octets: *mut c_void,
-    len: size_t,
-    flags: c_int,
-) -> ssize_t {
+unsafe fn receive_bytes(socket: &Handle, bytes: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     let nobody = std::ptr::null_mut();
-    // SAFETY: as the caller promises.
-    unsafe { receive_piece(socket, octets, len, flags, nobody, std::ptr::null_mut()) }
+    // SAFETY: guaranteed by the caller.
+    unsafe { receive_piece(socket, bytes, len, flags, nobody, std::ptr::null_mut()) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recv(
     fd: c_int,
-    octets: *mut c_void,
+    bytes: *mut c_void,
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
-        Some(socket) => unsafe { receive_octets(&socket, octets, len, flags) },
-        // SAFETY: as the caller promises.
-        None => unsafe { real::recv(fd, octets, len, flags) },
+        // SAFETY: guaranteed by the caller.
+        Some(socket) => unsafe { receive_bytes(&socket, bytes, len, flags) },
+        // SAFETY: guaranteed by the caller.
+        None => unsafe { real::recv(fd, bytes, len, flags) },
     }
 }
 
 /// # Safety
 /// As [`receive_piece`].
-unsafe fn read_octets(socket: &Handle, octets: *mut c_void, len: size_t) -> ssize_t {
-    // The kernel does not ask a socket for nothing.
+unsafe fn read_bytes(socket: &Handle, bytes: *mut c_void, len: size_t) -> ssize_t {
+    // The kernel does not pass an empty read to a socket.
     if len == 0 {
         return 0;
     }
-    // SAFETY: as the caller promises.
-    unsafe { receive_octets(socket, octets, len, 0) }
+    // SAFETY: guaranteed by the caller.
+    unsafe { receive_bytes(socket, bytes, len, 0) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn read(fd: c_int, octets: *mut c_void, len: size_t) -> ssize_t {
+unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, len: size_t) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
-        Some(socket) => unsafe { read_octets(&socket, octets, len) },
-        // SAFETY: as the caller promises.
-        None => unsafe { real::read(fd, octets, len) },
+        // SAFETY: guaranteed by the caller.
+        Some(socket) => unsafe { read_bytes(&socket, bytes, len) },
+        // SAFETY: guaranteed by the caller.
+        None => unsafe { real::read(fd, bytes, len) },
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __read(fd: c_int, octets: *mut c_void, len: size_t) -> ssize_t {
-    // SAFETY: as the caller promises.
-    unsafe { read(fd, octets, len) }
+unsafe extern "C-unwind" fn __read(fd: c_int, bytes: *mut c_void, len: size_t) -> ssize_t {
+    // SAFETY: guaranteed by the caller.
+    unsafe { read(fd, bytes, len) }
 }
 
-// What gcc makes of these calls with -D_FORTIFY_SOURCE. A buffer that is too small is for the C library to punish.
+// Variants that gcc calls with -D_FORTIFY_SOURCE. A buffer that is too small is left to the C library, which
+// aborts.
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
-    octets: *mut c_void,
+    bytes: *mut c_void,
     len: size_t,
     room: size_t,
 ) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
-        Some(socket) if len <= room => unsafe { read_octets(&socket, octets, len) },
-        // SAFETY: as the caller promises.
-        _ => unsafe { real::__read_chk(fd, octets, len, room) },
+        // SAFETY: guaranteed by the caller.
+        Some(socket) if len <= room => unsafe { read_bytes(&socket, bytes, len) },
+        // SAFETY: guaranteed by the caller.
+        _ => unsafe { real::__read_chk(fd, bytes, len, room) },
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
-    octets: *mut c_void,
+    bytes: *mut c_void,
     len: size_t,
     room: size_t,
     flags: c_int,
 ) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
-        Some(socket) if len <= room => unsafe { receive_octets(&socket, octets, len, flags) },
-        // SAFETY: as the caller promises.
-        _ => unsafe { real::__recv_chk(fd, octets, len, room, flags) },
+        // SAFETY: guaranteed by the caller.
+        Some(socket) if len <= room => unsafe { receive_bytes(&socket, bytes, len, flags) },
+        // SAFETY: guaranteed by the caller.
+        _ => unsafe { real::__recv_chk(fd, bytes, len, room, flags) },
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
-    octets: *mut c_void,
+    bytes: *mut c_void,
     len: size_t,
     room: size_t,
     flags: c_int,
@@ -172,23 +168,23 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
     from_len: *mut socklen_t,
 ) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         Some(socket) if len <= room => unsafe {
-            receive_piece(&socket, octets, len, flags, from, from_len)
+            receive_piece(&socket, bytes, len, flags, from, from_len)
         },
-        // SAFETY: as the caller promises.
-        _ => unsafe { real::__recvfrom_chk(fd, octets, len, room, flags, from, from_len) },
+        // SAFETY: guaranteed by the caller.
+        _ => unsafe { real::__recvfrom_chk(fd, bytes, len, room, flags, from, from_len) },
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, length: c_int) -> ssize_t {
     let Some(socket) = find(fd) else {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::readv(fd, parts, length) };
     };
     count(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         let parts = unsafe { vector(parts, length) }?;
         if parts.len() == 0 {
             return Ok(0);
@@ -199,18 +195,18 @@ unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, length: c_int)
 }
 
 /// # Safety
-/// NULL, or a message whose pointers lead to what it says.
+/// NULL, or a message whose pointers are valid for the given lengths.
 unsafe fn receive_message(
     socket: &Handle,
     message: *mut msghdr,
     flags: c_int,
 ) -> Result<usize, Errno> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let message = unsafe { message.as_mut() }.ok_or(Errno::FAULT)?;
     if message.msg_iovlen > PARTS_MAX {
         return Err(Errno::MSGSIZE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let parts = unsafe { Parts::from_c(message.msg_iov, message.msg_iovlen) };
     let mut returned = [0; RETURNED_LEN];
     let cause = !message.msg_control.is_null();
@@ -218,11 +214,11 @@ unsafe fn receive_message(
     let arrival = socket.receive(&parts, &mut wanted)?;
     message.msg_flags = arrival.flags;
     if !message.msg_name.is_null() {
-        let (octets, len) = sender(&arrival);
-        // SAFETY: as the caller promises.
-        unsafe { give_address(message.msg_name.cast(), &mut message.msg_namelen, &octets[..len]) }?;
+        let (bytes, len) = sender(&arrival);
+        // SAFETY: guaranteed by the caller.
+        unsafe { give_address(message.msg_name.cast(), &mut message.msg_namelen, &bytes[..len]) }?;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     if !unsafe { control_data::give(message, &arrival, &returned) } {
         message.msg_flags |= libc::MSG_CTRUNC;
     }
@@ -232,7 +228,7 @@ unsafe fn receive_message(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     let Some(socket) = find(fd) else {
-        // SAFETY: as the caller promises; and what the kernel has left in it.
+        // SAFETY: guaranteed by the caller, and the message is as the kernel left it.
         unsafe {
             let outcome = real::recvmsg(fd, message, flags);
             if outcome >= 0 && (*message).msg_controllen > 0 {
@@ -243,11 +239,11 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
             return outcome;
         }
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     count(|| unsafe { receive_message(&socket, message, flags) })
 }
 
-/// The first message is waited for, the others are not (sys/socket.h).
+/// Wait for the first message, but not for the others (sys/socket.h).
 const MSG_WAITFORONE: c_int = 0x1_0000;
 
 #[unsafe(no_mangle)]
@@ -259,23 +255,23 @@ unsafe extern "C-unwind" fn recvmmsg(
     limit: *mut timespec,
 ) -> c_int {
     let Some(socket) = find(fd) else {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::recvmmsg(fd, messages, length, flags, limit) };
     };
-    // SAFETY: NULL or a time, as the caller promises.
+    // SAFETY: NULL or a time, as guaranteed by the caller.
     let limit = unsafe { limit.as_ref() }.map(|limit| {
         let nanos = u32::try_from(limit.tv_nsec).unwrap_or(0);
         Duration::new(u64::try_from(limit.tv_sec).unwrap_or(0), nanos)
     });
     let begin = Instant::now();
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     number(|| unsafe {
         one_by_one(messages, length, |n, message| {
             let waits_for_one = n > 0 && flags & MSG_WAITFORONE != 0;
             let flags =
                 flags & !MSG_WAITFORONE | if waits_for_one { libc::MSG_DONTWAIT } else { 0 };
             message.msg_len = receive_message(&socket, &mut message.msg_hdr, flags)? as c_uint;
-            // As in the kernel, it is looked at only after a message.
+            // Like the kernel, check the timeout only after a message.
             Ok(limit.is_none_or(|limit| begin.elapsed() < limit))
         })
     })

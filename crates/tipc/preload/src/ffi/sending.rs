@@ -1,4 +1,4 @@
-//! The calls that send.
+//! Calls that send.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -12,23 +12,23 @@ use super::real;
 use crate::socket::Handle;
 use crate::table::find;
 
-/// The most parts of one call (UIO_MAXIOV).
+/// Maximum number of parts per call (UIO_MAXIOV).
 pub(super) const PARTS_MAX: usize = 1024;
 
-/// Sends what lies in one piece.
+/// Sends data in a single part.
 ///
 /// # Safety
-/// `octets` has so many octets, and `to` so many as `to_len` says, unless it is NULL.
+/// `bytes` has `len` bytes, and `to` has `to_len`, unless it is NULL.
 unsafe fn send_piece(
     socket: &Handle,
-    octets: *const c_void,
+    bytes: *const c_void,
     len: size_t,
     flags: c_int,
     to: *const sockaddr,
     to_len: socklen_t,
 ) -> ssize_t {
-    let pieces = [piece(octets, len)];
-    // SAFETY: as the caller promises.
+    let pieces = [piece(bytes, len)];
+    // SAFETY: guaranteed by the caller.
     let (parts, to) =
         unsafe { (Parts::new(&pieces), (!to.is_null()).then(|| address(to, to_len))) };
     count(|| socket.send(&parts, to, flags))
@@ -37,95 +37,95 @@ unsafe fn send_piece(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn send(
     fd: c_int,
-    octets: *const c_void,
+    bytes: *const c_void,
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
-        Some(socket) => unsafe { send_piece(&socket, octets, len, flags, std::ptr::null(), 0) },
-        // SAFETY: as the caller promises.
-        None => unsafe { real::send(fd, octets, len, flags) },
+        // SAFETY: guaranteed by the caller.
+        Some(socket) => unsafe { send_piece(&socket, bytes, len, flags, std::ptr::null(), 0) },
+        // SAFETY: guaranteed by the caller.
+        None => unsafe { real::send(fd, bytes, len, flags) },
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __send(
     fd: c_int,
-    octets: *const c_void,
+    bytes: *const c_void,
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: as the caller promises.
-    unsafe { send(fd, octets, len, flags) }
+    // SAFETY: guaranteed by the caller.
+    unsafe { send(fd, bytes, len, flags) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sendto(
     fd: c_int,
-    octets: *const c_void,
+    bytes: *const c_void,
     len: size_t,
     flags: c_int,
     to: *const sockaddr,
     to_len: socklen_t,
 ) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
-        Some(socket) => unsafe { send_piece(&socket, octets, len, flags, to, to_len) },
-        // SAFETY: as the caller promises.
-        None => unsafe { real::sendto(fd, octets, len, flags, to, to_len) },
+        // SAFETY: guaranteed by the caller.
+        Some(socket) => unsafe { send_piece(&socket, bytes, len, flags, to, to_len) },
+        // SAFETY: guaranteed by the caller.
+        None => unsafe { real::sendto(fd, bytes, len, flags, to, to_len) },
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn write(fd: c_int, octets: *const c_void, len: size_t) -> ssize_t {
+unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
-        Some(socket) => unsafe { send_piece(&socket, octets, len, 0, std::ptr::null(), 0) },
-        // SAFETY: as the caller promises.
-        None => unsafe { real::write(fd, octets, len) },
+        // SAFETY: guaranteed by the caller.
+        Some(socket) => unsafe { send_piece(&socket, bytes, len, 0, std::ptr::null(), 0) },
+        // SAFETY: guaranteed by the caller.
+        None => unsafe { real::write(fd, bytes, len) },
     }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __write(fd: c_int, octets: *const c_void, len: size_t) -> ssize_t {
-    // SAFETY: as the caller promises.
-    unsafe { write(fd, octets, len) }
+unsafe extern "C-unwind" fn __write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: guaranteed by the caller.
+    unsafe { write(fd, bytes, len) }
 }
 
 /// The parts of readv and writev.
 ///
 /// # Safety
-/// So many parts, each with memory of its length.
+/// `length` parts, each with memory of its length.
 pub(super) unsafe fn vector<'a>(parts: *const iovec, length: c_int) -> Result<Parts<'a>, Errno> {
     let length = usize::try_from(length).ok().filter(|n| *n <= PARTS_MAX).ok_or(Errno::INVAL)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { Parts::from_c(parts, length) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, length: c_int) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         Some(socket) => count(|| socket.send(&unsafe { vector(parts, length) }?, None, 0)),
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         None => unsafe { real::writev(fd, parts, length) },
     }
 }
 
 /// # Safety
-/// NULL, or a message whose pointers lead to what it says.
+/// NULL, or a message whose pointers are valid for the given lengths.
 unsafe fn send_message(
     socket: &Handle,
     message: *const msghdr,
     flags: c_int,
 ) -> Result<usize, Errno> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let message = unsafe { message.as_ref() }.ok_or(Errno::FAULT)?;
     if message.msg_iovlen > PARTS_MAX {
         return Err(Errno::MSGSIZE);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let (parts, to) = unsafe {
         let parts = Parts::from_c(message.msg_iov, message.msg_iovlen);
         let named = !message.msg_name.is_null() && message.msg_namelen > 0;
@@ -137,17 +137,17 @@ unsafe fn send_message(
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     match find(fd) {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         Some(socket) => count(|| unsafe { send_message(&socket, message, flags) }),
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         None => unsafe { real::sendmsg(fd, message, flags) },
     }
 }
 
-/// Does something with one message after the other: how many it worked for; an error only if it worked for none.
+/// Processes messages one after the other. Returns how many succeeded; an error only if none did.
 ///
 /// # Safety
-/// NULL, or so many messages.
+/// NULL, or this many messages.
 pub(super) unsafe fn one_by_one(
     messages: *mut mmsghdr,
     length: c_uint,
@@ -158,7 +158,7 @@ pub(super) unsafe fn one_by_one(
     }
     let mut sent = 0;
     for n in 0..(length as usize).min(PARTS_MAX) {
-        // SAFETY: so many, as the caller promises.
+        // SAFETY: this many, as guaranteed by the caller.
         match what(n, unsafe { &mut *messages.add(n) }) {
             Ok(goes_on) => {
                 sent += 1;
@@ -181,10 +181,10 @@ unsafe extern "C-unwind" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     let Some(socket) = find(fd) else {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { real::sendmmsg(fd, messages, length, flags) };
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     number(|| unsafe {
         one_by_one(messages, length, |_, message| {
             message.msg_len = send_message(&socket, &message.msg_hdr, flags)? as c_uint;

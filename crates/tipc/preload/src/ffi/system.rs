@@ -1,4 +1,5 @@
-//! System calls on a socket's descriptor, by the C library: so they can be cancelled and interrupted where the program's own can.
+//! System calls on a socket's descriptor, made through the C library so that they can be cancelled and interrupted like the program's
+//! own.
 
 use std::ffi::{c_int, c_short, c_uint, c_void};
 use std::mem::MaybeUninit;
@@ -11,23 +12,23 @@ use super::outcome::{errno, set_errno};
 use super::parts::{Parts, piece};
 use super::real;
 
-/// Parts that most calls get along with.
+/// Number of parts that is enough for most calls.
 const FEW: usize = 16;
-/// Parts of one call at most (UIO_MAXIOV).
+/// Maximum number of parts per call (UIO_MAXIOV).
 const MANY: usize = 1024;
 
 fn checked(outcome: ssize_t) -> Result<usize, Errno> {
     usize::try_from(outcome).map_err(|_| Errno::from_raw_os_error(errno()))
 }
 
-/// A descriptor, for a call; `None` for a negative one.
+/// A descriptor for use in a call; `None` if it is negative.
 pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
-    // SAFETY: not -1. The number may be closed or another's by the time of the call, as any number that a program passes to one; nothing
-    // here relies on more than what the call then says.
+    // SAFETY: not -1. By the time of the call, the number may be closed or reused, like any number that a program passes; nothing here
+    // relies on more than the result of the call.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Runs something with all signals blocked, so that no handler comes in between.
+/// Runs a function with all signals blocked, so that no handler interrupts it.
 pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
@@ -42,17 +43,17 @@ pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Closes a descriptor, without a look at what it is.
+/// Closes a descriptor without checking whether it is a TIPC socket.
 pub(crate) fn close_really(fd: c_int) {
     let before = errno();
-    // SAFETY: closing a number harms no memory.
+    // SAFETY: closing a number does not affect memory.
     unsafe { real::close(fd) };
     set_errno(before);
 }
 
-/// A copy of a descriptor with a high number, closed on exec.
+/// Duplicates a descriptor with a high number, closed on exec.
 pub(crate) fn copy_high(fd: c_int) -> Option<c_int> {
-    /// Beyond what programs count up to, and below what makes a process's table of descriptors large.
+    /// Above the numbers that programs normally use, and below those that make a process's descriptor table large.
     const HIGH: c_int = 1_000;
     // SAFETY: sysconf only reads.
     let limit = c_int::try_from(unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }).unwrap_or(HIGH);
@@ -62,14 +63,14 @@ pub(crate) fn copy_high(fd: c_int) -> Option<c_int> {
     (new >= 0).then_some(new)
 }
 
-/// Whether calls on the descriptor do not wait.
+/// Whether calls on the descriptor are non-blocking.
 pub(crate) fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: F_GETFL ignores its argument.
     let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
     flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
-/// Waits for a descriptor; whether it is ready. EINTR when a signal comes.
+/// Waits until a descriptor is ready or the time is over. Returns whether it is ready; EINTR if a signal arrives.
 pub(crate) fn wait(fd: c_int, events: c_short, limit_ms: c_int) -> Result<bool, Errno> {
     let mut wanted = libc::pollfd { fd, events, revents: 0 };
     // SAFETY: one structure, which outlives the call.
@@ -78,7 +79,7 @@ pub(crate) fn wait(fd: c_int, events: c_short, limit_ms: c_int) -> Result<bool, 
 }
 
 fn message(parts: &mut [iovec]) -> msghdr {
-    // SAFETY: msghdr is plain data, of which all zeros is a value.
+    // SAFETY: msghdr is plain data, for which all zeros is a valid value.
     let mut message: msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len() as _;
@@ -87,7 +88,7 @@ fn message(parts: &mut [iovec]) -> msghdr {
 
 const NOTHING: iovec = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// Puts pieces before and behind the program's.
+/// Puts additional parts before and after the program's.
 fn assemble<'a>(
     before: iovec,
     parts: &Parts<'_>,
@@ -103,7 +104,7 @@ fn assemble<'a>(
     Ok(&mut room[..count])
 }
 
-/// Sends a header and the program's octets.
+/// Sends a header followed by the program's data.
 #[inline]
 pub(crate) fn send(
     fd: c_int,
@@ -132,12 +133,12 @@ fn send_from(
     room: &mut [iovec],
 ) -> Result<usize, Errno> {
     let message = message(assemble(header, parts, NOTHING, room)?);
-    // SAFETY: the header is borrowed by the caller, the other pieces can be read as who made the parts promised.
+    // SAFETY: the header is borrowed by the caller; the other parts are readable, as their creator guaranteed.
     checked(unsafe { real::sendmsg(fd, &message, flags) })
 }
 
-/// Sends a record that begins with `head` and goes on with so many of the octets of `filling` that it is `len` long, again and again if
-/// need be, without waiting.
+/// Sends records that consist of `head` and enough bytes of `filling` to make them `len` bytes long, without waiting, until the
+/// descriptor is full.
 pub(crate) fn send_filling(
     fd: c_int,
     head: &[u8],
@@ -153,11 +154,11 @@ pub(crate) fn send_filling(
         (left, count) = (left - part, count + 1);
     }
     let message = message(&mut room[..count]);
-    // SAFETY: all pieces are borrowed.
+    // SAFETY: all parts are borrowed.
     checked(unsafe { real::sendmsg(fd, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
-/// Receives into a header, the program's parts and what stands behind them. The length and the flags that the kernel says.
+/// Receives into a header, the program's parts and a tail. Returns the length and the flags from the kernel.
 #[inline]
 pub(crate) fn receive(
     fd: c_int,
@@ -195,27 +196,27 @@ fn receive_into(
     room: &mut [iovec],
 ) -> Result<(usize, c_int), Errno> {
     let mut message = message(assemble(header, parts, tail, room)?);
-    // SAFETY: header and tail are borrowed by the caller, the other pieces can be written as who made the parts promised.
+    // SAFETY: header and tail are borrowed by the caller; the other parts are writable, as their creator guaranteed.
     let len = checked(unsafe { real::recvmsg(fd, &mut message, flags) })?;
     Ok((len, message.msg_flags))
 }
 
-/// Receives octets and the descriptor that comes with them, closed on exec.
+/// Receives data and the descriptor passed with it, closed on exec.
 pub(crate) fn receive_descriptor(
     fd: c_int,
-    octets: &mut [u8],
+    bytes: &mut [u8],
 ) -> Result<(usize, Option<c_int>), Errno> {
-    /// Room for one descriptor, aligned as control data has to be.
+    /// Room for one descriptor, aligned as required for control data.
     #[repr(C, align(8))]
     struct Room([u8; 24]);
     let mut room = Room([0; 24]);
-    let mut parts = [piece(octets.as_mut_ptr().cast(), octets.len())];
+    let mut parts = [piece(bytes.as_mut_ptr().cast(), bytes.len())];
     let mut message = message(&mut parts);
     message.msg_control = (&raw mut room).cast::<c_void>();
     message.msg_controllen = room.0.len() as _;
-    // SAFETY: octets and room can be written, are as long as said, and outlive the call.
+    // SAFETY: data and control buffer are writable, as long as stated, and outlive the call.
     let len = checked(unsafe { real::recvmsg(fd, &mut message, libc::MSG_CMSG_CLOEXEC) })?;
-    // SAFETY: the kernel filled the message in; the room is aligned, and the macros stay within its length.
+    // SAFETY: filled in by the kernel; the control buffer is aligned, and the macros stay within its length.
     let found = unsafe {
         libc::CMSG_FIRSTHDR(&message).as_ref().and_then(|header| {
             let rights =

@@ -1,4 +1,4 @@
-//! Polling: the kernel's answer for the descriptor, and TIPC's for a connection that is over.
+//! Polling: the kernel's answer for the descriptor, adapted for connections that have ended.
 
 use std::ffi::{c_int, c_short};
 
@@ -10,12 +10,12 @@ use crate::table::{self, find};
 
 const OVER: c_short = libc::POLLIN | libc::POLLRDNORM;
 
-/// Whether it is a TIPC socket whose connection is over.
+/// Whether the descriptor is a TIPC socket whose connection has ended.
 fn is_over(fd: c_int) -> bool {
     find(fd).is_some_and(|s| s.kind.is_connected_kind() && s.state().phase == Phase::Disconnected)
 }
 
-/// Says of connections that are over what AF_TIPC says: readable and hung up, and no longer writable.
+/// Reports ended connections like AF_TIPC: readable and hung up, and no longer writable.
 fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
     if ready < 0 {
         return ready;
@@ -28,14 +28,15 @@ fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
     ready
 }
 
-/// Entries of one call that the end of a connection ends. Further ones are told of it when the call ends for another reason.
+/// Maximum number of entries per call for which the end of a connection wakes the caller. For further ones it is only reported when the call returns
+/// for another reason.
 const WATCHED: usize = 1024;
 
-/// Has the end of a connection wake who waits, whatever else is waited for. AF_TIPC always tells it (POLLHUP); here the descriptor is then half closed, and
-/// the kernel tells that only who asks for it (POLLRDHUP).
+/// Makes the end of a connection wake the caller, whichever events it waits for. AF_TIPC always reports it (POLLHUP); here the descriptor is half
+/// closed at that point, which the kernel reports only on request (POLLRDHUP).
 struct Ends<'a> {
     fds: &'a mut [pollfd],
-    /// A bit for each entry that has been changed.
+    /// A bit for each entry that was changed.
     asked: [u64; WATCHED / 64],
 }
 
@@ -53,23 +54,23 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// Also when the thread is cancelled.
+/// Restores the entries, even if the thread is cancelled.
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         for (n, wanted) in self.fds.iter_mut().enumerate().take(WATCHED) {
             if self.asked[n / 64] & 1 << (n % 64) != 0 {
                 wanted.events &= !libc::POLLRDHUP;
-                // What is over is told in its own way.
+                // The end is reported in AF_TIPC's way.
                 wanted.revents &= !libc::POLLRDHUP;
             }
         }
     }
 }
 
-/// Has `real` wait, but not for what is over already, which is told whether it was asked for or not.
+/// Calls `real` to wait, or returns immediately if a connection has already ended, which is always reported.
 ///
 /// # Safety
-/// `fds` is NULL or has so many structures.
+/// `fds` is NULL or has `count` structures.
 unsafe fn polled(
     fds: *mut pollfd,
     count: nfds_t,
@@ -78,7 +79,7 @@ unsafe fn polled(
     if table::is_empty() || fds.is_null() {
         return real(fds, false);
     }
-    // SAFETY: so many, as the caller promises.
+    // SAFETY: `count` structures, as guaranteed by the caller.
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
     let is_any_over = fds.iter().any(|wanted| is_over(wanted.fd));
     let ends = Ends::watched(fds);
@@ -88,7 +89,7 @@ unsafe fn polled(
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         polled(fds, count, |fds, over| real::poll(fds, count, if over { 0 } else { timeout }))
     }
@@ -96,7 +97,7 @@ unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn __poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { poll(fds, count, timeout) }
 }
 
@@ -107,7 +108,7 @@ unsafe extern "C-unwind" fn __poll_chk(
     timeout: c_int,
     room: size_t,
 ) -> c_int {
-    // SAFETY: as the caller promises; the function that is called says what happens when it does not.
+    // SAFETY: guaranteed by the caller; the called function handles violations of its own checks.
     unsafe {
         polled(fds, count, |fds, over| {
             real::__poll_chk(fds, count, if over { 0 } else { timeout }, room)
@@ -124,7 +125,7 @@ unsafe extern "C-unwind" fn ppoll(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         polled(fds, count, |fds, over| {
             real::ppoll(fds, count, if over { &AT_ONCE } else { timeout }, mask)
