@@ -1,6 +1,6 @@
-//! Gives the shared object the name that programs bind to; `include/crossway_tipc.h` says when its number rises.
+//! Sets the soname of the shared object; `include/crossway_tipc.h` explains when its number changes.
 
-/// The number of the ABI.
+/// ABI version number.
 const ABI: u32 = 0;
 
 fn main() {

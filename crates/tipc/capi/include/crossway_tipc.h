@@ -1,12 +1,12 @@
 /* TIPC sockets over the kernel's AF_TIPC or a tipcd. Link with -lcrossway_tipc (pkg-config crossway-tipc).
  *
- * Every call returns 0 or a count of octets, or a negative errno: the one that AF_TIPC has. No call raises SIGPIPE.
- * timeout_ms: negative waits for ever, 0 does not wait (-EAGAIN, -EINPROGRESS).
+ * Every call returns 0 or a number of bytes, or a negative errno, the same as with AF_TIPC. No call raises SIGPIPE.
+ * timeout_ms: a negative value waits for ever, 0 does not wait (-EAGAIN, -EINPROGRESS).
  *
- * ABI: programs bind to libcrossway_tipc.so.0. The number rises when a structure, a constant or a prototype here changes its meaning;
- * functions and constants may be added without that. What is not named here is not exported.
+ * ABI: programs are linked against libcrossway_tipc.so.0. The number is incremented when a structure, a constant or a prototype here
+ * changes its meaning; functions and constants may be added without that. Only the names declared here are exported.
  *
- * The prototypes follow src/ffi.rs; tests/header.rs holds the two together and, with CROSSWAY_WRITE=1, writes them. */
+ * The prototypes follow src/ffi.rs; tests/header.rs checks that they match and, with CROSSWAY_WRITE=1, writes them. */
 #ifndef CROSSWAY_TIPC_H
 #define CROSSWAY_TIPC_H
 
@@ -20,21 +20,21 @@ extern "C" {
 /* Kinds of socket: SOCK_STREAM, SOCK_DGRAM, SOCK_RDM, SOCK_SEQPACKET. */
 enum { CTIPC_STREAM = 1, CTIPC_DGRAM = 2, CTIPC_RDM = 4, CTIPC_SEQPACKET = 5 };
 
-/* Forms of address, and scopes of a binding (negative: the binding is taken back). */
+/* Forms of an address, and scopes of a binding (a negative scope withdraws the binding). */
 enum { CTIPC_SERVICE_RANGE = 1, CTIPC_SERVICE = 2, CTIPC_SOCKET = 3 };
 enum { CTIPC_CLUSTER = 2, CTIPC_NODE = 3 };
 
-/* Laid out as struct sockaddr_tipc. family is 30 (AF_TIPC). */
+/* Has the layout of struct sockaddr_tipc. family is 30 (AF_TIPC). */
 typedef struct ctipc_address {
     uint16_t family;
     uint8_t form;
     int8_t scope;
     uint32_t a; /* service type, or port of a socket */
     uint32_t b; /* lower, or instance, or node of a socket */
-    uint32_t c; /* upper, or node that looks the instance up (0: any) */
+    uint32_t c; /* upper, or node that looks the instance up (0: the whole cluster) */
 } ctipc_address;
 
-/* Options of level SOL_TIPC, for ctipc_setsockopt and ctipc_getsockopt (those marked * take no value: give 0). */
+/* Options of level SOL_TIPC, for ctipc_setsockopt and ctipc_getsockopt (those marked * take no value: pass 0). */
 enum {
     CTIPC_IMPORTANCE = 127,
     CTIPC_SRC_DROPPABLE = 128,
@@ -44,18 +44,18 @@ enum {
     CTIPC_SOCK_RECVQ_DEPTH = 132, /* read only */
     CTIPC_MCAST_BROADCAST = 133,  /* * */
     CTIPC_MCAST_REPLICAST = 134,  /* * */
-    CTIPC_GROUP_JOIN = 135,       /* read only: the group, 0 without; ctipc_join sets it */
+    CTIPC_GROUP_JOIN = 135,       /* read only: the group, or 0; set by ctipc_join */
     CTIPC_SOCK_RECVQ_USED = 137,  /* read only */
     CTIPC_NODELAY = 138
 };
 
-/* Flags of ctipc_join: own broadcasts come back; members that come and go are told. */
+/* Flags of ctipc_join: receive one's own broadcasts; report members that join and leave. */
 enum { CTIPC_LOOPBACK = 1, CTIPC_MEMBER_EVENTS = 2 };
 
-/* The largest message; a stream's write may be longer. */
+/* Maximum length of a message in bytes; a write to a stream may be longer. */
 enum { CTIPC_MESSAGE_MAX = 66000 };
 
-/* What came: a message, one of ours that came back, the end of the connection, a change of the group. */
+/* What was received: a message, a returned message of our own, the end of the connection, a member that joined or left. */
 enum { CTIPC_DATA = 0, CTIPC_RETURNED = 1, CTIPC_END = 2, CTIPC_MEMBER_UP = 3, CTIPC_MEMBER_DOWN = 4 };
 
 typedef struct ctipc_message {
@@ -63,45 +63,46 @@ typedef struct ctipc_message {
     uint32_t event;
     uint32_t error; /* TIPC's code: 1 no name, 2 no port, 3 no node, 4 overload, 5 shut down */
     uint32_t truncated;
-    uint32_t has_service; /* the service that was addressed */
+    uint32_t has_service; /* whether service, lower and upper hold the service that was addressed */
     uint32_t service;
     uint32_t lower;
     uint32_t upper;
-    uint32_t has_member; /* the sender's instance in the group */
+    uint32_t has_member; /* whether member holds the sender's instance in the group */
     uint32_t member;
 } ctipc_message;
 
 typedef struct ctipc_socket ctipc_socket;
 
-/* path: NULL for the kernel's TIPC where there is one, else the tipcd at the default path; "kernel"; or a tipcd's socket. */
+/* path of ctipc_open: NULL for the kernel's TIPC if there is one, otherwise the tipcd at the default path; "kernel"; or the path of a
+ * tipcd's socket. */
 /* PROTOTYPES */
 /* Opens a socket. */
 int ctipc_open(int kind, const char *path, ctipc_socket **out);
-/* Why the last `ctipc_open` of this thread failed; valid until its next. */
+/* Reason why the last `ctipc_open` of this thread failed; valid until its next call. */
 const char *ctipc_error(void);
 /* Closes a socket. */
 void ctipc_close(ctipc_socket *s);
-/* The descriptor, to poll. */
+/* Returns the file descriptor, for polling only. */
 int ctipc_fd(const ctipc_socket *s);
-/* Binds; a negative scope takes the binding back, NULL takes back all. */
+/* Binds the socket; a negative scope withdraws the binding, NULL withdraws all bindings. */
 int ctipc_bind(const ctipc_socket *s, const ctipc_address *address);
-/* Waits for connections from now on. */
+/* Makes the socket accept connections. */
 int ctipc_listen(const ctipc_socket *s);
-/* Connects. */
+/* Connects the socket, or sets the default destination of a connectionless one. */
 int ctipc_connect(const ctipc_socket *s, const ctipc_address *to, int64_t timeout_ms);
-/* Takes a connection. */
+/* Accepts a connection. */
 int ctipc_accept(const ctipc_socket *s, ctipc_socket **out, ctipc_address *from, int64_t timeout_ms);
-/* Sends. */
+/* Sends a message, or part of a stream; returns the number of bytes accepted. */
 int64_t ctipc_send(const ctipc_socket *s, const void *data, size_t len, const ctipc_address *to, int64_t timeout_ms);
-/* Receives; without `message`, ended connections are told as by recv(2). */
+/* Receives a message or stream data; without `message`, the end of a connection is reported as by recv(2). */
 int64_t ctipc_recv(const ctipc_socket *s, void *data, size_t len, ctipc_message *message, int64_t timeout_ms);
-/* As ctipc_recv with a `message`, which may be NULL here; what was found stays to be received. */
+/* Like ctipc_recv with a `message`, which may be NULL here, but leaves the data in the queue. */
 int64_t ctipc_peek(const ctipc_socket *s, void *data, size_t len, ctipc_message *message, int64_t timeout_ms);
-/* Ends the connection in good order. */
+/* Shuts the connection down: the peer reads what is in flight, then the end. */
 int ctipc_shutdown(const ctipc_socket *s);
-/* The socket's own address. */
+/* Returns the socket's own address. */
 int ctipc_getsockname(const ctipc_socket *s, ctipc_address *out);
-/* The other end's address. */
+/* Returns the address of the connection's other end. */
 int ctipc_getpeername(const ctipc_socket *s, ctipc_address *out);
 /* Sets an option of level SOL_TIPC. */
 int ctipc_setsockopt(const ctipc_socket *s, uint32_t name, uint32_t value);
@@ -111,7 +112,7 @@ int ctipc_getsockopt(const ctipc_socket *s, uint32_t name, uint32_t *value);
 int ctipc_join(const ctipc_socket *s, uint32_t group, uint32_t instance, uint32_t scope, uint32_t flags);
 /* Leaves the group. */
 int ctipc_leave(const ctipc_socket *s);
-/* How a connect that did not wait has failed, told once (SO_ERROR); 0 when it has not. */
+/* Returns the error of a failed non-blocking connect, once (SO_ERROR); 0 if there is none. */
 int ctipc_take_error(const ctipc_socket *s);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-//! The functions.
+//! The exported functions.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -18,32 +18,32 @@ thread_local! {
 /// AF_UNSPEC: no address.
 const UNSPECIFIED: u16 = 0;
 
-/// The address behind a pointer, `None` for NULL and AF_UNSPEC.
+/// The address behind a pointer; `None` for NULL and AF_UNSPEC.
 ///
 /// # Safety
-/// NULL, or an address that lives.
+/// NULL, or a valid address.
 unsafe fn address(pointer: *const CtipcAddress) -> Result<Option<Address>, Errno> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     match unsafe { pointer.as_ref() } {
         None => Ok(None),
         Some(address) if address.family == UNSPECIFIED => Ok(None),
-        Some(address) => Address::decode(&address.octets()).map(Some).map_err(|_| Errno::INVAL),
+        Some(address) => Address::decode(&address.bytes()).map(Some).map_err(|_| Errno::INVAL),
     }
 }
 
 /// The socket behind a pointer.
 ///
 /// # Safety
-/// NULL, or what `ctipc_open` or `ctipc_accept` gave and `ctipc_close` has not had.
+/// NULL, or a pointer obtained from `ctipc_open` or `ctipc_accept` and not yet passed to `ctipc_close`.
 unsafe fn socket<'a>(pointer: *const CtipcSocket) -> Result<&'a Socket, Errno> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { pointer.as_ref() }.map(|s| &s.0).ok_or(Errno::BADF)
 }
 
 /// Opens a socket.
 ///
 /// # Safety
-/// `path` is NULL or a string that ends with 0; `out` can be written to.
+/// `path` is NULL or a NUL-terminated string; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_open(
     kind: c_int,
@@ -51,17 +51,17 @@ pub unsafe extern "C" fn ctipc_open(
     out: *mut *mut CtipcSocket,
 ) -> c_int {
     let Some(kind) = u32::try_from(kind).ok().and_then(Kind::from_number) else {
-        WHY.set(c"not a kind of TIPC socket: give CTIPC_STREAM, _DGRAM, _RDM or _SEQPACKET".into());
+        WHY.set(c"invalid kind of socket: use CTIPC_STREAM, _DGRAM, _RDM or _SEQPACKET".into());
         return negative(Errno::PROTOTYPE);
     };
     if out.is_null() {
-        WHY.set(c"no place for the new socket: `out` is NULL".into());
+        WHY.set(c"no pointer for the new socket: `out` is NULL".into());
         return negative(Errno::FAULT);
     }
     let backend = if path.is_null() {
         Backend::Automatic
     } else {
-        // SAFETY: a string that ends with 0, as the caller promises.
+        // SAFETY: a NUL-terminated string, as guaranteed by the caller.
         match unsafe { CStr::from_ptr(path) }.to_bytes() {
             b"kernel" => Backend::Kernel,
             path => Backend::Node(OsStr::from_bytes(path).into()),
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ctipc_open(
     };
     match Socket::open_on(&backend, kind) {
         Ok(socket) => {
-            // SAFETY: can be written to, as the caller promises.
+            // SAFETY: writable, as guaranteed by the caller.
             unsafe { out.write(Box::into_raw(Box::new(CtipcSocket(socket)))) };
             0
         }
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn ctipc_open(
     }
 }
 
-/// Why the last `ctipc_open` of this thread failed; valid until its next.
+/// Reason why the last `ctipc_open` of this thread failed; valid until its next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn ctipc_error() -> *const c_char {
     WHY.with_borrow(|why| why.as_ptr())
@@ -90,50 +90,50 @@ pub extern "C" fn ctipc_error() -> *const c_char {
 /// Closes a socket.
 ///
 /// # Safety
-/// NULL, or a socket that nobody uses any more.
+/// NULL, or a socket that is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_close(s: *mut CtipcSocket) {
     if !s.is_null() {
-        // SAFETY: made by Box::into_raw, and closed once, as the caller promises.
+        // SAFETY: created by Box::into_raw and closed only once, as guaranteed by the caller.
         drop(unsafe { Box::from_raw(s) });
     }
 }
 
-/// The descriptor, to poll.
+/// Returns the file descriptor, for polling only.
 ///
 /// # Safety
 /// `s` is NULL or a socket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_fd(s: *const CtipcSocket) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { socket(s) }.map_or_else(negative, |s| s.as_fd().as_raw_fd())
 }
 
-/// Binds; a negative scope takes the binding back, NULL takes back all.
+/// Binds the socket; a negative scope withdraws the binding, NULL withdraws all bindings.
 ///
 /// # Safety
 /// `s` is NULL or a socket, `address` NULL or an address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_bind(s: *const CtipcSocket, address: *const CtipcAddress) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let (s, address) = unsafe { (socket(s), address.as_ref()) };
     done(s.and_then(|s| match address {
         None => s.unbind_all(),
-        Some(address) => s.bind_raw(&address.octets()),
+        Some(address) => s.bind_raw(&address.bytes()),
     }))
 }
 
-/// Waits for connections from now on.
+/// Makes the socket accept connections.
 ///
 /// # Safety
 /// `s` is NULL or a socket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_listen(s: *const CtipcSocket) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { socket(s) }.and_then(Socket::listen))
 }
 
-/// Connects.
+/// Connects the socket, or sets the default destination of a connectionless one.
 ///
 /// # Safety
 /// `s` is NULL or a socket, `to` NULL or an address.
@@ -143,15 +143,15 @@ pub unsafe extern "C" fn ctipc_connect(
     to: *const CtipcAddress,
     timeout_ms: i64,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let (s, to) = unsafe { (socket(s), address(to)) };
     done(s.and_then(|s| s.connect(to?, patience(timeout_ms))))
 }
 
-/// Takes a connection.
+/// Accepts a connection.
 ///
 /// # Safety
-/// `s` is NULL or a socket; `out` can be written to; `from` is NULL or can be.
+/// `s` is NULL or a socket; `out` is writable; `from` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_accept(
     s: *const CtipcSocket,
@@ -162,10 +162,10 @@ pub unsafe extern "C" fn ctipc_accept(
     if out.is_null() {
         return negative(Errno::FAULT);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     match unsafe { socket(s) }.and_then(|s| s.accept(patience(timeout_ms))) {
         Ok((new, peer)) => {
-            // SAFETY: both can be written to, as the caller promises.
+            // SAFETY: both are writable, as guaranteed by the caller.
             unsafe {
                 out.write(Box::into_raw(Box::new(CtipcSocket(new))));
                 if !from.is_null() {
@@ -178,10 +178,10 @@ pub unsafe extern "C" fn ctipc_accept(
     }
 }
 
-/// Sends.
+/// Sends a message, or part of a stream; returns the number of bytes accepted.
 ///
 /// # Safety
-/// `s` is NULL or a socket, `data` has `len` octets, `to` is NULL or an address.
+/// `s` is NULL or a socket, `data` has `len` bytes, `to` is NULL or an address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_send(
     s: *const CtipcSocket,
@@ -195,18 +195,18 @@ pub unsafe extern "C" fn ctipc_send(
     } else if data.is_null() {
         return negative(Errno::FAULT).into();
     } else {
-        // SAFETY: so many octets, as the caller promises.
+        // SAFETY: this many bytes, as guaranteed by the caller.
         unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let (s, to) = unsafe { (socket(s), address(to)) };
     count(s.and_then(|s| s.send(data, to?, patience(timeout_ms))))
 }
 
-/// Receives; without `message`, ended connections are told as by recv(2).
+/// Receives a message or stream data; without `message`, the end of a connection is reported as by recv(2).
 ///
 /// # Safety
-/// `s` is NULL or a socket, `data` has room for `len` octets, `message` is NULL or can be written to.
+/// `s` is NULL or a socket, `data` has room for `len` bytes, `message` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_recv(
     s: *const CtipcSocket,
@@ -215,16 +215,16 @@ pub unsafe extern "C" fn ctipc_recv(
     message: *mut CtipcMessage,
     timeout_ms: i64,
 ) -> i64 {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         receive(s, data, len, message, |s, buf| match message.is_null() {
-            true => s.recv(buf, patience(timeout_ms)).map(Got::Octets),
+            true => s.recv(buf, patience(timeout_ms)).map(Got::Bytes),
             false => s.recv_message(buf, patience(timeout_ms)).map(Got::Message),
         })
     }
 }
 
-/// As ctipc_recv with a `message`, which may be NULL here; what was found stays to be received.
+/// Like ctipc_recv with a `message`, which may be NULL here, but leaves the data in the queue.
 ///
 /// # Safety
 /// As for [`ctipc_recv`].
@@ -236,15 +236,15 @@ pub unsafe extern "C" fn ctipc_peek(
     message: *mut CtipcMessage,
     timeout_ms: i64,
 ) -> i64 {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         receive(s, data, len, message, |s, buf| s.peek(buf, patience(timeout_ms)).map(Got::Message))
     }
 }
 
-/// What a receive call of the library gave.
+/// Result of the Rust library's receive calls.
 enum Got {
-    Octets(usize),
+    Bytes(usize),
     Message(Message),
 }
 
@@ -260,17 +260,18 @@ unsafe fn receive(
     if data.is_null() || len == 0 {
         return negative(Errno::INVAL).into();
     }
-    // SAFETY: room for so many octets, as the caller promises; they are initialised so that a reference to them may exist.
+    // SAFETY: there is room for this many bytes, as guaranteed by the caller; they are initialised so that a reference to
+    // them may exist.
     let buf = unsafe {
         data.cast::<u8>().write_bytes(0, len);
         std::slice::from_raw_parts_mut(data.cast::<u8>(), len)
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     count(unsafe { socket(s) }.and_then(|s| call(s, buf)).map(|got| match got {
-        Got::Octets(len) => len,
+        Got::Bytes(len) => len,
         Got::Message(got) => {
             if !message.is_null() {
-                // SAFETY: can be written to, as the caller promises.
+                // SAFETY: writable, as guaranteed by the caller.
                 unsafe { message.write(CtipcMessage::of(&got)) };
             }
             got.len
@@ -278,38 +279,38 @@ unsafe fn receive(
     }))
 }
 
-/// Ends the connection in good order.
+/// Shuts the connection down: the peer reads what is in flight, then the end.
 ///
 /// # Safety
 /// `s` is NULL or a socket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_shutdown(s: *const CtipcSocket) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { socket(s) }.and_then(Socket::shutdown))
 }
 
-/// The socket's own address.
+/// Returns the socket's own address.
 ///
 /// # Safety
-/// `s` is NULL or a socket; `out` can be written to.
+/// `s` is NULL or a socket; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_getsockname(s: *const CtipcSocket, out: *mut CtipcAddress) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { name(s, out, Socket::local_address) }
 }
 
-/// The other end's address.
+/// Returns the address of the connection's other end.
 ///
 /// # Safety
-/// `s` is NULL or a socket; `out` can be written to.
+/// `s` is NULL or a socket; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_getpeername(s: *const CtipcSocket, out: *mut CtipcAddress) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { name(s, out, Socket::peer_address) }
 }
 
 /// # Safety
-/// `s` is NULL or a socket; `out` is NULL or can be written to.
+/// `s` is NULL or a socket; `out` is NULL or writable.
 unsafe fn name(
     s: *const CtipcSocket,
     out: *mut CtipcAddress,
@@ -318,7 +319,7 @@ unsafe fn name(
     if out.is_null() {
         return negative(Errno::FAULT);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { socket(s) }.and_then(ask).map(|address| unsafe {
         out.write(CtipcAddress::of(address));
     }))
@@ -330,14 +331,14 @@ unsafe fn name(
 /// `s` is NULL or a socket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_setsockopt(s: *const CtipcSocket, name: u32, value: u32) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { socket(s) }.and_then(|s| s.set_option(name, value)))
 }
 
 /// Reads an option of level SOL_TIPC.
 ///
 /// # Safety
-/// `s` is NULL or a socket; `value` can be written to.
+/// `s` is NULL or a socket; `value` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_getsockopt(
     s: *const CtipcSocket,
@@ -347,7 +348,7 @@ pub unsafe extern "C" fn ctipc_getsockopt(
     if value.is_null() {
         return negative(Errno::FAULT);
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { socket(s) }.and_then(|s| s.option(name)).map(|got| unsafe { value.write(got) }))
 }
 
@@ -363,7 +364,7 @@ pub unsafe extern "C" fn ctipc_join(
     scope: u32,
     flags: u32,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { socket(s) }.and_then(|s| s.join([group, instance, scope, flags])))
 }
 
@@ -373,16 +374,16 @@ pub unsafe extern "C" fn ctipc_join(
 /// `s` is NULL or a socket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_leave(s: *const CtipcSocket) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { socket(s) }.and_then(Socket::leave))
 }
 
-/// How a connect that did not wait has failed, told once (SO_ERROR); 0 when it has not.
+/// Returns the error of a failed non-blocking connect, once (SO_ERROR); 0 if there is none.
 ///
 /// # Safety
 /// `s` is NULL or a socket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_take_error(s: *const CtipcSocket) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     done(unsafe { socket(s) }.and_then(|s| s.take_error().map_or(Ok(()), Err)))
 }

@@ -1,4 +1,4 @@
-//! What crosses the interface, and how outcomes become integers.
+//! Types that cross the interface, and conversion of results to integers.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use crossway_tipc_client::address::SocketAddress;
 use crossway_tipc_client::{Errno, ErrorCode, Event, Message, Patience, ServiceRange, Socket};
 
-/// A socket.
+/// A TIPC socket.
 pub struct CtipcSocket(pub(crate) Socket);
 
-/// The layout of struct sockaddr_tipc.
+/// Has the layout of struct sockaddr_tipc.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CtipcAddress {
@@ -21,7 +21,7 @@ pub struct CtipcAddress {
     pub(crate) c: u32,
 }
 
-/// What a receive call tells beside the payload.
+/// What a receive call reports besides the payload.
 #[repr(C)]
 pub struct CtipcMessage {
     pub(crate) from: CtipcAddress,
@@ -37,7 +37,7 @@ pub struct CtipcMessage {
 }
 
 impl CtipcAddress {
-    pub(crate) fn octets(self) -> [u8; 16] {
+    pub(crate) fn bytes(self) -> [u8; 16] {
         let mut raw = [0; 16];
         raw[..2].copy_from_slice(&self.family.to_ne_bytes());
         (raw[2], raw[3]) = (self.form, self.scope.cast_unsigned());

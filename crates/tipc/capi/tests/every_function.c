@@ -1,4 +1,4 @@
-/* Calls every function of the header on the tipcd whose path is given; valid C99 and C++. Says the first line that does not hold. */
+/* Calls every function in the header on the tipcd at the given path; valid C99 and C++. Prints the first line whose check fails. */
 #include <crossway_tipc.h>
 #include <errno.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 #define HOLDS(what)                                                      \
     do {                                                                 \
         if (!(what)) {                                                   \
-            fprintf(stderr, "line %d does not hold: %s\n", __LINE__, #what); \
+            fprintf(stderr, "line %d failed: %s\n", __LINE__, #what); \
             exit(1);                                                     \
         }                                                                \
     } while (0)
@@ -82,12 +82,12 @@ static void messages(void)
     HOLDS(ctipc_getsockname(client, &own) == 0 && memcmp(&own, &m.from, sizeof own) == 0);
     HOLDS(ctipc_recv(server, text, sizeof text, NULL, 0) == -EAGAIN);
     HOLDS(ctipc_recv(server, text, 0, NULL, 0) == -EINVAL && ctipc_recv(server, NULL, 4, NULL, 0) == -EINVAL);
-    /* A default destination, and none again. */
+    /* Set a default destination and clear it again. */
     memset(&unspecified, 0, sizeof unspecified);
     HOLDS(ctipc_connect(client, &one, 0) == 0 && ctipc_send(client, "you", 3, NULL, -1) == 3);
     HOLDS(ctipc_recv(server, text, sizeof text, NULL, SOON) == 3);
     HOLDS(ctipc_connect(client, &unspecified, 0) == 0 && ctipc_send(client, "x", 1, NULL, 0) == -EDESTADDRREQ);
-    /* Options, and what comes back. */
+    /* Options and returned messages. */
     HOLDS(ctipc_getsockopt(client, CTIPC_DEST_DROPPABLE, &value) == 0 && value == 1);
     HOLDS(ctipc_getsockopt(client, CTIPC_IMPORTANCE, NULL) == -EFAULT);
     HOLDS(ctipc_setsockopt(client, CTIPC_IMPORTANCE, 4) == -EINVAL);
@@ -97,7 +97,7 @@ static void messages(void)
     HOLDS(ctipc_recv(client, text, sizeof text, &m, SOON) == 4 && memcmp(text, "back", 4) == 0);
     HOLDS(m.event == CTIPC_RETURNED && m.error == 2);
     HOLDS(ctipc_send(client, "x", 1, &one, 0) == -EHOSTUNREACH);
-    /* A binding that is taken back, one and all. */
+    /* Withdraw one binding, then all of them. */
     server = opened(CTIPC_RDM);
     HOLDS(ctipc_bind(server, &range) == 0);
     range.scope = -CTIPC_CLUSTER;

@@ -1,4 +1,4 @@
-//! The header says what the library has, and a C program that uses it runs.
+//! The header matches the library, and C programs that use it work.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// A type of the source as C has it; `name` stands where C wants it.
+/// Converts a Rust type to C; `name` is inserted where C requires it.
 fn in_c(rust: &str, name: &str) -> String {
     let plain = match rust {
         "c_int" => "int",
@@ -31,7 +31,7 @@ fn in_c(rust: &str, name: &str) -> String {
     if plain.ends_with('*') { format!("{plain}{name}") } else { format!("{plain} {name}") }
 }
 
-/// The prototypes of all functions of the source, with the first line of what is said about each.
+/// The prototypes of all functions in the source, each with the first line of its documentation.
 fn prototypes() -> String {
     let source = std::fs::read_to_string(here("src/ffi.rs")).unwrap();
     let mut out = String::new();
@@ -77,14 +77,14 @@ fn the_header_follows_the_source() {
     );
 }
 
-/// The library and a tipcd as this workspace builds them.
+/// The library and a tipcd as built in this workspace.
 struct Built {
     target: PathBuf,
     dir: tempfile::TempDir,
 }
 
 impl Built {
-    /// `None` where there is no compiler.
+    /// `None` if there is no compiler.
     fn new() -> Option<Self> {
         for tool in ["cc", "c++", "nm", "readelf"] {
             if let Err(error) = Command::new(tool).arg("--version").output() {
@@ -97,11 +97,11 @@ impl Built {
             .status()
             .unwrap();
         assert!(built.success(), "the library does not build");
-        // This program is target/<profile>/deps/header-*; cargo build made the dev profile's.
+        // This program is target/<profile>/deps/header-*; cargo build used the dev profile.
         let exe = std::env::current_exe().unwrap();
         let target = exe.ancestors().nth(3).unwrap().join("debug");
         let dir = tempfile::tempdir().unwrap();
-        // As `make install` names it.
+        // Named as `make install` does.
         let library = target.join("libcrossway_tipc.so");
         for name in ["libcrossway_tipc.so", SONAME] {
             std::os::unix::fs::symlink(&library, dir.path().join(name)).unwrap();
@@ -140,7 +140,7 @@ impl Built {
 
 const SONAME: &str = "libcrossway_tipc.so.0";
 
-/// Words of a tool's output.
+/// The words in a tool's output.
 fn words_of(tool: &str, args: &[&str], file: &Path) -> Vec<String> {
     let out = Command::new(tool).args(args).arg(file).output().unwrap();
     assert!(out.status.success());
@@ -165,7 +165,7 @@ fn the_shared_object_has_a_name_and_exports_the_header_and_nothing_else() {
     assert!(needs.contains(&format!("[{SONAME}]")), "{needs:?}");
 }
 
-/// The names of all functions of the header.
+/// The names of all functions in the header.
 fn functions() -> Vec<String> {
     let prototypes = prototypes();
     let calls = prototypes.lines().filter(|line| line.ends_with(");"));

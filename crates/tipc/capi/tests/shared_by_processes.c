@@ -1,4 +1,4 @@
-/* Processes that share a socket by fork receive from it, each message once, while some of them are killed in the middle of it. */
+/* Processes that share a socket through fork receive from it, each message once, while some of them are killed while receiving. */
 #include <crossway_tipc.h>
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #define HOLDS(what)                                                      \
     do {                                                                 \
         if (!(what)) {                                                   \
-            fprintf(stderr, "line %d does not hold: %s\n", __LINE__, #what); \
+            fprintf(stderr, "line %d failed: %s\n", __LINE__, #what); \
             exit(1);                                                     \
         }                                                                \
     } while (0)
@@ -26,7 +26,7 @@ static ctipc_socket *server, *client;
 static int told[2];
 static ctipc_address to;
 
-/* Hands on what comes, until told to stop. */
+/* Forwards received messages until told to stop. */
 static pid_t receiver(void)
 {
     pid_t child = fork();
@@ -34,7 +34,7 @@ static pid_t receiver(void)
     HOLDS(child >= 0);
     if (child != 0)
         return child;
-    /* Nobody is to wait for a child whose parent did not live to stop it. */
+    /* A child must not outlive a parent that died before stopping it. */
     alarm(900);
     for (;;) {
         if (ctipc_recv(server, &number, sizeof number, NULL, -1) != sizeof number)
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     to.family = 30, to.form = CTIPC_SERVICE_RANGE, to.scope = CTIPC_CLUSTER, to.a = 1000, to.b = to.c = 1;
     HOLDS(ctipc_bind(server, &to) == 0);
     to.form = CTIPC_SERVICE, to.c = 0;
-    /* One child from before the socket is busy, the others from after. */
+    /* One child is created before the socket is busy, the others after. */
     children[0] = receiver();
     for (n = 0; n < 20; n++) {
         struct pollfd poll_one = {ctipc_fd(server), POLLIN, 0};
@@ -92,14 +92,14 @@ int main(int argc, char **argv)
         for (n = 0; n < BATCH; n++, sent++)
             HOLDS(ctipc_send(client, &sent, sizeof sent, &to, SOON) == sizeof sent);
         if (round % 2) {
-            /* At some moment of their work. */
+            /* At an arbitrary moment of their work. */
             int victim = round / 2 % CHILDREN;
             moment.tv_nsec = round * 977 % 200000;
             nanosleep(&moment, NULL);
             HOLDS(kill(children[victim], SIGKILL) == 0);
             HOLDS(waitpid(children[victim], &status, 0) == children[victim]);
             killed++;
-            /* The parent receives, too. */
+            /* The parent receives too. */
             if (ctipc_recv(server, &number, sizeof number, NULL, 0) == sizeof number)
                 HOLDS(write(told[1], &number, sizeof number) == sizeof number);
             children[victim] = receiver();
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
             HOLDS(number < sent && !seen[number]);
             seen[number] = 1, came++;
         }
-    /* What a killed one had taken and not handed on went with it. */
+    /* A message that a killed process had received and not forwarded is lost with it. */
     HOLDS(came <= sent && sent - came <= killed);
     HOLDS(ctipc_recv(server, &number, sizeof number, NULL, 0) == -EAGAIN);
     ctipc_close(client);

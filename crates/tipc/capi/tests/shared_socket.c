@@ -1,5 +1,5 @@
 /* A socket that a process and its child both send on, while the parent has a lane and the child has none: nothing is lost, doubled or overtaken.
-   A third process receives. Says the first line that does not hold. */
+   A third process receives. Prints the first line whose check fails. */
 #include <crossway_tipc.h>
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #define HOLDS(what)                                                      \
     do {                                                                 \
         if (!(what)) {                                                   \
-            fprintf(stderr, "line %d does not hold: %s\n", __LINE__, #what); \
+            fprintf(stderr, "line %d failed: %s\n", __LINE__, #what); \
             _exit(1);                                                    \
         }                                                                \
     } while (0)
@@ -21,9 +21,9 @@ enum { SOON = 120000, BEFORE = 300, AT_ONCE = 20000, IN_TURN = 2000 };
 
 struct message {
     uint32_t sender;
-    /* Of this sender. */
+    /* Sequence number of this sender. */
     uint32_t number;
-    /* Of both; 0 while they do not take turns. */
+    /* Sequence number over both senders; 0 while they do not take turns. */
     uint32_t turn;
     char rest[52];
 };
@@ -43,7 +43,7 @@ static void put(const ctipc_socket *s, uint32_t sender, uint32_t *number, uint32
     }
 }
 
-/* Until the end of the connection. */
+/* Receives until the end of the connection. */
 static void receive(const ctipc_socket *s)
 {
     uint32_t next[2] = {0, 0}, turn = 0;

@@ -1,7 +1,7 @@
-// Package tipc gives Go programs TIPC sockets over the kernel's AF_TIPC or a tipcd, by Crossway's C library: Go makes its system calls itself, so
-// `crossway tipc run` cannot help them. Build with cgo and pkg-config (crossway-tipc).
+// Package tipc provides TIPC sockets over the kernel's AF_TIPC or a tipcd, through Crossway's C library: Go programs make their system calls themselves,
+// so `crossway tipc run` cannot intercept them. Build with cgo and pkg-config (crossway-tipc).
 //
-// A call that waits keeps a thread of the operating system. A program with very many sockets asks for descriptors (Socket.Fd), polls those, and calls with a timeout of 0.
+// A blocking call occupies an operating system thread. A program with a large number of sockets should poll their descriptors (Socket.Fd) and make calls with a timeout of 0.
 package tipc
 
 // #cgo pkg-config: crossway-tipc
@@ -25,13 +25,13 @@ const (
 	Seqpacket = C.CTIPC_SEQPACKET
 )
 
-// Scopes of a binding; negative, the binding is taken back.
+// Scopes of a binding; a negative scope withdraws the binding.
 const (
 	Cluster = C.CTIPC_CLUSTER
 	Node    = C.CTIPC_NODE
 )
 
-// Events that a message can be.
+// Kinds of event reported by Recv.
 const (
 	Data       = C.CTIPC_DATA
 	Returned   = C.CTIPC_RETURNED
@@ -40,37 +40,37 @@ const (
 	MemberDown = C.CTIPC_MEMBER_DOWN
 )
 
-// Forever is the timeout that does not end.
+// Forever is a timeout that never expires.
 const Forever time.Duration = -1
 
-// Address is where something comes from or goes to.
+// Address is the source or destination of a message or connection.
 type Address struct{ c C.ctipc_address }
 
-// Service is one instance of a service, looked up in the whole cluster.
+// Service returns the address of one instance of a service, looked up in the whole cluster.
 func Service(service, instance uint32) Address {
 	return Address{C.ctipc_address{family: 30, form: C.CTIPC_SERVICE, scope: Cluster, a: C.uint32_t(service), b: C.uint32_t(instance)}}
 }
 
-// Range is all instances from lower to upper of a service: to bind, and to send to everybody who has bound some of it.
+// Range returns the address of all instances of a service from lower to upper: for binding, and for multicasts to every socket bound to any of them.
 func Range(service, lower, upper uint32, scope int8) Address {
 	return Address{C.ctipc_address{family: 30, form: C.CTIPC_SERVICE_RANGE, scope: C.int8_t(scope), a: C.uint32_t(service), b: C.uint32_t(lower), c: C.uint32_t(upper)}}
 }
 
-// Port is the number of a socket, if this is a socket's address.
+// Port returns the port number if this is a socket's address.
 func (a Address) Port() uint32 { return uint32(a.c.a) }
 
-// Node is the node of a socket, if this is a socket's address.
+// Node returns the node if this is a socket's address.
 func (a Address) Node() uint32 { return uint32(a.c.b) }
 
-// Message tells what came beside its octets.
+// Message describes received data.
 type Message struct {
 	From      Address
 	Event     int
-	Error     int // TIPC's code, of a message that has come back and of the end of a connection
+	Error     int // TIPC error code of a returned message or of the end of a connection
 	Truncated bool
 }
 
-// Socket is a TIPC socket. Its calls may be made by several goroutines at once, but Close by one that knows that no other is in a call.
+// Socket is a TIPC socket. Several goroutines may use it at the same time, but Close must be called only when no other call is in progress.
 type Socket struct{ c *C.ctipc_socket }
 
 func failed(code C.int64_t) error { return syscall.Errno(-code) }
@@ -89,16 +89,16 @@ func millis(timeout time.Duration) C.int64_t {
 	return C.int64_t((timeout + time.Millisecond - 1) / time.Millisecond)
 }
 
-func first(octets []byte) unsafe.Pointer {
-	if len(octets) == 0 {
+func first(data []byte) unsafe.Pointer {
+	if len(data) == 0 {
 		return nil
 	}
-	return unsafe.Pointer(&octets[0])
+	return unsafe.Pointer(&data[0])
 }
 
-// Open opens a socket: on the kernel's TIPC where there is one, else on the tipcd at the default path (""), on the "kernel", or on the tipcd at a path.
+// Open opens a socket. With path "", it uses the kernel's TIPC if there is one, otherwise the tipcd at the default path; with "kernel", the kernel's TIPC; otherwise the tipcd at path.
 func Open(kind int, path string) (*Socket, error) {
-	// The reason is kept for the thread.
+	// The reason of a failure is stored per thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var where *C.char
@@ -113,27 +113,27 @@ func Open(kind int, path string) (*Socket, error) {
 	return s, nil
 }
 
-// Close closes it.
+// Close closes the socket.
 func (s *Socket) Close() {
 	C.ctipc_close(s.c)
 	s.c = nil
 }
 
-// Fd is its descriptor, to be polled only.
+// Fd returns the socket's file descriptor, for polling only.
 func (s *Socket) Fd() int { return int(C.ctipc_fd(s.c)) }
 
-// Bind gives it a range of names.
+// Bind binds the socket to a service range.
 func (s *Socket) Bind(to Address) error { return done(C.ctipc_bind(s.c, &to.c)) }
 
-// Listen has it take connections.
+// Listen makes the socket accept connections.
 func (s *Socket) Listen() error { return done(C.ctipc_listen(s.c)) }
 
-// Connect connects it, or sets where messages without an address go.
+// Connect connects the socket, or sets the default destination of a connectionless one.
 func (s *Socket) Connect(to Address, timeout time.Duration) error {
 	return done(C.ctipc_connect(s.c, &to.c, millis(timeout)))
 }
 
-// Accept takes a connection.
+// Accept accepts a connection.
 func (s *Socket) Accept(timeout time.Duration) (*Socket, Address, error) {
 	accepted, from := &Socket{}, Address{}
 	if err := done(C.ctipc_accept(s.c, &accepted.c, &from.c, millis(timeout))); err != nil {
@@ -142,39 +142,39 @@ func (s *Socket) Accept(timeout time.Duration) (*Socket, Address, error) {
 	return accepted, from, nil
 }
 
-// Send sends a message, or as much of a stream as goes until the timeout; to may be nil on a connected socket.
-func (s *Socket) Send(octets []byte, to *Address, timeout time.Duration) (int, error) {
+// Send sends a message, or as much of a stream as is accepted before the timeout; to may be nil on a connected socket.
+func (s *Socket) Send(data []byte, to *Address, timeout time.Duration) (int, error) {
 	var where *C.ctipc_address
 	if to != nil {
 		where = &to.c
 	}
-	n := C.ctipc_send(s.c, first(octets), C.size_t(len(octets)), where, millis(timeout))
+	n := C.ctipc_send(s.c, first(data), C.size_t(len(data)), where, millis(timeout))
 	if n < 0 {
 		return 0, failed(n)
 	}
 	return int(n), nil
 }
 
-// Recv receives a message, or what a stream has.
-func (s *Socket) Recv(octets []byte, timeout time.Duration) (int, Message, error) {
+// Recv receives a message, or the available data of a stream.
+func (s *Socket) Recv(data []byte, timeout time.Duration) (int, Message, error) {
 	var m C.ctipc_message
-	n := C.ctipc_recv(s.c, first(octets), C.size_t(len(octets)), &m, millis(timeout))
+	n := C.ctipc_recv(s.c, first(data), C.size_t(len(data)), &m, millis(timeout))
 	if n < 0 {
 		return 0, Message{}, failed(n)
 	}
 	return int(n), Message{Address{m.from}, int(m.event), int(m.error), m.truncated != 0}, nil
 }
 
-// Shutdown ends the connection in good order.
+// Shutdown shuts the connection down: the peer reads what is in flight, then the end.
 func (s *Socket) Shutdown() error { return done(C.ctipc_shutdown(s.c)) }
 
-// LocalAddress is the socket's own address.
+// LocalAddress returns the socket's own address.
 func (s *Socket) LocalAddress() (a Address, err error) {
 	err = done(C.ctipc_getsockname(s.c, &a.c))
 	return
 }
 
-// PeerAddress is the other end's.
+// PeerAddress returns the address of the connection's other end.
 func (s *Socket) PeerAddress() (a Address, err error) {
 	err = done(C.ctipc_getpeername(s.c, &a.c))
 	return

@@ -1,4 +1,4 @@
-// A server and its clients in one program: an echo by messages and one by connections, each client a goroutine.
+// A server and its clients in one program: an echo service with messages and one with connections; each client is a goroutine.
 //
 //	go run ./echo [PATH-OF-A-TIPCD]
 package main
@@ -34,26 +34,26 @@ func open(kind int, path string) *tipc.Socket {
 
 func serveConnection(s *tipc.Socket) {
 	defer s.Close()
-	octets := make([]byte, 100)
+	buf := make([]byte, 100)
 	for {
-		n, message, err := s.Recv(octets, soon)
+		n, message, err := s.Recv(buf, soon)
 		must(err)
 		if message.Event == tipc.End {
 			return
 		}
-		_, err = s.Send(octets[:n], nil, soon)
+		_, err = s.Send(buf[:n], nil, soon)
 		must(err)
 	}
 }
 
 func ask(s *tipc.Socket, number int, to *tipc.Address) {
-	said, octets := fmt.Sprintf("hello %d", number), make([]byte, 100)
+	said, buf := fmt.Sprintf("hello %d", number), make([]byte, 100)
 	_, err := s.Send([]byte(said), to, soon)
 	must(err)
-	n, _, err := s.Recv(octets, soon)
+	n, _, err := s.Recv(buf, soon)
 	must(err)
-	if string(octets[:n]) != said {
-		log.Fatalf("sent %q, received %q", said, octets[:n])
+	if string(buf[:n]) != said {
+		log.Fatalf("sent %q, received %q", said, buf[:n])
 	}
 }
 
@@ -67,11 +67,11 @@ func main() {
 	must(listener.Listen())
 	must(listener.Bind(tipc.Range(service, 2, 2, tipc.Cluster)))
 	go func() {
-		octets := make([]byte, 100)
+		buf := make([]byte, 100)
 		for {
-			n, message, err := messages.Recv(octets, tipc.Forever)
+			n, message, err := messages.Recv(buf, tipc.Forever)
 			must(err)
-			_, err = messages.Send(octets[:n], &message.From, soon)
+			_, err = messages.Send(buf[:n], &message.From, soon)
 			must(err)
 		}
 	}()
