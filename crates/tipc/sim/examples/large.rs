@@ -1,4 +1,5 @@
-//! A large cluster, by hand: all nodes start within a second, meet, tell each other their names, lose one of their number and notice.
+//! A large cluster, run manually: all nodes start within a second, discover each other and exchange their names; then one crashes and
+//! the others detect it.
 //!
 //!     cargo run --profile fuzz -p crossway-tipc-sim --example large -- 1000
 
@@ -34,7 +35,7 @@ fn main() {
     }
     let say = |net: &Network, what: &str| {
         println!(
-            "{what}: after {:.2} s of virtual and {:.1} s of real time, {} frames sent, at most {} octets queued in a node",
+            "{what}: after {:.2} s of virtual and {:.1} s of real time, {} frames sent, at most {} bytes queued in a node",
             net.now().0 as f64 / 1e9,
             began.elapsed().as_secs_f64(),
             net.frames,

@@ -1,4 +1,4 @@
-//! The frames of a run as a capture file, for whoever has to find out why the run failed.
+//! Writes the frames of a run to a capture file, to find out why the run failed.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,11 +12,11 @@ use crossway_tipc_proto::time::Nanos;
 const TIPC: u16 = 0x88ca;
 
 thread_local! {
-    /// Where the networks that are made from now on in this thread write what is sent on them.
+    /// Capture file to which networks created from now on in this thread write the frames sent.
     static OPEN: RefCell<Option<BufWriter<File>>> = const { RefCell::new(None) };
 }
 
-/// Begins a capture file: pcap with nanoseconds, Ethernet.
+/// Opens a capture file: pcap with nanosecond timestamps, Ethernet.
 pub(crate) fn begin(path: &Path) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     file.write_all(&0xa1b2_3c4d_u32.to_ne_bytes())?;
@@ -30,7 +30,7 @@ pub(crate) fn begin(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends it.
+/// Closes the capture file.
 pub(crate) fn end() -> io::Result<()> {
     OPEN.with_borrow_mut(Option::take).map_or(Ok(()), |mut file| file.flush())
 }
@@ -39,10 +39,11 @@ pub(crate) fn is_open() -> bool {
     OPEN.with_borrow(Option::is_some)
 }
 
-/// Writes a frame as its sender gave it to the medium, whatever the medium then does to it. `None` is everybody.
+/// Writes a frame as its sender passed it to the medium, whatever the medium then does with it. `None` means all
+/// stations.
 pub(crate) fn add(at: Nanos, from: MediaAddr, to: Option<MediaAddr>, frame: &[u8]) {
-    let octets = |addr| match addr {
-        MediaAddr::Ethernet(octets) => octets,
+    let hardware = |addr| match addr {
+        MediaAddr::Ethernet(address) => address,
         _ => [0; 6],
     };
     OPEN.with_borrow_mut(|open| {
@@ -51,11 +52,11 @@ pub(crate) fn add(at: Nanos, from: MediaAddr, to: Option<MediaAddr>, frame: &[u8
         let (seconds, nanos) = ((at.0 / 1_000_000_000) as u32, (at.0 % 1_000_000_000) as u32);
         let mut record = Vec::with_capacity(16 + len as usize);
         record.extend([seconds, nanos, len, len].into_iter().flat_map(u32::to_ne_bytes));
-        record.extend(to.map_or([0xff; 6], octets));
-        record.extend(octets(from));
+        record.extend(to.map_or([0xff; 6], hardware));
+        record.extend(hardware(from));
         record.extend(TIPC.to_be_bytes());
         record.extend(frame);
-        // A disk without room costs the rest of the capture, not the run that it explains.
+        // A full disk costs the rest of the capture, not the run that it should explain.
         if file.write_all(&record).is_err() {
             *open = None;
         }

@@ -4,25 +4,26 @@ use core::time::Duration;
 
 use crate::HostId;
 
-/// What happens to frames, drawn for each frame and receiver.
+/// What happens to frames, drawn at random for each frame and receiver.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     /// Frames lost, in per mille.
     pub loss_per_mille: u32,
     /// Frames that arrive twice, in per mille.
     pub duplicate_per_mille: u32,
-    /// Least time on the way.
+    /// Minimum delay.
     pub delay_min: Duration,
-    /// Most time on the way; frames overtake each other when it differs from the least.
+    /// Maximum delay; frames can overtake each other if it differs from the minimum.
     pub delay_max: Duration,
-    /// Groups that hear each other; hosts beyond the list are in group 0. Empty: no partition.
+    /// Group of each host; only hosts of the same group can communicate, and hosts beyond the list
+    /// are in group 0. Empty means no partition.
     pub groups: Vec<u8>,
-    /// Paths that carry nothing: the plane and the two hosts, in either direction.
+    /// Paths that carry no frames: the plane and the two hosts, in both directions.
     pub dead_paths: Vec<(usize, HostId, HostId)>,
 }
 
 impl Default for Conditions {
-    /// A good local network.
+    /// The conditions of a good local network.
     fn default() -> Self {
         Self {
             loss_per_mille: 0,
@@ -36,7 +37,8 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// Whether a partition lies between two hosts, or the path between them on this plane is dead.
+    /// Whether the two hosts are in different partitions or the path between them on this plane is
+    /// dead.
     pub(crate) fn is_cut(&self, plane: usize, a: HostId, b: HostId) -> bool {
         let group = |host: HostId| self.groups.get(host.0).copied().unwrap_or(0);
         let dead = |&(on, x, y): &(usize, HostId, HostId)| {

@@ -1,8 +1,8 @@
 //! Many TIPC nodes on a hostile network, in virtual time.
 //!
-//! [`Network`] owns the nodes and the media that they share. Everything that happens follows from the seed: which frames are lost, sent
-//! twice, late, or cut off by a partition, and how fast each node's clock runs. A run of an hour takes as long as its frames take to
-//! handle.
+//! [`Network`] owns the nodes and the media that they share. Everything is determined by the seed: which frames are lost, duplicated,
+//! delayed or blocked by a partition, and how fast each node's clock runs. A run of one simulated hour takes only as long as the
+//! processing of its frames.
 
 mod capture;
 mod conditions;

@@ -1,4 +1,4 @@
-//! The medium, the clocks and the order of things.
+//! The medium, the clocks and the order of events.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -13,24 +13,24 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::{Conditions, capture};
 
-/// A host of the network, by its place.
+/// Index of a host in the network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct HostId(pub usize);
 
-/// A host: a node, its place on the medium and its clock.
+/// A host: a node, its addresses on the media and its clock.
 #[derive(Debug)]
 pub struct Host {
     /// The node; `None` while the host is down.
     pub node: Option<Node>,
-    /// How often it was started.
+    /// Number of times it has been started.
     pub lives: u64,
     /// Its address on each plane.
     media: Vec<MediaAddr>,
-    /// Its clock's deviation, in millionths.
+    /// Deviation of its clock, in parts per million.
     skew_ppm: i64,
-    /// What its clock shows at time 0.
+    /// Reading of its clock at time 0.
     offset: u64,
-    /// When it is woken next.
+    /// Time of its next wake-up.
     wake_at: Option<Nanos>,
 }
 
@@ -42,7 +42,7 @@ impl Host {
 
     fn global(&self, local: Nanos) -> Nanos {
         let shown = i128::from(local.0.saturating_sub(self.offset));
-        // Rounded up, so that a deadline is past when its host is woken.
+        // Rounded up, so that a deadline has passed when its host is woken.
         Nanos((shown * 1_000_000 / i128::from(1_000_000 + self.skew_ppm)) as u64 + 2)
     }
 }
@@ -53,47 +53,47 @@ enum Happening {
     Wake(HostId),
 }
 
-/// A medium that all hosts share.
+/// A medium shared by all hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plane {
-    /// Largest frame, in octets.
+    /// Largest frame, in bytes.
     pub mtu: usize,
     /// Priority of the links over it.
     pub priority: u8,
 }
 
-/// Nodes on one medium, or on several that fail one by one.
+/// Nodes on one medium, or on several that can fail separately.
 #[derive(Debug)]
 pub struct Network {
     now: Nanos,
     rng: Pcg64Mcg,
     hosts: Vec<Host>,
-    /// How hostile the medium is, from now on.
+    /// How hostile the medium is; may be changed at any time.
     pub conditions: Conditions,
     queue: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
     order: u64,
     planes: Vec<Plane>,
     tolerance: Duration,
-    /// Capabilities that the nodes started from now on do not announce.
+    /// Capabilities that nodes started from now on do not announce.
     pub withheld: Capabilities,
-    /// Frames sent by all hosts so far; a broadcast counts once.
+    /// Number of frames sent by all hosts so far; a broadcast counts once.
     pub frames: u64,
-    /// Every frame sent goes into the thread's capture file.
+    /// Whether every frame sent is written to the thread's capture file.
     captured: bool,
-    /// When it is there, every frame sent is added to it.
+    /// If set, every frame sent is appended to it.
     pub record: Option<Vec<Vec<u8>>>,
-    /// When it is there, it may change each frame on its way to a host; one that it empties is lost.
+    /// If set, it may modify each frame on its way to a host; a frame that it empties is lost.
     pub meddler: Option<fn(HostId, &mut Vec<u8>)>,
     events: Vec<(HostId, Event)>,
 }
 
 impl Network {
-    /// So many hosts, all down. `mtu` is the medium's, `tolerance` that of all links.
+    /// Creates a network of this many hosts, all down. `mtu` is that of the medium, `tolerance` that of all links.
     pub fn new(seed: u64, hosts: usize, mtu: usize, tolerance: Duration) -> Self {
         Self::with_planes(seed, hosts, &[Plane { mtu, priority: 10 }], tolerance)
     }
 
-    /// So many hosts, all down, with a bearer on each of these planes.
+    /// Creates a network of this many hosts, all down, each with a bearer on each of these planes.
     pub fn with_planes(seed: u64, hosts: usize, planes: &[Plane], tolerance: Duration) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let host = |n: usize, rng: &mut Pcg64Mcg| Host {
@@ -127,12 +127,12 @@ impl Network {
         }
     }
 
-    /// Virtual time.
+    /// The virtual time.
     pub const fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The network's source of chance, for the traffic on it.
+    /// The network's random number generator, also for generating traffic.
     pub const fn rng(&mut self) -> &mut Pcg64Mcg {
         &mut self.rng
     }
@@ -142,16 +142,17 @@ impl Network {
         &self.hosts
     }
 
-    /// The address that host `n` uses: fixed, so that a restart meets its own past.
+    /// The fixed address of a host, so that after a restart it meets the traces of its earlier incarnation.
     pub fn addr(&self, host: HostId) -> NodeAddr {
         NodeAddr(0x1000 + host.0 as u32)
     }
 
-    /// Starts a host that is down, as a new life of the same node. `trial` lets it try its address instead of owning it at once.
+    /// Starts a host that is down, as a new incarnation of the same node. With `trial`, it tries its address instead of adopting
+    /// it immediately.
     pub fn start(&mut self, host: HostId, trial: bool) {
         let seed = self.rng.random();
         let addr = (!trial).then(|| self.addr(host));
-        // An identity whose address is the one above, so that the trial ends with it unless somebody objects.
+        // An identity from which the address above is derived, so that the trial ends with it unless another node objects.
         let mut id = [0; 16];
         id[12..].copy_from_slice(&self.addr(host).0.to_be_bytes());
         let id = Some(NodeId(id));
@@ -169,13 +170,13 @@ impl Network {
         self.after(host);
     }
 
-    /// Stops a host without a word, as a crash does.
+    /// Stops a host abruptly, like a crash.
     pub fn crash(&mut self, host: HostId) {
         self.hosts[host.0].node = None;
         self.hosts[host.0].wake_at = None;
     }
 
-    /// Does something with a node that is up; what it sends goes out. `None` when it is down.
+    /// Runs a function on a node and sends the resulting frames. Returns `None` if the host is down.
     pub fn with<R>(&mut self, host: HostId, f: impl FnOnce(&mut Node, Nanos) -> R) -> Option<R> {
         let local = self.hosts[host.0].local(self.now);
         let result = self.hosts[host.0].node.as_mut().map(|node| f(node, local));
@@ -183,7 +184,7 @@ impl Network {
         result
     }
 
-    /// The events since the last call, in the order in which they happened.
+    /// The events since the last call, in order.
     pub fn take_events(&mut self) -> Vec<(HostId, Event)> {
         core::mem::take(&mut self.events)
     }
@@ -193,7 +194,7 @@ impl Network {
         self.queue.push(Reverse((at, self.order, what)));
     }
 
-    /// Sends what a host has to send, collects its events and sets its alarm.
+    /// Sends a host's pending frames, collects its events and sets its wake-up time.
     fn after(&mut self, host: HostId) {
         let mut frame = Vec::new();
         loop {
@@ -217,7 +218,7 @@ impl Network {
                 capture::add(self.now, self.hosts[host.0].media[plane], to, &frame);
             }
             let mtu = self.planes[plane].mtu;
-            assert!(frame.len() <= mtu, "a frame of {} octets on a medium of {mtu}", frame.len());
+            assert!(frame.len() <= mtu, "a frame of {} bytes on a medium of {mtu}", frame.len());
             for to in 0..self.hosts.len() {
                 let addressed = match transmit.dest {
                     Destination::Broadcast => true,
@@ -258,7 +259,7 @@ impl Network {
         }
     }
 
-    /// Lets the next thing happen if it happens before `until`. Otherwise moves the clock there and returns false.
+    /// Processes the next event if it is due before `until`. Otherwise advances the clock to `until` and returns false.
     pub fn step(&mut self, until: Nanos) -> bool {
         match self.queue.peek() {
             Some(Reverse((at, ..))) if *at <= until => {}
@@ -273,7 +274,7 @@ impl Network {
             Happening::Frame { plane, to, bytes } => {
                 let h = &mut self.hosts[to.0];
                 let local = h.local(self.now);
-                // What was on its way to an earlier life reaches the present one, as on a real medium.
+                // Frames in flight to an earlier incarnation reach the current one, as on a real medium.
                 if let Some(node) = &mut h.node {
                     node.handle_frame(local, BearerId(plane as u8), &bytes);
                     self.after(to);
@@ -281,7 +282,7 @@ impl Network {
             }
             Happening::Wake(host) => {
                 let h = &mut self.hosts[host.0];
-                // An alarm that was moved meanwhile.
+                // The wake-up was rescheduled in the meantime.
                 if h.wake_at != Some(at) {
                     return true;
                 }
@@ -296,13 +297,13 @@ impl Network {
         true
     }
 
-    /// Lets everything happen that happens within `time`.
+    /// Processes all events within `time`.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time;
         while self.step(until) {}
     }
 
-    /// Octets that the fullest node holds.
+    /// Number of bytes held by the node that holds most.
     pub fn octets_max(&self) -> usize {
         self.hosts.iter().filter_map(|h| h.node.as_ref()).map(Node::octets).max().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! One history for each of many seeds. One that fails tells its seed and the commit, and leaves its frames in a capture file.
+//! Runs a simulation for each of many seeds. A failure reports its seed and the commit, and leaves its frames in a capture file.
 
 use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,12 +7,12 @@ use std::process::Command;
 
 use crate::capture;
 
-/// Lives through `history` with every seed of `usual`, or of the range FIRST..LAST that the environment's `variable` names, and gives
-/// what each returned.
+/// Runs `history` with every seed in `usual`, or in the range FIRST..LAST given by the environment variable `variable`, and returns
+/// the results.
 ///
 /// # Panics
-/// As the first history that fails. That one is lived through once more with a capture file, and standard error gets the seed, the
-/// commit, the file and how to repeat it.
+/// If a run fails. It is then repeated with a capture file, and standard error gets the seed, the commit, the path of the file and
+/// the command to repeat it.
 pub fn each<R>(variable: &str, usual: Range<u64>, mut history: impl FnMut(u64) -> R) -> Vec<R> {
     let seeds = match std::env::var(variable) {
         Ok(text) => {
@@ -43,22 +43,26 @@ fn range(text: &str) -> Option<Range<u64>> {
     Some(first.parse().ok()?..last.parse().ok()?)
 }
 
-/// The capture file of a seed.
+/// Path of a seed's capture file.
 fn path(variable: &str, seed: u64) -> PathBuf {
     let name = variable.to_lowercase().replace('_', "-");
     std::env::temp_dir().join(format!("crossway-{name}-{seed}.pcap"))
 }
 
-/// Repeats a history that failed, with a capture file; tells where that is.
+/// Repeats a failed run with a capture file, and returns a message with its path.
 fn again<R>(variable: &str, seed: u64, history: &mut impl FnMut(u64) -> R) -> String {
     let path = path(variable, seed);
     if let Err(error) = capture::begin(&path) {
         return format!("no capture in {}: {error}", path.display());
     }
     let repeated = catch_unwind(AssertUnwindSafe(|| drop(history(seed)))).is_err();
-    let unlike = if repeated { "" } else { " (of a repetition that did not fail: chance got in)" };
+    let unlike = if repeated {
+        ""
+    } else {
+        " (of a repetition that did not fail, so the run is not deterministic)"
+    };
     match capture::end() {
-        Ok(()) => format!("its frames as they were sent are in {}{unlike}", path.display()),
+        Ok(()) => format!("the frames sent are in {}{unlike}", path.display()),
         Err(error) => format!("no capture in {}: {error}", path.display()),
     }
 }

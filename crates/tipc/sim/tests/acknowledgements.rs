@@ -1,4 +1,4 @@
-//! What acknowledging costs when many packets come at once: few frames, never later than the sender needs them.
+//! The cost of acknowledgements when many packets arrive at the same time: few frames, never later than the sender needs them.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -11,16 +11,16 @@ use crossway_tipc_proto::time::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// What a turn of a node takes.
+/// Duration of a node's turn.
 const TURN: Duration = Duration::from_micros(50);
 
-/// Two nodes that work in turns, each of which finds many frames: unlike a simulated network's hosts, who take them one by one.
+/// Two nodes that work in turns, each of which handles many frames: unlike the hosts of a simulated network, which handle them one by one.
 struct Pair {
     nodes: [Node; 2],
-    /// What waits for each.
+    /// Frames waiting for each node.
     wires: [VecDeque<Vec<u8>>; 2],
     now: Nanos,
-    /// Times that nothing moved before a timer came.
+    /// Number of times that nothing moved until a timer expired.
     waits: u32,
     loss_per_mille: u32,
     rng: Pcg64Mcg,
@@ -60,7 +60,7 @@ impl Pair {
         pair
     }
 
-    /// A node takes up to so many frames, then sends what it has to send. Returns whether there was anything.
+    /// A node handles up to `most` frames, then sends its pending frames. Returns whether there was anything to do.
     fn turn(&mut self, n: usize, most: usize) -> bool {
         self.now = self.now + TURN;
         let node = &mut self.nodes[n];
@@ -81,7 +81,7 @@ impl Pair {
         moved
     }
 
-    /// When nothing is on its way, sleeps until the next timer.
+    /// If no frames are in flight, advances to the next timer.
     fn rest(&mut self) {
         if self.wires.iter().all(VecDeque::is_empty) {
             let next = self.nodes.iter().filter_map(Node::poll_timeout).min();
@@ -94,14 +94,14 @@ impl Pair {
         self.nodes[n].peers().next().unwrap().links[0].stats
     }
 
-    /// A socket of the second node for datagrams, and one of the first.
+    /// A datagram socket of the second node, and one of the first.
     fn datagrams(&mut self) -> (Port, SocketAddr) {
         let ports = self.nodes.each_mut().map(|node| node.open(SocketKind::Rdm).unwrap());
         let to = SocketAddr { port: ports[1], node: self.nodes[1].addr().unwrap() };
         (ports[0], to)
     }
 
-    /// Sends so many messages as fast as windows allow; the receiver takes as many frames a turn as `batch` says. All must arrive in order.
+    /// Sends this many messages as fast as the windows allow; the receiver handles `batch` frames per turn. All must arrive in order.
     fn flow(
         &mut self,
         (from, to): (Port, SocketAddr),
@@ -134,7 +134,7 @@ impl Pair {
     }
 }
 
-/// The first node's link, with this largest window.
+/// Sets the maximum window of the first node's link.
 fn with_window(pair: &mut Pair, window: u16) {
     let peer = pair.nodes[1].addr().unwrap();
     let settings = LinkSettings { window_max: Some(window), ..LinkSettings::default() };
@@ -216,8 +216,8 @@ fn acknowledgements_travel_with_packets_and_few_by_themselves() {
     let after = pair.stats(1);
     let packets = after.packets_sent - before.packets_sent;
     let states = after.states_sent - before.states_sent;
-    // 65 blocks a message, told at the first after 128: every second message. 45 or 46 packets a message, and a half of 64 or more between two
-    // acknowledgements: those that have no packet to travel with are fewer.
+    // 65 blocks per message, acknowledged at the first after 128: every second message. 45 or 46 packets per message, and an acknowledgement
+    // after half of 64 or more packets: fewer of them have no packet to travel with.
     assert!((90..=101).contains(&packets), "{packets} packets back");
     assert!(states <= MESSAGES / 2, "{states} acknowledgements by themselves");
 }

@@ -1,4 +1,4 @@
-//! What an operator sets on a running link, and that the other end follows.
+//! Settings changed by an operator on a running link, which the other end must adopt.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn pair() -> Network {
     net
 }
 
-/// Tolerance in milliseconds, priority, and how often the link came up.
+/// Tolerance in milliseconds, priority, and number of times the link came up.
 fn link(net: &mut Network, host: HostId) -> (u128, u8, u64) {
     let links = net.with(host, |node, _| node.peers().flat_map(|p| p.links).collect::<Vec<_>>());
     let [one] = &links.unwrap()[..] else { panic!("one link") };

@@ -1,8 +1,8 @@
-//! Connections on a hostile network: what arrives on one is a beginning of what was sent, unchanged and in order; it is all of it while
-//! contact holds; a connection ends only for a reason; and who still has an end of it knows, once he has spoken and the network is
-//! well again, whether there is another.
+//! Connections on a hostile network: the data received on one is a prefix of the data sent, unchanged and in order, and all of it
+//! during contact; a connection ends only for a reason; and an application that still holds an end learns whether the other end exists
+//! once it has sent something and the network has healed.
 //!
-//! `CONNECTIONS_SEEDS=first..last` in the environment runs others than the first 60.
+//! The environment variable `CONNECTIONS_SEEDS=first..last` replaces the default of the first 60 seeds.
 
 use core::time::Duration;
 
@@ -15,20 +15,20 @@ use rand::RngExt;
 
 const TOLERANCE: Duration = Duration::from_millis(500);
 const KINDS: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
-const OCTETS_MAX: usize = 64 << 20;
+const BYTES_MAX: usize = 64 << 20;
 
-/// One end of a connection.
+/// An end of a connection.
 #[derive(Debug)]
 struct End {
     host: HostId,
     life: u64,
     port: Port,
-    /// Connected and not known to be over.
+    /// Connected, and not known to have ended.
     alive: bool,
-    /// Messages, or octets of a stream.
+    /// Number of messages, or of bytes for a stream.
     sent: u64,
     received: u64,
-    /// It was shut down from this end.
+    /// Whether it was shut down from this end.
     shut: bool,
 }
 
@@ -38,19 +38,19 @@ impl End {
     }
 }
 
-/// A connection: who asked, and who accepted, if somebody did.
+/// A connection: the end that requested it and, if any, the one that accepted it.
 #[derive(Debug)]
 struct Pair {
     kind: SocketKind,
     ends: Vec<End>,
-    /// Contact between the two was lost, or one of them died.
+    /// Whether contact between the two was lost, or one of them crashed.
     broken: bool,
-    /// The request found nobody.
+    /// Whether the request was not answered.
     failed: bool,
 }
 
-/// What the octet at this place of a flow must be.
-const fn octet(pair: usize, side: usize, at: u64) -> u8 {
+/// The expected byte at this position of a flow.
+const fn byte(pair: usize, side: usize, at: u64) -> u8 {
     (at.wrapping_mul(31) >> 3) as u8
         ^ (pair as u8).wrapping_mul(57)
         ^ (side as u8).wrapping_mul(111)
@@ -146,7 +146,7 @@ impl History {
                     let other_life = self.life(other);
                     for pair in &mut self.pairs {
                         let has = |h, l| pair.ends.iter().any(|e| (e.host, e.life) == (h, l));
-                        // A request whose answer was under way is lost with it.
+                        // A request whose answer was in flight is lost with it.
                         pair.broken |=
                             has(host, life) && (has(other, other_life) || pair.ends.len() < 2);
                     }
@@ -162,7 +162,7 @@ impl History {
                 _ => {}
             }
         }
-        assert!(self.net.octets_max() < OCTETS_MAX, "{} octets", self.net.octets_max());
+        assert!(self.net.octets_max() < BYTES_MAX, "{} bytes", self.net.octets_max());
     }
 
     fn accept(&mut self) {
@@ -184,7 +184,7 @@ impl History {
         }
     }
 
-    /// Sends on an end as much as chance wants and the connection takes.
+    /// Sends a random amount on an end, as far as the connection accepts it.
     fn send(&mut self, index: usize, side: usize) {
         let len = match self.net.rng().random_range(0..10) {
             0 => self.net.rng().random_range(1..20_000),
@@ -193,12 +193,12 @@ impl History {
         };
         let pair = &mut self.pairs[index];
         let (kind, end) = (pair.kind, &mut pair.ends[side]);
-        // A message begins with its number; a stream has none, its octets tell their place.
+        // A message begins with its number; in a stream, the bytes themselves tell their position.
         let payload: Vec<u8> = match kind {
-            SocketKind::Stream => (0..len).map(|n| octet(index, side, end.sent + n)).collect(),
+            SocketKind::Stream => (0..len).map(|n| byte(index, side, end.sent + n)).collect(),
             _ => {
                 let number = end.sent.to_be_bytes();
-                let filler = (0..len).map(|n| octet(index, side, end.sent + n));
+                let filler = (0..len).map(|n| byte(index, side, end.sent + n));
                 number.into_iter().chain(filler).collect()
             }
         };
@@ -228,7 +228,7 @@ impl History {
         self.pairs.iter().enumerate().flat_map(sides).collect()
     }
 
-    /// Reads all that came and holds it against what was sent.
+    /// Reads all data received and compares it with the data sent.
     fn receive(&mut self) {
         for (index, side) in self.live_ends() {
             let pair = &mut self.pairs[index];
@@ -245,8 +245,8 @@ impl History {
                                 (1, &m.payload[8..])
                             }
                         };
-                        let right = (at..).zip(body).all(|(n, &b)| b == octet(index, 1 - side, n));
-                        assert!(right, "octets changed from {at} on: {pair:?}");
+                        let right = (at..).zip(body).all(|(n, &b)| b == byte(index, 1 - side, n));
+                        assert!(right, "bytes changed from {at} on: {pair:?}");
                         pair.ends[side].received += taken;
                     }
                     Err(SocketError::WouldBlock) => break,
@@ -284,7 +284,7 @@ impl History {
     fn round(&mut self) {
         let pause = self.net.rng().random_range(1..60);
         self.net.run(Duration::from_millis(pause));
-        // Before what came is judged: contact that broke meanwhile excuses gaps.
+        // Before received data is checked: gaps are allowed if contact broke in the meantime.
         self.watch();
         self.accept();
         self.receive();
@@ -313,7 +313,7 @@ impl History {
         self.heal()
     }
 
-    /// The network is well again: how many connections there were, and how many ends were told of the end.
+    /// Heals the network and returns the number of connections and of ends that were reported.
     fn heal(mut self) -> (u64, u64) {
         self.net.conditions = Conditions::default();
         for host in (0..self.listeners.len()).map(HostId) {
@@ -322,7 +322,7 @@ impl History {
             }
         }
         (0..400).for_each(|_| self.round());
-        // Who speaks learns whether somebody is there.
+        // An end that sends learns whether the other end exists.
         for (index, side) in self.live_ends() {
             self.send(index, side);
         }

@@ -1,7 +1,7 @@
-//! Connections that end, in every order of data, acknowledgements, ends and closes: who was shut down in good order is told so, once and after all octets; who was
-//! closed upon is told a reset after them; and after an end nothing changes what was told.
+//! Connections that end, with every order of data, acknowledgements, ends and closes: an end whose peer shut the connection down is told so once,
+//! after all data; an end whose peer closed its socket gets a reset after all data; after an end, no later event changes what was reported.
 //!
-//! `ENDS_SEEDS=first..last` in the environment runs others than the first 200.
+//! The environment variable `ENDS_SEEDS=first..last` replaces the default of the first 200 seeds.
 
 use core::time::Duration;
 
@@ -12,20 +12,20 @@ use crossway_tipc_sim::{Conditions, HostId, Network, Plane, seeds};
 use rand::RngExt;
 
 const KINDS: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
-/// Connections of a history: of each kind, from each host.
+/// Number of connections per run, for each kind and from each host.
 const CONNECTIONS: usize = 4;
 
-/// What an end is to do once it has sent everything.
+/// What an end does once it has sent everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     /// Read until the other end's end.
     Stay,
-    /// Shut down, and close at once or so many turns later.
+    /// Shut down, and close immediately or this many turns later.
     Shut(u32),
     Close,
 }
 
-/// What an end was told.
+/// How an end was told that the connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Shutdown,
@@ -37,23 +37,23 @@ struct End {
     host: HostId,
     port: Port,
     to_send: usize,
-    /// Octets of a message.
+    /// Maximum length of a message in bytes.
     longest: usize,
     sent: usize,
     received: usize,
     plan: Plan,
-    /// Turns of ten in which it reads.
+    /// In how many of ten turns it reads.
     reads: u32,
-    /// It has shut down or closed.
+    /// Whether it has shut down or closed.
     over: bool,
-    /// Also before it had sent everything.
+    /// Whether it may also shut down before it has sent everything.
     shut: bool,
     closed: bool,
     told: Option<Told>,
 }
 
 impl End {
-    /// Whether it does nothing more.
+    /// Whether it will do nothing more.
     fn is_done(&self, other: &Self) -> bool {
         match self.plan {
             Plan::Stay if other.plan == Plan::Stay => self.received == other.to_send,
@@ -63,21 +63,21 @@ impl End {
     }
 }
 
-/// What the octet at this place of a flow must be.
-const fn octet(at: usize) -> u8 {
+/// The expected byte at this position of a flow.
+const fn byte(at: usize) -> u8 {
     (at.wrapping_mul(31) >> 3) as u8
 }
 
 struct History {
     net: Network,
-    /// Both ends of each connection are on one host.
+    /// Whether both ends of each connection are on one host.
     is_local: bool,
     ends: Vec<[End; 2]>,
 }
 
 impl History {
     fn new(seed: u64) -> Self {
-        // A small medium has most messages cut, two have halves of the ports on each.
+        // A small MTU makes most messages fragmented; with two planes, each carries half of the ports.
         let mtu = [1500, 300, 9000][seed as usize % 3];
         let plane = Plane { mtu, priority: 10 };
         let planes = if seed.is_multiple_of(2) { vec![plane] } else { vec![plane, plane] };
@@ -178,13 +178,13 @@ impl History {
         while !end.over && end.sent < end.to_send {
             let most = (end.to_send - end.sent).min(end.longest);
             let len = self.net.rng().random_range(1..=most);
-            let payload: Vec<u8> = (end.sent..end.sent + len).map(octet).collect();
+            let payload: Vec<u8> = (end.sent..end.sent + len).map(byte).collect();
             let port = end.port;
             match self.net.with(end.host, |node, now| node.send(now, port, None, &payload)).unwrap()
             {
                 Ok(taken) => end.sent += taken,
                 Err(SocketError::WouldBlock) => return,
-                // The other end is over.
+                // The other end has ended the connection.
                 Err(SocketError::Pipe) => end.to_send = end.sent,
                 Err(error) => panic!("{error}"),
             }
@@ -201,7 +201,7 @@ impl History {
             match self.net.with(end.host, |node, now| node.recv(now, port, 66_000)).unwrap() {
                 Ok(m) if m.error == ErrorCode::Ok => {
                     assert_eq!(end.told, None, "something after the end");
-                    let right = (end.received..).zip(&m.payload).all(|(at, b)| *b == octet(at));
+                    let right = (end.received..).zip(&m.payload).all(|(at, b)| *b == byte(at));
                     assert!(right && !m.payload.is_empty());
                     end.received += m.payload.len();
                 }
@@ -259,7 +259,7 @@ impl History {
                 if self.net.rng().random_bool(0.5) {
                     self.send(n, side);
                 }
-                // In the end everybody reads.
+                // Finally, every end reads.
                 let reads = self.net.rng().random_range(0..10) < self.ends[n][side].reads;
                 if reads || turn > 3_000 {
                     self.receive(n, side);
@@ -274,7 +274,7 @@ impl History {
             }
         }
         for ends in &mut self.ends {
-            // Those that stay have read what there is.
+            // The ends that stay have read everything available.
             for end in ends.iter_mut().filter(|end| !end.closed) {
                 let port = end.port;
                 self.net.with(end.host, |node, now| node.close(now, port)).unwrap().unwrap();
@@ -285,7 +285,7 @@ impl History {
     }
 }
 
-/// Holds what each end was told against what the other did. Returns how many orderly ends were told.
+/// Checks what each end was told against what the other did. Returns the number of orderly ends.
 fn judge(ends: &[End; 2]) -> usize {
     let mut orderly = 0;
     for side in 0..2 {

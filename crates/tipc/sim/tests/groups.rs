@@ -1,4 +1,4 @@
-//! Groups between nodes and within them: who is told of whom, what reaches whom, and who waits for whom.
+//! Groups between nodes and within one: membership events, reachability and flow control.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use crossway_tipc_proto::socket::{
 };
 use crossway_tipc_sim::{HostId, Network};
 
-// Each of the tests of groups needs a part of it.
+// Each of the group tests needs a part of it.
 #[allow(dead_code, unreachable_pub)]
 mod members;
 
@@ -45,7 +45,7 @@ fn members_on_one_node_and_on_others_learn_of_each_other() {
     gone.sort();
     assert_eq!(news(&mut net, a), gone);
     assert_eq!(send(&mut net, a, None, b"alone"), Err(SocketError::Unreachable));
-    // The socket that left is an ordinary one again, and may join again.
+    // The socket that left is an ordinary one again, and may rejoin.
     assert_eq!(send(&mut net, b, None, b"x"), Err(SocketError::NoDestination));
     net.with(b.host, |node, now| node.join(now, b.port, request(9))).unwrap().unwrap();
     net.run(Duration::from_millis(50));
@@ -136,7 +136,7 @@ fn a_slow_reader_stops_its_senders_without_a_loss() {
                 Ok(_) => sent[n] += 1,
                 Err(error) => assert_eq!(error, SocketError::WouldBlock),
             }
-            // The others keep up.
+            // The other members keep up.
             texts(&mut net, [b, a][n]);
         }
         if round > 100 {
@@ -171,7 +171,7 @@ fn a_member_with_limited_patience_is_stalled_by_nobody_for_long() {
     let a = join(&mut net, 0, request(1));
     let b = join(&mut net, 1, request(2));
     let slow = join(&mut net, 2, request(3));
-    // A plain binding of the group's type looks like a member that never greets.
+    // A plain binding with the group's type looks like a member that never sends JOIN.
     net.with(HostId(1), |node, _| {
         let port = node.open(SocketKind::Rdm).unwrap();
         node.bind(port, ServiceRange::single(GROUP, 7), Scope::Cluster).unwrap();
@@ -200,7 +200,8 @@ fn a_member_with_limited_patience_is_stalled_by_nobody_for_long() {
     assert_eq!(got, 200, "those who keep up miss nothing");
     assert!(waited > Duration::from_secs(2), "nobody was slow");
     assert_eq!(news(&mut net, a), [(slow.addr(&net), 3, MembershipEvent::Left)]);
-    // The slow one reads what it was sent, then that the sender has left it; it joins again and is met again.
+    // The slow member reads what it was sent, then that the sender has left it; it rejoins and can be reached
+    // again.
     let mut last = None;
     let from = a.addr(&net);
     while let Some(r) = recv(&mut net, slow) {

@@ -1,4 +1,4 @@
-//! Groups on a bad medium, and with members that come and go at random.
+//! Groups on a bad medium, and with members that join and leave at random.
 
 use core::time::Duration;
 
@@ -6,20 +6,20 @@ use crossway_tipc_proto::socket::{Address, MulticastMethod, SocketError, SocketK
 use crossway_tipc_sim::{Conditions, HostId, seeds};
 use rand::RngExt;
 
-// Each of the tests of groups needs a part of it.
+// Each of the group tests needs a part of it.
 #[allow(dead_code, unreachable_pub)]
 mod members;
 
 use members::{Member, cluster, join, recv, request, send, texts, to_instance, try_send};
 
-/// What a member sent to a receiver, and how much of it arrived.
+/// Messages that a member sent to a receiver, and how many of them arrived.
 #[derive(Default)]
 struct Flow {
     sent: Vec<u32>,
     received: usize,
 }
 
-/// Random traffic of all kinds by changing ways on a bad medium: everything arrives once and in the order of sending.
+/// Random traffic of all kinds, with changing methods on a bad medium: everything arrives once and in order.
 #[test]
 fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
     seeds::each("GROUPS_SEEDS", 0..40, |seed| {
@@ -101,23 +101,22 @@ fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
     });
 }
 
-/// Sockets that become members and are closed while others talk: at rest everybody knows exactly those who are there, and everybody
-/// can be reached.
+/// Sockets join and are closed while others send: at rest, every member knows exactly the existing members and can reach each of them.
 #[test]
 fn members_that_come_and_go_leave_a_true_picture() {
     seeds::each("GROUPS_SEEDS", 0..100, |seed| assert!(history(seed, false)));
 }
 
-/// The same with sockets that leave and join again. Bindings and the group's protocol travel on links of their own, and a greeting does
-/// not say which binding it belongs to: a return within the time that repairs take can be misread for good, by this node as by any
-/// (docs/TIPC.md, "Known weaknesses"). Here two or three histories in a hundred end so.
+/// The same with sockets that leave and join again. Bindings and the group protocol use different links, and a JOIN does not tell to
+/// which binding it belongs: rejoining within the time that retransmissions take can be misread permanently, by this implementation as
+/// by any other (docs/TIPC.md, "Known weaknesses"). Here this happens in two or three runs out of a hundred.
 #[test]
 fn members_that_return_are_seldom_misread() {
     let misread: Vec<u64> = (0..100).filter(|seed| !history(*seed, true)).collect();
     assert!(misread.len() <= 8, "SEEDS={misread:?}");
 }
 
-/// Whether after a random history everybody knows everybody.
+/// Whether all members know each other after a random run.
 fn history(seed: u64, returns: bool) -> bool {
     let mut net = cluster(seed, 4);
     net.conditions.loss_per_mille = [0, 50][seed as usize % 2];

@@ -1,4 +1,5 @@
-//! A peer that sends anything: no panic, no unbounded growth, and a healthy peer's link stays up.
+//! A peer that sends arbitrary frames: no panic, no unbounded growth, and a healthy peer's link
+//! stays up.
 
 use core::time::Duration;
 
@@ -16,7 +17,7 @@ use rand_pcg::Pcg64Mcg;
 const OWN: MediaAddr = MediaAddr::Ethernet([2, 0, 0, 0, 0, 9]);
 const ADDR: u32 = 0x1009;
 
-/// Frames of an honest conversation, as raw material for lies.
+/// Frames of a correct exchange, as a basis for manipulated ones.
 fn honest_frames() -> Vec<Vec<u8>> {
     let mut net = Network::new(9, 10, 1500, Duration::from_millis(1500));
     net.record = Some(Vec::new());
@@ -48,7 +49,7 @@ fn honest_frames() -> Vec<Vec<u8>> {
     net.record.take().unwrap()
 }
 
-/// An honest frame with a few lies in it, mostly in the header.
+/// A correct frame with a few manipulations, mostly in the header.
 fn lie(rng: &mut Pcg64Mcg, frames: &[Vec<u8>]) -> Vec<u8> {
     let mut frame = frames[rng.random_range(0..frames.len())].clone();
     for _ in 0..rng.random_range(0..6) {
@@ -91,7 +92,7 @@ fn lies_cause_no_panic_and_no_growth() {
             let mut sent = 0;
             while node.poll_transmit(now, &mut out).is_some() {
                 sent += 1;
-                assert!(sent < 10_000, "seed {seed}: one frame makes the node talk for ever");
+                assert!(sent < 10_000, "seed {seed}: one frame makes the node send for ever");
             }
             while node.poll_event().is_some() {}
             if round.is_multiple_of(16) {
@@ -101,7 +102,7 @@ fn lies_cause_no_panic_and_no_growth() {
                 assert!(due > now, "seed {seed}: a timer that is due stays due");
             }
         }
-        assert!(node.octets() < 64 << 20, "seed {seed}: {} octets held", node.octets());
+        assert!(node.octets() < 64 << 20, "seed {seed}: {} bytes held", node.octets());
         assert!(node.peers().count() < 2_000, "seed {seed}: {} peers", node.peers().count());
         assert!(node.drops().iter().map(|(_, n)| n).sum::<u64>() > 1_000, "the lies were believed");
     }

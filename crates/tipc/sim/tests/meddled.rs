@@ -1,4 +1,4 @@
-//! Promises that are put to the test only when somebody on the way changes a frame or takes out one kind of them.
+//! Guarantees that are only tested if frames are modified or selectively dropped in transit.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ const B: HostId = HostId(1);
 const RANGE: ServiceRange = ServiceRange { service: 1000, lower: 0, upper: 9 };
 const SERVICE: Address = Address::Service { service: 1000, instance: 7, domain: NodeAddr(0) };
 
-/// Two nodes in contact, and a socket at each; that of the second is bound.
+/// Two nodes in contact, each with a socket; the second node's is bound.
 fn pair(kind: SocketKind) -> (Network, Port, Port) {
     let mut net = Network::new(1, 2, 1500, Duration::from_millis(1500));
     net.start(A, false);
@@ -36,7 +36,7 @@ fn user(frame: &[u8]) -> u8 {
     frame[0] >> 1 & 15
 }
 
-/// Not in the sequence of a link: a broadcast, the first time.
+/// Whether the frame has no link sequence number: a broadcast, not retransmitted.
 fn is_broadcast(frame: &[u8]) -> bool {
     frame[1] & 0x10 != 0 && user(frame) < 4
 }
@@ -45,7 +45,7 @@ fn drops(net: &mut Network, host: HostId, reason: DropReason) -> u64 {
     net.with(host, |node, _| node.drops().get(reason)).unwrap()
 }
 
-/// Has a socket send multicasts by the broadcast link.
+/// Makes a socket send multicasts over the broadcast link.
 fn broadcast(net: &mut Network, port: Port, text: &[u8]) {
     net.with(A, |node, now| {
         let mut options = node.socket_report(port).unwrap().options;
@@ -64,7 +64,7 @@ fn a_connection_whose_peer_answers_no_probe_is_ended() {
     let (accepted, _) = net.with(B, |node, now| node.accept(now, server)).unwrap().unwrap();
     net.run(Duration::from_millis(50));
     assert!(!net.with(A, |node, _| node.readiness(client)).unwrap().unwrap().hangup);
-    // Of messages about connections nothing arrives that could be understood.
+    // No intelligible message about connections arrives.
     net.meddler = Some(|_, frame| {
         if user(frame) == 8 {
             frame[4] |= 5 << 5;
@@ -128,7 +128,7 @@ fn a_message_that_was_sent_on_once_is_not_sent_on_again() {
         if already == 1 {
             net.meddler = Some(|_, frame| {
                 if user(frame) < 4 && frame.ends_with(b"sent on") {
-                    // Bits 21 to 24 of the second word count how often it was.
+                    // Bits 21 to 24 of the second word count the reroutes.
                     frame[5] |= 0x20;
                 }
             });
@@ -140,7 +140,8 @@ fn a_message_that_was_sent_on_once_is_not_sent_on_again() {
     }
 }
 
-/// Says in the first message on a new link that one packet more is under way on the old one, as a sender's does that does not wait before it
+/// Makes the first message on a new link announce one packet more in flight on the old one, like a sender that does not wait before it uses
+/// the new link.
 /// uses the new link.
 fn impatient(to: HostId, frame: &mut [u8]) {
     const TUNNEL: u8 = 10;
@@ -151,7 +152,7 @@ fn impatient(to: HostId, frame: &mut [u8]) {
     }
 }
 
-/// Two nodes whose second link has just come up, its sender being impatient; a port of the first node for each link, and a bound one of the
+/// Two nodes whose second link has just come up, with an impatient sender; a port of the first node for each link, and a bound one of the
 /// second.
 fn two_links_of_an_impatient_sender() -> (Network, [Port; 2], Port) {
     let planes = [Plane { mtu: 1500, priority: 10 }; 2];
@@ -165,7 +166,7 @@ fn two_links_of_an_impatient_sender() -> (Network, [Port; 2], Port) {
         node.bind(port, RANGE, Scope::Cluster).unwrap();
         port
     });
-    // A half of the ports has each link.
+    // Each half of the ports has a link of its own.
     let mut of_half = |half: u32| {
         let mut open = || net.with(A, |node, _| node.open(SocketKind::Rdm)).unwrap().unwrap();
         std::iter::repeat_with(&mut open).find(|port| port.0 & 1 == half).unwrap()
@@ -184,7 +185,7 @@ fn two_links_of_an_impatient_sender() -> (Network, [Port; 2], Port) {
     (net, ports, server.unwrap())
 }
 
-/// A receiver does not rely on the sender's patience: what comes on the new link waits for what was sent before on the old one.
+/// A receiver does not rely on the sender to wait: packets on the new link wait for those sent before on the old one.
 #[test]
 fn what_an_impatient_sender_sends_on_a_new_link_waits_at_the_receiver() {
     let (mut net, ports, server) = two_links_of_an_impatient_sender();
@@ -200,7 +201,7 @@ fn what_an_impatient_sender_sends_on_a_new_link_waits_at_the_receiver() {
     assert_eq!(got(&mut net), Ok(b"late".to_vec()));
 }
 
-/// What waits so is bounded: a peer that does not send what it has told of loses contact.
+/// The packets held back are bounded: a peer that does not send what it announced loses contact.
 #[test]
 fn what_waits_at_the_receiver_for_another_link_is_bounded() {
     let (mut net, ports, _) = two_links_of_an_impatient_sender();

@@ -1,4 +1,5 @@
-//! How many packets small messages take: what is sent before the medium takes it shares packets, in order, and nothing waits.
+//! How many packets small messages need: messages queued until the medium accepts them share packets, in order, and none is
+//! delayed for that.
 
 use core::time::Duration;
 
@@ -29,18 +30,18 @@ fn pair() -> (Network, Port, [Port; 2]) {
     (net, receiver, senders)
 }
 
-/// Data packets that a node has sent.
+/// Number of data packets that a node has sent.
 fn packets(node: &mut Node) -> u64 {
     node.peers().flat_map(|peer| peer.links).map(|link| link.stats.packets_sent).sum()
 }
 
-/// Runs one turn of the sender and tells how many packets it gave to the medium.
+/// Runs one turn of the sender and returns the number of packets that it passed to the medium.
 fn sent(net: &mut Network, turn: impl FnOnce(&mut Node)) -> u64 {
     let count = net.with(A, |node, now| {
         let (before, mut frame) = (packets(node), Vec::new());
         turn(node);
         assert_eq!(packets(node), before, "numbered when the medium takes it, not before");
-        // A frame that is lost here is repaired like any other.
+        // A frame that is lost here is retransmitted like any other.
         while node.poll_transmit(now, &mut frame).is_some() {}
         packets(node) - before
     });
@@ -66,7 +67,7 @@ fn messages_of_one_turn_share_packets_and_keep_their_order() {
             node.send(now, senders[n % 2], Some(TO), text).unwrap();
         }
     });
-    // 40 octets of header and 14 messages of 40 + 64 each.
+    // A header of 40 bytes and 14 messages of 40 + 64 bytes each.
     assert_eq!(count, 8);
     assert_eq!(received(&mut net, receiver), texts, "also between senders");
 }

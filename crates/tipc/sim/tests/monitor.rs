@@ -1,4 +1,5 @@
-//! Clusters beyond the monitor's threshold: they are quiet at rest, nobody is lost without cause, and who is gone is lost by all in time.
+//! Clusters above the monitor's threshold: they send little at rest, no node is lost without cause, and a failed node is lost by all
+//! others in time.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use crossway_tipc_proto::node::Event;
 use crossway_tipc_sim::{HostId, Network};
 
 const TOLERANCE: Duration = Duration::from_millis(1_500);
-/// Nobody monitors with this threshold.
+/// A threshold that disables the monitor.
 const NEVER: usize = 4_095;
 
 fn cluster(seed: u64, size: usize, threshold: impl Fn(usize) -> usize) -> Network {
@@ -33,7 +34,7 @@ fn cluster(seed: u64, size: usize, threshold: impl Fn(usize) -> usize) -> Networ
     net
 }
 
-/// Frames that a node sends in a second of rest.
+/// Number of frames that a node sends in a second at rest.
 fn frames_at_rest(net: &mut Network) -> f64 {
     let before = net.frames;
     net.run(Duration::from_secs(3));
@@ -48,7 +49,7 @@ fn losses(net: &mut Network) -> Vec<(HostId, NodeAddr)> {
     net.take_events().into_iter().filter_map(lost).collect()
 }
 
-/// Lets everybody who is up lose all of those that are down, and says how long it took.
+/// Waits until all nodes that are up have lost those that are down, and returns the time that took.
 fn await_losses(net: &mut Network, gone: &BTreeSet<usize>) -> Duration {
     let began = net.now();
     let missing: BTreeSet<NodeAddr> = gone.iter().map(|n| net.addr(HostId(*n))).collect();
@@ -71,7 +72,7 @@ fn await_losses(net: &mut Network, gone: &BTreeSet<usize>) -> Duration {
 fn at_rest_a_node_sends_as_the_root_of_the_cluster_and_not_as_its_size() {
     let full = frames_at_rest(&mut cluster(1, 64, |_| NEVER));
     let ring = frames_at_rest(&mut cluster(1, 64, |_| 32));
-    // Seven followed, some nine heads; each probe is answered, a few answers more cross them.
+    // Seven followers and about nine heads are probed; each probe is answered, and a few more answers cross them.
     let ticks = 1000.0 / 375.0;
     assert!(ring <= 2.0 * 17.0 * ticks + 2.0, "{ring} frames a second");
     assert!(ring * 2.0 < full, "{ring} with and {full} without monitor");

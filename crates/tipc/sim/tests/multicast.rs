@@ -1,4 +1,4 @@
-//! Multicast by broadcast and by replicast, and the order of messages when a sender changes between the two.
+//! Multicast by broadcast and by replicast, and the order of messages when a sender switches between the two.
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ fn cluster(seed: u64, hosts: usize) -> Network {
     net
 }
 
-/// A socket of a host that is bound to the host's own instance.
+/// A socket of a host, bound to the host's own instance.
 fn receiver(net: &mut Network, host: HostId) -> Port {
     let port = net.with(host, |node, _| {
         let port = node.open(SocketKind::Rdm).unwrap();
@@ -62,10 +62,10 @@ fn received(net: &mut Network, host: HostId, port: Port) -> Vec<Vec<u8>> {
     all
 }
 
-/// The data frames among those recorded: by broadcast, and by replicast.
+/// Number of data frames among those recorded: by broadcast, and by replicast.
 fn data_frames(net: &mut Network) -> (usize, usize) {
     let frames = net.record.replace(Vec::new()).unwrap_or_default();
-    // Version 2, users 0 to 3 or fragments: the first octet without its last bit.
+    // Version 2, users 0 to 3 or fragments: the first byte without its last bit.
     let is_data = |f: &&Vec<u8>| matches!((f[0] >> 1) & 15, 0..=3 | 12);
     let (mut broadcast, mut replicast) = (0, 0);
     for frame in frames.iter().filter(is_data) {
@@ -85,7 +85,7 @@ fn few_destinations_get_copies_and_many_get_one_broadcast() {
     let sender = net.with(HostId(0), |n, _| n.open(SocketKind::Rdm).unwrap()).unwrap();
     let up_to = |n: u32| Address::Range(ServiceRange { service: SERVICE, lower: 1, upper: n });
     net.record = Some(Vec::new());
-    // Eleven peers: two, one and a tenth of eleven, still get copies.
+    // Eleven peers: two destinations, one plus a tenth of eleven, still get individual copies.
     send(&mut net, HostId(0), sender, up_to(2), b"two").unwrap();
     net.run(Duration::from_millis(100));
     assert_eq!(data_frames(&mut net), (0, 2));
@@ -100,7 +100,7 @@ fn few_destinations_get_copies_and_many_get_one_broadcast() {
         let lens: Vec<usize> = got.iter().map(Vec::len).collect();
         assert_eq!(lens, if n < 2 { vec![3, 3, 5_000] } else { vec![3, 5_000] }, "host {}", n + 1);
     }
-    // A node without a matching binding gets the broadcast too and drops it.
+    // A node without a matching binding also receives the broadcast and drops it.
     choose(&mut net, HostId(0), sender, MulticastMethod::Broadcast);
     send(&mut net, HostId(0), sender, up_to(1), b"one").unwrap();
     net.run(Duration::from_millis(100));
@@ -139,7 +139,7 @@ fn a_sender_of_broadcasts_waits_for_room_and_is_woken() {
     net.run(Duration::from_secs(2));
     for (n, port) in ports.iter().enumerate() {
         let got = received(&mut net, HostId(n + 1), *port);
-        // 2 MiB of receive queue hold less than all; what came is the beginning, in order.
+        // The receive queue of 2 MiB holds less than all of it; what was received is the beginning, in order.
         assert!(got.len() > 800, "{}", got.len());
         for (n, payload) in got.iter().enumerate() {
             assert_eq!(payload[..4], (n as u32).to_be_bytes());
@@ -147,7 +147,8 @@ fn a_sender_of_broadcasts_waits_for_room_and_is_woken() {
     }
 }
 
-/// Senders change the way at random on a medium that delays, loses and repeats: every receiver gets everything once and in order.
+/// Senders switch methods at random on a medium that delays, loses and duplicates: every receiver gets every message once and in
+/// order.
 #[test]
 fn changing_the_way_keeps_every_message_and_its_order() {
     seeds::each("MULTICAST_SEEDS", 0..60, |seed| {
@@ -195,7 +196,7 @@ fn changing_the_way_keeps_every_message_and_its_order() {
                 }
             }
         }
-        // Less than the time after which a missing twin is given up: nothing may depend on that.
+        // Shorter than the time after which a missing twin is given up: no result may depend on that.
         net.conditions = Conditions::default();
         net.run(Duration::from_secs(3));
         for to in hosts() {
@@ -224,7 +225,7 @@ fn messages_that_wait_for_a_lost_node_are_delivered() {
     send(&mut net, HostId(0), sender, to, b"first").unwrap();
     net.run(Duration::from_millis(50));
     assert_eq!(received(&mut net, HostId(1), port), [b"first"]);
-    // A forged beginning of a change: its twin never comes.
+    // A forged start of a switch: its twin never arrives.
     let forged = |net: &mut Network| {
         net.record = Some(Vec::new());
         send(net, HostId(0), sender, to, b"again").unwrap();

@@ -1,4 +1,4 @@
-//! Peers that lack capabilities: names reach them as they come, in order and once; those that lack too much are refused.
+//! Peers that lack capabilities: names reach them without numbers, in order and once; peers that lack required ones are refused.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -30,14 +30,14 @@ fn open(net: &mut Network, host: HostId) -> Port {
     net.with(host, |node, _| node.open(SocketKind::Rdm).unwrap()).unwrap()
 }
 
-/// The instances of [`SERVICE`] in a host's table.
+/// The instances of [`SERVICE`] in a host's name table.
 fn known(net: &mut Network, host: HostId) -> BTreeSet<u32> {
     let all = ServiceRange { service: SERVICE, lower: 0, upper: u32::MAX };
     net.with(host, |node, _| node.names().overlapping(all).map(|b| b.range.lower).collect())
         .unwrap()
 }
 
-/// What happened to names of [`SERVICE`] at a host, in order.
+/// The events for names of [`SERVICE`] at a host, in order.
 fn news(net: &mut Network, of: HostId) -> Vec<(bool, u32)> {
     let all = net.take_events().into_iter().filter(|(host, _)| *host == of);
     all.filter_map(|(_, event)| match event {
@@ -48,7 +48,7 @@ fn news(net: &mut Network, of: HostId) -> Vec<(bool, u32)> {
     .collect()
 }
 
-/// The name updates on the wire since the record began: whether by broadcast, and their series.
+/// The name updates sent since recording began: whether by broadcast, and their series.
 fn updates(net: &mut Network) -> Vec<(bool, NameSeries)> {
     let frames = net.record.replace(Vec::new()).unwrap_or_default();
     let mut seen = Vec::new();
@@ -97,7 +97,7 @@ fn an_old_node_learns_later_names_at_once_and_broadcasts_come_back_when_it_is_go
     net.run(Duration::from_millis(1));
     assert_eq!(updates(&mut net), [(false, NameSeries::Update); 9], "three copies of each");
     assert_eq!(news(&mut net, old), [(true, 2), (false, 1), (true, 3)]);
-    // Its own go to each, without a number.
+    // Its own updates are sent to each peer, without a number.
     let its = open(&mut net, old);
     bind(&mut net, old, its, 9);
     net.run(Duration::from_millis(1));
@@ -128,7 +128,7 @@ fn updates_that_wait_to_be_broadcast_reach_everybody_once_when_an_old_node_comes
     net.withheld = Capabilities::NAMED_BCAST;
     net.start(old, false);
     let port = open(&mut net, talker);
-    // One peer does not answer, so that broadcasts pile up behind the window while the newcomer comes up.
+    // One peer does not answer, so that broadcasts accumulate behind the window while the new peer comes up.
     net.conditions.dead_paths = vec![(0, talker, deaf)];
     let mut instance = 100;
     while net.with(old, |node, _| node.peers().filter(|p| p.up).count()) != Some(3) {
@@ -173,7 +173,7 @@ fn names_stay_right_while_old_nodes_come_and_go_under_loss() {
             let host = HostId(net.rng().random_range(0..5));
             if net.rng().random_range(0..12) == 0 {
                 net.crash(host);
-                // Until nobody sends to the old life any more: packets carry no session, and the new one would take them for its own.
+                // Until no node sends to the old incarnation any more: packets carry no session, and the new one would accept them.
                 net.run(TOLERANCE * 3);
                 net.withheld = [Capabilities::NAMED_BCAST, Capabilities::default()]
                     [usize::from(net.rng().random_bool(0.5))];
@@ -221,7 +221,7 @@ fn a_node_that_lacks_what_is_needed_is_refused_with_a_reason() {
             assert!(node.drops().get(DropReason::PeerTooOld) > 0);
         });
     }
-    // All others may be absent, one by one and together.
+    // All other capabilities may be absent, one by one and together.
     for lacking in [0x010, 0x040, 0x080, 0x100, 0x200, 0x400, 0x800, 0xfd0] {
         let mut net = Network::new(4, 2, 1500, TOLERANCE);
         net.start(HostId(0), false);
@@ -270,7 +270,7 @@ fn multicasts_and_streams_reach_nodes_without_their_newer_forms() {
         .collect();
         assert_eq!(got, (0..20).collect::<Vec<_>>(), "{host:?}");
     }
-    // Without replicast in the whole cluster, what would go as two copies goes as one broadcast.
+    // Without replicast in the whole cluster, a multicast is sent as one broadcast instead of two copies.
     let frames = net.record.take().unwrap_or_default();
     let casts = frames.iter().filter(|f| {
         View::parse(f).is_ok_and(|v| v.is_non_seq() && v.user() != Some(User::LinkConfig))
@@ -292,7 +292,7 @@ fn multicasts_and_streams_reach_nodes_without_their_newer_forms() {
         net.with(HostId(0), |node, now| node.send(now, client.unwrap(), None, &[n; 10]))
             .unwrap()
             .unwrap();
-        // Each is through before the next is written, so none can share a packet unless it is held back.
+        // Each write is acknowledged before the next, so none can share a packet unless it is held back.
         net.run(Duration::from_millis(1));
     }
     let data = net.record.take().unwrap_or_default().len();

@@ -1,11 +1,11 @@
-//! Nodes with two links to each other, over media that fail, come back and flap while messages travel.
+//! Nodes with two links to each other, over media that fail, recover and flap while messages are in flight.
 //!
-//! - While contact holds, every message arrives once and in the order in which its socket sent it, whichever link carries it.
-//! - Contact holds while one of the two paths works.
-//! - When all is whole again every pair of nodes has both links and every name table says the same.
+//! - During contact, every message arrives once and in the order in which its socket sent it, whichever link carries it.
+//! - Contact is kept while one of the two paths works.
+//! - When both paths work again, every pair of nodes has both links and all name tables are equal.
 //! - No queue grows without bound.
 //!
-//! `PLANES_SEEDS=first..last` in the environment runs others than the first 200.
+//! The environment variable `PLANES_SEEDS=first..last` replaces the default of the first 200 seeds.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,9 @@ use rand::RngExt;
 
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
-/// More than this in one node is a leak.
-const OCTETS_MAX: usize = 64 << 20;
-/// Sending sockets of each host; with so many both halves of the ports are nearly always there.
+/// If a node holds more than this, there is a leak.
+const BYTES_MAX: usize = 64 << 20;
+/// Number of sending sockets per host; with this many, both halves of the ports are nearly always used.
 const SOURCES: usize = 4;
 
 /// From a source of a host to another host.
@@ -37,7 +37,7 @@ struct Planes {
     sources: Vec<[Port; SOURCES]>,
     sent: BTreeMap<Flow, u32>,
     received: BTreeMap<Flow, u32>,
-    /// Pairs that lost contact at some time: what was under way is gone.
+    /// Pairs that have lost contact at some time: messages in flight are lost.
     broken: BTreeSet<(HostId, HostId)>,
     downs: u64,
     /// When the last cut ended.
@@ -48,13 +48,13 @@ impl Planes {
     fn new(seed: u64) -> Self {
         let count = 2 + seed as usize % 4;
         let mtu = [(1500, 1500), (300, 1500), (9000, 1400)][seed as usize % 3];
-        // In a quarter of the runs the second plane stands by for the first.
+        // In a quarter of the runs, the second plane is a standby for the first.
         let priority = if seed % 4 == 3 { 5 } else { 10 };
         let planes = [Plane { mtu: mtu.0, priority: 10 }, Plane { mtu: mtu.1, priority }];
         let mut net = Network::with_planes(seed, count, &planes, TOLERANCE);
         let (mut sinks, mut sources) = (Vec::new(), Vec::new());
         for host in (0..count).map(HostId) {
-            // An older node among new ones, where no packet is too large for either tunnel.
+            // An older node among new ones, if no packet is too large for either tunnel.
             let old = mtu.0 == mtu.1 && seed.is_multiple_of(2) && host.0 == 1;
             net.withheld =
                 if old { Capabilities::TUNNEL_ENHANCED } else { Capabilities::default() };
@@ -87,7 +87,7 @@ impl Planes {
         }
     }
 
-    /// Both paths of a pair are never dead together.
+    /// Whether both paths of a pair are never dead at the same time.
     const fn is_calm(&self) -> bool {
         (self.seed / 4).is_multiple_of(2)
     }
@@ -112,7 +112,7 @@ impl Planes {
             payload.extend_from_slice(&word.to_be_bytes());
         }
         payload.resize(12 + len, number as u8);
-        // To the socket itself, so that a name table that is behind does not matter.
+        // To the socket itself, so that an outdated name table does not matter.
         let to_socket = SocketAddr { port: self.sinks[to.0], node: self.net.addr(to) };
         let port = self.sources[from.0][source];
         let result = self.net.with(from, |node, now| {
@@ -155,11 +155,11 @@ impl Planes {
                 );
             }
         }
-        let octets = self.net.octets_max();
-        assert!(octets < OCTETS_MAX, "a node holds {octets} octets");
+        let held = self.net.octets_max();
+        assert!(held < BYTES_MAX, "a node holds {held} bytes");
     }
 
-    /// All links that there may be are up.
+    /// Whether all possible links are up.
     fn is_whole(&mut self) -> bool {
         (0..self.count).all(|host| {
             let whole = self.net.with(HostId(host), |node, _| {
@@ -174,14 +174,14 @@ impl Planes {
     fn trouble(&mut self) {
         let (a, b) = self.pick();
         let plane = self.net.rng().random_range(0..2);
-        // A link that a cut has just left is as good as dead until something was heard over it again.
+        // A link whose cut has just ended counts as dead until something has been received over it again.
         let rested = self.net.now().since(self.mended) > TOLERANCE * 2;
         let whole = !self.is_calm() || (rested && self.is_whole());
         let all: Vec<_> = (0..self.count)
             .flat_map(|a| (0..a).map(move |b| (plane, HostId(a), HostId(b))))
             .collect();
         let clear = self.net.conditions.dead_paths.is_empty();
-        // A calm run cuts only what was whole, so that the other path is there.
+        // A calm run cuts only when both paths work, so that the other path is available.
         let may_cut = whole && (clear || !self.is_calm());
         match self.net.rng().random_range(0..8) {
             0 if may_cut => self.net.conditions.dead_paths.push((plane, a, b)),

@@ -1,4 +1,5 @@
-//! How fast and how cheaply losses are repaired. All times are virtual, so every figure is exact and repeats.
+//! How fast and at what cost losses are repaired. All times are virtual, so every figure is exact and
+//! reproducible.
 
 use core::time::Duration;
 
@@ -15,12 +16,12 @@ const ONE_WAY: Duration = Duration::from_millis(1);
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 const SERVICE: Address = Address::Service { service: 1000, instance: 0, domain: NodeAddr(0) };
 
-/// Two nodes a millisecond apart whose link is up.
+/// Two nodes, a millisecond apart, with a link that is up.
 fn pair(seed: u64) -> Network {
     apart(seed, ONE_WAY)
 }
 
-/// Two nodes whose link is up.
+/// Two nodes with a link that is up.
 fn apart(seed: u64, one_way: Duration) -> Network {
     let mut net = Network::new(seed, 2, 1500, Duration::from_millis(1500));
     net.conditions.delay_min = one_way;
@@ -47,7 +48,7 @@ fn sockets(net: &mut Network) -> (Port, Port) {
     (client.unwrap(), server.unwrap())
 }
 
-/// Runs until the receiver has a message; how long that took.
+/// Runs until the receiver has a message; returns the time that took.
 fn arrival(net: &mut Network, server: Port, sent: Nanos) -> Duration {
     loop {
         if let Some(Ok(_)) = net.with(B, |node, now| node.recv(now, server, 10_000)) {
@@ -71,7 +72,7 @@ fn a_lost_last_packet_is_repaired_within_three_round_trips_and_5_ms() {
         let time = arrival(&mut net, server, sent);
         assert!(
             time <= 3 * ROUND_TRIP + Duration::from_millis(5),
-            "{} octets took {time:?}",
+            "{} bytes took {time:?}",
             payload.len()
         );
         net.run(Duration::from_secs(1));
@@ -83,7 +84,7 @@ fn a_lost_last_packet_is_repaired_within_three_round_trips_and_5_ms() {
     );
 }
 
-/// However far apart the ends are, and whatever went before.
+/// Independent of the distance between the ends and of the preceding traffic.
 #[test]
 fn the_last_of_a_burst_is_repaired_as_soon_at_any_distance() {
     for one_way_us in [20, 200, 1_000, 10_000, 50_000] {
@@ -144,7 +145,7 @@ fn the_last_of_a_burst_is_repaired_as_soon_at_any_distance() {
             lost += u32::from(stats(&mut net, A).packets_resent > resent);
             net.run(Duration::from_secs(1));
         }
-        // What found the window full left later, and was not lost.
+        // Packets for which the window was full were sent later, and were not lost.
         assert!(lost >= 4, "only {lost} of 6 were lost");
     }
 }
@@ -163,13 +164,13 @@ fn a_packet_lost_in_the_middle_is_repaired_by_the_report_of_those_behind_it() {
     for _ in 0..3 {
         send(&mut net).unwrap();
     }
-    // There with those behind it, report back, packet again.
+    // One way with the packets behind it, one way for the report, one way for the retransmission.
     let time = arrival(&mut net, server, sent);
     assert!(time <= 3 * ONE_WAY + Duration::from_micros(100), "took {time:?}");
     assert_eq!(stats(&mut net, A).packets_resent, 1);
 }
 
-/// Streams `total` octets and returns the virtual time it took.
+/// Streams `total` bytes and returns the virtual time it took.
 fn stream(net: &mut Network, total: usize) -> Duration {
     let listener = net.with(B, |node, _| {
         let port = node.open(SocketKind::Stream).unwrap();
@@ -187,11 +188,11 @@ fn stream(net: &mut Network, total: usize) -> Duration {
     net.run(Duration::from_millis(500));
     let start = net.now();
     let (mut sent, mut received) = (0, 0);
-    let octet = |n: usize| (n / 7 + n / 1009) as u8;
+    let byte = |n: usize| (n / 7 + n / 1009) as u8;
     while received < total {
         while sent < total {
             let len = net.rng().random_range(1..40_000).min(total - sent);
-            let payload: Vec<u8> = (sent..sent + len).map(octet).collect();
+            let payload: Vec<u8> = (sent..sent + len).map(byte).collect();
             match net.with(A, |node, now| node.send(now, client, None, &payload)).unwrap() {
                 Ok(taken) => sent += taken,
                 Err(error) => {
@@ -202,7 +203,7 @@ fn stream(net: &mut Network, total: usize) -> Duration {
         }
         while let Ok(part) = net.with(B, |node, now| node.recv(now, server, 50_000)).unwrap() {
             for (n, got) in part.payload.iter().enumerate() {
-                assert_eq!(*got, octet(received + n), "octet {}", received + n);
+                assert_eq!(*got, byte(received + n), "byte {}", received + n);
             }
             received += part.payload.len();
         }
@@ -210,7 +211,7 @@ fn stream(net: &mut Network, total: usize) -> Duration {
         net.step(next);
         assert!(
             net.now().since(start) < Duration::from_secs(600),
-            "{received} of {total} octets arrived"
+            "{received} of {total} bytes arrived"
         );
     }
     net.now().since(start)

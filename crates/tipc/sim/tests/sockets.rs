@@ -1,4 +1,4 @@
-//! What an application sees: messages, connections, ends and refusals, between two nodes and within one.
+//! The application's view: messages, connections, ends and refusals, between two nodes and within one.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ const A: HostId = HostId(0);
 const B: HostId = HostId(1);
 const SERVICE: Address = Address::Service { service: 1000, instance: 7, domain: NodeAddr(0) };
 
-/// Two nodes whose link is up.
+/// Two nodes with a link that is up.
 fn pair() -> Network {
     let mut net = Network::new(1, 2, 1500, Duration::from_millis(1500));
     net.start(A, false);
@@ -144,7 +144,7 @@ fn a_full_socket_returns_messages_as_overload() {
         assert!(sent < 100, "the receiver never fills");
     };
     assert_eq!((back.error, back.payload.len()), (ErrorCode::Overload, 1024));
-    assert_eq!(sent, 36, "2 MiB hold 35 messages of 60,000 octets");
+    assert_eq!(sent, 36, "2 MiB hold 35 messages of 60,000 bytes");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn multicast_reaches_every_matching_socket_once() {
     for ((host, port), (lower, upper)) in sockets.iter().zip([(0, 10), (5, 20), (30, 40), (0, 4)]) {
         bind(&mut net, *host, *port, lower, upper);
     }
-    // A second matching binding of one socket brings no second copy.
+    // A second matching binding of a socket does not result in a second copy.
     bind(&mut net, B, sockets[1].1, 6, 6);
     let client = open(&mut net, A, SocketKind::Rdm);
     let range = ServiceRange { service: 1000, lower: 6, upper: 30 };
@@ -274,7 +274,8 @@ fn a_request_is_refused_or_times_out() {
         })
     };
     assert_eq!(failed(&mut net, client), Some(SocketError::Refused));
-    // A listener that does not accept lets the request expire; so does a datagram socket, which swallows it.
+    // If a listener does not accept, the request times out; so does one to a datagram socket, which discards
+    // it.
     let listener = open(&mut net, B, SocketKind::Rdm);
     bind(&mut net, B, listener, 7, 7);
     let client = open(&mut net, A, SocketKind::Stream);
@@ -291,7 +292,7 @@ fn a_full_listener_is_asked_again_until_it_has_room() {
     let listener = open(&mut net, B, SocketKind::Seqpacket);
     net.with(B, |node, _| node.listen(listener)).unwrap().unwrap();
     bind(&mut net, B, listener, 7, 7);
-    // More requests with a large first message than its queue takes.
+    // More requests with a large first message than the queue can hold.
     let clients: Vec<Port> = (0..60).map(|_| open(&mut net, A, SocketKind::Seqpacket)).collect();
     for client in &clients {
         net.with(A, |node, now| node.connect(now, *client, Some(SERVICE), &[7; 60_000]))
@@ -343,7 +344,7 @@ fn a_sender_stops_at_the_window_and_goes_on_when_the_reader_reads() {
         assert_eq!(recv(&mut net, B, server).unwrap().payload.len(), 1000);
     }
     assert!(readiness(&mut net, A, client).writable, "32 blocks read open the window again");
-    // From now on the window is 512 blocks.
+    // From now on, the window is 512 blocks.
     while send(&mut net, A, client, None, &[7; 1000]).is_ok() {
         sent += 1;
         assert!(sent < 1000, "the window never closes");

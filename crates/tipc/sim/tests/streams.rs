@@ -1,4 +1,4 @@
-//! How many packets a stream takes: large writes fill them, small writes share them, and nothing waits where waiting is of no use.
+//! How many packets a stream needs: large writes fill them, small writes share them, and none waits when waiting would be useless.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use crossway_tipc_sim::{HostId, Network};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
-/// What a packet of 1500 octets carries of a stream.
+/// Number of stream bytes in a packet of 1500 bytes.
 const FULL: usize = 1_476;
 
 struct Stream {
@@ -51,7 +51,7 @@ impl Stream {
         self.net.with(A, |node, now| node.send(now, port, None, payload)).unwrap()
     }
 
-    /// Everything that has arrived.
+    /// Reads all data that has arrived.
     fn read(&mut self) -> Vec<u8> {
         let (mut all, port) = (Vec::new(), self.server);
         while let Ok(m) = self.net.with(B, |node, now| node.recv(now, port, 1 << 20)).unwrap() {
@@ -67,7 +67,7 @@ impl Stream {
         self.net.run(Duration::from_micros(micros));
     }
 
-    /// Payload lengths of the stream's packets on the medium since the last call, and the acknowledgements on demand.
+    /// Payload lengths of the stream's packets sent since the last call, and the number of acknowledgements on demand.
     fn packets(&mut self) -> (Vec<usize>, usize) {
         let frames = self.net.record.replace(Vec::new()).unwrap_or_default();
         let (mut lens, mut acks) = (Vec::new(), 0);
@@ -110,7 +110,8 @@ fn small_writes_in_a_row_share_packets() {
     s.run(50_000);
     assert_eq!(s.read(), data);
     let (lens, acks) = s.packets();
-    // Four go alone, the fifth asks; the others leave 23 to a packet, the last ones when the answer comes.
+    // Four are sent alone, the fifth requests an acknowledgement; the others leave with 23 writes per packet, the last ones when
+    // the answer arrives.
     let merged = 995 * 64;
     assert_eq!(lens[..5], [64; 5]);
     assert!(lens[5..5 + merged / FULL].iter().all(|&len| len == FULL), "{lens:?}");
@@ -194,9 +195,9 @@ fn what_is_collected_goes_before_the_end() {
     }
 }
 
-/// A slow reader, a full window, a full link, losses: every octet arrives once and in its place, whatever the sizes of the writes.
+/// A slow reader, a full window, a full link, losses: every byte arrives once and in its place, whatever the sizes of the writes.
 #[test]
-fn every_octet_arrives_in_its_place_whatever_is_full() {
+fn every_byte_arrives_in_its_place_whatever_is_full() {
     for loss in [0, 50] {
         let mut s = Stream::new();
         s.net.record = None;
@@ -228,7 +229,7 @@ fn every_octet_arrives_in_its_place_whatever_is_full() {
         got.extend(s.read());
         s.run(100_000);
         got.extend(s.read());
-        assert!(got == data, "{} of {} octets", got.len(), data.len());
+        assert!(got == data, "{} of {} bytes", got.len(), data.len());
         assert!(blocked > 3, "nothing was ever full");
     }
 }
@@ -241,7 +242,7 @@ fn an_idle_connection_is_asked_about_once_an_hour_and_lives_on() {
     let frames = s.net.record.replace(Vec::new()).unwrap_or_default();
     let about_connections = |f: &&Vec<u8>| (f[0] >> 1) & 15 == 8;
     let kinds: Vec<u8> = frames.iter().filter(about_connections).map(|f| f[4] >> 5).collect();
-    // Two ends, two hours: a question (0) and an answer (1) each time.
+    // Two ends, two hours: a probe (0) and an answer (1) each time.
     assert_eq!(kinds.len(), 8, "{kinds:?}");
     assert_eq!(kinds.iter().filter(|k| **k == 0).count(), 4);
     assert_eq!(s.write(b"still here"), Ok(10));

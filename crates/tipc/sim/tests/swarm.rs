@@ -1,12 +1,12 @@
-//! Seeded runs on a hostile network. Whatever happens on the way:
+//! Seeded runs on a hostile network, with these invariants:
 //!
-//! - from one socket to another messages arrive at most once and in order, and all of them while contact holds;
-//! - when the network heals, every pair of nodes is in contact and every name table says the same;
+//! - between two sockets, messages arrive at most once and in order, and all of them during contact;
+//! - when the network heals, every pair of nodes is in contact and all name tables are equal;
 //! - no queue grows without bound;
-//! - while contact holds, no node is told twice of a binding or of its end, nor in the wrong order;
-//! - a network at rest is nearly silent.
+//! - during contact, no node receives an event for a binding twice or in the wrong order;
+//! - an idle network sends few frames.
 //!
-//! `SWARM_SEEDS=first..last` in the environment runs others than the first 200.
+//! The environment variable `SWARM_SEEDS=first..last` replaces the default of the first 200 seeds.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +23,10 @@ use rand::RngExt;
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// One more node holds less than this, or something leaks.
-const OCTETS_MAX: usize = 64 << 20;
+/// If a node holds more than this, there is a leak.
+const BYTES_MAX: usize = 64 << 20;
 
-/// What travels: the sender's host and life, and a number for each receiver.
+/// Contents of a message: the sender's host and incarnation, and a number per receiver.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Stamp {
     host: u64,
@@ -56,19 +56,19 @@ impl Stamp {
     }
 }
 
-/// A direction between two lives.
+/// A direction between two incarnations.
 type Flow = (HostId, u64, HostId, u64);
 
 #[derive(Debug)]
 struct Swarm {
     seed: u64,
     net: Network,
-    /// The port of each host's present life, and the other names it has bound.
+    /// The port of each host's current incarnation, and the other names it has bound.
     ports: Vec<Option<Port>>,
     names: Vec<BTreeSet<u32>>,
     sent: BTreeMap<Flow, u64>,
     received: BTreeMap<Flow, u64>,
-    /// Flows that lost contact at some time: their messages may be missing.
+    /// Flows that have lost contact at some time: their messages may be missing.
     broken: BTreeSet<Flow>,
     ups: u64,
 }
@@ -90,7 +90,8 @@ impl Swarm {
         (0..self.ports.len()).map(HostId)
     }
 
-    /// In a quarter of the runs some lives of some hosts are those of older kernels: what Linux 5.8, 5.1 and 4.17 lack.
+    /// In a quarter of the runs, some incarnations of some hosts emulate older kernels and lack what Linux 5.8, 5.1 and 4.17
+    /// lack.
     fn withheld(&self, host: HostId) -> Capabilities {
         const LACKING: [u16; 3] = [0x800, 0xf00, 0xfc0];
         let turn = host.0 as u64 + self.life(host);
@@ -130,10 +131,11 @@ impl Swarm {
         self.names[host.0].clear();
     }
 
-    /// Sends one message from a host to another, if its table knows the other.
+    /// Sends a message from one host to another, if its name table contains the other.
     fn send(&mut self, from: HostId, to: HostId) {
         let Some(port) = self.ports[from.0] else { return };
-        // Only to a life that is there now: an old binding would lead to a port that is gone, and the message would go to nobody.
+        // Only to the current incarnation: an old binding would lead to a port that no longer exists, and the message would be
+        // lost.
         let there = (self.net.addr(to), self.ports[to.0]);
         let knows = self.net.with(from, |node, _| {
             let range = ServiceRange::single(SERVICE, to.0 as u32);
@@ -164,7 +166,7 @@ impl Swarm {
         }
     }
 
-    /// Reads what came and checks its order.
+    /// Reads the messages received and checks their order.
     fn receive(&mut self) {
         for to in self.hosts() {
             let Some(port) = self.ports[to.0] else { continue };
@@ -188,7 +190,7 @@ impl Swarm {
         }
     }
 
-    /// Notes broken contacts.
+    /// Records broken contacts.
     fn watch(&mut self) {
         for (host, event) in self.net.take_events() {
             match event {
@@ -205,11 +207,11 @@ impl Swarm {
                 _ => {}
             }
         }
-        let octets = self.net.octets_max();
-        assert!(octets < OCTETS_MAX, "a node holds {octets} octets");
+        let held = self.net.octets_max();
+        assert!(held < BYTES_MAX, "a node holds {held} bytes");
     }
 
-    /// Binds or takes back a name at random.
+    /// Binds or withdraws a random name.
     fn rename(&mut self, host: HostId) {
         let Some(port) = self.ports[host.0] else { return };
         let instance = self.net.rng().random_range(100..120);
@@ -245,7 +247,7 @@ impl Swarm {
     fn trouble(&mut self) {
         let hosts = self.ports.len();
         let host = HostId(self.net.rng().random_range(0..hosts));
-        // In half of the runs frames suffer but contact does not: there every message must arrive.
+        // In half of the runs, frames are disturbed but contact is kept: there, every message must arrive.
         let kinds = if self.is_calm() { 6..12 } else { 0..12 };
         match self.net.rng().random_range(kinds) {
             0 => {
@@ -275,7 +277,7 @@ impl Swarm {
                     self.send(from, to);
                 }
             }
-            // Before the messages are judged: contact that broke while they travelled excuses gaps.
+            // Before the messages are checked: gaps are allowed if contact broke while they were in flight.
             self.watch();
             self.receive();
         }
@@ -333,7 +335,7 @@ impl Swarm {
         for host in self.hosts() {
             let own = table(self, host);
             let twice = self.net.with(host, |node, _| node.drops().get(DropReason::BadBinding));
-            // What is under way to a life that is over may reach the next one: packets carry no session.
+            // Frames in flight to an earlier incarnation may reach the next one: packets carry no session.
             let excused = !self.is_calm();
             assert!(excused || twice == Some(0), "{host:?}: bindings told twice: {twice:?}");
             assert_eq!(own, first, "{host:?} and host 0 differ");
@@ -343,7 +345,7 @@ impl Swarm {
             assert!(self.broken.is_empty(), "contact was lost without a reason: {:?}", self.broken);
         }
         let delivered: u64 = self.received.values().sum();
-        // Partitions and crashes can leave little to send; a calm run has no such excuse.
+        // Partitions and crashes may leave little to send; a calm run must deliver more.
         let least = if self.is_calm() { 100 } else { 1 };
         assert!(delivered >= least, "only {delivered} messages arrived: the run proves nothing");
     }

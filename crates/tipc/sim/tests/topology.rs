@@ -1,4 +1,4 @@
-//! The topology service: who binds what, and which nodes and links are there, in the kernel's protocol.
+//! The topology service: events about bindings, nodes and links in the kernel's protocol.
 
 use core::time::Duration;
 
@@ -14,7 +14,7 @@ const SERVICE: u32 = 2;
 const CANCEL: u32 = 4;
 const FOREVER: u32 = u32::MAX;
 
-/// What an event says: published, withdrawn or timed out; the range; the socket.
+/// An event: published, withdrawn or timed out; the range; the socket.
 type Told = (u32, u32, u32, u32, NodeAddr);
 
 fn pair() -> Network {
@@ -101,7 +101,7 @@ fn a_service_subscription_tells_of_the_first_and_the_last_binding_of_a_range() {
     close(&mut net, A, first);
     assert_eq!(told(&mut net, port).iter().map(|t| (t.0, t.1)).collect::<Vec<_>>(), [(1, 5)]);
     let (third, _) = bind(&mut net, B, 5, 5);
-    // Both go at once, with their node.
+    // Both are withdrawn together, with their node.
     net.crash(B);
     net.run(Duration::from_secs(4));
     let gone = told(&mut net, port);
@@ -169,7 +169,8 @@ fn nodes_and_links_are_services_too() {
     assert_eq!(ports.len(), 2, "the service's own sockets are not listed");
 }
 
-/// A link is told with the numbers of its two bearers, a node without, each in the byte order of who asked.
+/// A link is reported with the numbers of its two bearers, a node without, each in the byte order of the
+/// subscriber.
 #[test]
 fn nodes_and_each_of_two_links_are_told_in_both_byte_orders() {
     let planes = [Plane { mtu: 1500, priority: 10 }; 2];
@@ -196,7 +197,7 @@ fn nodes_and_each_of_two_links_are_told_in_both_byte_orders() {
         heard.sort_unstable();
         heard
     };
-    // The peer's bearer in the upper half, the own one in the lower.
+    // The peer's bearer in the upper half, the local one in the lower.
     let second = 1 << 16 | 1;
     let asked = [true, false].map(|le| (le, ask(&mut net, 0, le), ask(&mut net, 2, le)));
     for (le, nodes, links) in asked {

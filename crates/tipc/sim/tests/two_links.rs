@@ -1,4 +1,4 @@
-//! What two links to a peer do, step by step: who carries what, and what happens when a medium or a bearer goes and comes.
+//! Two links to a peer, step by step: which one carries which traffic, and what happens when a medium or a bearer fails and recovers.
 
 use core::time::Duration;
 
@@ -14,12 +14,12 @@ use crossway_tipc_sim::{HostId, Network, Plane, seeds};
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// Two nodes on two planes, and a socket of each half of the ports at one, bound at the other.
+/// Two nodes on two planes, and a socket of each half of the ports on one, bound on the other.
 fn pair(priority: u8, tolerance: Duration) -> (Network, [Port; 2], Address) {
     pair_without(Capabilities::default(), priority, tolerance)
 }
 
-/// The same, of nodes that lack what is withheld.
+/// The same, with nodes that lack the withheld capabilities.
 fn pair_without(
     withheld: Capabilities,
     priority: u8,
@@ -52,7 +52,7 @@ fn pair_without(
     (net, ports, Address::Socket(dest))
 }
 
-/// Packets that host 0 has sent on each link, and which links are active.
+/// Number of packets that host 0 has sent on each link, and which links are active.
 fn sent_on(net: &mut Network) -> ([u64; 2], [bool; 2]) {
     let links = net.with(HostId(0), |node, _| node.peers().next().unwrap().links).unwrap();
     let of = |n: usize| (links[n].stats.packets_sent, links[n].active);
@@ -102,7 +102,7 @@ fn a_cut_plane_costs_no_contact_and_its_traffic_goes_on_over_the_other() {
     assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
 }
 
-/// What is heard of a peer on the second medium while the link on the first is coming up is no news of another life.
+/// Discovery from a peer on the second medium while the link on the first is coming up must not be mistaken for a restart of the peer.
 #[test]
 fn both_links_come_up_at_once_and_stay_up() {
     seeds::each("TWO_LINKS_SEEDS", 0..200, |seed| {
@@ -125,7 +125,7 @@ fn both_links_come_up_at_once_and_stay_up() {
     });
 }
 
-/// Who is told by the device need not wait for the tolerance, and neither need the other end.
+/// If the device reports the failure, neither end has to wait for the tolerance.
 #[test]
 fn a_medium_that_is_known_to_be_lost_costs_a_round_trip() {
     let (mut net, ports, dest) = pair(10, TOLERANCE);
@@ -155,8 +155,8 @@ fn a_medium_that_is_known_to_be_lost_costs_a_round_trip() {
     assert_eq!(sent_on(&mut net).1, [true, true], "the link is back");
 }
 
-/// What a link has brought of a message when it dies is not lost, and what it has not brought comes cut as the other link needs it: to a peer
-/// that cannot put cut packets together each must fit whole.
+/// Parts of a message that a link has delivered before it fails are not lost, and the remaining ones are fragmented as the other link
+/// requires: for a peer that cannot reassemble tunnelled fragments, each must fit whole.
 #[test]
 fn a_message_of_which_half_has_come_when_its_link_dies_arrives_whole() {
     for withheld in [Capabilities::default(), Capabilities::TUNNEL_ENHANCED] {
@@ -169,7 +169,7 @@ fn a_message_of_which_half_has_come_when_its_link_dies_arrives_whole() {
                 .unwrap()
                 .unwrap();
         }
-        // A window of packets arrives: a message and a piece of the next.
+        // A window of packets arrives: a message and a fragment of the next.
         net.run(Duration::from_micros(60));
         net.conditions.dead_paths.push((1, HostId(0), HostId(1)));
         net.with(HostId(0), |node, now| node.medium_lost(now, BearerId(1)));
@@ -183,8 +183,8 @@ fn a_message_of_which_half_has_come_when_its_link_dies_arrives_whole() {
     }
 }
 
-/// What a half of the ports has sent on the old link comes before anything on the new one: nothing leaves there until the peer has
-/// acknowledged it, and when the old link dies first, what it held goes ahead.
+/// Messages that a half of the ports has sent on the old link arrive before any on the new one: nothing is sent there until the peer has
+/// acknowledged them, and if the old link fails first, its packets go ahead.
 #[test]
 fn a_new_link_waits_for_what_is_under_way_on_the_old_one() {
     for old_dies in [false, true] {
@@ -198,7 +198,7 @@ fn a_new_link_waits_for_what_is_under_way_on_the_old_one() {
         let send = |net: &mut Network, text: &[u8]| {
             net.with(a, |node, now| node.send(now, ports[1], Some(dest), text)).unwrap().unwrap();
         };
-        // The old link falls silent with a message under way, and the new one comes up.
+        // The old link falls silent with a message in flight, and the new one comes up.
         net.conditions.dead_paths = vec![(0, a, b)];
         send(&mut net, b"first");
         for host in [a, b] {
@@ -226,7 +226,7 @@ fn a_new_link_waits_for_what_is_under_way_on_the_old_one() {
     }
 }
 
-/// After a long time nobody asks often any more; who is told that the medium is back need not wait for the next question.
+/// After a long time, RESET is only sent rarely; if the device reports that the medium is back, the link does not wait for the next one.
 #[test]
 fn a_medium_that_is_known_to_be_back_has_its_link_after_a_few_round_trips() {
     let (mut net, ..) = pair(10, TOLERANCE);
@@ -247,7 +247,7 @@ fn a_medium_that_is_known_to_be_back_has_its_link_after_a_few_round_trips() {
     }
 }
 
-/// A bearer that is disabled takes its link along, and nothing else; enabled again, it has its link again.
+/// Disabling a bearer takes its link down, and nothing else; when it is enabled again, the link comes up again.
 #[test]
 fn a_bearer_comes_and_goes_without_a_message_lost() {
     let (mut net, ports, dest) = pair(10, TOLERANCE);
@@ -276,7 +276,7 @@ fn a_bearer_comes_and_goes_without_a_message_lost() {
             net.run(Duration::from_millis(7));
         }
         if round % 2 == 1 {
-            // Time for the link to come up again before the other goes.
+            // Time for the link to come up again before the other fails.
             net.run(Duration::from_secs(4));
         }
         while let Some(Ok(m)) = net.with(HostId(1), |node, now| node.recv(now, sink.port, 100)) {
@@ -294,7 +294,7 @@ fn a_bearer_comes_and_goes_without_a_message_lost() {
     assert!(!net.take_events().iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })));
 }
 
-/// With three media there are two links, and the third medium takes the place of one that stays dead.
+/// With three media there are two links, and the third medium replaces one that stays dead.
 #[test]
 fn a_third_medium_replaces_one_that_stays_dead() {
     let planes = [Plane { mtu: 1500, priority: 10 }; 3];
@@ -318,8 +318,8 @@ fn a_third_medium_replaces_one_that_stays_dead() {
     assert!(!net.take_events().iter().any(|(_, e)| matches!(e, Event::PeerDown { .. })));
 }
 
-/// How long a message waits that was sent into a medium that had just died: the silence that is tolerated, seen in steps of a quarter
-/// of it, and two steps more. All times are virtual.
+/// How long a message is delayed that was sent to a medium that had just failed: at most the tolerance, checked in steps of a quarter of it,
+/// plus two steps. All times are virtual.
 #[test]
 fn a_cut_costs_at_most_six_quarters_of_the_tolerance() {
     for tolerance_ms in [50, 200, 1_500] {
@@ -329,7 +329,7 @@ fn a_cut_costs_at_most_six_quarters_of_the_tolerance() {
         let mut longest = Duration::ZERO;
         for round in 0..20_u32 {
             let plane = round as usize % 2;
-            // At any moment between two steps.
+            // At various moments between two steps.
             net.run(Duration::from_micros(u64::from(round) * tolerance_ms * 13));
             net.conditions.dead_paths.push((plane, HostId(0), HostId(1)));
             let cut = net.now();

@@ -1,4 +1,4 @@
-//! Members of groups on the hosts of a network, for the tests of groups.
+//! Members of groups on the hosts of a network, for the group tests.
 
 use core::time::Duration;
 
@@ -71,7 +71,7 @@ pub fn recv(net: &mut Network, m: Member) -> Option<Received> {
     net.with(m.host, |node, now| node.recv(now, m.port, 100_000)).unwrap().ok()
 }
 
-/// The messages that wait.
+/// The waiting messages.
 pub fn texts(net: &mut Network, m: Member) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while let Some(r) = recv(net, m) {
@@ -82,7 +82,7 @@ pub fn texts(net: &mut Network, m: Member) -> Vec<Vec<u8>> {
     all
 }
 
-/// The news that wait.
+/// The waiting membership events.
 pub fn news(net: &mut Network, m: Member) -> Vec<(SocketAddr, u32, MembershipEvent)> {
     let mut all = Vec::new();
     while let Some(r) = recv(net, m) {
