@@ -1,4 +1,4 @@
-//! Which mechanisms may answer a question, and why the others may not.
+//! Determines which mechanisms are candidates for a question, and why the others are not.
 
 use crossway_mech::{Caps, Probe, Wait};
 use serde::Serialize;
@@ -9,25 +9,25 @@ use crate::cases::wait_name;
 use crate::catalogue::Entry;
 use crate::faults::FaultRecord;
 
-/// A mechanism and the way its ends wait.
+/// A mechanism with a way of waiting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The mechanism's id.
     pub mechanism: &'static str,
     /// How its ends wait.
     pub wait: Wait,
-    /// What it can do.
+    /// Its capabilities.
     pub caps: Caps,
-    /// A program outside of Crossway: a library beyond system calls.
+    /// Whether it is an external program: a library beyond system calls.
     pub contender: bool,
-    /// Its place in `crossway list`, the last word on which of two is simpler.
+    /// Its position in `crossway list`, which decides last which of two is simpler.
     pub order: usize,
-    /// What is known of the properties that the question names.
+    /// What is known about the properties named in the question.
     pub facts: Vec<(Property, Fact)>,
 }
 
 impl Candidate {
-    /// Its name in tables: the id, and how it waits unless it sleeps.
+    /// Its name in tables: the id, followed by the way of waiting unless it sleeps.
     pub fn label(&self) -> String {
         match self.wait {
             Wait::Block => self.mechanism.to_owned(),
@@ -35,7 +35,7 @@ impl Candidate {
         }
     }
 
-    /// How many preferences it satisfies, less those that it offends.
+    /// Number of preferences that it satisfies, minus the number that it violates.
     pub fn preferences(&self, question: &Question) -> i32 {
         self.facts
             .iter()
@@ -53,31 +53,31 @@ impl Candidate {
 pub struct RuledOut {
     /// Its label.
     pub candidate: String,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// What this rests on: a capability, a probe, a fault test, a record.
+    /// The evidence: a capability, a probe, a fault test, a record.
     pub basis: String,
 }
 
-/// The candidates of a question and what was ruled out before any figure.
+/// The candidates of a question, and what was ruled out before any measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Field {
-    /// What may be chosen.
+    /// Mechanisms that may be recommended.
     pub candidates: Vec<Candidate>,
-    /// What may not.
+    /// Mechanisms that may not.
     pub ruled_out: Vec<RuledOut>,
-    /// Requirements that nothing here answers.
+    /// Requirements for which there is no evidence here.
     pub unanswered: Vec<String>,
-    /// Two requirements that no mechanism meets together, in words; only where there is no candidate.
+    /// Two requirements that no mechanism meets together, in words; only if there is no candidate.
     pub conflict: Option<String>,
 }
 
-/// What is known of this machine before anything is measured.
+/// What is known about this machine before anything is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// Whether each mechanism works here, by id.
     pub probes: &'a [(&'static str, Probe)],
-    /// Fault records taken here.
+    /// Fault records of this machine.
     pub faults: &'a [FaultRecord],
 }
 
@@ -109,7 +109,7 @@ pub fn field(
         let subject = |wait| Subject { entry, wait, caps: &caps, faults: known.faults, question };
         if waits.is_empty() {
             let why = match question.wish(Property::Spinning) {
-                Wish::Require => "spinning is required, and it cannot wait by spinning",
+                Wish::Require => "spinning is required, and it cannot spin",
                 _ => {
                     "it can only spin, and spinning was not allowed; allow it with `--no-preference spinning`"
                 }
@@ -140,7 +140,7 @@ pub fn field(
             let verb = if wanted { "required" } else { "prohibited" };
             match fact.holds {
                 Some(holds) if holds == wanted => kept.push(candidate),
-                // Where some are known to have it, not knowing is not enough.
+                // If some are known to have it, candidates for which it is unknown are ruled out.
                 None if !known_good => kept.push(candidate),
                 Some(_) => field.ruled_out.push(RuledOut {
                     candidate: candidate.label(),
@@ -153,7 +153,10 @@ pub fn field(
                 }),
                 None => field.ruled_out.push(RuledOut {
                     candidate: candidate.label(),
-                    why: format!("{} is {verb}, and nothing here shows it", property.name()),
+                    why: format!(
+                        "{} is {verb}, and there is no evidence for it here",
+                        property.name()
+                    ),
                     basis: fact.basis,
                 }),
             }
@@ -161,7 +164,7 @@ pub fn field(
         if !known_good && !kept.is_empty() {
             let basis = kept.iter().filter_map(fact_of).map(|f| f.basis).next().unwrap_or_default();
             field.unanswered.push(format!(
-                "{} is {}, but nothing here tells of any candidate whether it has it: {basis}",
+                "{} is {}, but there is no evidence about it for any candidate: {basis}",
                 property.name(),
                 if wanted { "required" } else { "prohibited" }
             ));
@@ -178,7 +181,7 @@ pub fn field(
             && facts.iter().all(|fact| fact.holds.is_none())
         {
             field.unanswered.push(format!(
-                "{} decides nothing, since nothing here tells of any candidate whether it has it: {}",
+                "{} decides nothing, since there is no evidence about it for any candidate: {}",
                 property.name(),
                 facts[0].basis
             ));
@@ -189,7 +192,8 @@ pub fn field(
     field
 }
 
-/// How its ends may wait. Spinning occupies a CPU per end, so it is a candidate only if the question mentions it.
+/// The ways of waiting to consider. Spinning occupies a CPU per end, so it is considered only if the question
+/// mentions it.
 fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
     let spinning = question.wishes.get(&Property::Spinning);
     let mut waits = Vec::new();
@@ -202,7 +206,7 @@ fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
     waits
 }
 
-/// The first two requirements that leave candidates each, and none together.
+/// The first two requirements that each leave candidates, but none together.
 fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
     let meets = |candidate: &Candidate, property: Property| {
         let wanted = match question.wish(property) {
@@ -224,7 +228,7 @@ fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
     let say = |p: Property| format!("{} {}", question.wish(p).word(), p.name());
     for (at, &first) in strict.iter().enumerate() {
         if with(&[first]).is_empty() {
-            return Some(format!("no mechanism here meets \"{}\" at all; relax it", say(first)));
+            return Some(format!("no mechanism here meets \"{}\"; relax it", say(first)));
         }
         for &second in &strict[at + 1..] {
             if !with(&[second]).is_empty() && with(&[first, second]).is_empty() {

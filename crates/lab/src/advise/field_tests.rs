@@ -103,7 +103,7 @@ fn properties_with_values_want_them() {
     for (properties, wanted) in [
         ("language = \"require\"", "name what is meant: language = { wish = \"require\", any_of"),
         ("language = { wish = \"require\" }", "{ wish, any_of } needs both"),
-        ("language = { wish = \"require\", any_of = [] }", "a list of names is needed"),
+        ("language = { wish = \"require\", any_of = [] }", "expected a list of names"),
         (
             "language = { wish = \"require\", any_of = [\"C 11\"] }",
             "'c 11' is no name of a language",

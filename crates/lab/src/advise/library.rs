@@ -1,7 +1,8 @@
-//! Former trials, read fast: a folder of runs may hold 100,000 of them.
+//! Reads earlier trials quickly: a folder of runs may contain 100,000 of them.
 //!
-//! A question concerns few of them. Records have their fields in one order, so that workload and size stand near the beginning of a
-//! line and side by side; a line that states others than the question's is passed over unparsed.
+//! A question concerns only a few of them. The fields of a record are always in the same order, so workload and size
+//! are next to each other near the beginning of a line; a line with values other than the question's is skipped
+//! without parsing.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -13,26 +14,26 @@ use crate::env::RunEnvironment;
 use crate::record::Status;
 use crate::records_io::{self, RESULTS};
 
-/// A file is read in parts of so many bytes, by as many threads as there are CPUs.
+/// Files are read in parts of this many bytes, by one thread per CPU.
 const PART_BYTES: u64 = 8 << 20;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The trials that were found in folders of runs.
+/// The trials found in folders of runs.
 #[derive(Debug, Default)]
 pub struct Library {
-    /// Of this machine.
+    /// Trials on this machine.
     pub own: Vec<Trial>,
-    /// Of other machines, or of one that is not named.
+    /// Trials on other machines, or on an unidentified one.
     pub foreign: Vec<Trial>,
     /// Folders of the runs of this machine.
     pub own_runs: Vec<PathBuf>,
-    /// Folders in which there is no run.
+    /// Folders that contain no run.
     pub empty: Vec<PathBuf>,
-    /// What to know, e.g. lines that were left out.
+    /// Warnings, e.g. about skipped lines.
     pub warnings: Vec<String>,
-    /// Lines that were seen.
+    /// Number of lines read.
     pub lines: usize,
-    /// Lines that were parsed, since they may answer the question.
+    /// Number of lines that were parsed because they may answer the question.
     pub parsed: usize,
 }
 
@@ -52,8 +53,8 @@ struct Found {
 }
 
 impl Library {
-    /// Reads what may answer the question from all runs below these folders: each is a run, or a folder of runs. What cannot be read is
-    /// left out with a warning, for advice rests on whatever else there is.
+    /// Reads the trials that may answer the question from all runs below these folders; each is a run, or a folder of
+    /// runs. What cannot be read is skipped with a warning, because advice can use the rest.
     pub fn read(folders: &[PathBuf], machine_id: &str, question: &Question) -> Library {
         let mut library = Library::default();
         let mut runs = Vec::new();
@@ -96,7 +97,7 @@ impl Library {
         let own = match records_io::read_beside::<RunEnvironment>(&dir, records_io::ENVIRONMENT) {
             Ok(environment) => environment.is_some_and(|e| e.here.machine_id == machine_id),
             Err(error) => {
-                self.warnings.push(format!("{error}: taken for another machine's"));
+                self.warnings.push(format!("{error}: treated as a run of another machine"));
                 false
             }
         };
@@ -104,9 +105,12 @@ impl Library {
         self.parsed += found.parsed;
         if found.bad > 0 {
             let file = dir.join(RESULTS);
-            let lines =
-                if found.bad == 1 { "1 line is" } else { &format!("{} lines are", found.bad) };
-            self.warnings.push(format!("{}: {lines} no record and left out", file.display()));
+            let lines = if found.bad == 1 {
+                "1 line that is not a record"
+            } else {
+                &format!("{} lines that are not records", found.bad)
+            };
+            self.warnings.push(format!("{}: skipped {lines}", file.display()));
         }
         if own {
             self.own_runs.push(dir);
@@ -139,7 +143,7 @@ fn runs_of(folder: &Path) -> Vec<PathBuf> {
     runs
 }
 
-/// Works on all items on as many threads as there are CPUs; the results have the order of the items.
+/// Processes all items with one thread per CPU; the results are in the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
     let next = std::sync::atomic::AtomicUsize::new(0);
@@ -168,7 +172,7 @@ fn read_part(file: &Path, part: &Part, wanted: &Wanted) -> std::io::Result<Found
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, File::open(file)?);
     let mut at = part.from;
     if at > 0 {
-        // A line that begins before the part is the former part's; one that begins right at it is not.
+        // A line that begins before the part belongs to the previous part; one that begins exactly at it does not.
         reader.seek(SeekFrom::Start(at - 1))?;
         at = at - 1 + reader.skip_until(b'\n')? as u64;
     }
@@ -200,14 +204,15 @@ fn read_part(file: &Path, part: &Part, wanted: &Wanted) -> std::io::Result<Found
     Ok(found)
 }
 
-/// How records of the question's workloads and sizes state them.
+/// How records state the question's workloads and sizes.
 struct Wanted {
     stated: Vec<Vec<u8>>,
 }
 
 const WORKLOAD: &[u8] = b"\"workload\":";
 const SIZE: &[u8] = b",\"size_bytes\":";
-/// Where workload and size stand in a line, at the latest, and how long they are.
+/// Number of bytes at the beginning of a line within which workload and size are expected, including their own
+/// length.
 const WITHIN: usize = 4_096;
 const LONGEST: usize = 160;
 
@@ -222,7 +227,8 @@ impl Wanted {
         Wanted { stated: stated.collect() }
     }
 
-    /// Whether the line may be one of them: it states the same, or not where or as records do.
+    /// Whether the line may answer the question: its workload and size match, or could not be found in the expected
+    /// form.
     fn may_be(&self, line: &[u8]) -> bool {
         let head = &line[..line.len().min(WITHIN)];
         let Some(at) = find(head, WORKLOAD) else { return true };

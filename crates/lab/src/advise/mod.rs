@@ -1,9 +1,9 @@
-//! Which mechanism suits a stated case, why, and what would change that.
+//! Recommends a mechanism for a described use case, gives reasons, and says what would change the answer.
 //!
-//! A [`Question`] states requirements. [`candidate::field`] rules out what capabilities, probes and fault records speak
-//! against; [`survey::survey`] measures the rest as the question asks, as far as former records do not answer it; [`judge`]
-//! turns trials into figures, judges goals and chooses; [`advise`] puts all of it into an [`Advice`]. docs/ADVISE.md is the
-//! documentation.
+//! A [`Question`] states requirements. [`candidate::field`] rules out mechanisms by capabilities, probes and fault
+//! records; [`survey::survey`] measures the others under the conditions of the question, as far as earlier records do
+//! not cover it; [`judge`] turns trials into figures, judges goals and chooses; [`advise`] combines all of it into an
+//! [`Advice`]. See docs/ADVISE.md.
 
 pub mod answer;
 mod belief;
@@ -40,10 +40,10 @@ use crate::plan::{HostsError, Plan, PlanError};
 use crate::records_io::{ReadError, read_records};
 use crate::run::{self, Options, RunError, RunEvent};
 
-/// Why there is no advice.
+/// The reason why there is no advice.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviseError {
-    /// The question cannot be understood.
+    /// The question is malformed.
     #[error("{0}")]
     Question(#[from] PlanError),
     /// The hosts cannot be used.
@@ -52,34 +52,34 @@ pub enum AdviseError {
     /// Measuring failed.
     #[error("{0}")]
     Run(#[from] RunError),
-    /// What was measured cannot be read.
+    /// The new records cannot be read.
     #[error("{0}")]
     Records(#[from] ReadError),
     /// Measuring was interrupted.
-    #[error("interrupted; the records so far are in {}; ask again with the same question and they are used", dir.display())]
+    #[error("interrupted; the records so far are in {}; ask the same question again to use them", dir.display())]
     Interrupted {
-        /// The run that was under way.
+        /// The run that was in progress.
         dir: PathBuf,
     },
 }
 
-/// What advice may use.
+/// The evidence that advice may use.
 #[derive(Debug)]
 pub struct Sources<'a> {
     /// Probes and fault records.
     pub known: Known<'a>,
-    /// Former trials.
+    /// Earlier trials.
     pub library: &'a Library,
-    /// The folder of runs that the commands of an answer name.
+    /// The folder of runs used in the commands of an answer.
     pub folder: &'a std::path::Path,
-    /// Time for measuring; `None`: records only.
+    /// Time limit for measuring; `None`: use records only.
     pub budget: Option<Duration>,
 }
 
 /// Answers a question.
 ///
 /// # Errors
-/// Measuring failed or was interrupted. That nothing suits is an answer, not an error.
+/// Measuring failed or was interrupted. If nothing suits, that is an answer, not an error.
 pub fn advise(
     question: &Question,
     sources: &Sources<'_>,
@@ -95,17 +95,17 @@ pub fn advise(
     Ok(answer::put_together(question, field, sources, &survey))
 }
 
-/// What may be chosen, before any figure.
+/// Determines the candidates before any measurement.
 ///
 /// # Errors
-/// The question makes no plan, or the machine's processors cannot be read.
+/// The question cannot be converted to a plan, or the machine's CPU topology cannot be read.
 pub fn admissible(question: &Question, known: &Known<'_>) -> Result<candidate::Field, AdviseError> {
     let mut field = candidate::field(question, known, catalogue::all());
     exclude_impossible(question, &mut field)?;
     Ok(field)
 }
 
-/// Rules out what cannot carry the question's messages here, as the plan's own checks find it.
+/// Rules out what cannot carry the question's messages here, according to the plan's own checks.
 fn exclude_impossible(
     question: &Question,
     field: &mut candidate::Field,
@@ -134,7 +134,7 @@ fn exclude_impossible(
                 field.ruled_out.push(RuledOut {
                     candidate: candidate.label(),
                     why: format!("{}; possible with {}", why.why, why.remedy),
-                    // The same for all that share it.
+                    // The same text for all mechanisms with this reason.
                     basis: format!("cases {}", case.id.replacen(candidate.mechanism, "*", 1)),
                 });
             }
@@ -142,7 +142,7 @@ fn exclude_impossible(
     }
     if kept.is_empty() {
         field.conflict = Some(format!(
-            "those that meet the requirements cannot do this with messages of this size and pattern ({})",
+            "the mechanisms that meet the requirements do not support messages of this size and pattern ({})",
             reasons.join("; ")
         ));
     }
@@ -150,15 +150,15 @@ fn exclude_impossible(
     Ok(())
 }
 
-/// Measures with this program's own roles, into a folder of runs.
+/// Measures with roles of this program and stores the runs in a folder.
 pub struct Machine<'a> {
     /// How roles are started.
     pub launcher: &'a Launcher,
-    /// Where runs are kept, and how.
+    /// Creates the options of each run, such as its folder.
     pub options: Box<dyn Fn() -> Options + 'a>,
-    /// Folders of the runs that were made.
+    /// Folders of the runs that were created.
     pub runs: Vec<PathBuf>,
-    /// Hears what happens in a run.
+    /// Receives the events of each run.
     pub tell: Box<dyn FnMut(&RunEvent<'_>) + 'a>,
 }
 
@@ -175,7 +175,7 @@ impl Bench for Machine<'_> {
     }
 }
 
-/// Where no measuring is wanted.
+/// Used if nothing may be measured.
 pub struct NoBench;
 
 impl Bench for NoBench {

@@ -1,8 +1,8 @@
-//! Properties that a program may ask of its mechanism, and what is known of them.
+//! Properties of mechanisms that a question can ask for, and what is known about them.
 //!
-//! The five words are those of RFC 9622 (section 6.2), the abstract interface to transport services. What is known comes
-//! from the capabilities that the conformance suite checks and from fault records that were taken on this machine; what
-//! neither answers is unknown, and reported as such.
+//! The five words for wishes are those of RFC 9622 (section 6.2), the abstract interface to transport services. The
+//! knowledge comes from the capabilities that the conformance suite checks and from fault records of this machine;
+//! anything else is unknown and reported as such.
 
 use crossway_mech::{Boundaries, Caps, Order, Privilege, Reliability, Wait};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::record::Status;
 pub enum Wish {
     /// Mechanisms without it are ruled out.
     Require,
-    /// Decides between mechanisms that are otherwise equal.
+    /// Its presence decides between mechanisms that are otherwise equal.
     Prefer,
     /// It does not matter.
     NoPreference,
@@ -29,11 +29,11 @@ pub enum Wish {
 }
 
 impl Wish {
-    /// All, from wanted to unwanted.
+    /// All wishes, from wanted to unwanted.
     pub const ALL: [Wish; 5] =
         [Wish::Require, Wish::Prefer, Wish::NoPreference, Wish::Avoid, Wish::Prohibit];
 
-    /// The word for it in questions.
+    /// Its name in questions.
     pub fn word(self) -> &'static str {
         match self {
             Wish::Require => "require",
@@ -51,37 +51,38 @@ impl Wish {
 pub enum Property {
     /// Messages arrive in the order in which they were sent.
     Order,
-    /// An accepted message arrives, or an end gets an error.
+    /// An accepted message is delivered, or an end gets an error.
     Delivery,
-    /// One send is one receive.
+    /// One send corresponds to one receive.
     Boundaries,
-    /// A sender waits while its receiver is behind; nothing is dropped.
+    /// A sender waits while its receiver falls behind; nothing is dropped.
     BackPressure,
     /// A send can wait with a deadline.
     SendDeadline,
-    /// A crash of the peer at any moment leaves the other end able to go on: it does not hang, die or read garbage.
+    /// After a crash of the peer at any moment, the other end can continue: it does not hang, die or read garbage.
     CrashSurvival,
-    /// An end learns that its peer crashed, within a time if the question states one.
+    /// An end is notified of its peer's crash, within a given time if the question states one.
     CrashDetection,
-    /// A peer that writes garbage over all that the channel shares can neither hang, kill nor deceive the other end.
+    /// A peer that writes garbage to everything that the channel shares can neither hang, kill nor deceive the other
+    /// end.
     Isolation,
-    /// A crash leaves nothing behind that somebody must remove by hand.
+    /// A crash leaves nothing behind that has to be removed manually.
     CleanUp,
-    /// Waiting ends occupy a CPU.
+    /// Ends occupy a CPU while they wait.
     Spinning,
-    /// It takes root's rights, or the right to trace the peer.
+    /// It needs root privileges, or permission to trace the peer.
     Root,
-    /// It takes a kernel module that may have to be loaded.
+    /// It needs a kernel module that may have to be loaded.
     KernelModule,
     /// There is a descriptor for poll and epoll.
     Pollable,
-    /// The payload can be written and read where the mechanism holds it.
+    /// The payload can be written and read in the mechanism's own buffer.
     ZeroCopy,
     /// It works between hosts as well.
     CrossesHosts,
-    /// It works in a container without privileges.
+    /// It works in an unprivileged container.
     UnprivilegedContainer,
-    /// It works when each end has a /dev/shm of its own.
+    /// It works if each end has its own /dev/shm.
     PrivateDevShm,
     /// It can be used from one of the languages that the question names.
     Language,
@@ -89,12 +90,12 @@ pub enum Property {
     Licence,
 }
 
-/// What is known of a property.
+/// What is known about a property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// Whether it holds; `None`: nobody measured it here.
+    /// Whether the property holds; `None`: unknown here.
     pub holds: Option<bool>,
-    /// What this rests on, or what would tell.
+    /// The evidence, or how to find out.
     pub basis: String,
 }
 
@@ -105,7 +106,7 @@ impl Fact {
 }
 
 impl Property {
-    /// All, in the order in which they are shown.
+    /// All properties, in display order.
     pub const ALL: [Property; 19] = [
         Property::Order,
         Property::Delivery,
@@ -128,7 +129,7 @@ impl Property {
         Property::Licence,
     ];
 
-    /// The word for it in questions.
+    /// Its name in questions.
     pub fn name(self) -> &'static str {
         match self {
             Property::Order => "order",
@@ -153,22 +154,22 @@ impl Property {
         }
     }
 
-    /// The property by its word.
+    /// The property with this name.
     pub fn named(name: &str) -> Option<Property> {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
 
-    /// Whether a wish for it names values: languages, licences.
+    /// Whether a wish for it names values (languages, licences).
     pub fn has_values(self) -> bool {
         matches!(self, Property::Language | Property::Licence)
     }
 
-    /// What is known of it for a mechanism whose ends wait so.
+    /// What is known about it for a mechanism and its way of waiting.
     pub fn of(self, subject: &Subject<'_>) -> Fact {
         let caps = subject.caps;
         let claimed = |holds| Fact { holds: Some(holds), basis: subject.claim() };
         match self {
-            // A declaration has no words for these; a contender may or may not have them.
+            // A declaration cannot state these; a contender may or may not have them.
             Property::SendDeadline | Property::Pollable | Property::ZeroCopy
                 if subject.entry.is_contender() =>
             {
@@ -216,20 +217,21 @@ impl Property {
             }),
             Property::UnprivilegedContainer | Property::PrivateDevShm => Fact {
                 holds: None,
-                basis: "no record of this machine tells; try it in the container itself".to_owned(),
+                basis: "not covered by records of this machine; test it in the container itself"
+                    .to_owned(),
             },
         }
     }
 }
 
-/// The mechanism that is judged, and for which question.
+/// The mechanism to judge, and the question.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// What it is.
+    /// The mechanism or contender.
     pub entry: Entry,
     /// How its ends wait.
     pub wait: Wait,
-    /// What it claims.
+    /// Its declared capabilities.
     pub caps: &'a Caps,
     /// The fault records of this machine.
     pub faults: &'a [FaultRecord],
@@ -237,11 +239,11 @@ pub struct Subject<'a> {
     pub question: &'a Question,
 }
 
-/// Crossway's own code, which the mechanisms that are not the kernel's alone link.
+/// The licence of Crossway's own code, which mechanisms with user-space code link.
 const OWN_LICENCE: &str = "MIT OR Apache-2.0";
 
 impl Subject<'_> {
-    /// On what a capability rests.
+    /// The evidence for a capability.
     pub(super) fn claim(&self) -> String {
         match self.entry.contender() {
             None => "capability, checked by the conformance suite".to_owned(),
@@ -253,7 +255,8 @@ impl Subject<'_> {
         }
     }
 
-    /// Whether a mechanism of Crossway's own is a library in user space, too: rings in shared memory, LINX, TIPC by `tipcd`.
+    /// Whether one of Crossway's own mechanisms also has user-space code: rings in shared memory, LINX, TIPC through
+    /// `tipcd`.
     fn in_user_space(&self) -> bool {
         let id = self.entry.id();
         self.caps.in_place || id.starts_with("linx-") || id.starts_with("tipc-node-")
@@ -265,9 +268,10 @@ impl Subject<'_> {
             return match self.in_user_space() {
                 false => self.satisfied(
                     Property::Language,
-                    "a kernel interface, open to every language that makes system calls",
+                    "a kernel interface, usable from every language that can make system calls",
                 ),
-                // Sockets of tipcd and LINX have C interfaces, but which languages use them is not written down anywhere.
+                // The sockets of tipcd and LINX have C interfaces, but it is not recorded which languages can use
+                // them.
                 true if wanted.iter().any(|l| l == "rust") => {
                     Fact::new(true, "Crossway's Rust code")
                 }
@@ -288,7 +292,7 @@ impl Subject<'_> {
     fn licence(&self) -> Fact {
         let wanted = &self.question.licences;
         let named = |one: &str| wanted.iter().any(|w| w.eq_ignore_ascii_case(one.trim()));
-        // Of several licences the user may take any: one that is wanted suffices, and one that is not unwanted, too.
+        // With alternative licences, the user may choose: one that is wanted, or one that is not unwanted, is enough.
         let names = |expression: &str| match self.unwanted(Property::Licence) {
             false => expression.split(" OR ").any(named),
             true => expression.split(" OR ").all(named),
@@ -310,7 +314,7 @@ impl Subject<'_> {
         }
     }
 
-    /// It offends no wish for this property, whether it is wanted or unwanted.
+    /// A fact that agrees with the wish for this property, whether it is wanted or unwanted.
     fn satisfied(&self, property: Property, basis: &str) -> Fact {
         Fact::new(!self.unwanted(property), basis)
     }
@@ -319,7 +323,7 @@ impl Subject<'_> {
         matches!(self.question.wish(property), Wish::Avoid | Wish::Prohibit)
     }
 
-    /// What fault records say: it holds if every measured attempt of these faults was `good`.
+    /// Evidence from fault records: the property holds if every measured attempt with these faults was `good`.
     fn tested(&self, faults: &[Fault], good: impl Fn(&FaultRecord) -> bool) -> Fact {
         let mine = || {
             self.faults.iter().filter(|r| {
@@ -332,11 +336,11 @@ impl Subject<'_> {
         if count == 0 {
             let id = self.entry.id();
             let basis = match self.entry.is_contender() {
-                false => format!(
-                    "no fault record of {id} on this machine; `crossway faults {id}` takes them"
-                ),
+                false => {
+                    format!("no fault record of {id} on this machine; run `crossway faults {id}`")
+                }
                 true => {
-                    "fault tests are of Crossway's own mechanisms, not of contenders".to_owned()
+                    "fault tests cover Crossway's own mechanisms only, not contenders".to_owned()
                 }
             };
             return Fact { holds: None, basis };
@@ -365,7 +369,7 @@ impl Subject<'_> {
     }
 }
 
-/// The word under which records name a value.
+/// The name of a value in records.
 fn word(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The requirements that `crossway advise` answers: a TOML file, or the same keys from the command line.
+//! The requirements that `crossway advise` works from: a TOML file, or the same keys on the command line.
 //!
 //! docs/ADVISE.md explains every key. An unknown key or value is an error that names the file, the key and what is allowed.
 
@@ -14,10 +14,10 @@ use super::property::{Property, Wish};
 use crate::inputs::{Load, Placement, Workload};
 use crate::plan::{At, PlacementAxis, PlanError, load, placement, size_bytes};
 
-/// Most peers of a fan-in or fan-out.
+/// Maximum number of peers of a fan-in or fan-out.
 const MOST_PEERS: u64 = 64;
-/// Shortest period between two bursts, in microseconds, that a sender can keep by sleeping; faster rates send several
-/// messages per burst.
+/// Shortest period between two bursts, in microseconds, that a sender can keep by sleeping; at higher rates it sends
+/// several messages per burst.
 const LEAST_PERIOD_US: f64 = 200.0;
 
 /// Highest rate in a question.
@@ -39,18 +39,18 @@ const KEYS: &[&str] = &[
     "properties",
 ];
 
-/// Who talks to whom, and when.
+/// The communication pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// One process asks and waits for the reply.
+    /// One process sends a request and waits for the reply.
     RequestReply,
-    /// Messages flow one way.
+    /// Messages flow in one direction.
     Stream,
     /// One sender, several receivers.
     FanOut,
     /// Several senders, one receiver.
     FanIn,
-    /// Connect, ask, get the reply, close.
+    /// Connect, send a request, receive the reply, close.
     ConnectPerExchange,
 }
 
@@ -63,13 +63,13 @@ impl Pattern {
         ("connect-per-exchange", Pattern::ConnectPerExchange),
     ];
 
-    /// The word for it in questions.
+    /// Its name in questions.
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, p)| *p == self).map_or("", |(word, _)| word)
     }
 }
 
-/// Where the other process runs.
+/// Location of the other process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     /// On this host.
@@ -87,13 +87,13 @@ impl Site {
         ("other-host", Site::OtherHost),
     ];
 
-    /// The word for it in questions.
+    /// Its name in questions.
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, s)| *s == self).map_or("", |(word, _)| word)
     }
 }
 
-/// What is made as small as possible among the candidates that meet every goal.
+/// The figure that is minimised among the candidates that meet every goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -112,7 +112,7 @@ impl Objective {
         ("cpu", Objective::Cpu),
     ];
 
-    /// The word for it in questions.
+    /// Its name in questions.
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, o)| *o == self).map_or("", |(word, _)| word)
     }
@@ -124,13 +124,13 @@ impl Objective {
 pub enum Percentile {
     /// The median.
     P50,
-    /// 90 %.
+    /// The 90th percentile.
     P90,
-    /// 99 %.
+    /// The 99th percentile.
     P99,
-    /// 99.9 %.
+    /// The 99.9th percentile.
     P999,
-    /// The largest.
+    /// The maximum.
     Max,
 }
 
@@ -143,7 +143,7 @@ impl Percentile {
         ("max_us", Percentile::Max),
     ];
 
-    /// As tables show it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Percentile::P50 => "p50",
@@ -155,72 +155,72 @@ impl Percentile {
     }
 }
 
-/// What must be kept.
+/// The goals of a question.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Goals {
-    /// Largest latency in microseconds, by percentile.
+    /// Maximum latency in microseconds, by percentile.
     pub latency_us: Vec<(Percentile, f64)>,
-    /// Largest CPU time of both ends together, in percent of one CPU.
+    /// Maximum CPU time of both ends together, in percent of one CPU.
     pub cpu_percent: Option<f64>,
-    /// Largest memory in bytes that the channel's buffers may take, both directions together.
+    /// Maximum memory in bytes for the channel's buffers, both directions together.
     pub memory_bytes: Option<u64>,
 }
 
-/// A size and how often it occurs.
+/// A message size and how often it occurs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// Bytes of one message.
+    /// Message size in bytes.
     pub bytes: u64,
-    /// Its share of all messages; all shares add up to 1.
+    /// Fraction of all messages; the fractions add up to 1.
     pub share: f64,
 }
 
-/// Requirements, parsed and checked.
+/// A question: requirements, parsed and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The file's name without extension, or `command-line`.
     pub name: String,
-    /// One line on the case.
+    /// A one-line description of the use case.
     pub about: Option<String>,
-    /// Who talks to whom.
+    /// The communication pattern.
     pub pattern: Pattern,
-    /// Sizes of messages (of requests, where there are replies), the most frequent first.
+    /// Message sizes (request sizes, if there are replies), the most frequent first.
     pub sizes: Vec<Share>,
-    /// Size of replies where it differs.
+    /// Reply size, if it differs.
     pub reply_bytes: Option<u64>,
-    /// Messages per second that are offered; `None`: as fast as possible.
+    /// Offered messages per second; `None`: as fast as possible.
     pub rate_per_s: Option<f64>,
     /// Number of peers of a fan-in or fan-out.
     pub peers: u32,
-    /// Where the processes run.
+    /// Placement of the processes.
     pub placement: Placement,
-    /// Other work on the machine.
+    /// Background load on the machine.
     pub load: Load,
-    /// Where the peer is.
+    /// Location of the peer.
     pub site: Site,
-    /// Command prefixes of the two hosts, as `crossway measure --hosts` takes them; `None`: two network namespaces.
+    /// Command prefixes of the two hosts, as for `crossway measure --hosts`; `None`: two network namespaces.
     pub hosts: Option<String>,
-    /// What is optimised.
+    /// The figure to optimise.
     pub objective: Objective,
-    /// What must be kept.
+    /// The goals.
     pub goals: Goals,
-    /// What the mechanism must, should or must not have.
+    /// Properties that the mechanism must, should or must not have.
     pub wishes: BTreeMap<Property, Wish>,
-    /// A crash of the peer must be detected within this time, in milliseconds.
+    /// Maximum time in which a crash of the peer must be detected, in milliseconds.
     pub detect_within_ms: Option<f64>,
-    /// Languages that the wish for [`Property::Language`] names.
+    /// Languages named in the wish for [`Property::Language`].
     pub languages: Vec<String>,
-    /// Licences that the wish for [`Property::Licence`] names.
+    /// Licences named in the wish for [`Property::Licence`].
     pub licences: Vec<String>,
-    /// The text as parsed, kept beside what is measured for it.
+    /// The text as parsed, stored with what is measured for the question.
     pub text: String,
 }
 
 impl Question {
-    /// Parses a question; `file` is how errors call it.
+    /// Parses a question; `file` is its name in error messages.
     ///
     /// # Errors
-    /// The text is no TOML, a key is unknown or missing, or holds what it may not.
+    /// The text is not valid TOML, or a key is unknown, missing, or has an invalid value.
     pub fn parse(name: &str, file: &str, text: &str) -> Result<Question, PlanError> {
         let top: Table = toml::from_str(text).map_err(|e| PlanError::NotToml {
             file: file.to_owned(),
@@ -229,10 +229,10 @@ impl Question {
         Self::from_table(name, file, &top)
     }
 
-    /// The same from a table, e.g. a file's with the command line's keys over it.
+    /// Builds a question from a table, e.g. a file's keys overridden by those of the command line.
     ///
     /// # Errors
-    /// As [`Question::parse`].
+    /// As for [`Question::parse`].
     pub fn from_table(name: &str, file: &str, top: &Table) -> Result<Question, PlanError> {
         let at = At::top(file);
         at.only(top, KEYS)?;
@@ -265,7 +265,7 @@ impl Question {
             Some(_) if pattern != Pattern::RequestReply => {
                 return Err(at
                     .key("reply_bytes")
-                    .bad("only pattern = \"request-reply\" has replies of a size of their own"));
+                    .bad("only pattern = \"request-reply\" supports another reply size"));
             }
             Some(value) => Some(size_bytes(&at.key("reply_bytes"), value, 1)?),
             None => None,
@@ -274,11 +274,11 @@ impl Question {
         if rate_per_s.is_some() && pattern == Pattern::ConnectPerExchange {
             return Err(at
                 .key("rate_per_s")
-                .bad("exchanges are measured one after the other; leave the rate out"));
+                .bad("exchanges are measured one after another; omit the rate"));
         }
         if rate_per_s.is_some_and(|rate| rate > MOST_PER_S) {
             return Err(at.key("rate_per_s").bad(format!(
-                "more than {MOST_PER_S} per second cannot be sent on a schedule; leave the rate out to learn what is possible"
+                "more than {MOST_PER_S} per second cannot be sent on a schedule; omit the rate to find out what is possible"
             )));
         }
         let site = match top.get("where") {
@@ -287,7 +287,7 @@ impl Question {
         };
         let hosts = text_of("hosts")?.map(str::to_owned);
         if hosts.is_some() && site != Site::OtherHost {
-            return Err(at.key("hosts").bad("hosts belong to where = \"other-host\""));
+            return Err(at.key("hosts").bad("hosts can only be given with where = \"other-host\""));
         }
         let goals = match top.get("goal") {
             Some(value) => goals(&at.key("goal"), value)?,
@@ -301,7 +301,7 @@ impl Question {
             Some(value) => word(&at.key("optimise"), value, &Objective::ALL)?,
             None => usual_objective(pattern, rate_per_s, &goals),
         };
-        // A stream at full speed and the fans are timed as a whole, so they have no latency per message.
+        // A stream at full speed and the fans are timed as a whole and have no latency per message.
         let untimed = fans || (pattern == Pattern::Stream && rate_per_s.is_none());
         if untimed && (objective == Objective::Latency || !goals.latency_us.is_empty()) {
             let remedy =
@@ -328,7 +328,7 @@ impl Question {
                 Some(value) => match placement(&at.key("placement"), value)? {
                     PlacementAxis::One(placement) => placement,
                     PlacementAxis::EveryPair | PlacementAxis::EveryPairAndSelf => {
-                        return Err(at.key("placement").bad("a question has one placement"));
+                        return Err(at.key("placement").bad("expected a single placement"));
                     }
                 },
                 None => {
@@ -356,7 +356,7 @@ impl Question {
         })
     }
 
-    /// The workload that asks it, for messages of one size.
+    /// The workload of the question for messages of one size.
     pub fn workload(&self, bytes: u64) -> Workload {
         match self.pattern {
             Pattern::RequestReply => match self.rate_per_s {
@@ -381,18 +381,18 @@ impl Question {
         }
     }
 
-    /// The percentile that latency is judged by: the strictest goal's, else the median.
+    /// The percentile by which latency is judged: the strictest goal's, else the median.
     pub fn percentile(&self) -> Percentile {
         self.goals.latency_us.iter().map(|(p, _)| *p).max().unwrap_or(Percentile::P50)
     }
 
-    /// What is wished of a property.
+    /// The wish for a property.
     pub fn wish(&self, property: Property) -> Wish {
         self.wishes.get(&property).copied().unwrap_or(Wish::NoPreference)
     }
 }
 
-/// With a goal the speed is given, and what is left to save is CPU time.
+/// The default objective. With a goal the speed is fixed, and CPU time is what can still be optimised.
 fn usual_objective(pattern: Pattern, rate: Option<f64>, goals: &Goals) -> Objective {
     match pattern {
         _ if !goals.latency_us.is_empty() => Objective::Cpu,

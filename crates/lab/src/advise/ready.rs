@@ -1,6 +1,6 @@
-//! Questions that come with the program: each a file to copy and change.
+//! The ready-made questions that come with the program, each a file to copy and adapt.
 
-/// Name and text of every ready question.
+/// Name and text of every ready-made question.
 pub const READY: &[(&str, &str)] = &[
     ("sensor", include_str!("../../../../questions/sensor.toml")),
     ("camera", include_str!("../../../../questions/camera.toml")),

@@ -1,10 +1,10 @@
-//! Small programs to begin with: a server and a client over the mechanism that was chosen, with deadlines, reconnection,
+//! Starter programs: a small server and client for the recommended mechanism, with deadlines, reconnection,
 //! back-pressure and clean-up.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A language that starters are written in.
+/// A language in which starter programs are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// C11 with POSIX threads.
@@ -16,20 +16,20 @@ pub enum Language {
 }
 
 impl Language {
-    /// All, with the word for each.
+    /// All languages with their names.
     pub const ALL: [(&'static str, Language); 3] =
         [("c", Language::C), ("rust", Language::Rust), ("python", Language::Python)];
 }
 
-/// Why no starter was written.
+/// The reason why no starter programs were written.
 #[derive(Debug, thiserror::Error)]
 pub enum StarterError {
-    /// There is none for the mechanism in this language.
-    #[error("there is no starter for {mechanism} in this language; there are starters for {}", .available.join(", "))]
+    /// There are none for the mechanism in this language.
+    #[error("there are no starter programs for {mechanism} in this language; they are available for {}", .available.join(", "))]
     None {
         /// The mechanism's id.
         mechanism: String,
-        /// Mechanisms that have one in this language.
+        /// Mechanisms with starter programs in this language.
         available: Vec<&'static str>,
     },
     /// A file could not be written.
@@ -40,8 +40,8 @@ pub enum StarterError {
         /// Why.
         cause: io::Error,
     },
-    /// A file is there already.
-    #[error("{} exists; starters overwrite nothing: name another folder with --code-dir", path.display())]
+    /// The file already exists.
+    #[error("{} already exists and is not overwritten: name another folder with --code-dir", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -84,16 +84,17 @@ const PYTHON: &[(&str, &str)] = &[
 ];
 const README: &str = include_str!("../../starters/README.md");
 
-/// Mechanisms that have a starter in a language. Rust's standard library has no SOCK_SEQPACKET.
+/// Mechanisms with starter programs in a language. Rust's standard library does not support SOCK_SEQPACKET.
 pub fn available(language: Language) -> Vec<&'static str> {
     let has = |kind: &&Kind| language != Language::Rust || kind.socket_type == "SOCK_STREAM";
     KINDS.iter().filter(has).map(|kind| kind.mechanism).collect()
 }
 
-/// Writes the programs and a README for messages of up to `largest` bytes into a folder, which is made; gives back the files.
+/// Writes the programs and a README for messages of up to `largest` bytes to a folder, which is created if necessary;
+/// returns the files.
 ///
 /// # Errors
-/// There is no starter for the mechanism, or a file exists or cannot be written.
+/// There are no starter programs for the mechanism, or a file already exists or cannot be written.
 pub fn write(
     mechanism: &str,
     language: Language,

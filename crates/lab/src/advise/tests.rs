@@ -69,7 +69,10 @@ fn errors_name_the_file_the_key_and_the_remedy() {
             "more than 10000000 per second cannot be sent on a schedule",
         ),
         ("size_bytes = []", "a mix has 1 to 1000 sizes"),
-        ("size_bytes = 64\nhosts = \"ssh a,ssh b\"", "hosts belong to where = \"other-host\""),
+        (
+            "size_bytes = 64\nhosts = \"ssh a,ssh b\"",
+            "hosts can only be given with where = \"other-host\"",
+        ),
     ] {
         let said = error(text);
         assert!(said.contains(wanted), "{text:?} gave {said:?}");

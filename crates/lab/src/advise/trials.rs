@@ -1,4 +1,4 @@
-//! What advice needs of a record.
+//! The part of a record that advice needs.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use super::question::Percentile;
 use crate::inputs::{Beside, Ends, Load, Placement, Workload};
 use crate::record::{Record, Span, Status};
 
-/// The inputs that decide whether a trial answers a question.
+/// The inputs that determine whether a trial answers a question.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TrialInputs {
     /// The testbed's name.
     #[serde(default)]
     pub testbed: Option<String>,
-    /// Where the roles were on it.
+    /// Location of the roles on it.
     #[serde(default)]
     pub ends: Ends,
-    /// What was done.
+    /// The workload.
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// Size of the reply where it differs.
+    /// Reply size in bytes, if it differs.
     #[serde(default)]
     pub reply_bytes: Option<u64>,
-    /// How ends waited.
+    /// How the ends waited.
     pub wait: Wait,
-    /// Who wrote where.
+    /// How messages were written: copied, or in place.
     pub access: Access,
-    /// Where the roles ran.
+    /// Placement of the roles.
     pub placement: Placement,
-    /// Background work.
+    /// Background load.
     pub load: Load,
-    /// What ran beside it.
+    /// Concurrent workloads.
     #[serde(default)]
     pub beside: Vec<Beside>,
-    /// Socket buffer asked for.
+    /// Requested socket buffer in bytes.
     pub socket_buffer_bytes: Option<u64>,
-    /// Capacity asked for.
+    /// Requested capacity in bytes.
     pub capacity_bytes: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ struct Cpu {
     cpu_ns_per_msg: f64,
 }
 
-/// Sizes of a channel's buffers, as the system told them when it was opened.
+/// Sizes of a channel's buffers, as reported by the system when the channel was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 struct Buffers {
     so_sndbuf_bytes: Option<i64>,
@@ -97,7 +97,7 @@ impl Buffers {
         }
     }
 
-    /// What they hold at most, both directions together; `None` where nothing is known of any.
+    /// Their total size in bytes, both directions together; `None` if none is known.
     fn both_ways(&self) -> Option<f64> {
         let messages = self.queue_messages.zip(self.max_message_bytes).map(|(n, bytes)| n * bytes);
         let one_way = [
@@ -114,20 +114,20 @@ impl Buffers {
     }
 }
 
-/// One trial, as far as advice goes.
+/// The part of a trial that advice uses.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Trial {
-    /// Its run.
+    /// The run's name.
     pub run: String,
-    /// Its case, readable.
+    /// The readable id of its case.
     pub case: String,
     /// The mechanism's id.
     pub mechanism: String,
-    /// What was asked.
+    /// The inputs.
     pub inputs: TrialInputs,
-    /// How it ended.
+    /// Status of the trial.
     pub status: Status,
-    /// Why it did not end well.
+    /// Why the status is not `ok`.
     pub reason: Option<String>,
     latency_ns: Vec<TrialLatency>,
     throughput: Option<Rate>,
@@ -140,7 +140,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Of a whole record.
+    /// Extracts the trial from a complete record.
     pub fn of(record: &Record) -> Trial {
         let i = &record.inputs;
         Trial {
@@ -186,8 +186,8 @@ impl Trial {
         }
     }
 
-    /// Latency at a percentile in nanoseconds: of the round trip, one way from the intended instant, or of a whole exchange. Where
-    /// a trial has too few samples for the percentile its largest sample stands for it, which is never smaller.
+    /// Latency at a percentile in nanoseconds: of the round trip, one-way from the intended instant, or of a whole
+    /// exchange. If a trial has too few samples for the percentile, its maximum is used, which is never smaller.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
         match self.inputs.workload {
@@ -210,18 +210,18 @@ impl Trial {
         self.cost.map(|c| c.cpu_ns_per_msg)
     }
 
-    /// Share of the offered rate that was carried; `None` where none was offered.
+    /// Fraction of the offered rate that was achieved; `None` if no rate was offered.
     pub fn share_of_rate(&self) -> Option<f64> {
         self.pacing.map(|p| p.reached_bits_per_s / p.intended_bits_per_s)
     }
 
-    /// Most bytes that the channel's buffers take, both directions together, as the system told when it was opened; `None` where it
-    /// tells nothing.
+    /// Maximum size of the channel's buffers in bytes, both directions together, as reported by the system when the
+    /// channel was opened; `None` if it reports nothing.
     pub fn buffer_bytes(&self) -> Option<f64> {
         self.facts.both_ways()
     }
 
-    /// Whether a process beside the two ends works for the channel.
+    /// Whether a process other than the two ends works for the channel.
     pub fn has_server(&self) -> bool {
         !self.servers.is_empty()
     }

@@ -1,7 +1,7 @@
-//! The payload of a window, and what the one who read it must know.
+//! The payload of a window, and how a reader proves that it has read it.
 //!
-//! The bytes are random and new for each window, made from a secret that no program is told. A sender gets them as a file;
-//! a receiver gets nothing, and so can name their checksum only if it has read them.
+//! The bytes are random and different for each window, derived from a secret that no program knows. A sender gets
+//! them as a file; a receiver gets nothing, and can compute their checksum only by reading them.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use super::protocol::{Checksum, Payload};
 use crate::line_buffer::LINE_BYTES;
 use crate::payload::{SEQUENCED_SIZE, next_random, sum};
 
-/// Fewest messages in the payload.
+/// Minimum number of messages in the payload.
 const LEAST_MESSAGES: usize = 4;
-/// What Adler-32 counts modulo.
+/// The modulus of Adler-32.
 const ADLER: u64 = 65_521;
-/// Numbers begin below this, so that every language can hold them exactly.
+/// First sequence numbers are below this, so that every language can represent the numbers exactly.
 const FIRST_NUMBERS: u64 = 1 << 40;
 
 /// A file in memory that the program opens by its path.
@@ -48,7 +48,7 @@ impl SharedFile {
     }
 }
 
-/// The messages that one sender sends in one window.
+/// The messages of one sender in one window.
 #[derive(Debug)]
 pub(super) struct Content {
     size: usize,
@@ -58,19 +58,19 @@ pub(super) struct Content {
     bytes: Vec<u8>,
 }
 
-/// What tells one window's content from all others.
+/// What distinguishes the content of one window from all others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ContentKey {
     pub(super) secret: u64,
-    /// Whether the connecting end sends it.
+    /// Whether the connecting end is the sender.
     pub(super) from_connector: bool,
-    /// The sender's number.
+    /// The sender's index.
     pub(super) sender: u16,
     pub(super) window: u32,
 }
 
 impl Content {
-    /// As both ends' roles make it, for themselves.
+    /// Creates the content; the roles of both ends do this independently.
     pub(super) fn new(size: usize, working_set_bytes: u64, key: ContentKey) -> Content {
         let stride = size.next_multiple_of(LINE_BYTES).max(LINE_BYTES);
         let count = (working_set_bytes as usize).div_ceil(stride).max(LEAST_MESSAGES);
@@ -95,7 +95,7 @@ impl Content {
         Payload { path, count, stride: self.stride as u64 }
     }
 
-    /// What the checksums of the first so many messages add up to.
+    /// The sum of the checksums of the first `messages` messages.
     pub(super) fn checksum(&self, messages: u64, kind: Checksum) -> u64 {
         match kind {
             Checksum::Sum64 => self.sum64(messages),
@@ -107,7 +107,7 @@ impl Content {
         self.size >= SEQUENCED_SIZE
     }
 
-    /// The messages as prepared, without their numbers.
+    /// The prepared messages, without their numbers.
     fn prepared(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks_exact(self.stride).map(|slot| &slot[..self.size])
     }
@@ -131,7 +131,7 @@ impl Content {
     fn adler32(&self, messages: u64) -> u64 {
         let len = self.size as u64;
         let skipped = if self.numbered() { SEQUENCED_SIZE } else { 0 };
-        // Of each message what its number, which is another each turn, does not change.
+        // The parts of each message's checksum that do not depend on its number, which changes every turn.
         let fixed: Vec<(u64, u64)> = self
             .prepared()
             .map(|message| {

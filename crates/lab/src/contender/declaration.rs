@@ -1,4 +1,4 @@
-//! The TOML file that declares contenders.
+//! Parses the TOML files that declare contenders.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,15 @@ use serde::Deserialize;
 use super::Contender;
 use super::folders::{self, NoFolder};
 
-/// The families with which a contender can be drawn in the report.
+/// The families with which the report can group a contender.
 pub(super) const FAMILIES: &[&str] =
     &["library", "language", "shared-memory", "unix", "pipe", "network", "queue", "other"];
 
-/// Seconds that a program may take for an answer; the controller waits a little longer.
+/// Maximum value of `deadline_s`, the seconds that a program may take to answer; the controller waits a little
+/// longer.
 const LONGEST_DEADLINE_S: u32 = 30;
 
-/// What is wrong with declarations.
+/// Errors in declarations.
 #[derive(Debug, thiserror::Error)]
 pub enum DeclarationError {
     /// The file cannot be read.
@@ -25,28 +26,28 @@ pub enum DeclarationError {
     Unreadable {
         /// The file.
         file: String,
-        /// Why.
+        /// The reason.
         cause: std::io::Error,
     },
-    /// It is not TOML, or has keys that a declaration does not have.
+    /// It is not TOML, or has unknown keys.
     #[error("{file}: {why}")]
     NotTheFormat {
         /// The file.
         file: String,
-        /// Where and why.
+        /// Position and reason.
         why: String,
     },
-    /// A value cannot be used.
+    /// A value is invalid.
     #[error("{file}: contender '{id}': {why}")]
     Bad {
         /// The file.
         file: String,
         /// The contender's id.
         id: String,
-        /// What to write instead.
+        /// The reason, and what to write instead.
         why: String,
     },
-    /// There is nowhere to build.
+    /// The folder for builds cannot be created.
     #[error("{0}")]
     NoFolder(#[from] NoFolder),
 }
@@ -80,7 +81,7 @@ struct Declared {
     caps: DeclaredCaps,
 }
 
-/// What it can do; what is left out is as with [`Caps::PLAIN`].
+/// Capabilities; the defaults are those of [`Caps::PLAIN`].
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct DeclaredCaps {
@@ -101,7 +102,7 @@ fn other() -> String {
     "other".to_owned()
 }
 
-/// Reads a file; what it declares is built below `cache`.
+/// Reads a file; the contenders that it declares are built below `cache`.
 pub(super) fn read(file: &Path, cache: &Path) -> Result<Vec<Contender>, DeclarationError> {
     let unreadable =
         |cause| DeclarationError::Unreadable { file: file.display().to_string(), cause };
@@ -117,7 +118,7 @@ fn parse(text: &str, file: &Path, cache: &Path) -> Result<Vec<Contender>, Declar
         why: e.to_string().trim_end().to_owned(),
     })?;
     if declared.contender.is_empty() {
-        let why = "it declares nothing; begin with [contender.ID]".to_owned();
+        let why = "it declares no contender; begin with [contender.ID]".to_owned();
         return Err(DeclarationError::NotTheFormat { file: shown, why });
     }
     let names = Names {
@@ -129,7 +130,7 @@ fn parse(text: &str, file: &Path, cache: &Path) -> Result<Vec<Contender>, Declar
     declared.contender.into_iter().map(of).collect()
 }
 
-/// What stands in braces in a command.
+/// The values of the names in braces in a command.
 struct Names {
     dir: PathBuf,
     out: PathBuf,
@@ -161,7 +162,7 @@ fn one(
     let kebab = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if !id.starts_with(|c: char| c.is_ascii_lowercase()) || !id.chars().all(kebab) {
         return Err(bad(
-            "an id is of lower-case letters, digits and '-', and begins with a letter",
+            "an id consists of lower-case letters, digits and '-', and begins with a letter",
         ));
     }
     if declared.run.first().is_none_or(String::is_empty) {
@@ -172,17 +173,20 @@ fn one(
         return Err(bad(&why));
     }
     let Some(remedy) = declared.remedy.filter(|remedy| !remedy.trim().is_empty()) else {
-        let why = "'remedy' is missing; say what helps where it does not work, such as a line for apt-get";
+        let why =
+            "'remedy' is missing; state what helps if it does not work, such as an apt-get command";
         return Err(bad(why));
     };
     if !(1..=LONGEST_DEADLINE_S).contains(&declared.deadline_s) {
-        let why = format!("deadline_s = {} is not 1 to {LONGEST_DEADLINE_S}", declared.deadline_s);
+        let why = format!(
+            "deadline_s = {} is not between 1 and {LONGEST_DEADLINE_S}",
+            declared.deadline_s
+        );
         return Err(bad(&why));
     }
     if let Some(word) = declared.languages.iter().find(|word| !is_language(word)) {
-        let why = format!(
-            "'{word}' in languages is no name of one; write it in small letters, such as \"c++\""
-        );
+        let why =
+            format!("'{word}' in languages is not a valid name; use lower case, such as \"c++\"");
         return Err(bad(&why));
     }
     if declared.licence.as_ref().is_some_and(|licence| licence.trim().is_empty()) {
@@ -195,7 +199,7 @@ fn one(
     let (can_block, can_spin) = (said.can_block.unwrap_or(true), said.can_spin.unwrap_or(false));
     if !can_block && !can_spin {
         return Err(bad(
-            "caps: can_block and can_spin are both false; a contender waits in one way at least",
+            "caps: can_block and can_spin are both false; a contender must support at least one way of waiting",
         ));
     }
     let caps = Caps {
@@ -227,7 +231,7 @@ fn one(
     })
 }
 
-/// Whether this can be the name of a language: as questions of `crossway advise` write it.
+/// Whether this can be the name of a language, as in questions of `crossway advise`.
 pub(crate) fn is_language(word: &str) -> bool {
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+#-".contains(c);
     word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(letter)
@@ -263,13 +267,13 @@ mod tests {
     fn what_is_wrong_is_named_with_file_and_key() {
         for (text, words) in [
             ("", "missing field `contender`"),
-            ("[contender]\n", "declares nothing"),
+            ("[contender]\n", "declares no contender"),
             ("x = [", "/d/x.toml"),
-            (&WHOLE.replace("my-queue", "My_Queue"), "contender 'My_Queue': an id is"),
+            (&WHOLE.replace("my-queue", "My_Queue"), "contender 'My_Queue': an id consists"),
             (&WHOLE.replace("remedy", "rmedy"), "unknown field `rmedy`"),
             (&WHOLE.replace("sudo apt-get install q", " "), "'remedy' is missing"),
             (&WHOLE.replace("\"{out}/q\", \"{dir}\"", ""), "'run' is empty"),
-            (&format!("{WHOLE}languages = [\"C\"]\n"), "'C' in languages is no name"),
+            (&format!("{WHOLE}languages = [\"C\"]\n"), "'C' in languages is not a valid name"),
             (&format!("{WHOLE}licence = \"\"\n"), "'licence' is empty"),
             (&format!("{WHOLE}family = \"x\"\n"), "unknown family 'x'; allowed: library"),
             (

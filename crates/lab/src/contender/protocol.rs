@@ -1,5 +1,5 @@
-//! What a contender's program is told and what it answers, version 1: one JSON object per line, orders on its standard input,
-//! answers on its standard output. docs/CONTENDERS.md is the description for those who write one.
+//! Messages between Crossway and a contender's program, version 1: one JSON object per line, orders on its standard
+//! input, answers on its standard output. docs/CONTENDERS.md describes the protocol for authors of contenders.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The protocol's version.
 pub const VERSION: u32 = 1;
 
-/// What a program is told. Each is answered by one [`Reply`].
+/// An order to a program. Each is answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "order")]
 pub enum Ask {
@@ -21,103 +21,103 @@ pub enum Ask {
         part: String,
         /// Whether it listens; the other end connects.
         listens: bool,
-        /// No message is longer.
+        /// Maximum message size in bytes.
         size_bytes: u64,
-        /// `block` or `spin`: how it waits.
+        /// How it waits: `block` or `spin`.
         wait: String,
-        /// The logical CPU that it was started on.
+        /// The logical CPU on which it was started.
         cpu: Option<u32>,
-        /// The address to listen at, where it listens at addresses.
+        /// The address to listen on, if the contender uses addresses.
         bind: String,
-        /// A private directory for sockets and the like; removed afterwards.
+        /// A private directory for sockets and other files; removed afterwards.
         dir: PathBuf,
-        /// Whatever in `/dev/shm` has a name that begins so is removed afterwards.
+        /// Prefix of names in `/dev/shm` that are removed afterwards.
         shm_prefix: String,
-        /// Room between the ends, where the plan asks for one.
+        /// Capacity between the ends, if the plan requests one.
         capacity_bytes: Option<u64>,
-        /// Socket buffers, where the plan asks for them.
+        /// Size of socket buffers, if the plan requests one.
         socket_buffer_bytes: Option<u64>,
     },
-    /// Connect to what the other end offers; answered by `opened`.
+    /// Connect to the other end with its offer; answered by `opened`.
     Connect {
-        /// The other end's words.
+        /// The words of the other end's offer.
         words: BTreeMap<String, String>,
     },
     /// Wait for the other end; answered by `opened`.
     Accept,
-    /// Send or receive messages of these lengths, whose bytes stand one behind the other in the file; answered by `verified`.
+    /// Send or receive messages of these lengths, whose bytes follow one another in the file; answered by `verified`.
     Verify {
-        /// Whether it sends the file, or receives and writes it.
+        /// Whether to send the contents of the file, or to receive and write them to it.
         sends: bool,
-        /// Bytes of each message.
+        /// Length of each message in bytes.
         lengths: Vec<u64>,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// Read the payload and allocate what the next window needs; answered by `ready`.
     Prepare {
-        /// Messages, or round trips, of the window.
+        /// Number of messages, or round trips, in the window.
         messages: u64,
         /// Round trips per timed sample.
         batch: u64,
-        /// The number of the first message that it sends.
+        /// The number of the first message to send.
         first: u64,
-        /// What it sends, if it sends.
+        /// The messages to send, if this end sends.
         payload: Option<Payload>,
     },
-    /// Do it now; answered by `done`.
+    /// Run the prepared window; answered by `done`.
     Go,
-    /// Give account of the window; answered by `result`.
+    /// Report the results of the window; answered by `result`.
     Result,
-    /// Close everything; answered by `closed`, then the program ends.
+    /// Close everything; answered by `closed`, after which the program exits.
     Close,
 }
 
-/// Prepared messages, used in turn, the first one first in each window.
+/// Prepared messages, to be used in turn, starting with the first in each window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Payload {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// How many messages.
+    /// Number of messages.
     pub count: u64,
-    /// From the begin of one to the begin of the next, bytes.
+    /// Distance from the start of one message to the start of the next, bytes.
     pub stride: u64,
 }
 
-/// What a program says.
+/// An answer from a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
 pub enum Reply {
-    /// Unasked, first of all.
+    /// The first line, sent without an order.
     Hello(Greeting),
-    /// It listens, or is ready to connect.
+    /// The program listens, or is ready to connect.
     Offer {
-        /// From which the other end connects.
+        /// The words that the other end needs to connect.
         #[serde(default)]
         words: BTreeMap<String, String>,
-        /// Processes that work for both ends, started by this one.
+        /// Process ids of processes that work for both ends and were started by this program.
         #[serde(default)]
         servers: Vec<u32>,
     },
     /// The channel is open.
     Opened {
-        /// Values read back, with the unit in the name.
+        /// Values read back from the system, with the unit in the name.
         #[serde(default)]
         facts: BTreeMap<String, i64>,
     },
-    /// Sent or received.
+    /// The messages were sent or received.
     Verified {
-        /// Bytes of each message as it was received; the sender's may be left out.
+        /// Length of each message received; may be omitted by the sender.
         #[serde(default)]
         lengths: Vec<u64>,
     },
-    /// Prepared.
+    /// The window is prepared.
     Ready,
-    /// The window is over.
+    /// The window has ended.
     Done {
-        /// Right before the first act, CLOCK_MONOTONIC, nanoseconds.
+        /// Time right before the first operation, CLOCK_MONOTONIC, nanoseconds.
         start_ns: u64,
-        /// Right after the last act.
+        /// Time right after the last operation.
         end_ns: u64,
         /// Messages sent.
         #[serde(default)]
@@ -125,33 +125,33 @@ pub enum Reply {
         /// Messages received.
         #[serde(default)]
         received: u64,
-        /// Messages whose number was not the one after the former's.
+        /// Messages whose number did not follow the previous one.
         #[serde(default)]
         out_of_order: u64,
     },
-    /// The window's account.
+    /// The results of the window.
     Result {
         /// Sum of the checksums of the messages received, wrapping, hexadecimal.
         #[serde(default)]
         checksum: Option<String>,
-        /// Nanoseconds of a sample and how many there were.
+        /// Sample values in nanoseconds, each with the number of times it occurred.
         #[serde(default)]
         histogram: Vec<(u64, u64)>,
     },
-    /// Closed.
+    /// Everything is closed.
     Closed,
-    /// It cannot go on.
+    /// The program cannot continue.
     Failed {
-        /// Why, in one sentence.
+        /// The reason, in one sentence.
         reason: String,
-        /// What was asked cannot be done with it; nothing broke.
+        /// Whether the program does not support what was requested, so that nothing broke.
         #[serde(default)]
         unsupported: bool,
     },
 }
 
 impl Reply {
-    /// Its name on the line.
+    /// Its name in the protocol.
     pub fn name(&self) -> &'static str {
         match self {
             Reply::Hello(_) => "hello",
@@ -167,25 +167,25 @@ impl Reply {
     }
 }
 
-/// A program's first line.
+/// The first line of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
-    /// The version that it speaks.
+    /// Version of the protocol that it uses.
     pub protocol: u32,
     /// The library that it measures, with its version.
     pub library: String,
-    /// How it sums up what it receives.
+    /// The kind of checksum that it computes.
     #[serde(default)]
     pub checksum: Checksum,
 }
 
-/// How a receiver proves that it has read each byte of a message.
+/// The checksum with which a receiver proves that it has read every byte of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checksum {
-    /// The sum of its 64-bit little-endian words, the last padded with zeros, wrapping.
+    /// The wrapping sum of the 64-bit little-endian words, the last padded with zeros.
     #[default]
     Sum64,
-    /// Adler-32 (RFC 1950), for languages whose library has that and no fast sum.
+    /// Adler-32 (RFC 1950), for languages whose standard library has it but cannot sum words fast.
     Adler32,
 }

@@ -1,41 +1,43 @@
-//! A new contender that works: declaration and program, to begin with.
+//! Writes a new working contender, declaration and program, as a starting point.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// In what a new contender is written.
+/// The language of a new contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
-    /// With the header.
+    /// Uses the C header.
     C,
-    /// With the module.
+    /// Uses the Python module.
     Python,
-    /// With the file that is compiled along.
+    /// Uses the Go file, which is compiled with the program.
     Go,
-    /// With the file that is a module of it.
+    /// Uses the Rust file, as a module of the program.
     Rust,
 }
 
-/// Why no new contender was written.
+/// The reason why no new contender was written.
 #[derive(Debug, thiserror::Error)]
 pub enum StarterError {
-    /// The name is no id.
-    #[error("'{0}' is no id; use lower-case letters, digits and '-', and begin with a letter")]
+    /// The name cannot be an id.
+    #[error(
+        "'{0}' is not a valid id; use lower-case letters, digits and '-', and begin with a letter"
+    )]
     Name(String),
-    /// A file is there already, or cannot be written.
+    /// A file already exists, or cannot be written.
     #[error("cannot write {file}: {cause}")]
     Unwritten {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         cause: std::io::Error,
     },
 }
 
-/// Writes a declaration and a program into the directory; returns the files, the declaration first.
+/// Writes a declaration and a program to the directory; returns the files, the declaration first.
 ///
 /// # Errors
-/// The name cannot be an id, or a file exists or cannot be written; nothing is overwritten.
+/// The name cannot be an id, or a file already exists or cannot be written; nothing is overwritten.
 pub fn write_starter(
     dir: &Path,
     name: &str,

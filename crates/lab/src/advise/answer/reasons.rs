@@ -1,4 +1,4 @@
-//! The reasons in an answer: what speaks for the runner-up, what would change the choice, why there is none.
+//! The reasons in an answer: when to prefer the runner-up, what would change the choice, why there is none.
 
 use super::super::candidate::Candidate;
 use super::super::judge::{EQUAL_WITHIN, Judged, RATE_REACHED, choose, judge};
@@ -6,7 +6,7 @@ use super::super::question::{Objective, Pattern, Question};
 use super::super::survey::{Survey, describe};
 use super::{Advice, Flip};
 
-/// What a runner-up has that the choice has not.
+/// Advantages of the runner-up over the choice.
 pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) -> Vec<String> {
     let mut reasons = Vec::new();
     let ratio = other.cost.median / chosen.cost.median;
@@ -16,7 +16,7 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
         Objective::Cpu => "CPU time per message",
     };
     if other.cost.overlaps(&chosen.cost) {
-        reasons.push(format!("it suits your code better: the intervals of its {unit} and of the choice's overlap (ratio {ratio:.2})"));
+        reasons.push(format!("it suits your code better: the intervals of its {unit} and the choice's overlap (ratio {ratio:.2})"));
     } else {
         reasons.push(format!("you can accept {ratio:.2} times the {unit}"));
     }
@@ -47,14 +47,16 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
 
 pub(super) fn settings(question: &Question, chosen: &Judged) -> Vec<String> {
     let mut settings = vec![match chosen.candidate.wait {
-        crossway_mech::Wait::Block => "wait asleep: blocking calls, or poll before them".to_owned(),
-        crossway_mech::Wait::Spin => "wait by spinning: give each end a CPU of its own".to_owned(),
-        crossway_mech::Wait::Hybrid { spin_us } => format!("spin for {spin_us} us, then sleep"),
+        crossway_mech::Wait::Block => "waiting: use blocking calls, or poll before them".to_owned(),
+        crossway_mech::Wait::Spin => "waiting: spin, and give each end a CPU of its own".to_owned(),
+        crossway_mech::Wait::Hybrid { spin_us } => {
+            format!("waiting: spin for {spin_us} us, then sleep")
+        }
     }];
     if chosen.candidate.mechanism.ends_with("-nodelay") {
         settings.push("set TCP_NODELAY (SCTP_NODELAY) on both ends".to_owned());
     }
-    settings.push("buffers: the system's defaults, with which it was measured".to_owned());
+    settings.push("buffers: the system's defaults, as measured".to_owned());
     settings.push(format!("placement: measured {}", question.placement.word()));
     settings
 }
@@ -93,7 +95,7 @@ pub(super) fn enter_flips(
     }
 }
 
-/// The least violation first.
+/// Explains why there is no choice, starting from the candidate that violates the goals least.
 pub(super) fn nothing_admissible(
     question: &Question,
     judged: &[Judged],
@@ -105,11 +107,11 @@ pub(super) fn nothing_admissible(
         return if survey.trials.is_empty() {
             "no record of this machine answers the question; let advise measure it, or measure its plan yourself".to_owned()
         } else {
-            "no candidate could be measured; the table of what was ruled out says why".to_owned()
+            "no candidate could be measured; see the reasons under 'Ruled out'".to_owned()
         };
     };
     let mut text = format!(
-        "no candidate keeps every goal. The nearest is {}: {}",
+        "no candidate meets every goal. The closest is {}: {}",
         nearest.candidate.label(),
         nearest.failures().join("; ")
     );
@@ -117,12 +119,16 @@ pub(super) fn nothing_admissible(
         && share < RATE_REACHED
     {
         let remedy = match question.pattern {
-            Pattern::RequestReply => "keep several requests under way, or put several into one",
-            Pattern::FanIn | Pattern::FanOut => "use fewer peers, or put several messages into one",
-            _ => "put several messages into one",
+            Pattern::RequestReply => {
+                "keep several requests outstanding, or combine several into one"
+            }
+            Pattern::FanIn | Pattern::FanOut => {
+                "use fewer peers, or combine several messages into one"
+            }
+            _ => "combine several messages into one",
         };
         text += &format!(
-            ". It carries about {:.0} messages per second here; ask with that rate, or {remedy}",
+            ". It achieves about {:.0} messages per second here; ask for that rate, or {remedy}",
             rate * share
         );
     }

@@ -1,4 +1,4 @@
-//! The values of a question's keys.
+//! Parses the values of a question's keys.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,10 @@ use super::{Goals, Percentile, Share};
 use crate::contender::is_language;
 use crate::plan::{At, PlanError, size_bytes};
 
-/// Most different message sizes that are measured for every candidate; a finer histogram is put together.
+/// Maximum number of different message sizes that are measured for every candidate; in a finer histogram,
+/// neighbouring sizes are merged.
 const MOST_SIZES: usize = 8;
-/// Most sizes in a question.
+/// Maximum number of sizes in a question.
 const MOST_STATED: usize = 1_000;
 
 pub(super) fn word<T: Copy>(
@@ -31,10 +32,10 @@ pub(super) fn float(at: &At<'_>, value: &Value, least: f64, most: f64) -> Result
         .as_float()
         .or_else(|| value.as_integer().map(|n| n as f64))
         .filter(|n| (least..=most).contains(n))
-        .ok_or_else(|| at.bad(format!("a number from {least} to {most} is needed")))
+        .ok_or_else(|| at.bad(format!("expected a number from {least} to {most}")))
 }
 
-/// One size, or a mix of `{ bytes, share }`.
+/// Parses one size, or a mix of `{ bytes, share }`.
 pub(super) fn sizes(at: &At<'_>, value: &Value) -> Result<Vec<Share>, PlanError> {
     let Value::Array(parts) = value else {
         return Ok(vec![Share { bytes: size_bytes(at, value, 1)?, share: 1.0 }]);
@@ -62,8 +63,9 @@ pub(super) fn sizes(at: &At<'_>, value: &Value) -> Result<Vec<Share>, PlanError>
     Ok(shares)
 }
 
-/// Makes a histogram as coarse as can be measured: again and again the two neighbours that lie closest together, by ratio and by
-/// share, become one size of the same bytes in all. `shares` are in the order of their sizes.
+/// Merges the sizes of a histogram until few enough are left to measure: repeatedly, the two neighbours that are
+/// closest together, by ratio and by share, become one size with the same number of bytes in total. `shares` are
+/// sorted by size.
 fn put_together(shares: &mut Vec<Share>) {
     let apart = |a: &Share, b: &Share| {
         let ratio = (b.bytes.max(1) as f64 / a.bytes.max(1) as f64).ln();
@@ -100,7 +102,7 @@ pub(super) fn goals(at: &At<'_>, value: &Value) -> Result<Goals, PlanError> {
     for &(percentile, us) in &goals.latency_us {
         if let Some((lower, most)) = former.filter(|(_, most)| us < *most) {
             return Err(at.bad(format!(
-                "{} of {us} us contradicts {} of {most} us, which is never larger: relax the first or tighten the second",
+                "{0} of {us} us contradicts {1} of {most} us, because {1} is never larger than {0}: relax the first or tighten the second",
                 percentile.name(),
                 lower.name()
             )));
@@ -116,7 +118,7 @@ pub(super) fn goals(at: &At<'_>, value: &Value) -> Result<Goals, PlanError> {
     Ok(goals)
 }
 
-/// What a question says of properties.
+/// The wishes for properties in a question.
 #[derive(Default)]
 pub(super) struct Wishes {
     pub(super) wishes: BTreeMap<Property, Wish>,
@@ -125,8 +127,8 @@ pub(super) struct Wishes {
     pub(super) licences: Vec<String>,
 }
 
-/// `property = "require"`, `crash-detection = { wish = "require", within_ms = 100 }`, and `language` and `licence` with
-/// `{ wish, any_of }`.
+/// Parses `property = "require"`, `crash-detection = { wish = "require", within_ms = 100 }`, and `language` and
+/// `licence` with `{ wish, any_of }`.
 pub(super) fn wishes(at: &At<'_>, value: &Value) -> Result<Wishes, PlanError> {
     let table = at.table(value)?;
     let names: Vec<&str> = Property::ALL.iter().map(|p| p.name()).collect();
@@ -157,7 +159,7 @@ pub(super) fn wishes(at: &At<'_>, value: &Value) -> Result<Wishes, PlanError> {
             }
             _ if property.has_values() => {
                 return Err(here.bad(format!(
-                    "name what is meant: {} = {{ wish = \"require\", any_of = [\"{}\"] }}",
+                    "name the values: {} = {{ wish = \"require\", any_of = [\"{}\"] }}",
                     property.name(),
                     if property == Property::Language { "c" } else { "MIT" }
                 )));
@@ -175,14 +177,14 @@ fn texts(at: &At<'_>, value: &Value) -> Result<Vec<String>, PlanError> {
             .map(|v| v.as_str().map(|s| s.trim().to_owned()).filter(|s| !s.is_empty()))
             .collect()
     });
-    all.filter(|all| !all.is_empty()).ok_or_else(|| at.bad("a list of names is needed"))
+    all.filter(|all| !all.is_empty()).ok_or_else(|| at.bad("expected a list of names"))
 }
 
 fn languages(at: &At<'_>, value: &Value) -> Result<Vec<String>, PlanError> {
     let all: Vec<String> = texts(at, value)?.iter().map(|l| l.to_lowercase()).collect();
     match all.iter().find(|l| !is_language(l)) {
         Some(odd) => {
-            Err(at.bad(format!("'{odd}' is no name of a language, such as c, c++ or python")))
+            Err(at.bad(format!("'{odd}' is not the name of a language such as c, c++ or python")))
         }
         None => Ok(all),
     }

@@ -1,4 +1,4 @@
-//! A question in words.
+//! Describes a question in words.
 
 use super::{Pattern, Question, Site};
 
