@@ -1,4 +1,4 @@
-//! Bakes in what produced this program: compiler, profile, revision. A figure without them cannot be repeated.
+//! Embeds how this program was built: compiler, profile, revision. Without them, a figure cannot be repeated.
 
 use std::process::Command;
 
@@ -15,8 +15,8 @@ fn main() {
     let target = std::env::var("TARGET").unwrap_or_default();
     let mut revision = "unknown".to_owned();
     if profile == "release" {
-        // Any change below crates/ may turn a clean tree into a dirty one. Development builds do without the revision,
-        // or every commit would compile half of the workspace again.
+        // Any change below crates/ may turn a clean tree into a dirty one. Development builds omit the revision, since
+        // otherwise every commit would recompile half of the workspace.
         println!("cargo::rerun-if-changed=..");
         if let Some(log) =
             first_line(Command::new("git").args(["rev-parse", "--git-path", "logs/HEAD"]))

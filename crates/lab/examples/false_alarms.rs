@@ -1,10 +1,12 @@
-//! How often `crossway compare` calls a build faster or slower than itself (an A/A test).
+//! Measures how often `crossway compare` calls a build faster or slower than itself (an A/A test).
 //!
-//! Takes the folders of several runs of one plan by one build on one machine, in the order in which they were made, and compares
+//! Takes the folders of several runs of one plan by one build on one machine, in the order in which they were made, and
+//! compares
 //!
-//! - each run with the next one, and every pair of runs: what a gate does that compares two runs. What the machine does between the
-//!   runs is in it;
-//! - random halves of all their trials, five against five: what the statistics alone do, since both halves share the machine's moods.
+//! - each run with the next one, and every pair of runs, like a gate that compares two runs. This includes what the
+//! machine does between the runs;
+//! - random halves of all their trials, five against five, which shows the statistics alone, since both halves share
+//! the state of the machine.
 //!
 //! `cargo run --release -p crossway-lab --example false_alarms -- out/RUN out/RUN ...`
 
@@ -18,15 +20,15 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
-/// Trials a side of a random half: what the presets take.
+/// Trials per random half, as many as the presets use.
 const TRIALS: usize = 5;
-/// Random halves.
+/// Number of random halves.
 const DRAWS: usize = 400;
 
 #[derive(Default)]
 struct Tally {
     comparisons: usize,
-    /// Comparisons with at least one figure of this kind.
+    /// Number of comparisons with at least one figure of this kind.
     with_alarm: usize,
     gates_slower: usize,
     gates_undecided: usize,

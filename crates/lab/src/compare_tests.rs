@@ -1,4 +1,4 @@
-//! Comparisons whose outcome is known.
+//! Comparisons with a known outcome.
 
 use super::*;
 use crate::samples;
@@ -32,7 +32,7 @@ fn twice_the_time_is_slower_and_half_is_faster() {
     assert!((c.shift - 1002.0).abs() < 15.0, "{c:?}");
     let faster = against(&samples::trials("pipe", 64, &scaled(0.5), 500.0));
     assert_eq!(p50(&faster).verdict, Verdict::Faster);
-    // Round trips tell of a closed loop's speed; its rate would say the same again. p99 and CPU are there.
+    // The rate of a closed loop is not compared, because its round trips say the same; p99 and CPU time are.
     assert_eq!(faster.comparisons.len(), 3);
     assert_eq!(faster.comparisons[2].figure, Figure::CpuPerMessage);
     assert_eq!(faster.comparisons[2].verdict, Verdict::Same);
@@ -81,7 +81,7 @@ fn a_run_and_its_copy_are_the_same_however_noisy() {
     let c = p50(&report);
     assert_eq!(c.same_within, Some(0.0));
     assert!(c.note.as_deref().expect("a note").contains("the same trials"));
-    // The same figures in another run are no copy.
+    // The same figures in another run are not a copy.
     let again = repeated(wild.clone());
     let report = compare(&sides, &again.iter().collect::<Vec<_>>(), &[], &Terms::default());
     assert_eq!(p50(&report).verdict, Verdict::Unclear);
@@ -99,13 +99,13 @@ fn noise_that_leaves_no_room_for_a_large_difference_is_the_same_within_what_it_l
     let c = between(&Terms::default());
     assert_eq!(c.verdict, Verdict::Same);
     assert!(c.same_within.is_some_and(|x| x > 0.05 && x < 0.25), "{c:?}");
-    // Who needs to know better is told that this does not do.
+    // With a stricter bound, the same trials are not enough.
     let c = between(&Terms { same_within: 0.03, unclear_beyond: 0.03 });
     assert_eq!(c.verdict, Verdict::Unclear);
     assert!(c.note.as_deref().expect("a note").contains("permit a difference"), "{c:?}");
 }
 
-/// The same figures, as another run would have them.
+/// The same figures, as if from another run.
 fn repeated(mut records: Vec<Record>) -> Vec<Record> {
     for record in &mut records {
         record.run = "2026-01-02T00:00:00Z-again".to_owned();
@@ -209,7 +209,7 @@ fn a_gate_fails_only_when_the_whole_interval_is_beyond_its_bound() {
     assert_eq!(gate("slower").len(), 2);
     assert!(gate("slower:10%").is_empty());
     assert!(gate("slower:50").is_empty());
-    // The interval lies on both sides of 10 %: that is no pass.
+    // The interval contains 10 %, which is not a pass.
     let strict: FailOn = "slower:10%".parse().expect("understood");
     assert_eq!(strict.call(p50(&ten_percent)), GateCall::Undecided);
     assert_eq!(strict.failures(&ten_percent).len(), 2);

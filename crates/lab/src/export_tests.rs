@@ -1,4 +1,4 @@
-//! What was written is read back, by other readers than our own.
+//! Written files can be read back by other readers than our own.
 
 use parquet::basic::ConvertedType;
 use parquet::file::reader::{FileReader, SerializedFileReader};

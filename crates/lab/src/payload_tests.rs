@@ -1,4 +1,4 @@
-//! What a source makes, its checker accepts; anything else it tells apart.
+//! A checker accepts the messages of its source and detects all others.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Whole, torn, damaged and newer files of records.
+//! Complete, truncated, damaged and newer files of records.
 
 use super::*;
 use crate::samples;
@@ -42,7 +42,7 @@ fn a_torn_last_line_is_left_out_wherever_it_was_cut() {
         assert_eq!(loaded.records.len(), 1, "cut at {cut}");
         assert!(loaded.warnings[0].contains("run/results.jsonl:2"), "{:?}", loaded.warnings);
     }
-    // Only the newline is missing: the record is whole.
+    // Only the newline is missing: the record is complete.
     assert_eq!(parse(&whole[..whole.len() - 1]).expect("whole").records.len(), 2);
 }
 
@@ -106,7 +106,7 @@ fn a_newer_schema_is_refused_by_name() {
     let mut record = samples::ping_pong("pipe", 64, 0, 1000, 1.0);
     record.schema = SCHEMA + 1;
     assert!(matches!(parse(&samples::lines(&[record])), Err(ReadError::NewerSchema { .. })));
-    // Also where the newline is missing: it is not torn, it is newer.
+    // Even without a newline: it is newer, not incomplete.
     assert!(matches!(parse(b"{\"schema\":99}"), Err(ReadError::NewerSchema { .. })));
 }
 

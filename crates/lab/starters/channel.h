@@ -23,7 +23,7 @@
 #define LARGEST @LARGEST@
 #define DEADLINE_S 2
 
-/* Fills in a path for UNIX sockets, HOST:PORT for TCP. Returns the length, or 0. */
+/* Parses a path for UNIX sockets, HOST:PORT for TCP. Returns the length, or 0. */
 static socklen_t address_of(const char *text, struct sockaddr_storage *to)
 {
     memset(to, 0, sizeof *to);
@@ -50,7 +50,7 @@ static socklen_t address_of(const char *text, struct sockaddr_storage *to)
     return length;
 }
 
-/* A send that finds no room waits: that is the back-pressure. No call waits longer than the deadline. */
+/* A send that finds no room waits, which provides back-pressure. No call waits longer than the deadline. */
 static void set_up(int fd)
 {
     struct timeval deadline = {.tv_sec = DEADLINE_S};
@@ -61,7 +61,7 @@ static void set_up(int fd)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/* Sends all parts, in one call where there is room: a length that travels alone would wait for its acknowledgement (Nagle). */
+/* Sends all parts, in one call where there is room: a length sent alone would delay the rest until it is acknowledged (Nagle). */
 static int write_all(int fd, struct iovec *parts, size_t count)
 {
     while (count) {
@@ -96,7 +96,7 @@ static int read_all(int fd, void *bytes, size_t count)
     return 0;
 }
 
-/* Sends a message; -1 with errno, EAGAIN when the deadline passed. */
+/* Sends a message; returns -1 with errno on failure, EAGAIN if the deadline passed. */
 static int send_message(int fd, const void *message, uint32_t length)
 {
     if (length > LARGEST) {
@@ -108,7 +108,7 @@ static int send_message(int fd, const void *message, uint32_t length)
     return write_all(fd, parts + without_length, 2 - without_length);
 }
 
-/* Receives a message into LARGEST bytes; its length, or -1 with errno. */
+/* Receives a message into a buffer of LARGEST bytes; returns its length, or -1 with errno. */
 static ssize_t receive_message(int fd, void *message)
 {
     uint32_t length;

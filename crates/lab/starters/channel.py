@@ -20,7 +20,7 @@ def address(text):
 
 
 def set_up(sock):
-    # A send that finds no room waits: that is the back-pressure. No call waits longer than the deadline.
+    # A send that finds no room waits, which provides back-pressure. No call waits longer than the deadline.
     sock.settimeout(DEADLINE_S)
     if NODELAY:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -58,7 +58,7 @@ def receive(sock):
 def listen(text):
     sock = socket.socket(FAMILY, TYPE)
     if FAMILY == socket.AF_UNIX and os.path.exists(text):
-        # A server that was killed leaves its path; one that lives answers.
+        # A killed server leaves its path behind; a live one answers.
         probe = socket.socket(FAMILY, TYPE)
         try:
             probe.connect(text)

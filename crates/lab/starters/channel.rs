@@ -10,7 +10,7 @@ pub type Listener = std::@RUST_LISTENER@;
 pub const LARGEST: usize = @LARGEST@;
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A send that finds no room waits: that is the back-pressure. No call waits longer than the deadline.
+/// A send that finds no room waits, which provides back-pressure. No call waits longer than the deadline.
 pub fn set_up(socket: &Socket) -> Result<()> {
     socket.set_read_timeout(Some(DEADLINE))?;
     socket.set_write_timeout(Some(DEADLINE))?;
@@ -40,7 +40,7 @@ pub fn receive(mut socket: &Socket) -> Result<Vec<u8>> {
     Ok(message)
 }
 
-/// Whether a deadline passed, as opposed to a lost peer.
+/// Whether the deadline passed, as opposed to a lost peer.
 pub fn timed_out(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

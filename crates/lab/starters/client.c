@@ -31,7 +31,7 @@ int main(int argc, char **argv)
         if (send_message(fd, &number, sizeof number) == 0)
             n = receive_message(fd, answer);
         if (n != sizeof number || memcmp(answer, &number, sizeof number)) {
-            /* The server may have done the work of this request or not: it is sent once more on a new connection. */
+            /* The server may or may not have processed this request: it is sent again on a new connection. */
             close(fd);
             fd = connected(&address, length);
             reconnects++;

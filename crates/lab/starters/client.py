@@ -31,7 +31,7 @@ def main():
             if channel.receive(sock) != request:
                 raise ConnectionError("the answer is not the request's")
         except OSError:
-            # The server may have done the work of this request or not: it is sent once more on a new connection.
+            # The server may or may not have processed this request: it is sent again on a new connection.
             sock.close()
             sock, reconnects = connect(address), reconnects + 1
             print("reconnected", flush=True)

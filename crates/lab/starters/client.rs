@@ -32,7 +32,7 @@ fn main() {
     let (mut socket, mut number, mut reconnects) = (connected(&address), 0, 0);
     while number < count {
         if !matches!(asked(&socket, number), Ok(true)) {
-            // The server may have done the work of this request or not: it is sent once more on a new connection.
+            // The server may or may not have processed this request: it is sent again on a new connection.
             socket = connected(&address);
             reconnects += 1;
             println!("reconnected");

@@ -22,7 +22,7 @@ static void *serve(void *given)
         if (n < 0 && errno == EAGAIN)
             continue; /* The client is silent; it may stay connected. */
         if (n < 0 || send_message(fd, message, n))
-            break; /* It closed, died or broke the rules: only its own connection ends. */
+            break; /* It closed, died or violated the protocol: only its own connection ends. */
     }
     free(message);
     close(fd);
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     path = argv[1];
     int listener = socket(FAMILY, TYPE | SOCK_CLOEXEC, 0), on = 1;
     if (FAMILY == AF_UNIX) {
-        /* A server that was killed leaves its path; one that lives answers. */
+        /* A killed server leaves its path behind; a live one answers. */
         int probe = socket(FAMILY, TYPE | SOCK_CLOEXEC, 0);
         if (connect(probe, (struct sockaddr *)&address, length) == 0) {
             fprintf(stderr, "%s: another server is running\n", path);

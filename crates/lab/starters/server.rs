@@ -9,7 +9,7 @@ fn serve(socket: channel::Socket) -> std::io::Result<()> {
             Ok(message) => channel::send(&socket, &message)?,
             // The client is silent; it may stay connected.
             Err(error) if channel::timed_out(&error) => {}
-            // It closed, died or broke the rules: only its own connection ends.
+            // The client closed, died or violated the protocol: only its own connection ends.
             Err(error) => return Err(error),
         }
     }
@@ -18,7 +18,7 @@ fn serve(socket: channel::Socket) -> std::io::Result<()> {
 fn main() -> std::io::Result<()> {
     let address = std::env::args().nth(1).expect("usage: server ADDRESS");
     if @UNIX@ && channel::Socket::connect(&address).is_err() {
-        // A server that was killed leaves its path; one that lives would have answered.
+        // A server that was killed leaves its path behind; a live one would have answered.
         let _ = std::fs::remove_file(&address);
     }
     let listener = channel::Listener::bind(&address)?;

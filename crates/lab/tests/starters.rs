@@ -1,4 +1,4 @@
-//! The programs that `crossway advise --code` writes compile, answer, and go on when either end is killed.
+//! The programs written by `crossway advise --code` compile, answer, and continue after either end is killed.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crossway_lab::advise::starter::{self, Language, StarterError};
 
-/// A program that ends with the test.
+/// A program that is killed at the end of the test.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -27,7 +27,7 @@ impl Running {
         Running { child, lines }
     }
 
-    /// Reads until a line begins so; panics when the program ends before.
+    /// Reads until a line begins with this text; panics if the program exits before.
     fn until(&mut self, beginning: &str) -> String {
         loop {
             let mut line = String::new();

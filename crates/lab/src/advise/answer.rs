@@ -13,18 +13,18 @@ use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use crate::stats::TRIALS_AT_LEAST;
 
-/// A candidate in the decision table.
+/// A row of the decision table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// Its label.
+    /// The candidate's label.
     pub candidate: String,
     /// The mechanism's id.
     pub mechanism: String,
-    /// What is minimised, nanoseconds per message.
+    /// The figure to minimise, nanoseconds per message.
     pub cost_ns: Figure,
     /// Latency at the question's percentile, nanoseconds.
     pub latency_ns: Option<Figure>,
-    /// Messages per second, one after the other or at full speed.
+    /// Messages per second, one after another or at full speed.
     pub rate_msgs_per_s: Option<Figure>,
     /// CPU time of both ends per message, nanoseconds.
     pub cpu_ns: Option<Figure>,
@@ -34,61 +34,61 @@ pub struct Compared {
     pub verdict: &'static str,
     /// Cases of the trials behind it.
     pub cases: Vec<String>,
-    /// Runs that they are from.
+    /// Names of the runs that the trials are from.
     pub runs: Vec<String>,
 }
 
-/// A setting in which the answer is another.
+/// A variation of the question that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Flip {
-    /// What differs from the question.
+    /// How it differs from the question.
     pub variation: String,
-    /// The choice there; `None`: no candidate keeps the goals.
+    /// The choice there; `None`: no candidate meets the goals.
     pub choice: Option<String>,
-    /// Whether it differs from the answer, beyond what the trials leave open.
+    /// Whether the choice differs from the answer, beyond the uncertainty of the trials.
     pub differs: bool,
     /// The cost of each candidate that was compared, nanoseconds per message.
     pub costs_ns: Vec<(String, Figure)>,
 }
 
-/// The answer.
+/// The answer to a question.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
     /// The question's name.
     pub name: String,
     /// The question in one sentence.
     pub question: String,
-    /// What is minimised.
+    /// The figure that is minimised.
     pub objective: Objective,
     /// The objective in words, with the percentile.
     pub objective_words: String,
-    /// The recommended candidate's label; `None`: see `abstained`.
+    /// Label of the recommended candidate; `None`: see `abstained`.
     pub choice: Option<String>,
-    /// The mechanism behind it.
+    /// The mechanism of the recommended candidate.
     pub mechanism: Option<String>,
-    /// Why no choice is made.
+    /// Why there is no recommendation.
     pub abstained: Option<String>,
-    /// Candidates that are equal to the choice for this question.
+    /// Candidates that are as good as the choice for this question.
     pub equal: Vec<String>,
     /// The best of the other mechanisms.
     pub runner_up: Option<String>,
-    /// What it would take to prefer it.
+    /// Conditions under which to prefer it.
     pub prefer_runner_up_if: Vec<String>,
-    /// How probable it is, after all trials, that the choice costs at most 5 % more than the best.
+    /// Probability, given all trials, that the choice costs at most 5 % more than the best.
     pub confidence: Option<f64>,
-    /// What to set in the program.
+    /// Settings to make in the program.
     pub settings: Vec<String>,
-    /// All candidates with figures, the least cost first.
+    /// All candidates with figures, lowest cost first.
     pub compared: Vec<Compared>,
     /// What was ruled out.
     pub ruled_out: Vec<RuledOut>,
-    /// What would change the answer.
+    /// Variations of the question, and the choice in each.
     pub flips: Vec<Flip>,
-    /// Requirements that nothing answers, and other cautions.
+    /// Requirements without evidence, and other remarks.
     pub notes: Vec<String>,
-    /// Seconds of measuring.
+    /// Time spent measuring, seconds.
     pub measured_s: f64,
-    /// The commands that measure the figures again.
+    /// Commands that reproduce the figures.
     pub commands: Vec<String>,
 }
 
@@ -125,19 +125,19 @@ pub(super) fn put_together(
     }
     if question.site == Site::OtherContainer {
         advice.notes.push(
-            "containers are not set up for measuring: both ends ran on this host outside of containers, so the figures hold for one \
-             kernel, and whether the mechanism passes your containers' walls (user, network, /dev/shm, seccomp) was not tested"
+            "containers are not set up for measuring: both ends ran on this host outside of containers, so the figures are for one \
+             kernel, and it was not tested whether the mechanism works across your containers' isolation (user, network, /dev/shm, seccomp)"
                 .to_owned(),
         );
     }
     if sources.budget.is_none() {
         let empty = sources.library.empty.iter();
-        advice.notes.extend(empty.map(|folder| format!("{} holds no runs", folder.display())));
+        advice.notes.extend(empty.map(|folder| format!("{} contains no runs", folder.display())));
     }
     advice.notes.extend(sources.library.warnings.iter().cloned());
     if field.candidates.is_empty() {
         let why = field.conflict.unwrap_or_else(|| "every mechanism was ruled out".to_owned());
-        advice.abstained = Some(format!("no mechanism here is admissible: {why}"));
+        advice.abstained = Some(format!("no mechanism here meets the requirements: {why}"));
         return advice;
     }
     let judged = all_judged(question, &field.candidates, sources, survey, &mut advice);
@@ -156,8 +156,8 @@ pub(super) fn put_together(
     advice
 }
 
-/// Figures of every candidate that has them; those measured for this question stand before former ones, and other machines'
-/// serve only where this one has none at all.
+/// The figures of every candidate that has them. Trials measured for this question take precedence over earlier ones;
+/// other machines' trials are used only if this machine has none at all.
 fn all_judged(
     question: &Question,
     candidates: &[Candidate],
@@ -178,7 +178,7 @@ fn all_judged(
             .collect();
         if !judged.is_empty() {
             advice.notes.push(
-                "these figures are from another machine: rankings turn from machine to machine, so measure here before you rely on them".to_owned(),
+                "these figures are from another machine: rankings differ between machines, so measure here before you rely on them".to_owned(),
             );
         }
     }
@@ -197,7 +197,7 @@ fn all_judged(
             None => RuledOut {
                 candidate: candidate.label(),
                 why: "no record answers this question".to_owned(),
-                basis: "no record of this machine".to_owned(),
+                basis: "no record on this machine".to_owned(),
             },
         });
     }
@@ -261,16 +261,16 @@ fn enter_choice(
     for goal in undecided {
         let label = chosen.candidate.label();
         advice.notes.push(match goal.measured {
-            None => format!("{}: not measured for {label}; judge it yourself", goal.goal),
+            None => format!("{}: not measured for {label}; check it yourself", goal.goal),
             Some(_) => format!(
-                "{}: whether {label} keeps it is not decided by {} trials; allow more time with --time",
+                "{}: {} trials do not decide whether {label} meets it; allow more time with --time",
                 goal.goal, chosen.cost.n
             ),
         });
     }
     if chosen.cost.n < TRIALS_AT_LEAST {
         advice.abstained = Some(format!(
-            "{} has the least figures, but from {} trials; {TRIALS_AT_LEAST} are needed to tell it from the others: let advise measure, or allow more with --time",
+            "{} has the best figures, but only {} trials; {TRIALS_AT_LEAST} are needed to distinguish it from the others: let advise measure, or allow more time with --time",
             chosen.candidate.label(),
             chosen.cost.n
         ));
@@ -284,8 +284,8 @@ fn enter_choice(
             .map(|j| j.candidate.label())
             .collect();
         advice.abstained = Some(format!(
-            "the trials do not tell {} apart: {} may be the choice, but whether it is within 5 % of the best is no more certain than {:.0} %; \
-             allow more time with --time, or end other work on this machine",
+            "the trials do not distinguish {}: {} may be the best choice, but the probability that it is within 5 % of the best is only {:.0} %; \
+             allow more time with --time, or stop other work on this machine",
             near.join(", "),
             chosen.candidate.label(),
             confidence * 100.0
@@ -301,19 +301,19 @@ fn enter_choice(
     enter_flips(advice, question, judged, chosen, survey);
 }
 
-/// Candidates that were ruled out for one reason.
+/// Candidates that were ruled out for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason<'a> {
-    /// Which.
+    /// Labels of the candidates.
     pub candidates: Vec<&'a str>,
-    /// Why.
+    /// The reason.
     pub why: &'a str,
-    /// What this rests on.
+    /// The evidence.
     pub basis: &'a str,
 }
 
 impl Advice {
-    /// What was ruled out, those of one reason together, in the order in which the reasons first appear.
+    /// The ruled-out candidates grouped by reason, in the order in which the reasons first appear.
     pub fn reasons(&self) -> Vec<Reason<'_>> {
         let mut reasons: Vec<Reason<'_>> = Vec::new();
         for out in &self.ruled_out {
@@ -329,7 +329,7 @@ impl Advice {
         reasons
     }
 
-    /// What satisfied or offended preferences, for `--explain`.
+    /// The wishes in the question, in readable form.
     pub fn wishes(question: &Question) -> Vec<String> {
         let said = |wish: &Wish| *wish != Wish::NoPreference;
         question

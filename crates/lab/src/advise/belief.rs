@@ -1,30 +1,31 @@
-//! What several candidates' trials together say of each one's cost.
+//! Estimates of the candidates' costs, each based on the trials of all.
 //!
-//! Of many candidates that cost the same, the one with the least median was lucky, and the others look worse than they are. So
-//! each median is drawn towards the common one, the more the less the candidates differ beyond what their trials' scatter explains
-//! (empirical Bayes; the spread between candidates is DerSimonian and Laird's estimate). All of it is in logarithms, since costs
-//! are compared by ratios.
+//! Of many candidates with the same cost, the one with the lowest median was lucky, and the others look worse than
+//! they are. Each median is therefore shrunk towards the common one, the more so the less the candidates differ
+//! beyond the scatter of their trials (empirical Bayes; the spread between candidates is DerSimonian and Laird's
+//! estimate). Everything is computed in logarithms, since costs are compared by ratios.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::stats::median;
 
-/// Costs above so many times the least are no part of the common spread: they are simply larger.
+/// Costs above the lowest cost by more than this factor do not contribute to the common spread: they are simply
+/// larger.
 const NEAR: f64 = 1.5;
 const RESAMPLES: usize = 200;
 const SEED: u64 = 0x0ad0_15ed;
-/// No median is known better than this, whatever few equal figures say.
+/// Lower bound of a median's standard deviation, even if a few equal figures suggest less.
 const LEAST_SD: f64 = 0.005;
 
-/// The logarithm of a candidate's cost, as far as it is known.
+/// Estimate of the logarithm of a candidate's cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Belief {
     pub(super) mean: f64,
     pub(super) sd: f64,
 }
 
-/// One for each candidate's costs, which must not be empty.
+/// Returns one estimate for each candidate's costs, which must not be empty.
 pub(super) fn beliefs(costs: &[&[f64]]) -> Vec<Belief> {
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
     let seen: Vec<Belief> = costs.iter().map(|costs| seen(costs, &mut random)).collect();
@@ -49,7 +50,7 @@ pub(super) fn beliefs(costs: &[&[f64]]) -> Vec<Belief> {
     seen.iter().map(drawn).collect()
 }
 
-/// The median's logarithm, and its scatter over resamples of the trials.
+/// The logarithm of the median, and its scatter over resamples of the trials.
 fn seen(costs: &[f64], random: &mut Pcg64Mcg) -> Belief {
     let mut draw = || {
         let again: Vec<f64> =

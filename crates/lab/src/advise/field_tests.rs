@@ -148,7 +148,7 @@ fn memory_is_judged_by_the_buffers_that_the_system_tells_of() {
     assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
     let tcp = advice.ruled_out.iter().find(|r| r.candidate == "tcp").expect("ruled out");
     assert!(tcp.why.contains("buffers at most 131072 bytes: 800000"), "{tcp:?}");
-    // What nobody knows is said.
+    // Unknown properties are reported.
     let advice = answer(&text, &with_facts("pipe", 5000, &[]));
     assert_eq!(advice.choice.as_deref(), Some("pipe"));
     assert!(advice.notes.iter().any(|n| n.contains("not measured for pipe")), "{:?}", advice.notes);
@@ -188,7 +188,7 @@ fn a_fine_histogram_is_put_together_and_keeps_its_bytes() {
     let harmonic: f64 = (1..=200).map(|n| 1.0 / f64::from(n)).sum();
     let mean: f64 = asked.sizes.iter().map(|s| s.bytes as f64 * s.share).sum();
     assert!((mean / (2000.0 / harmonic) - 1.0).abs() < 0.01, "{mean}");
-    // Few different sizes stay as they are, and one that is stated twice is one.
+    // A few different sizes stay unchanged, and a size that is stated twice is merged.
     let asked = question(
         "size_bytes = [{ bytes = 64, share = 1 }, { bytes = 9, share = 6 }, { bytes = 64, share = 1 }]",
     );

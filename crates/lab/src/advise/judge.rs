@@ -1,4 +1,5 @@
-//! From trials to a choice: each candidate's figures, the goals, who is equal to whom, and how sure that is.
+//! Chooses a candidate from trials: each candidate's figures, the goals, which candidates are equal, and the
+//! confidence.
 
 use serde::Serialize;
 
@@ -10,7 +11,7 @@ use crate::inputs::{Ends, Load};
 use crate::record::Status;
 use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 
-/// Share of an offered rate below which the rate was not reached.
+/// Minimum fraction of an offered rate that counts as achieved.
 pub const RATE_REACHED: f64 = 0.99;
 /// What a choice may cost beyond the best; closer costs are equal for a program's purposes.
 pub const EQUAL_WITHIN: f64 = 0.05;
@@ -32,13 +33,13 @@ pub(super) const LATEST_TRIALS: usize = 60;
 /// A figure of a candidate over its trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// Trials.
+    /// Number of trials.
     pub n: usize,
     /// Median of the trials.
     pub median: f64,
-    /// 95 % interval of the median; the range of the trials when they are fewer than five.
+    /// Lower end of the 95 % interval of the median; of the range of the trials if there are fewer than five.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
@@ -54,16 +55,16 @@ impl Figure {
     }
 }
 
-/// How a candidate stands to a goal.
+/// The verdict on a goal for a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GoalVerdict {
     /// The goal in words.
     pub goal: String,
     /// The figure, in the goal's unit.
     pub measured: Option<Figure>,
-    /// The largest that is allowed.
+    /// The maximum allowed, in the goal's unit.
     pub most: f64,
-    /// Whether it is kept; `None`: the interval lies on both sides of it, or there is no figure.
+    /// Whether it is met; `None` if the interval contains the limit, or if there is no figure.
     pub met: Option<bool>,
 }
 
@@ -77,7 +78,7 @@ impl GoalVerdict {
         GoalVerdict { goal, measured, most, met }
     }
 
-    /// How many times the limit was measured; 1 where nothing was.
+    /// The measured figure as a multiple of the limit; 1 if nothing was measured.
     pub fn excess(&self) -> f64 {
         self.measured.map_or(1.0, |f| f.median / self.most)
     }
@@ -86,11 +87,11 @@ impl GoalVerdict {
 /// A candidate with its figures.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Which.
+    /// The candidate.
     pub candidate: Candidate,
-    /// What is minimised, one figure a trial: nanoseconds per message.
+    /// The cost to minimise in each trial, nanoseconds per message.
     pub costs: Vec<f64>,
-    /// Its summary.
+    /// Summary of the costs.
     pub cost: Figure,
     /// Latency at the question's percentile, nanoseconds.
     pub latency: Option<Figure>,
@@ -98,13 +99,13 @@ pub struct Judged {
     pub rate: Option<Figure>,
     /// CPU time of both ends per message, nanoseconds.
     pub cpu: Option<Figure>,
-    /// The goals.
+    /// Verdicts on the goals.
     pub goals: Vec<GoalVerdict>,
-    /// Least share of the offered rate that a size reached; `None` where no rate was offered.
+    /// The smallest fraction of the offered rate that a size achieved; `None` if no rate was offered.
     pub share_of_rate: Option<f64>,
-    /// A process beside the ends works for it.
+    /// Whether a process other than the ends works for it.
     pub has_server: bool,
-    /// Cases whose trials stand behind the figures.
+    /// Cases of the trials.
     pub cases: Vec<String>,
     /// Runs that they are from.
     pub runs: Vec<String>,
@@ -113,17 +114,17 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Whether nothing measured speaks against it.
+    /// Whether no measurement rules it out.
     pub fn admissible(&self) -> bool {
         self.share_of_rate.is_none_or(|s| s >= RATE_REACHED)
             && self.goals.iter().all(|g| g.met != Some(false))
     }
 
-    /// Why it is not, in words.
+    /// Why it is not admissible, in words.
     pub fn failures(&self) -> Vec<String> {
         let mut why = Vec::new();
         if let Some(share) = self.share_of_rate.filter(|s| *s < RATE_REACHED) {
-            why.push(format!("carries {:.0} % of the stated rate", share * 100.0));
+            why.push(format!("achieves {:.0} % of the stated rate", share * 100.0));
         }
         for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
             if let Some(f) = goal.measured {
@@ -139,14 +140,15 @@ impl Judged {
         why
     }
 
-    /// How far the worst goal is missed; 1: kept.
+    /// The largest factor by which a goal is exceeded; 1 if all are met.
     pub fn violation(&self) -> f64 {
         let rate = self.share_of_rate.map_or(1.0, |s| (RATE_REACHED / s.max(1e-9)).max(1.0));
         self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
     }
 
-    /// What makes one mechanism simpler than another, the simpler first: no right and no module is needed, no library beyond
-    /// system calls, no process beside the ends, no spinning, a descriptor to poll, no memory that both ends write, and at last the registry's order.
+    /// Sort key, simpler mechanisms first: no privilege or kernel module, no library beyond system calls, no process
+    /// other than the ends, no spinning, a pollable descriptor, no memory that both ends write, and finally the
+    /// registry's order.
     pub fn simplicity(&self) -> (bool, bool, bool, bool, bool, bool, usize) {
         let caps = &self.candidate.caps;
         (
@@ -161,7 +163,7 @@ impl Judged {
     }
 }
 
-/// Three significant digits.
+/// A number with three significant digits.
 struct Short(f64);
 
 impl std::fmt::Display for Short {
@@ -171,24 +173,24 @@ impl std::fmt::Display for Short {
     }
 }
 
-/// What is held while a candidate's trials are looked up: the question's own setting, or a variation of it.
+/// The setting in which trials are looked up: the question's own, or a variation of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// Factor on every message size.
     pub size_factor: f64,
     /// Factor on the rate.
     pub rate_factor: f64,
-    /// Background work.
+    /// Background load.
     pub load: Load,
 }
 
 impl Setting {
-    /// The question's own.
+    /// The question's own setting.
     pub fn of(question: &Question) -> Setting {
         Setting { size_factor: 1.0, rate_factor: 1.0, load: question.load }
     }
 
-    /// The question under this setting.
+    /// The question in this setting.
     pub fn apply(&self, question: &Question) -> Question {
         let mut varied = question.clone();
         for share in &mut varied.sizes {
@@ -200,7 +202,7 @@ impl Setting {
     }
 }
 
-/// Whether a trial asks what the question asks, for messages of one size.
+/// Whether a trial was measured under the question's conditions, for messages of one size.
 fn answers(trial: &Trial, question: &Question, bytes: u64, candidate: &Candidate) -> bool {
     let i = &trial.inputs;
     let between = question.site == super::question::Site::OtherHost;
@@ -219,7 +221,8 @@ fn answers(trial: &Trial, question: &Question, bytes: u64, candidate: &Candidate
         && (!between || i.ends == Ends::Between)
 }
 
-/// A candidate's figures for a question, from the trials that answer it; `None` while a size has none.
+/// A candidate's figures for a question, from the trials that answer it; `None` if there are none for one of the
+/// sizes.
 pub fn judge<'a>(
     question: &Question,
     candidate: &Candidate,
@@ -230,8 +233,8 @@ pub fn judge<'a>(
         .iter()
         .map(|share| {
             let mine = trials.clone().filter(|t| answers(t, question, share.bytes, candidate));
-            // A rate that was not reached degrades a trial; its figures then say by how much. What the machine spoilt serves only where
-            // there is nothing better: it is no fault of the candidate's.
+            // A trial is degraded if it missed its rate; its figures show by how much. Trials disturbed by the
+            // machine are used only if there are no better ones: the disturbance is not the candidate's fault.
             let usable = |t: &&Trial| {
                 t.status == Status::Ok || t.share_of_rate().is_some_and(|s| s < RATE_REACHED)
             };
@@ -278,7 +281,8 @@ pub fn judge<'a>(
         .latency_us
         .iter()
         .map(|&(percentile, most)| {
-            // Of a mix the slowest size decides, since a percentile of the whole cannot be put together from those of its parts.
+            // In a mix, the slowest size decides, since a percentile of the whole cannot be computed from those of
+            // its parts.
             let us: Vec<f64> =
                 worst(&|t: &Trial| t.latency_ns(percentile)).iter().map(|ns| ns / 1e3).collect();
             GoalVerdict::of(
@@ -317,7 +321,7 @@ pub fn judge<'a>(
         median(&t.iter().filter_map(|t| t.share_of_rate()).collect::<Vec<_>>())
     });
     let rates: Vec<f64> = times.iter().map(|ns| 1e9 / ns).collect();
-    // Fans are measured at full speed: the rate that they reach there must cover the stated one.
+    // Fans are measured at full speed: the rate that they achieve must be at least the stated one.
     let fan_share = match (question.rate_per_s, question.workload(1)) {
         (
             Some(rate),

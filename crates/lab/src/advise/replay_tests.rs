@@ -1,5 +1,6 @@
-//! Held-out truth: seeded scenarios in which every candidate's true cost is known, because the bench is simulated. The advice
-//! sees noisy trials within a budget; what it costs beyond the best admissible candidate is its regret.
+//! Simulated scenarios with known truth: every candidate's true cost is known, because the bench is simulated. Advice
+//! sees noisy trials within a budget; its regret is the cost of the choice beyond that of the best admissible
+//! candidate.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -11,10 +12,10 @@ use crate::case;
 use crate::samples;
 
 const SCENARIOS: u64 = 60;
-/// Regret that counts as none.
+/// Regret up to this is ignored.
 const REGRET: f64 = 0.05;
 
-/// A machine whose mechanisms have a start-up cost, a cost per byte and noise of their own, drawn from a seed.
+/// A machine whose mechanisms have random start-up costs, costs per byte and noise, drawn from a seed.
 struct Simulated {
     seed: u64,
     noise: f64,
@@ -45,7 +46,7 @@ impl Bench for Simulated {
         for case in case::expand(plan, &topology, &[]) {
             for trial in 0..case.inputs.trials {
                 let truth = self.truth_ns(case.mechanism, case.inputs.size_bytes);
-                // Right-skewed, as latencies are: now and then a trial meets other work.
+                // Right-skewed like real latencies: occasionally a trial is disturbed by other work.
                 let disturbed = if self.random.random_range(0.0..1.0) < 0.1 { 1.5 } else { 1.0 };
                 let spread = 1.0 + self.noise * (self.random.random_range(0.0..1.0) - 0.5);
                 let p50 = (truth * spread * disturbed) as u64;

@@ -1,4 +1,4 @@
-//! Measuring what a question asks, within a time budget.
+//! Measures what a question needs, within a time budget.
 //!
 //! Successive halving: all candidates are measured briefly, the better half longer, until few remain; each stage is a plan
 //! of its own whose trials are interleaved in a seeded random order, and whose records are kept like those of any run. While the last
@@ -17,58 +17,58 @@ use crate::inputs::{Load, Workload};
 use crate::plan::{Plan, number, table, workload_value};
 use crate::stats::TRIALS_AT_LEAST;
 
-/// What a trial takes besides its warm-up and its measured part, until this run has shown it: starting, verifying, closing.
+/// Time for starting, verifying and closing a trial, until this run has measured it.
 const OVERHEAD: Duration = Duration::from_millis(80);
 const WARMUP_MS: u64 = 15;
-/// Trials of a candidate in the first stage.
+/// Number of trials per candidate in the first stage.
 const FIRST_TRIALS: u32 = 3;
-/// Trials of each of the last candidates, at least; more if the time allows.
+/// Minimum number of trials for each of the last candidates; more if time permits.
 const LAST_TRIALS: u32 = 7;
 const MOST_TRIALS: u32 = 24;
 /// Trials of those that cannot be told apart, each time.
 const AGAIN_TRIALS: u32 = 12;
 /// Candidates that reach the last stage.
 const LAST_CANDIDATES: usize = 4;
-/// Candidates that are compared in variations.
+/// Number of candidates that are compared in variations.
 const VARIED_CANDIDATES: usize = 3;
 const VARIED_TRIALS: u32 = 5;
-/// Share of the budget for the first stage, and what the choice may take in all; the rest is for variations.
+/// Fractions of the budget for the first stage, and for the whole choice; the rest is for variations.
 const FIRST_SHARE: f64 = 0.4;
 const CHOICE_SHARE: f64 = 0.75;
-/// Bursts that a paced trial should see, so that its percentiles mean something.
+/// Minimum number of bursts in a paced trial, so that its percentiles are meaningful.
 const BURSTS: u64 = 40;
 const LONGEST_TRIAL_MS: u64 = 4_000;
 
-/// Runs a plan and gives back its trials.
+/// Runs a plan and returns its trials.
 pub trait Bench {
-    /// Measures every case of the plan, in full.
+    /// Measures every case of the plan.
     ///
     /// # Errors
-    /// The run could not be made or was interrupted.
+    /// The run could not be created, or was interrupted.
     fn run(&mut self, plan: &Plan) -> Result<Vec<Trial>, AdviseError>;
 }
 
-/// What is being measured, for whoever shows it.
+/// A stage of measuring, for display.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// What it is for.
+    /// Purpose of the stage.
     pub purpose: String,
-    /// Candidates.
+    /// Number of candidates.
     pub candidates: usize,
-    /// Trials in all.
+    /// Number of trials.
     pub trials: usize,
-    /// How long it takes, about.
+    /// Estimated duration.
     pub about: Duration,
 }
 
-/// The trials that a survey brought, and the settings that it varied.
+/// The trials of a survey, and the settings that it varied.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// All trials.
     pub trials: Vec<Trial>,
-    /// Settings besides the question's own.
+    /// Settings other than the question's own.
     pub variations: Vec<Setting>,
-    /// Time that measuring took.
+    /// Time spent measuring.
     pub took: Duration,
 }
 
@@ -78,16 +78,17 @@ struct Surveyor<'a> {
     tell: &'a mut dyn FnMut(&Stage),
     begun: Instant,
     budget: Duration,
-    /// Mean time of a trial beyond its warm-up and measured part, as seen so far.
+    /// Mean time of a trial beyond its warm-up and measured part, as observed so far.
     overhead: Duration,
     seed: u64,
     survey: Survey,
 }
 
-/// Measures the candidates for the question and its variations within the budget; `known` are trials of former runs, which
-/// spare the candidates that they cover the first stage.
+/// Measures the candidates for the question and its variations within the budget. `known` are trials of earlier runs;
+/// the candidates that they cover skip the first stage.
 ///
 /// # Errors
+/// A run could not be created, or was interrupted.
 /// A run could not be made or was interrupted.
 pub fn survey(
     question: &Question,
@@ -114,7 +115,7 @@ pub fn survey(
 }
 
 impl Surveyor<'_> {
-    /// Narrows the field until the last candidates have been measured at length.
+    /// Narrows the field until the last candidates have been measured thoroughly.
     fn halve(
         &mut self,
         candidates: &[Candidate],
@@ -131,7 +132,7 @@ impl Surveyor<'_> {
             let trials = self
                 .affordable(unknown.len(), self.budget.mul_f64(FIRST_SHARE))
                 .clamp(1, FIRST_TRIALS);
-            self.stage("first look at every candidate", &unknown, &own, trials)?;
+            self.stage("all candidates briefly", &unknown, &own, trials)?;
         }
         loop {
             left = self.better_half(left, known);
@@ -197,7 +198,7 @@ impl Surveyor<'_> {
         judged.into_iter().map(|j| j.candidate).collect()
     }
 
-    /// Sizes, rates and load around the question's own, as far as the time reaches, nearest first.
+    /// Varies sizes, rate and load, starting with the smallest changes, as far as the time permits.
     fn vary(&mut self, finalists: &[Candidate]) -> Result<(), AdviseError> {
         let finalists = &finalists[..finalists.len().min(VARIED_CANDIDATES)];
         if finalists.len() < 2 {
@@ -208,8 +209,7 @@ impl Surveyor<'_> {
             if self.affordable(finalists.len(), left) < VARIED_TRIALS {
                 break;
             }
-            let purpose =
-                format!("where the answer changes: {}", describe(&variation, self.question));
+            let purpose = format!("variation: {}", describe(&variation, self.question));
             self.stage(&purpose, finalists, &variation, VARIED_TRIALS)?;
             self.survey.variations.push(variation);
         }
@@ -245,14 +245,14 @@ impl Surveyor<'_> {
         self.overhead + Duration::from_millis(WARMUP_MS + measure_ms(self.question))
     }
 
-    /// Trials of each of so many candidates that fit into a time.
+    /// The number of trials of each candidate that fit in the given time.
     fn affordable(&self, candidates: usize, time: Duration) -> u32 {
         let round = self.trial_time() * (candidates * self.question.sizes.len()).max(1) as u32;
         (time.as_secs_f64() / round.as_secs_f64()) as u32
     }
 }
 
-/// How long measuring takes at most, for a message before it begins.
+/// Upper limit of the time for measuring, for a message before it begins.
 pub fn estimate(question: &Question, candidates: usize, budget: Duration) -> Duration {
     let trial = OVERHEAD + Duration::from_millis(WARMUP_MS + measure_ms(question));
     let least = trial * (candidates * question.sizes.len()) as u32
@@ -260,7 +260,8 @@ pub fn estimate(question: &Question, candidates: usize, budget: Duration) -> Dur
     budget.max(least)
 }
 
-/// Long enough for a paced trial's percentiles, short elsewhere: many short trials tell more than few long ones.
+/// Long enough for a paced trial's percentiles, otherwise short: many short trials are more informative than a few
+/// long ones.
 fn measure_ms(question: &Question) -> u64 {
     match question.workload(question.sizes[0].bytes) {
         Workload::Paced { period_us, .. } => {
@@ -274,7 +275,7 @@ fn measure_ms(question: &Question) -> u64 {
     }
 }
 
-/// The settings around a question, nearest first.
+/// Variations of a question, the smallest changes first.
 fn variations(question: &Question) -> Vec<Setting> {
     let own = Setting::of(question);
     let mut all = Vec::new();
@@ -300,7 +301,7 @@ fn variations(question: &Question) -> Vec<Setting> {
     all
 }
 
-/// A variation in words.
+/// Describes a variation in words.
 pub fn describe(setting: &Setting, question: &Question) -> String {
     let own = Setting::of(question);
     let varied = setting.apply(question);
@@ -348,7 +349,7 @@ pub fn plan(
         }
     }
     let mut top = Table::new();
-    top.insert("about".into(), format!("Asked by advise: {}", question.sentence()).into());
+    top.insert("about".into(), format!("For advise: {}", question.sentence()).into());
     top.insert("seed".into(), number(seed));
     top.insert(
         "defaults".into(),

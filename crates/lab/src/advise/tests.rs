@@ -1,4 +1,4 @@
-//! Questions as users write them, right and wrong, and what is made of them.
+//! Valid and invalid questions as users write them, and their answers.
 
 use crossway_mech::registry;
 
@@ -220,7 +220,7 @@ fn round_trips(mechanism: &str, p50_ns: &[u64], cpu_ns: f64) -> Vec<Trial> {
     records.iter().map(Trial::of).collect()
 }
 
-/// A placement that every machine has.
+/// A placement available on every machine.
 const UNPINNED: &str = "size_bytes = 64\nplacement = \"unpinned\"\n";
 
 #[test]
@@ -282,7 +282,7 @@ fn too_few_trials_and_no_record_at_all_are_no_choice() {
     assert!(advice.abstained.is_some_and(|why| why.contains("no record of this machine answers")));
 }
 
-/// A folder with one run of these lines.
+/// A folder with one run that consists of these lines.
 fn run_of(lines: &[String]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     let run = dir.path().join("2026-run");
@@ -314,7 +314,7 @@ fn of_many_records_only_those_that_may_answer_are_parsed() {
     for size in 0..4_000_u64 {
         lines.extend(samples::trials("pipe", size, &[5000], 1.0).iter().map(line));
     }
-    // As another program would write it: it may answer, so it is parsed.
+    // The format of another program: it may answer the question, so it is parsed.
     lines.push(lines[64].replace("\"size_bytes\":", "\"size_bytes\": "));
     assert!(lines.iter().map(String::len).sum::<usize>() > 5_000_000);
     let dir = run_of(&lines);
@@ -330,7 +330,7 @@ fn a_folder_without_runs_is_named() {
     let library = Library::read(&[dir.path().to_owned()], "m", &question("size_bytes = 64"));
     assert_eq!(library.empty, [dir.path()]);
     let advice = answer("size_bytes = 64", &library);
-    assert!(advice.notes.iter().any(|n| n.ends_with("holds no runs")), "{:?}", advice.notes);
+    assert!(advice.notes.iter().any(|n| n.ends_with("contains no runs")), "{:?}", advice.notes);
 }
 
 #[test]
