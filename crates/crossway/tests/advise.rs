@@ -61,7 +61,7 @@ fn a_question_is_measured_answered_drawn_and_kept() {
     let dir = tempfile::tempdir().expect("a folder");
     let (records, page) = (dir.path().join("out"), dir.path().join("answer.html"));
     let (records, page) = (records.display().to_string(), page.display().to_string());
-    // Few candidates, so that a loaded machine gives each enough trials.
+    // Few candidates, so that there is time for enough trials of each even on a loaded machine.
     let asked = ["--size", "4KiB", "--reply", "64", "--require", "in-place"];
     assert_eq!(advise(&asked).0, Some(2));
     let asked = [
@@ -86,12 +86,13 @@ fn a_question_is_measured_answered_drawn_and_kept() {
     let answer: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     let compared = answer["compared"].as_array().expect("candidates");
     assert!(!compared.is_empty(), "{out}");
-    // Whether the trials tell them apart is the machine's business; that one or the other is said is ours.
+    // Whether the trials distinguish the candidates depends on the machine; but there must be either a choice or a
+    // reason.
     assert_eq!(answer["choice"].is_null(), !answer["abstained"].is_null(), "{out}");
     assert_eq!(code, Some(i32::from(answer["choice"].is_null())));
     let html = std::fs::read_to_string(&page).expect("a page");
     assert!(html.contains("<h2>Candidates</h2>") && !html.contains("http://"), "{html}");
-    // The same question again is answered by the records.
+    // The same question again is answered from the records.
     let again = [
         "--size",
         "4KiB",

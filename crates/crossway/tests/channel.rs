@@ -1,4 +1,4 @@
-//! `crossway channel`: two programs, a name, a switch while lines flow, and what is said about it.
+//! `crossway channel`: two programs, a name, a switch while lines are sent, and the messages about it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! What is typed and what is shown: runs by name, filters, orders, widths, completions.
+//! The command line: runs by name, filters, orders, widths, completions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
-/// Five trials of a mechanism: a rate where `rate` is one, else round trips.
+/// Five trials of a mechanism: with a rate if `rate` is set, otherwise round trips.
 fn trials(mechanism: &str, size: u64, rate: bool, by: f64) -> Vec<Value> {
     let base: Value = serde_json::from_str(RECORD).expect("JSON");
     (0..5u32)
@@ -48,7 +48,7 @@ fn trials(mechanism: &str, size: u64, rate: bool, by: f64) -> Vec<Value> {
         .collect()
 }
 
-/// A run below `out`, as `measure --name` would have left it.
+/// A run below `out`, as `measure --name` would create it.
 fn write_run(
     dir: &Path,
     folder: &str,
@@ -82,7 +82,7 @@ fn runs_are_found_by_latest_and_by_name_by_every_command() {
     ] {
         text(&crossway(at, args));
     }
-    // One run is compared with the latest one.
+    // A single run is compared with the latest one.
     let compared = text(&crossway(at, &["compare", "main"]));
     assert!(compared.contains("slower"), "{compared}");
     assert_eq!(compared, text(&crossway(at, &["compare", "main", "latest"])));
@@ -104,7 +104,7 @@ fn a_change_is_stated_as_the_figures_own() {
     assert!(out.contains("-62.4 %") && out.contains("377 k msg/s"), "{out}");
     assert!(!out.contains("165.9") && !out.contains("0.376"), "{out}");
     let gate = crossway(at, &["compare", "main", "--fail-on", "slower:5%"]);
-    // Lines are broken to fit.
+    // Lines are wrapped to fit.
     let out = String::from_utf8_lossy(&gate.stdout);
     let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(gate.status.code(), Some(1));
@@ -138,7 +138,7 @@ fn cases_are_filtered_sorted_and_fit_eighty_columns() {
             .to_vec();
     assert!(places.is_sorted(), "{ranked}");
     assert!(ranked.contains("M msg/s") && ranked.contains("µs"), "{ranked}");
-    // What contains pipe is found, also where it does not begin with it.
+    // A filter matches anywhere in the name, not only at its beginning.
     let piped = text(&crossway(at, &["rank", "latest", "-f", "pipe/throughput/64/"]));
     assert!(piped.contains("uring-pipe") && !piped.contains("tipc-node"), "{piped}");
     assert!(!piped.contains("4096"), "{piped}");

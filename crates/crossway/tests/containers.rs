@@ -1,4 +1,4 @@
-//! Containers of one kernel as a testbed, with real name spaces.
+//! Containers on one kernel as a testbed, with real namespaces.
 
 mod place;
 
@@ -15,7 +15,7 @@ const PLAN: &str = "[testbed.apart]\nkind = \"containers\"\n\
     mechanisms = [\"pipe\", \"fifo\", \"uds-stream\", \"tcp-nodelay\", \"sysv-mq\", \"shm-futex\"]\n\
     workload = \"ping-pong\"\nsize_bytes = 64\nplacement = \"unpinned\"\ntrials = 1\nmessages = 50\nwarmup_ms = 1\n";
 
-/// Whether name spaces can be made here; says so where they cannot.
+/// Whether namespaces can be created here; prints why if they cannot.
 fn can_contain() -> bool {
     let made = Command::new("ip").args(["netns", "list"]).output();
     let root = crossway_sys::proc::is_root();
@@ -59,10 +59,10 @@ fn what_is_shared_decides_what_passes() {
         }
     };
     for (mechanism, apart, volume) in [
-        // By descriptor: handed over, whatever is shared.
+        // Connected by descriptors, which are passed whatever is shared.
         ("pipe", true, true),
         ("shm-futex", true, true),
-        // By path, by abstract name, by key, by address.
+        // Connected by path, by abstract name, by key, by address.
         ("fifo", false, true),
         ("uds-stream", false, false),
         ("sysv-mq", false, false),

@@ -1,4 +1,4 @@
-//! Enea's study in small, with its fault matrix, by one command.
+//! A small version of Enea's study, with its fault matrix, in one command.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use crossway_lab::faults::{Fault, read_faults};
 use serde_json::Value;
 
-/// A plan of the study's name, so that the report judges all of its findings.
+/// A plan with the study's name, so that the report judges all of its findings.
 const PLAN: &str = r#"
 faults = true
 [defaults]

@@ -1,4 +1,4 @@
-//! The fault matrix on mechanisms that every kernel has.
+//! The fault matrix for mechanisms that every kernel has.
 
 use std::process::{Command, Output, Stdio};
 
@@ -10,7 +10,7 @@ fn crossway(words: &[&str]) -> Output {
     command.args(words).stdin(Stdio::null()).output().expect("crossway runs")
 }
 
-/// The records of one mechanism, taken by the program.
+/// Runs the fault matrix for one mechanism and returns its records.
 fn taken(mechanism: &str) -> Vec<FaultRecord> {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("faults.jsonl");
@@ -26,7 +26,7 @@ fn measured(records: &[FaultRecord], fault: Fault) -> Vec<&FaultRecord> {
     records.iter().filter(|r| r.fault == fault && r.status == Status::Ok).collect()
 }
 
-/// Every death is told of, nothing is made up, and nothing is left for hands to remove.
+/// Every death is noticed, nothing is made up, and nothing is left behind that has to be removed manually.
 fn deaths_are_told(records: &[FaultRecord], states: &[State]) {
     let kills = measured(records, Fault::Kill);
     for state in states {
@@ -56,7 +56,8 @@ fn a_pipe_tells_of_every_death_and_keeps_what_was_sent() {
         assert!(full.sent.is_some_and(|n| n > 0) && full.sent_lost == Some(0), "{full:?}");
     }
     for garbage in measured(&records, Fault::Garbage) {
-        // What was in the pipe cannot be altered any more; what came after it is not told from messages.
+        // What was already in the pipe cannot be altered; garbage written after it cannot be distinguished from
+        // messages.
         assert_eq!(garbage.sent_lost, Some(0), "{garbage:?}");
         assert_eq!(garbage.outcome, Some(Outcome::Deceived), "{garbage:?}");
     }
@@ -81,7 +82,7 @@ fn a_ring_tells_of_a_death_inside_it_and_survives_garbage() {
     assert!(!garbage.is_empty(), "no shared memory was found to damage");
     for garbage in garbage {
         assert!(garbage.outcome < Some(Outcome::Died), "{garbage:?}");
-        // Memory that both can write protects nothing.
+        // Memory that both ends can write is not protected.
         assert!(garbage.sent_lost.is_some_and(|lost| lost > 0), "{garbage:?}");
     }
 }

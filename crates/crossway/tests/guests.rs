@@ -1,4 +1,4 @@
-//! Real guests: user-mode-linux kernels that this program boots. Needs root and the package user-mode-linux.
+//! Real guests: user-mode-linux kernels booted by this program. Needs root and the package user-mode-linux.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What the command printed; it must have succeeded.
+/// Runs a command, which must succeed; returns its output.
 fn said(words: &[&str]) -> String {
     let output = crossway(words);
     assert!(output.status.success(), "{words:?}: {}", errors(&output));
@@ -28,7 +28,7 @@ fn own(name: &str) -> String {
     format!("{name}{:x}", std::process::id())
 }
 
-/// Takes down what it names when dropped, also when a test fails.
+/// Takes down a guest or network when dropped, also when a test fails.
 struct Up(&'static str, String);
 
 impl Drop for Up {
@@ -37,7 +37,7 @@ impl Drop for Up {
     }
 }
 
-/// Boots a guest, or `None` with the reason on standard error where this machine cannot.
+/// Boots a guest; returns `None` and prints the reason if this machine cannot.
 fn boot(name: &str, more: &[&str]) -> Option<Up> {
     let output = crossway(&[&["guest", "up", name], more].concat());
     let errors = errors(&output);
@@ -53,7 +53,7 @@ fn exec(name: &str, script: &str) -> Output {
     crossway(&["guest", "exec", name, "--", "sh", "-c", script])
 }
 
-/// Processes whose command line holds all of these words.
+/// Processes whose command line contains all of these words.
 fn processes(words: &[&str]) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries
@@ -67,10 +67,10 @@ fn processes(words: &[&str]) -> Vec<u32> {
         .collect()
 }
 
-/// The parent of a process; 0 if it is gone.
+/// The parent of a process; 0 if the process does not exist.
 fn parent(pid: u32) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in parentheses may hold anything; state and parent follow it.
+    // The name in parentheses may contain anything; state and parent follow it.
     let fields = stat.rsplit(')').next().unwrap_or("");
     fields.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
@@ -83,7 +83,7 @@ fn await_true(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Bytes that look random and repeat.
+/// Bytes that look random but are the same every time.
 fn noise(count: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     std::iter::repeat_with(|| {
@@ -105,7 +105,7 @@ fn a_guest_runs_commands_and_leaves_the_host_alone() {
     for module in ["tipc", "sctp", "ipv6"] {
         assert!(listed.contains(&format!("\"{module}\"")), "{listed}");
     }
-    // Status, standard error and signals come through.
+    // Exit status, standard error and signals are passed on.
     let output = exec(&tg1, "lsmod; echo to-stderr >&2; exit 7");
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(errors(&output), "to-stderr\n");
@@ -119,7 +119,7 @@ fn a_guest_runs_commands_and_leaves_the_host_alone() {
         "{output:?}"
     );
 
-    // What it writes stays in it, even if it goes for the host's tree.
+    // Files written in the guest stay in it, even if they appear to be in the host's tree.
     let mark = format!("/etc/crossway-guest-test-{}", std::process::id());
     let script = format!(
         "echo x >{mark} && cat {mark}; mount -t hostfs none /mnt -o / && echo x >/mnt{mark}; \
@@ -157,7 +157,7 @@ fn a_command_s_streams_carry_every_byte_both_ways_and_side_by_side() {
     let mut input = copier.stdin.take().unwrap();
     let sent = bytes.clone();
     let writer = std::thread::spawn(move || input.write_all(&sent));
-    // Another command works while this one's stream is not read at all.
+    // Another command works while the output of this one is not read.
     let digest = "md5sum | cut -d' ' -f1";
     assert_eq!(exec(&tg2, &format!("head -c 1000000 /dev/zero | {digest}")).stdout, {
         let script = format!("head -c 1000000 /dev/zero | {digest}");
@@ -169,7 +169,7 @@ fn a_command_s_streams_carry_every_byte_both_ways_and_side_by_side() {
     assert!(copier.wait().unwrap().success());
     assert!(back == bytes, "{} of {} bytes came back, or others", back.len(), bytes.len());
 
-    // A reader that stops ends the writer; a caller that is killed takes its command along.
+    // If the reader stops, the writer ends; if the caller is killed, its command ends too.
     let script = format!("{CROSSWAY} guest exec {tg2} -- yes | head -n 1");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(output.stdout, b"y\n");
@@ -209,7 +209,7 @@ fn two_guests_and_a_namespace_share_a_link() {
     }
     let nodes = || String::from_utf8(exec(&tga, "tipc node list").stdout).unwrap();
     await_true("tga sees tgb's TIPC node", || nodes().lines().any(|l| l.ends_with("up")));
-    // A name published in one kernel, a message to it from the other, over the wire.
+    // A name published in one kernel, and a message to it from the other, over the wire.
     let server = "import socket as s
 r=s.socket(s.AF_TIPC,s.SOCK_RDM); r.bind((s.TIPC_ADDR_NAMESEQ,18888,7,7,s.TIPC_CLUSTER_SCOPE))
 print('bound',flush=True); print(r.recv(100).decode(),flush=True)";
@@ -228,7 +228,7 @@ s.socket(s.AF_TIPC,s.SOCK_RDM).sendto(b'over tipc',(s.TIPC_ADDR_NAME,18888,7,0,s
     assert_eq!(heard, "bound\nover tipc\n");
     receiver.wait().unwrap();
 
-    // A namespace on the same switch, and a guest that is killed amid a command.
+    // A namespace on the same switch, and a guest that is killed during a command.
     let reach = "import socket; socket.create_connection(('10.77.0.3',1),120)";
     let output = crossway(&["net", "exec", &format!("{tgn}/h"), "--", "python3", "-c", reach]);
     assert!(errors(&output).contains("ConnectionRefused"), "tgb answers: {output:?}");
@@ -238,8 +238,8 @@ s.socket(s.AF_TIPC,s.SOCK_RDM).sendto(b'over tipc',(s.TIPC_ADDR_NAME,18888,7,0,s
         .spawn()
         .unwrap();
     await_true("the command runs", || !exec(&tgb, "pgrep -x sleep").stdout.is_empty());
-    // Of the processes with this name the kernel is the one that is no other's child; the others are its helpers and its
-    // processes' memory. Process ids say nothing of age: they wrap.
+    // Of the processes with this name, the kernel is the one that is not a child of another one; the others are its
+    // helpers and the memory of its processes. Process ids do not show the age: they wrap around.
     let all = processes(&[&format!("umid={tgb}")]);
     let kernel = *all.iter().find(|pid| !all.contains(&parent(**pid))).expect("tgb's kernel");
     assert!(Command::new("kill").args(["-9", &kernel.to_string()]).status().unwrap().success());
@@ -302,10 +302,11 @@ fn a_guest_for_one_command_gives_its_status_and_the_legacy_state_works_too() {
     assert!(errors(&output).contains("guest memory '1 MiB'"), "{output:?}");
 }
 
-/// Everything that is ready there, on a kernel that may be older than this machine's, with one CPU and CPU time by ticks.
+/// Everything that works there, on a kernel that may be older than this machine's, with one CPU and CPU time counted
+/// by ticks.
 #[test]
 fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
-    // Several ticks of 10 ms long: a busy machine must not leave a window without a message.
+    // Several ticks of 10 ms long: on a busy machine, no window should be without a message.
     const PLAN: &str = "about = 'guest'\n[group.g]\nmechanisms = 'all'\nworkload = 'ping-pong'\n\
         size_bytes = [64]\nplacement = 'same-core'\ntrials = 1\nwarmup_ms = 10\nmeasure_ms = 80\n";
     let tg4 = own("tg4");
@@ -327,7 +328,7 @@ fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
                 assert!(record.cost.is_some() || why.contains(few), "{record:?}");
             }
             Status::Skipped => assert!(record.remedy.is_some(), "{record:?}"),
-            // The machine's doing.
+            // Caused by the machine.
             Status::Degraded => {}
             Status::Failed => panic!("{record:?}"),
         }
@@ -339,7 +340,7 @@ fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
     }
 }
 
-/// What runs in a guest without an environment takes the widest registers of the CPU.
+/// What runs in a guest without a stated environment uses the widest registers of the CPU.
 const WIDE: &str = "set -e; env -i /sbin/modprobe -q sch_fq; env -i python3 -c 'print(6 * 7)'; \
     ip link add autoloaded type dummy; python3 -c 'import socket; \
     socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).listen(); print(\"listens\")'";
@@ -372,7 +373,8 @@ fn programs_without_an_environment_keep_their_registers_also_with_amx() {
     let output = exec(&tgr, WIDE);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "42\nlistens\n", "{output:?}");
     assert!(output.status.success(), "{output:?}");
-    // This program itself finds wide registers at run time: checksums of the verification, the reader of JSON.
+    // This program itself detects wide registers at run time: for the checksums of the verification, and in the JSON
+    // parser.
     let plan = "about = 'guest'\n[group.g]\nmechanisms = ['uds-stream', 'sctp']\nplacement = 'same-core'\n\
         workload = 'throughput'\nsize_bytes = 32768\ntrials = 1\nwarmup_ms = 10\nmeasure_ms = 80\n";
     let script = format!(

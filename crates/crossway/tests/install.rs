@@ -1,4 +1,5 @@
-//! `make install`: what it puts where, that a C program finds it by pkg-config and runs on the installed tipcd, and `make uninstall`.
+//! `make install`: the files that it installs, a C program that finds the library by pkg-config and runs on the
+//! installed tipcd, and `make uninstall`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// Everything below a directory but the directories.
+/// All files below a directory, without directories.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -51,7 +52,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
         succeeds(
             Command::new("make")
                 .current_dir(root())
-                // This test's own make must not speak for that one.
+                // The make that runs this test must not affect the one it starts.
                 .env_remove("MAKEFLAGS")
                 .args(["--no-print-directory", goal])
                 .arg(format!("BUILT={}", built.display()))
@@ -61,7 +62,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     };
     make("install-built");
     let at = |path: &str| dest.join(&PREFIX[1..]).join(path);
-    // The scripts of completions ask the program itself, which command_line.rs tests.
+    // Completion scripts call the program itself, which command_line.rs tests.
     for (path, word) in [
         ("share/man/man1/crossway.1", "tipcd"),
         ("share/man/man1/crossway-tipcd.1", "tipcd"),
@@ -106,7 +107,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     }
     let example = at("share/doc/crossway/examples/echo.c");
     let program = dir.path().join("echo");
-    // A program binds to the name that says the ABI; the library without it can be built in as well.
+    // A program is linked to the name with the ABI version; the library can also be linked statically.
     let lib = at("lib");
     let target = |name: &str| std::fs::read_link(lib.join(name)).unwrap();
     let file = format!("libcrossway_tipc.so.{}", env!("CARGO_PKG_VERSION"));
@@ -128,7 +129,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
     assert_eq!(said, "hello\nnobody: No route to host\n");
     assert_eq!(succeeds(Command::new(&fixed).arg(tipcd.path())), said);
 
-    // An unmodified program, by the library beside the installed program's directory.
+    // An unmodified program, with the library from the directory next to the installed program's.
     let mut run = Command::new(at("bin/crossway"));
     run.args(["tipc", "run", "--force", "--socket"]).arg(tipcd.path());
     let said = succeeds(run.args(["--", "sh", "-c", "echo $LD_PRELOAD"]));

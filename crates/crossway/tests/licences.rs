@@ -1,11 +1,11 @@
-//! No dependency may bring a licence that the project's own (MIT OR Apache-2.0) cannot live with.
+//! No dependency may have a licence that is incompatible with the project's own (MIT OR Apache-2.0).
 
 use std::process::Command;
 
 use serde_json::Value;
 use spdx::{Expression, LicenseItem};
 
-/// Licences that ask for no more than attribution.
+/// Licences that require no more than attribution.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",

@@ -1,4 +1,4 @@
-//! `crossway linx`: nodes as processes, and the tools that look into them.
+//! `crossway linx`: nodes as processes, and the tools that inspect them.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -24,7 +24,7 @@ fn linx(dir: &Path) -> Command {
     command
 }
 
-/// A node that has said so many lines.
+/// Starts a node and waits until it has printed this number of lines.
 fn node(dir: &Path, words: &[&str], lines: usize) -> Node {
     let mut child = linx(dir).arg("node").args(words).stdout(Stdio::piped()).spawn().unwrap();
     let out = BufReader::new(child.stdout.take().unwrap());
@@ -47,7 +47,7 @@ fn a_hunt_goes_over_a_link_and_a_killed_node_leaves_its_directory_usable() {
     let link = format!("there={address}");
     let mut here = node(&west, &["--name", "west", "--link", &link, "--transport", "shm"], 1);
 
-    // A hunt that is still pending is an endpoint itself: each side finds the other's.
+    // A pending hunt is an endpoint itself: each side finds the other's.
     let mut waiting =
         Node { child: linx(&east).args(["hunt", "nobody"]).spawn().unwrap(), said: Vec::new() };
     let path = "there/crossway-linx-hunt";
@@ -128,7 +128,7 @@ fn one_program_does_not_take_all_descriptors_of_a_node() {
     assert!(ok && out.contains("greedy"), "another program finds it all the same: {out}");
 }
 
-/// The commands of the first block of docs/LINX.md, each as words behind `crossway`.
+/// The commands in the first block of docs/LINX.md, each as the arguments of `crossway`.
 fn documented_commands() -> Vec<Vec<String>> {
     let text = include_str!("../../../docs/LINX.md");
     let commands = text.lines().filter_map(|line| line.strip_prefix("    crossway "));

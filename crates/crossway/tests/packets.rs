@@ -1,4 +1,4 @@
-//! What the meters of two hosts say of packets, held against what protocols must send and what tshark sees; and how eight
+//! The packet meters of two hosts, compared with what the protocols must send and what tshark captures; and how eight
 //! senders share a slow receiver. Needs root, `ip`, `tc`, `ethtool` and `tshark`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use crossway_lab::record::{Record, Status, Transport};
 use crossway_lab::records_io::read_records;
 use crossway_netlab::{Impairment, Lab, Link, NetError, Topology};
 
-/// Runs a plan and tells its records; `None`, with the reason on standard error, where this machine cannot have hosts.
+/// Runs a plan and returns its records; returns `None` and prints the reason if this machine cannot create hosts.
 fn measure(plan: &str, more: &[&str]) -> Option<Vec<Record>> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plan.toml");
@@ -41,14 +41,14 @@ fn measure(plan: &str, more: &[&str]) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// A network of hosts `a` and `b`, and the words for `--hosts`.
+/// A network of hosts `a` and `b`, and the value for `--hosts`.
 fn up(name: &str, impairment: Impairment) -> Option<(Lab, String)> {
     let name = format!("{name}{:x}", std::process::id() % 0xfff);
     let link = Link { impairment, ..Link::default() };
     let topology = Topology { name: Some(name), ..Topology::of(&["a", "b"], link) };
     match Lab::up(&topology) {
         Ok(lab) => {
-            // Quoted, because a list of CPUs has commas, too.
+            // Quoted, because a list of CPUs contains commas, too.
             let words = |host| {
                 let words = lab.host(host).unwrap().prefix();
                 words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
@@ -73,7 +73,7 @@ fn a_round_trip_is_two_packets_and_the_series_sees_them_too() {
     let mut exact = BTreeMap::<&str, u32>::new();
     for record in &records {
         let packets = record.packets.expect("two hosts tell the ways apart");
-        // A host that was busy elsewhere for 40 ms acknowledges before it answers, or asks for its peer's address again.
+        // A host that was busy for 40 ms acknowledges before it answers, or resolves its peer's address again.
         assert!(packets.per_msg >= 2.0 && packets.msgs_per_packet <= 1.0, "{record:?}");
         let is_exact = packets.per_msg == 2.0 && packets.reverse_per_forward == Some(1.0);
         if is_exact {
@@ -89,7 +89,7 @@ fn a_round_trip_is_two_packets_and_the_series_sees_them_too() {
             };
             let series = record.packet_series.iter().find(of_it).expect("a series of it");
             let last = series.samples.last().expect("a last sample");
-            // It begins before the window's first packet and ends after its last.
+            // The series begins before the window's first packet and ends after its last.
             assert!(last.tx_packets >= iface.tx_packets && last.rx_packets >= iface.rx_packets);
             assert_eq!((series.interval_ms, series.samples[0].tx_packets), (5, 0));
             assert!(series.cost_ns > 0);
@@ -99,7 +99,7 @@ fn a_round_trip_is_two_packets_and_the_series_sees_them_too() {
             _ => {
                 let by: Vec<_> = record.retransmissions.iter().map(|t| t.transport).collect();
                 assert_eq!(by, [Transport::Tcp; 2]);
-                // A machine that pauses for longer than TCP waits makes it send again.
+                // If the machine pauses for longer than TCP waits, TCP retransmits.
                 let again: u64 = record.retransmissions.iter().map(|t| t.again).sum();
                 assert!(again == 0 || !is_exact, "{record:?}");
                 assert!(record.retransmissions.iter().all(|t| t.sent >= 200));
@@ -119,13 +119,13 @@ fn a_stream_s_small_messages_share_packets_and_datagrams_do_not() {
         let packets = record.packets.expect("two hosts tell the ways apart");
         match record.mechanism.as_str() {
             "tcp" => assert!(packets.msgs_per_packet > 3.0, "{packets:?}"),
-            // Some more packets tell the receiver that this was all.
+            // Some additional packets signal the end to the receiver.
             _ => assert!((0.9..=1.0).contains(&packets.msgs_per_packet), "{packets:?}"),
         }
     }
 }
 
-/// Captures on a host's interface; killed when dropped.
+/// Captures packets on a host's interface; killed when dropped.
 struct Capture(Child);
 
 impl Capture {
@@ -154,12 +154,13 @@ impl Capture {
     }
 }
 
-/// A port at which nobody listens: a call there is the capture's last.
+/// A port without a listener: a connection to it is the last event in the capture.
 const LAST_CALL: &str = "9";
 
 impl Capture {
-    /// Ends the capture when it has all that went over the link so far. tshark gets packets by the block, and what is in
-    /// an unfinished block when it is told to end is lost; so a last connection is tried, and waited for in the file.
+    /// Stops the capture once it contains everything sent over the link so far. tshark receives packets in blocks,
+    /// and an unfinished block is lost when it stops; therefore a last connection is attempted, and this waits until
+    /// it is in the file.
     fn finish(self, lab: &Lab, host: &str, other: &str, file: &Path) {
         let call = format!("exec 3<>/dev/tcp/{other}/{LAST_CALL}");
         let refused = lab.host(host).unwrap().command("bash").args(["-c", &call]).output().unwrap();
@@ -179,7 +180,7 @@ impl Drop for Capture {
     }
 }
 
-/// Frames of each TCP connection, in the order of the connections.
+/// Number of frames in each TCP connection, in the order of the connections.
 fn connections(file: &Path) -> Vec<u64> {
     let mut frames = BTreeMap::<u64, u64>::new();
     for stream in fields(file, &format!("!(tcp.port == {LAST_CALL})")) {
@@ -188,7 +189,7 @@ fn connections(file: &Path) -> Vec<u64> {
     frames.into_values().collect()
 }
 
-/// The connection of each captured frame that the display filter lets through.
+/// The connection number of each captured frame that matches the display filter.
 fn fields(file: &Path, filter: &str) -> Vec<u64> {
     let told = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields", "-e", "tcp.stream"])
@@ -198,7 +199,7 @@ fn fields(file: &Path, filter: &str) -> Vec<u64> {
     text.lines().map(|line| line.trim().parse().unwrap()).collect()
 }
 
-/// Study item C5: an exchange on a connection of its own takes TCP at least seven packets.
+/// Study item C5: an exchange on a separate connection takes TCP at least seven packets.
 #[test]
 fn an_exchange_s_packets_are_those_that_tshark_sees() {
     const EXCHANGES: usize = 40;
@@ -208,7 +209,7 @@ fn an_exchange_s_packets_are_those_that_tshark_sees() {
     let Some((lab, hosts)) = up("pkx", Impairment::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut seen = Vec::new();
-    // A stray packet of the network itself (a host asks for the other's address) may be in a window, but not in each.
+    // A stray packet of the network itself (such as address resolution) may be in one window, but not in each.
     for attempt in 0..5 {
         let file = folder.path().join(format!("{attempt}.pcap"));
         let Some(capture) = Capture::start(&lab, "a", &file) else { return };
@@ -238,7 +239,7 @@ fn what_a_lossy_link_makes_tcp_send_again_is_told() {
     let Some((_lab, hosts)) = up("pkl", impairment) else { return };
     let Some(records) = measure(PLAN, &["--hosts", &hosts]) else { return };
     let again: u64 = records[0].retransmissions.iter().map(|t| t.again).sum();
-    // About 1,700 segments, of which one in fifty gets lost.
+    // About 1,700 segments, of which one in fifty is lost.
     assert!(again > 0, "{:?}", records[0].retransmissions);
     let sent: u64 = records[0].retransmissions.iter().map(|t| t.sent).sum();
     assert!(sent > 1_000, "{:?}", records[0].retransmissions);
@@ -262,11 +263,11 @@ fn eight_senders_share_a_slow_receiver_and_the_record_says_how() {
         let (sleeps, wasted) = (fairness.sleeps_per_msg, fairness.wasted_wakeups_per_msg);
         let (sleeps, wasted) = (sleeps.expect("counted"), wasted.expect("counted"));
         assert!(sleeps >= 0.0 && wasted <= sleeps, "{fairness:?}");
-        // Where the machine pauses, a window may pass in which nobody has to sleep; not each.
+        // If the machine pauses, a window may pass in which no sender has to sleep; but not every window.
         if sleeps > 0.0 {
             slept.insert(&record.mechanism);
         }
-        // The receiver can take no more than one message per piece of work, so somebody waited for the others' ones.
+        // The receiver accepts at most one message per unit of work, so the senders had to wait for one another.
         let counts = record.counts.expect("counted");
         let wall_ns = record.throughput.expect("timed").wall_ns;
         assert!(wall_ns >= counts.received * WORK_US * 1000, "{record:?}");

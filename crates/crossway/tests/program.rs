@@ -1,4 +1,4 @@
-//! What every subcommand owes to the shell: help, man pages, completions, exit codes, JSON.
+//! What every subcommand must provide: help, man pages, completions, exit codes, JSON.
 
 use std::process::{Command, Output};
 
@@ -21,7 +21,7 @@ fn list_tells_every_mechanism_as_json() {
     let ids: Vec<_> = rows.as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
     let known: Vec<_> = crossway_mech::registry::ALL.iter().map(|e| e.id).collect();
     assert_eq!(ids[..known.len()], known);
-    // Behind them, the contenders that come with the tree.
+    // After them, the contenders that come with the tree.
     assert!(ids[known.len()..].contains(&"pipe-c"), "{ids:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The commands that read records, as a user runs them: what they print, what they refuse, how they exit.
+//! Commands that read records, as run by a user: their output, their errors, their exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn crossway() -> Command {
     command
 }
 
-/// Standard output, standard error and exit code.
+/// Standard output, standard error and exit code of a command.
 fn run(args: &[&str]) -> (String, String, i32) {
     let out = crossway().args(args).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
@@ -27,7 +27,7 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// Five trials of a mechanism, all times multiplied.
+/// Five trials of a mechanism, all times multiplied by a factor.
 fn trials(mechanism: &str, by: f64) -> Vec<Value> {
     let base: Value = serde_json::from_str(RECORD).expect("JSON");
     TRIALS
@@ -46,7 +46,7 @@ fn trials(mechanism: &str, by: f64) -> Vec<Value> {
         .collect()
 }
 
-/// A run's folder with these records and, if given, a machine.
+/// Creates a run's folder with these records and, if given, a machine's fingerprint.
 fn write_run(dir: &Path, name: &str, records: &[Value], machine: Option<&Value>) -> PathBuf {
     let run = dir.join(name);
     fs::create_dir_all(&run).expect("a folder");
@@ -58,7 +58,7 @@ fn write_run(dir: &Path, name: &str, records: &[Value], machine: Option<&Value>)
     run
 }
 
-/// This machine's fingerprint as `crossway env --json` prints it, without what is not part of it.
+/// This machine's fingerprint as printed by `crossway env --json`, without the parts that are not stored.
 fn this_machine() -> Value {
     let (out, err, code) = run(&["env", "--json"]);
     assert_eq!((code, err.as_str()), (0, ""));
@@ -243,7 +243,7 @@ fn an_output_that_is_no_file_is_written_to_and_not_replaced() {
         assert!(reader.join().expect("no panic") > 100, "{command}");
         assert!(fs::metadata(&fifo).expect("there").file_type().is_fifo(), "{command}");
     }
-    // What cannot be written leaves what was there, and nothing beside it.
+    // A failed write leaves the existing file unchanged and no other file next to it.
     let before = fs::read_dir(dir.path()).expect("readable").count();
     for args in [
         vec!["export", path(&a), "-o", "/dev/full", "--format", "csv"],

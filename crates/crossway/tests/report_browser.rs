@@ -1,4 +1,4 @@
-//! The report in a real browser: drawn, readable, usable by keyboard, and silent towards the network.
+//! The report in a real browser: rendered, readable, usable with the keyboard, and without network access.
 
 mod browser;
 #[path = "../../report/tests/synthetic/mod.rs"]
@@ -11,7 +11,7 @@ use crossway_lab::inputs::Workload;
 use crossway_lab::record::Record;
 use serde_json::json;
 
-/// Runs `crossway report` on synthetic records and gives the page's path.
+/// Runs `crossway report` on synthetic records and returns the page's path.
 fn report(name: &str, records: &[Record]) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     synthetic::write(&dir, records);
@@ -31,7 +31,7 @@ const CHARTS: &str = "document.querySelectorAll('.plot').length";
 const DRAWN: &str = "[...document.querySelectorAll('.plot')]
     .filter((p) => p.querySelector('.main-svg') && p.querySelector('.trace, .heatmaplayer image, .barlayer path')).length";
 const OVERFLOW: &str = "document.documentElement.scrollWidth - innerWidth";
-/// Lightness of what is behind the text, 0..255.
+/// Lightness of the background of the text, 0..255.
 const GROUND: &str = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3)
     .reduce((sum, part) => sum + Number(part), 0) / 3";
 
@@ -69,7 +69,7 @@ fn the_report_works_in_a_browser() {
     })()";
     assert!(browser.eval(&page, all).as_i64() > Some(50), "views are drawn");
 
-    // By keyboard alone: toggle a mechanism, step through a chart, zoom, sort, change the theme.
+    // With the keyboard alone: toggle a mechanism, step through a chart, zoom, sort, change the theme.
     let traces = "document.querySelector('#plot-round-trip').traces.length";
     let before = browser.eval(&page, traces).as_i64().expect("a number");
     browser.eval(&page, "document.querySelector('#picker-list input:checked').focus()");
@@ -100,7 +100,7 @@ fn the_report_works_in_a_browser() {
         .filter((e) => !(e.textContent.trim() || e.getAttribute('aria-label') || (e.labels && e.labels.length))).length";
     assert_eq!(browser.eval(&page, unnamed), json!(0), "every control has a name");
 
-    // The table beside a chart holds its figures, and a search narrows the raw data.
+    // The table next to a chart contains its figures, and a search filters the raw data.
     browser.eval(&page, "document.querySelector('#round-trip .table-of-chart').open = true");
     browser.wait_for(
         &page,
@@ -115,7 +115,7 @@ fn the_report_works_in_a_browser() {
         "[...document.querySelectorAll('#raw-table tbody tr')].every((r) => r.textContent.includes('posix-mq'))",
     );
 
-    // Tables use the width that is there, their first column stays in sight, and what is to be typed is set as such.
+    // Tables use the available width, their first column stays visible, and commands are formatted as such.
     let wide = browser.open(&file, 1400, "light");
     let fits = "[...document.querySelectorAll('#comparison details')].filter((d) => {
         d.open = true;
@@ -137,7 +137,7 @@ fn the_report_works_in_a_browser() {
         browser.eval(&wide, reasons) == json!("left")
             || browser.eval(&wide, reasons) == json!("start")
     );
-    // The value axis spans the data, not the limits that are drawn beside them.
+    // The value axis spans the data, not the limits that are drawn as well.
     let spans = "[...document.querySelectorAll('.plot')].filter((p) => p.layout && p.layout.yaxis.type === 'log' && p.layout.yaxis.range).map((p) => {
         const ys = p.traces.filter((t) => t.series).flatMap((t) => t.y).filter((v) => v > 0).map(Math.log10);
         const [low, high] = p.layout.yaxis.range;
@@ -145,7 +145,7 @@ fn the_report_works_in_a_browser() {
     }).filter((room) => room > 1)";
     assert_eq!(browser.eval(&wide, spans), json!([]), "axes follow the data");
 
-    // Dark where the system is dark.
+    // Dark if the system is dark.
     let page = browser.open(&file, 1280, "dark");
     assert!(browser.eval(&page, GROUND).as_f64() < Some(60.0), "dark");
     assert_eq!(browser.eval(&page, DRAWN), charts);
@@ -161,7 +161,7 @@ fn the_report_works_in_a_browser() {
         );
     }
 
-    // On paper: everything unfolded, light though the screen is dark, nothing wider than the paper.
+    // On paper: everything unfolded, light even if the screen is dark, nothing wider than the paper.
     let page = browser.open(&file, 1280, "dark");
     browser.on(&page, "Emulation.setEmulatedMedia", json!({ "media": "print" }));
     browser.wait_for(

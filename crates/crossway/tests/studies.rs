@@ -1,5 +1,5 @@
-//! A study repeated in small: TIPC and TCP between two real guest kernels, judged by the report. Needs root and the package
-//! user-mode-linux.
+//! A small version of a study: TIPC and TCP between two real guest kernels, judged by the report. Needs root and the
+//! package user-mode-linux.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use crossway_lab::record::Status;
 use crossway_lab::records_io::read_records;
 use serde_json::Value;
 
-/// A plan of one's own: the report takes what it decides of either study.
+/// A custom plan: the report evaluates the parts of both studies that it covers.
 const PLAN: &str = r#"
 [testbed.pair]
 kind = "guests"
@@ -62,7 +62,7 @@ fn a_small_toshiba_runs_between_guests_and_is_judged() {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && records.len() == 10, "{} records: {errors}", records.len());
 
-    // What the packets must be, whatever the machine's speed: Linux' TIPC cuts 4096 bytes into three packets.
+    // The number of packets does not depend on the machine's speed: Linux' TIPC splits 4096 bytes into three packets.
     let forward = |mechanism: &str, size: u64| -> f64 {
         let record =
             records.iter().find(|r| r.mechanism == mechanism && r.inputs.size_bytes == size);
@@ -92,14 +92,14 @@ fn a_small_toshiba_runs_between_guests_and_is_judged() {
     let (verdict, why) = finding(&toshiba, "T4");
     assert_eq!(verdict, "not-confirmed", "{why}");
     assert!(why.contains("no packet more is sent at 2953 bytes"), "{why}");
-    // Of a study that the plan does not repeat, only what was measured is spoken of.
+    // Of a study that the plan does not repeat, only what was measured is mentioned.
     let listed = toshiba.as_array().expect("a list").iter().any(|f| f["id"] == "T8");
     assert!(!listed, "nothing was measured for T8");
     let cluster = report("cluster");
     let (verdict, why) = finding(&cluster, "C7 TIPC");
     assert_eq!(verdict, "confirmed", "{why}");
     let (verdict, why) = finding(&cluster, "C5");
-    // One trial decides no interval; what it counted is stated.
+    // One trial yields no interval; what it counted is stated.
     assert!(verdict == "undecided" && why.contains("TCP takes"), "{verdict}: {why}");
 
     let page = fs::read_to_string(run.join("report.html"));

@@ -1,12 +1,12 @@
-//! The tree lints itself: rules that neither the compiler nor clippy knows.
+//! Lints for the tree: rules that neither the compiler nor clippy checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Over this a file has more than one subject. Generated and vendored files do not count.
+/// Maximum number of lines; a longer file has more than one subject. Generated and vendored files do not count.
 const LINES_AT_MOST: usize = 600;
 
-/// Where `unsafe` may stand: operating-system calls, the shared rings and what model-checks them.
+/// Where `unsafe` is allowed: operating-system calls, the shared rings and the code that model-checks them.
 const UNSAFE_HOMES: &[&str] = &[
     "crates/sys/src/",
     "crates/ring/src/",
@@ -14,9 +14,9 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/tipc/capi/src/ffi.rs",
     "crates/channel/capi/src/ffi.rs",
     "crates/linx/capi/src/ffi/",
-    // A file by itself that contenders copy: the clock's absolute reading is not in the standard library.
+    // A single file that contenders copy; the standard library cannot read absolute CLOCK_MONOTONIC times.
     "contenders/helpers/crossway_contender.rs",
-    // Stands in the place of the C library's functions, so all that a program calls is C's.
+    // Replaces functions of the C library, so everything that a program calls has C linkage.
     "crates/tipc/preload/src/ffi/",
 ];
 
@@ -24,7 +24,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace root")
 }
 
-/// Files that git knows, by path below the root.
+/// Files tracked by git, by path relative to the root.
 fn tracked() -> Vec<(String, PathBuf)> {
     let out = std::process::Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

@@ -1,4 +1,4 @@
-//! `tipcd` as whoever starts it meets it: its errors, signals, output and readiness.
+//! `tipcd` as seen by its user: errors, signals, output and readiness.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;
@@ -12,18 +12,18 @@ fn program() -> Command {
     Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
 }
 
-/// A loopback address of this process's own.
+/// A loopback address that only this process uses.
 fn host(n: u32) -> String {
     let pid = std::process::id();
     format!("127.{}.{}.{n}", 128 + pid / 250 % 64, 1 + pid % 250)
 }
 
-/// A tipcd that is ended with this value.
+/// A tipcd that is killed when this is dropped.
 struct Tipcd(Child);
 
 impl Tipcd {
     fn start(socket: &Path, args: &[&str], stdout: Stdio) -> Self {
-        // Under nohup these tests, and with them a tipcd, would ignore SIGHUP.
+        // Under nohup, these tests, and with them a tipcd, would ignore SIGHUP.
         let mut command = Command::new("env");
         command.arg("--default-signal=HUP").arg(program().get_program());
         command.arg("tipcd").arg("--socket").arg(socket).args(args);
@@ -117,7 +117,7 @@ fn whoever_reads_its_output_may_go_or_sleep_and_the_node_goes_on() {
     assert!(lines.next().unwrap().unwrap().starts_with("no bearer: a lone node"));
     assert!(lines.next().unwrap().unwrap().starts_with("serving programs at"));
     drop(lines);
-    // What it says now meets a closed pipe.
+    // Its next output meets a closed pipe.
     let bearer = format!("udp:{},{}", host(1), host(2));
     assert!(tipc(&path, &["bearer", "enable", &bearer]).status.success());
     wait(&path, &["--address"]);
@@ -217,7 +217,7 @@ fn limits_of_the_command_line_hold() {
     let error = NodeSocket::open(&path, Kind::Rdm).unwrap_err().to_string();
     assert!(error.contains("Cannot allocate memory") || error.contains("ENOMEM"), "{error}");
     drop(first);
-    // No program finds a place any more, and an operator does.
+    // No further program is admitted, but an operator is.
     let output = tipc(&path, &["node"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("Programs:2  turned away:0"), "{text}");
@@ -230,7 +230,7 @@ fn without_places_for_operators_they_are_turned_away_with_the_rest() {
     let path = dir.path().join("tipcd.sock");
     let _tipcd = Tipcd::start(&path, &["--clients", "1", "--operators", "0"], Stdio::null());
     wait(&path, &[]);
-    // The place of who waited may be free a moment later.
+    // The slot of a waiting program may become free a moment later.
     let begin = Instant::now();
     let _only = loop {
         match NodeSocket::open(&path, Kind::Rdm) {
@@ -252,7 +252,7 @@ fn a_group_goes_on_without_a_member_that_does_not_read() {
     const GROUP: [u32; 4] = [4_711, 0, 2, 0];
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
-    // So much that only who does not read at all exceeds it.
+    // A limit that only a program that does not read at all exceeds.
     let _tipcd = Tipcd::start(&path, &["--group-patience", "3000"], Stdio::null());
     wait(&path, &[]);
     let member = |instance: u32| {

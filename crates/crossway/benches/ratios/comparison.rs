@@ -1,10 +1,10 @@
-//! One ratio of two figures, its spread, and whether it reaches what was aimed at.
+//! The ratio of two figures, its spread, and whether it meets its target.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use crossway_lab::stats::{self, bootstrap};
 use serde::Serialize;
 
-/// What a ratio should be.
+/// The target of a ratio.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Target {
@@ -20,7 +20,7 @@ impl Target {
         }
     }
 
-    /// Of the median; unclear when the interval holds both answers.
+    /// The verdict on the median; unclear if the interval permits both answers.
     fn verdict(self, median: f64, low: f64, high: f64) -> &'static str {
         let (met, all_met, none_met) = match self {
             Target::AtLeast(x) => (median >= x, low >= x, high < x),
@@ -35,7 +35,7 @@ impl Target {
     }
 }
 
-/// A ratio over the trials.
+/// A ratio over several trials.
 #[derive(Debug, Serialize)]
 pub(crate) struct Comparison {
     name: String,
@@ -43,7 +43,7 @@ pub(crate) struct Comparison {
     min: f64,
     median: f64,
     max: f64,
-    /// The median's 95 % bootstrap interval.
+    /// Lower end of the median's 95 % bootstrap interval.
     low: f64,
     high: f64,
     over_median: f64,
@@ -53,14 +53,14 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Of trials taken in pairs: the ratio of each pair.
+    /// From paired trials: the ratio of each pair.
     pub(crate) fn paired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
         let ratios: Vec<f64> = over.iter().zip(under).map(|(o, u)| o / u).collect();
         let interval = bootstrap::median_interval(&ratios, 0.95).map(|i| (i.low, i.high));
         Self::of(name, &ratios, interval, over, under, Some(target))
     }
 
-    /// As [`Comparison::paired`], for information: nothing is aimed at.
+    /// Like [`Comparison::paired`], for information only: without a target.
     pub(crate) fn paired_shown(name: String, over: &[f64], under: &[f64]) -> Self {
         Comparison {
             target: None,
@@ -69,12 +69,12 @@ impl Comparison {
         }
     }
 
-    /// Of trials that are not paired: each of `over` by the median of `under`, and the interval of the medians' ratio.
+    /// From unpaired trials: each of `over` divided by the median of `under`, and the interval of the medians' ratio.
     pub(crate) fn unpaired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
         Self::by_medians(name, over, under, Some(target))
     }
 
-    /// As [`Comparison::unpaired`], for information: nothing is aimed at.
+    /// Like [`Comparison::unpaired`], for information only: without a target.
     pub(crate) fn shown(name: String, over: &[f64], under: &[f64]) -> Self {
         Self::by_medians(name, over, under, None)
     }
@@ -113,7 +113,7 @@ impl Comparison {
     }
 }
 
-/// Three or four figures, with a unit prefix: rates and nanoseconds share the columns.
+/// A number with three or four digits and a unit prefix: rates and nanoseconds share the columns.
 fn short(x: f64) -> String {
     match x {
         x if x >= 1e9 => format!("{:.2}G", x / 1e9),
@@ -123,7 +123,7 @@ fn short(x: f64) -> String {
     }
 }
 
-/// The table, on standard output.
+/// Prints the table to standard output.
 pub(crate) fn print(found: &[Comparison]) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

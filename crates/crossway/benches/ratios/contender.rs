@@ -1,4 +1,4 @@
-//! What it costs to be a contender: a pipe through the C helper beside the mechanism `pipe`.
+//! The overhead of a contender: a pipe through the C helper, compared with the mechanism `pipe`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crossway_lab::plan::Plan;
 use crate::comparison::{Comparison, Target};
 use crate::{Args, RATE, RTT, WARMUP_MS, bytes, figure, key, pairs};
 
-/// Compares the two where the contender can be built; says why not otherwise.
+/// Compares the two if the contender can be built; otherwise prints why not.
 pub(crate) fn compare(args: &Args, folder: &Path, found: &mut Vec<Comparison>) {
     if let Err(error) = attempt(args, folder, found) {
         println!("no contender to compare with: {error:#}");
@@ -33,7 +33,7 @@ fn attempt(args: &Args, folder: &Path, found: &mut Vec<Comparison>) -> anyhow::R
     catalogue::declare(folders.load(&[tree])?)?;
     let contender = catalogue::contenders().first().context("pipe.toml declares nothing")?;
     contender.build()?;
-    // By workload and size: figures of each trial, the mechanism's and the contender's.
+    // By workload and size: the figures of each trial, for the mechanism and for the contender.
     type Trials = BTreeMap<u32, f64>;
     let mut cases: BTreeMap<(&'static str, u64), [Trials; 2]> = BTreeMap::new();
     let filters = &args.filter;

@@ -1,9 +1,9 @@
-//! Crossway against hand-written C loops, public tools and the machine's limits, as ratios.
+//! Crossway compared with hand-written C loops, public tools and the machine's limits, as ratios.
 //!
-//! `make bench`, or `cargo bench -p crossway --bench ratios -- --json ratios.json`. Trials are paired and interleaved: each
-//! of Crossway's and the reference's stand side by side, each first in every other pair, in a seeded random order of cases, so
-//! that what drifts hits both.
-//! A benchmark, not a test: misses are printed plainly and the exit status is 0.
+//! `make bench`, or `cargo bench -p crossway --bench ratios -- --json ratios.json`. Trials are paired and
+//! interleaved: each trial of Crossway's is next to one of the reference's, each first in every other pair, in a
+//! seeded random order of cases, so that drift affects both alike. This is a benchmark, not a test: missed targets
+//! are printed and the exit status is 0.
 
 mod comparison;
 mod contender;
@@ -26,7 +26,7 @@ use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
 use reference::{Reference, Touch};
 
-/// Until a virtual machine's wake-ups have settled: in the first milliseconds they are up to half faster.
+/// Time until a virtual machine's wake-ups have settled: in the first milliseconds they are up to 50 % faster.
 const WARMUP_MS: u64 = 100;
 
 #[derive(Parser)]
@@ -37,18 +37,19 @@ struct Args {
     /// Milliseconds per trial
     #[arg(long, default_value_t = 100)]
     measure_ms: u64,
-    /// Only cases whose GROUP/CASE matches (net-* and wire-* are those between hosts, contender is a pipe through the C helper)
+    /// Only cases whose GROUP/CASE matches (net-* and wire-* run between hosts, contender is a pipe through the C
+    /// helper)
     #[arg(long)]
     filter: Vec<String>,
     /// Also write the figures as JSON to this file
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Every case once; those of `loops` have a C loop beside them.
+/// A plan with every case once; those in `loops` are compared with a C loop.
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let common = format!(
         "placement = \"other-core\"\ntrials = {}\nwarmup_ms = {WARMUP_MS}\nmeasure_ms = {}\n",
@@ -93,19 +94,19 @@ wait = {{ hybrid = {{ spin_us = 20 }} }}
     Ok(Plan::parse("ratios", "the benchmark's own plan", &text)?)
 }
 
-/// What one case came to: a figure per trial, in order.
+/// The results of a case: one figure per trial, in order.
 #[derive(Default)]
 struct Figures {
     crossway: Vec<f64>,
     reference: Vec<f64>,
-    /// The two-line cache-line round trip around each trial, nanoseconds.
+    /// Two-line cache-line round trips around each trial, nanoseconds.
     cache_line_ns: Vec<f64>,
 }
 
 /// Mechanism, whether it waits in the hybrid way, workload and size.
 type Key = (String, bool, &'static str, u64);
 
-/// What Crossway's trials are compared with, by their group.
+/// The C loop with which a trial is compared, determined by its group.
 fn counterpart_of(record: &Record) -> Option<Touch> {
     match record.group.as_str() {
         "loops" => Some(Touch::Everything),
@@ -114,9 +115,9 @@ fn counterpart_of(record: &Record) -> Option<Touch> {
     }
 }
 
-/// Groups whose counterpart touches nothing.
+/// The groups that are compared with a loop that does not touch the payload.
 const BARE: &str = "bare";
-/// The one of them whose two ends share a CPU.
+/// The one of these groups whose two ends share a CPU.
 const ONE_CORE: &str = "bare-one-core";
 
 const RATE: &str = "throughput";
@@ -202,7 +203,7 @@ fn limits(topology: &Topology, pair: (u32, u32)) -> anyhow::Result<Limits> {
     Ok(Limits::measure(topology, &ask, |what| eprintln!("limits: {what}"))?)
 }
 
-/// Runs the plan; before or after each trial of Crossway's, the C loop's with as many messages.
+/// Runs the plan; before or after each trial of Crossway's, the C loop runs with the same number of messages.
 fn measure(
     args: &Args,
     plan: &Plan,
@@ -221,7 +222,7 @@ fn measure(
         if record.group.starts_with(BARE) {
             let cores = if record.group == ONE_CORE { "one core" } else { "two cores" };
             let of_case: &mut Figures = bare.entry((cores, key)).or_default();
-            // The bare loop gives the mean, so the mean it is.
+            // The bare loop reports the mean, so the mean is compared.
             let mean = record.throughput.map(|t| t.wall_ns as f64).zip(record.counts);
             let mean = mean.map_or(f64::NAN, |(wall_ns, c)| wall_ns / c.received.max(1) as f64);
             if let Some(theirs) = theirs {
@@ -234,7 +235,7 @@ fn measure(
             }
             return;
         }
-        // A trial whose counterpart failed would have none to be paired with.
+        // Without a counterpart, the trial cannot be paired.
         if with_loop(record) && theirs.is_none() {
             return;
         }
@@ -257,7 +258,7 @@ fn bytes(size: u64) -> String {
     }
 }
 
-/// The harness costs nothing.
+/// Target: the harness adds nothing.
 fn against_loops(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) {
     for ((mechanism, _, workload, size), f) in figures {
         if f.reference.is_empty() {
@@ -269,7 +270,7 @@ fn against_loops(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) 
     }
 }
 
-/// What clocks, numbers and reading every byte cost beside a loop that does none of it.
+/// The cost of clocks, sequence numbers and reading every byte, compared with a loop that does none of it.
 fn against_bare_loops(
     figures: &BTreeMap<(&'static str, Key), Figures>,
     found: &mut Vec<Comparison>,
@@ -311,8 +312,8 @@ fn against_limits(
         let name = format!("shm-spin throughput at {}: Crossway / one-copy limit", bytes(size));
         found.push(Comparison::unpaired(name, &f.crossway, &at, Target::AtLeast(0.95)));
     }
-    // A sender who does not know whether another message follows must hand over each by itself; the limit of those who
-    // gather stands beside it, for information.
+    // A sender that does not know whether another message follows must hand over each one individually; the limit
+    // with batching is shown for information.
     if let Some(f) = spin(RATE, 64) {
         let name = "shm-spin throughput at 64 B: Crossway / one-copy limit";
         let alone = of_limits(64, |l| l.each_by_itself_msgs_per_s.median);

@@ -1,5 +1,5 @@
-//! TCP between two hosts of a netlab network: against iperf3 and sockperf on the same link, and against what a slow link can
-//! carry by its headers; TIPC against the latter, in guests whose kernel has it.
+//! TCP between two hosts of a netlab network, compared with iperf3 and sockperf on the same link, and with what a
+//! slow link can carry given the headers; TIPC with the latter, in guests whose kernel has it.
 
 use std::path::PathBuf;
 
@@ -16,22 +16,22 @@ use crate::{Args, figure, pairs};
 
 /// As long as a run of the tools.
 const MEASURE_MS: u64 = 1_000;
-/// On the slow link a rate is steady only when its queue is full.
+/// On the slow link, the rate is steady only once its queue is full.
 const SLOW_MEASURE_MS: u64 = 2_000;
-/// Trials on the slow link: they hardly differ.
+/// Trials on the slow link, which hardly vary.
 const SLOW_TRIALS: u32 = 3;
 
-/// The slow link, as the boards of the study had it.
+/// The slow link, with the rate of the study's boards.
 const SLOW: &str = "100mbit";
 const SLOW_BITS_PER_S: f64 = 100e6;
-/// An Ethernet frame as the token bucket counts it: the packet and 14 bytes.
+/// Size of an Ethernet frame as counted by the token bucket: the packet and 14 bytes.
 const FRAME_BYTES: f64 = 1514.0;
-/// A full frame's payload: 1500 less IPv4's 20, TCP's 20 and 12 for time stamps.
+/// Payload of a full frame: 1500 minus 20 for IPv4, 20 for TCP and 12 for time stamps.
 const TCP_PAYLOAD: f64 = 1448.0;
-/// A full frame's payload: 1500 less TIPC's 24.
+/// Payload of a full frame: 1500 minus 24 for TIPC.
 const TIPC_PAYLOAD: f64 = 1476.0;
 
-/// Runs all of it; what cannot be here is told and left out.
+/// Runs all comparisons; prints which are impossible here and why.
 pub(crate) fn compare(args: &Args, out: &std::path::Path, found: &mut Vec<Comparison>) {
     for (name, offloads) in [("off", Offloads::Off), ("on", Offloads::On)] {
         if let Err(error) = against_tools(args, out.join(name), name, offloads, found) {
@@ -51,7 +51,7 @@ pub(crate) fn compare(args: &Args, out: &std::path::Path, found: &mut Vec<Compar
     }
 }
 
-/// A trial of Crossway's and a run of the tool in turn, on one link.
+/// Alternates trials of Crossway's and runs of the tool, on one link.
 fn against_tools(
     args: &Args,
     out: PathBuf,
@@ -120,17 +120,17 @@ size_bytes = 64
     Ok(())
 }
 
-/// Whether the filters leave no case of the plan.
+/// Whether the filters exclude all cases of the plan.
 fn nothing_wanted(plan: &Plan, args: &Args) -> anyhow::Result<bool> {
     Ok(case::expand(plan, &Topology::read()?, &args.filter).is_empty())
 }
 
-/// A prefix as `--hosts` takes it: commas within a word are the word's own.
+/// A prefix in the syntax of `--hosts`, with words that contain commas quoted.
 fn quoted(words: &[String]) -> String {
     words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
 }
 
-/// What arrives over the slow link against what its frames can carry.
+/// Compares what arrives over the slow link with what its frames can carry.
 fn against_the_wire(
     args: &Args,
     out: PathBuf,

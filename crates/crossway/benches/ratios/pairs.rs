@@ -1,7 +1,7 @@
-//! Runs a plan so that each trial of Crossway's has a counterpart's beside it.
+//! Runs a plan so that each trial of Crossway's is paired with a run of a counterpart.
 //!
-//! Who goes first changes from trial to trial: what the first of two leaves behind (a warm core, a clock that was raised, a
-//! hypervisor that has just looked this way) would otherwise always serve, or hurt, the same one.
+//! The order within a pair alternates: the state left behind by the first run (a warm core, a raised clock frequency,
+//! the attention of a hypervisor) would otherwise always help, or hurt, the same one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,8 +13,9 @@ use crossway_lab::record::{Record, Status};
 use crossway_lab::run::{self, Options, RunEvent};
 use crossway_lab::shutdown;
 
-/// Runs a plan. `counterpart` measures the other side of a pair, given a record of the same case: this trial's, or, where the
-/// counterpart goes first, the former trial's. `each` takes every record that has figures, with the counterpart's figure.
+/// Runs a plan. `counterpart` measures the other side of a pair, given a record of the same case: this trial's or, if
+/// the counterpart runs first, the previous trial's. `each` receives every record that has figures, with the
+/// counterpart's figure.
 pub(crate) fn run(
     plan: &Plan,
     filters: &[String],

@@ -1,4 +1,4 @@
-//! The hand-written C loops of bench/c: built, and run as a trial of Crossway's was.
+//! The hand-written C loops in bench/c: compiled, and run like a trial of Crossway's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,15 +9,15 @@ use crossway_lab::record::Record;
 use crossway_sys::topology::Topology;
 use serde::Deserialize;
 
-/// Where the private caches are not known.
+/// Working set in bytes if the sizes of the private caches are unknown.
 const USUAL_WORKING_SET: u64 = 4 << 20;
 
 /// What a loop does with the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
-    /// What Crossway does: messages in turn from a large working set, each numbered, every byte read.
+    /// The same as Crossway: messages in turn from a large working set, each numbered, every byte read.
     Everything,
-    /// Nothing: one hot buffer, never read.
+    /// Nothing: one buffer in the cache, never read.
     Nothing,
 }
 
@@ -36,7 +36,7 @@ struct Line {
 }
 
 impl Reference {
-    /// Compiles the loops into `dir`.
+    /// Compiles the loops in `dir`.
     pub(crate) fn build(dir: &Path, topology: &Topology, cpu: u32) -> anyhow::Result<Reference> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/c");
         let made = Command::new("make")
@@ -49,14 +49,15 @@ impl Reference {
         if !made.status.success() {
             bail!("bench/c does not compile: {}", String::from_utf8_lossy(&made.stderr).trim());
         }
-        // As the roles do: twice the private caches.
+        // Like the roles: twice the private caches.
         let working_set_bytes =
             topology.private_cache_bytes(cpu).map_or(USUAL_WORKING_SET, |bytes| 2 * bytes);
         Ok(Reference { dir: dir.to_owned(), working_set_bytes })
     }
 
-    /// Repeats a trial: the same size, CPUs and numbers of messages, before the measured part and in it. Returns messages per second or the median round trip
-    /// in nanoseconds. A loop that touches nothing reads the clock at its two ends only: of a round trip it gives the mean.
+    /// Repeats a trial with the same size, CPUs and numbers of messages, before the measured part and in it. Returns
+    /// messages per second, or the median round trip in nanoseconds. A loop that touches nothing reads the clock only
+    /// at its start and end, and therefore reports the mean round trip.
     pub(crate) fn run(&self, record: &Record, touch: Touch) -> anyhow::Result<f64> {
         let program = self.dir.join(record.mechanism.replace('-', "_"));
         let inputs = &record.inputs;

@@ -1,4 +1,4 @@
-//! Public tools that measure the same thing: sockperf for TCP's round trip, iperf3 for TCP's throughput.
+//! Public tools that measure the same: sockperf for TCP's round trip, iperf3 for TCP's throughput.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -10,12 +10,12 @@ use anyhow::{Context, bail};
 use crate::comparison::{Comparison, Target};
 use crate::{Figures, Key, RATE, RTT};
 
-/// Runs of each tool.
+/// Number of runs of each tool.
 const RUNS: usize = 5;
-/// How long a server may take to listen.
+/// Time limit for a server to listen.
 const START_LIMIT: Duration = Duration::from_secs(5);
 
-/// Compares where the tools are installed and Crossway's figures are there.
+/// Runs the comparisons for which the tool is installed and Crossway has a figure.
 pub(crate) fn compare(
     figures: &BTreeMap<Key, Figures>,
     (a, b): (u32, u32),
@@ -48,7 +48,7 @@ pub(crate) fn compare(
         Target::AtMost(1.02),
         &|| sockperf_round_trip_ns(&loopback),
     );
-    // iperf3's receiver does not look at what it receives, ours reads every byte.
+    // iperf3's receiver does not read the data that it receives; ours reads every byte.
     tool(
         "tcp throughput at 64 KiB: Crossway / iperf3",
         get(RATE, 64 << 10),
@@ -57,11 +57,11 @@ pub(crate) fn compare(
     );
 }
 
-/// Where a tool's two ends run, and where the server is found.
+/// Where a tool's two ends run, and the server's address.
 pub(crate) struct Ends<'a> {
-    /// A command that runs a program at the server's place.
+    /// A command that runs a program where the server runs.
     pub(crate) server: Box<dyn Fn(&str) -> Command + 'a>,
-    /// A command that runs a program at the client's place.
+    /// A command that runs a program where the client runs.
     pub(crate) client: Box<dyn Fn(&str) -> Command + 'a>,
     /// The server's address.
     pub(crate) address: String,
@@ -73,7 +73,7 @@ fn pinned(cpu: u32, program: &str) -> Command {
     command
 }
 
-/// A server that is killed and waited for in any case.
+/// A server that is killed and reaped when this is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -99,12 +99,12 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Waits until somebody listens there, as the kernel's table says: connecting would use up a one-shot server.
+/// Waits until the server listens, according to the kernel's table: a connection would use up a one-shot server.
 fn wait_for_listener(ends: &Ends<'_>, port: u16) -> anyhow::Result<()> {
     let until = Instant::now() + START_LIMIT;
     let ending = format!(":{port:04X}");
     loop {
-        // Of the network in which the server runs; without IPv6 the second is missing.
+        // The tables of the network in which the server runs; without IPv6 the second does not exist.
         let told = (ends.server)("cat").args(["/proc/net/tcp", "/proc/net/tcp6"]).output()?;
         let listens = |line: &str| {
             let mut words = line.split_whitespace().skip(1);
@@ -132,7 +132,7 @@ fn client(ends: &Ends<'_>, program: &str, args: &[&str]) -> anyhow::Result<Strin
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// sockperf reports half the round trip, in microseconds; its sockets send without delay.
+/// sockperf reports half the round trip, in microseconds; its sockets send without delay (TCP_NODELAY).
 pub(crate) fn sockperf_round_trip_ns(ends: &Ends<'_>) -> anyhow::Result<f64> {
     let (port, at) = (free_port()?.to_string(), ends.address.as_str());
     let _server = server(ends, "sockperf", &["server", "--tcp", "-i", at, "-p", &port])?;
@@ -147,7 +147,7 @@ pub(crate) fn sockperf_round_trip_ns(ends: &Ends<'_>) -> anyhow::Result<f64> {
     Ok(half.trim().parse::<f64>()? * 2.0 * 1000.0)
 }
 
-/// Writes of 64 KiB over one connection.
+/// iperf3 writes 64 KiB at a time over one connection.
 pub(crate) fn iperf3_messages_per_s(ends: &Ends<'_>) -> anyhow::Result<f64> {
     let (port, at) = (free_port()?.to_string(), ends.address.as_str());
     let _server = server(ends, "iperf3", &["-s", "-1", "-B", at, "-p", &port])?;

@@ -1,6 +1,6 @@
-//! Chromium without a head, driven over its debugging pipe: one JSON message after another, ended by a zero byte.
+//! Headless Chromium, controlled over its debugging pipe: JSON messages, each followed by a zero byte.
 
-// Each test program uses a part of it.
+// Each test program uses only a part of it.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// Nothing here takes this long unless something hangs.
 const WATCHDOG: Duration = Duration::from_secs(300);
 
-/// A browser and what it told unasked.
+/// A browser, and the events that it sent.
 pub(crate) struct Browser {
     child: Child,
     to: Option<ChildStdin>,
@@ -25,13 +25,13 @@ pub(crate) struct Browser {
     _profile: tempfile::TempDir,
 }
 
-/// A page of it.
+/// A page in the browser.
 pub(crate) struct Page {
     session: String,
 }
 
 impl Browser {
-    /// Starts Chromium; `None` where there is none, after saying so.
+    /// Starts Chromium; returns `None` and prints why if it is not installed.
     pub(crate) fn start(test: &str) -> Option<Browser> {
         let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
             let path = std::env::var_os("PATH").unwrap_or_default();
@@ -42,7 +42,7 @@ impl Browser {
             return None;
         };
         let profile = tempfile::tempdir().expect("a directory for the profile");
-        // The shell puts our two pipes where Chromium looks for its debugging pipe: descriptors 3 and 4.
+        // The shell duplicates our two pipes to where Chromium expects its debugging pipe: descriptors 3 and 4.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", program])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
@@ -99,7 +99,8 @@ impl Browser {
         }
     }
 
-    /// Opens a file in a window of this width, with this colour scheme, and waits until its script says it is ready.
+    /// Opens a file in a window of this width with this colour scheme, and waits until its script reports that it is
+    /// ready.
     pub(crate) fn open(&mut self, file: &Path, width: u32, scheme: &str) -> Page {
         let target = self.call(None, "Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
@@ -123,7 +124,7 @@ impl Browser {
         page
     }
 
-    /// A call to one page.
+    /// Calls a method for one page.
     pub(crate) fn on(&mut self, page: &Page, method: &str, parameters: Value) -> Value {
         let session = page.session.clone();
         self.call(Some(&session), method, parameters)
@@ -159,7 +160,7 @@ impl Browser {
         self.on(page, "Input.dispatchKeyEvent", up);
     }
 
-    /// Exceptions, errors and warnings on the console, and whatever the browser itself complained of.
+    /// Exceptions, errors and warnings on the console, and messages of the browser itself.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.events
             .iter()
@@ -175,7 +176,7 @@ impl Browser {
             .collect()
     }
 
-    /// Addresses that were asked for, other than files and data in the page itself.
+    /// Requested addresses other than files and data in the page itself.
     pub(crate) fn requests_outside(&self) -> Vec<String> {
         self.events
             .iter()
@@ -188,7 +189,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Asked to close, it ends its own children; the profile can be removed only after that.
+        // If it is asked to close, it ends its own children; the profile can be removed only after that.
         if let Some(mut to) = self.to.take() {
             let _ = write!(to, "{{\"id\":0,\"method\":\"Browser.close\"}}\0");
         }

@@ -1,4 +1,4 @@
-//! Hosts that a cluster's job starter leads to.
+//! Hosts that are reached through the job starter of a cluster.
 
 use super::*;
 
@@ -16,10 +16,10 @@ fn mpirun_is_a_prefix() {
     await_nothing_left(&place);
 }
 
-/// What Slurm's srun does with one task: the standard input goes to it, its output comes back in whole lines unless the buffer
-/// is full or the task has ended, standard error likewise, and its exit status is the task's, 128 and more after a signal. Its
-/// options are read and the task gets a session of its own, as slurmstepd gives it. A first SIGINT only reports; a second
-/// within a second ends the task.
+/// Behaves like Slurm's srun with a single task: it forwards standard input to the task, and the task's output in
+/// whole lines unless the buffer is full or the task has ended, likewise for standard error. Its exit status is the
+/// task's, or 128 plus the number of a signal. It parses srun's options and gives the task a session of its own, as
+/// slurmstepd does. A first SIGINT only prints a report; a second one within a second ends the task.
 const SRUN: &str = r#"#!/usr/bin/env python3
 import os, select, signal, subprocess, sys, time
 words = sys.argv[1:]
@@ -84,14 +84,14 @@ fn srun_is_a_prefix_although_it_passes_on_whole_lines_only() {
     assert!(records.iter().all(|r| r.hosts[0].prefix_kind == "srun"));
     await_nothing_left(&place);
 
-    // The task's exit status and last words come through.
+    // The task's exit status and last output are passed on.
     let lost = format!("{},{}", on("n1"), on("n2"));
     let output = place.measure(&["--hosts", &lost, "--agent-program", "false"]);
     let told = errors(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("ended with code 1") && told.contains("--nodelist=n1"), "{told}");
 
-    // Ctrl-C ends the run and every job; the job starter need not see the signal.
+    // Ctrl-C ends the run and every job; the job starter need not receive the signal.
     let long = Place::new(LONG);
     let mut command = long.command(&["measure", "plan.toml", "--hosts", &lost]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Controllers that are killed at random instants, from their start until trials run on a network.
+//! Controllers that are killed at random times, from their start until trials run on a network.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Kills per test run; the environment variable `CROSSWAY_KILLS` asks for another number.
+/// Number of kills per test run; the environment variable `CROSSWAY_KILLS` overrides it.
 const KILLS: u32 = 24;
-/// How long everything may take to be removed after a kill. It takes a fraction of a second.
+/// Time limit for the clean-up after a kill. It usually takes a fraction of a second.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(120);
 
-/// Mechanisms whose objects have names, here and on hosts that are namespaces.
+/// Mechanisms whose objects have names, on this machine and on hosts that are namespaces.
 const NAMED: &str = r#"
 [testbed.net]
 kind = "netlab"
@@ -33,14 +33,14 @@ testbed = "net"
 ends = "within"
 "#;
 
-/// Namespaces in which everything with a name is of this test alone: /run with its networks, shared memory, and the objects of
-/// System V and POSIX.
+/// Namespaces in which all named objects belong to this test: /run with its networks, shared memory, and System V and
+/// POSIX objects.
 struct OwnNames {
     holder: Child,
 }
 
 impl OwnNames {
-    /// `None` without privilege.
+    /// `None` without root privileges.
     fn make() -> Option<OwnNames> {
         let script = "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /dev/shm && \
                       mkdir -p /run/mq && mount -t mqueue none /run/mq && echo ready && exec cat";
@@ -73,14 +73,14 @@ impl OwnNames {
         command.spawn().unwrap()
     }
 
-    /// Whatever has a name in these namespaces and should have been removed.
+    /// Named objects in these namespaces that should have been removed.
     fn leftovers(&self) -> Vec<String> {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
         let mut left = Vec::new();
         for dir in ["run/netns", "run/crossway/net", "run/crossway/guest", "dev/shm", "run/mq"] {
             let Ok(entries) = fs::read_dir(root.join(dir)) else { continue };
             let names = entries.flatten().map(|entry| entry.file_name().into_string().unwrap());
-            // The lock of the whole registry, and what is known of this machine's kernel, stay.
+            // The lock of the registry, and the facts about this machine's kernel, stay.
             let names = names.filter(|name| name != "lock" && name != "without-netem");
             left.extend(names.map(|name| format!("/{dir}/{name}")));
         }
@@ -116,7 +116,7 @@ fn a_controller_killed_at_any_instant_leaves_nothing() {
     };
     let place = Place::new(NAMED);
     let kills = std::env::var("CROSSWAY_KILLS").map_or(KILLS, |n| n.parse().expect("a number"));
-    // The first run tells how long it takes until trials run; it is killed then, too.
+    // The first run shows how long it takes until trials run; then it is killed, too.
     let mut span = Duration::ZERO;
     for kill in 0..kills {
         let _ = fs::remove_dir_all(place.dir.path().join("out"));

@@ -1,4 +1,4 @@
-//! Agents, and controllers, that are killed.
+//! Agents and controllers that are killed.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn a_host_whose_agents_die_three_times_in_a_row_is_given_up() {
     let mut status = None;
     await_that("the end of the run", || {
         for agent in agents(&place) {
-            // It may have ended meanwhile.
+            // It may have exited in the meantime.
             let _ = Command::new("kill").args(["-KILL", &agent.to_string()]).output();
         }
         status = child.try_wait().unwrap();

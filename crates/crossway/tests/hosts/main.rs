@@ -1,4 +1,4 @@
-//! Measuring between hosts: agents behind command prefixes of every kind, and what happens when they fail.
+//! Measuring between hosts: agents behind command prefixes of every kind, and their failures.
 
 mod jobs;
 mod kills;
@@ -19,7 +19,7 @@ use place::{Place, await_that, signal};
 
 pub(crate) const CROSSWAY: &str = env!("CARGO_BIN_EXE_crossway");
 
-/// What crosses hosts, and what does not.
+/// Mechanisms that work between hosts, and some that do not.
 pub(crate) const PLAN: &str = r#"
 [testbed.pair]
 kind = "hosts"
@@ -43,7 +43,7 @@ pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The records of a run that went to its end, all verified.
+/// The records of a run that was completed, all verified.
 pub(crate) fn measured(place: &Place, output: &Output) -> Vec<Record> {
     assert!(output.status.success(), "{:?}: {}", output.status, errors(output));
     let records = place.records();
@@ -57,7 +57,7 @@ pub(crate) fn measured(place: &Place, output: &Output) -> Vec<Record> {
     records
 }
 
-/// Hosts, roles and meters of each record fit together.
+/// Checks that hosts, roles and meters of each record are consistent.
 pub(crate) fn check_hosts(records: &[Record], first: &str, last: &str) {
     for record in records {
         let names: Vec<&str> = record.hosts.iter().map(|host| host.name.as_str()).collect();
@@ -83,7 +83,7 @@ pub(crate) fn await_nothing_left(place: &Place) {
     await_that("the end of everything", || place.leftovers().is_empty());
 }
 
-/// Whether this machine can make networks; else it says why not.
+/// Whether this machine can create networks; otherwise prints why not.
 pub(crate) fn can_make_networks(test: &str) -> bool {
     let up = Command::new(CROSSWAY).args(["net", "up", "--hosts", "a", "--json"]).output().unwrap();
     if !up.status.success() {
@@ -95,7 +95,7 @@ pub(crate) fn can_make_networks(test: &str) -> bool {
     Command::new(CROSSWAY).args(["net", "down", name]).status().unwrap().success()
 }
 
-/// Trials long enough to kill something in their midst.
+/// Trials long enough to kill something while they run.
 pub(crate) const LONG: &str = r#"
 [testbed.pair]
 kind = "hosts"

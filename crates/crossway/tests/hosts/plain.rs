@@ -1,4 +1,4 @@
-//! Prefixes that need nothing, and hosts that cannot be used.
+//! Prefixes that need no set-up, and hosts that cannot be used.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn plain_prefixes_are_hosts_and_share_their_clock() {
     let records = measured(&place, &output);
     assert_eq!(records.len(), 2 * 2 * 3 + 2 * 3 * 3);
     check_hosts(&records, "nice -n 0", "env A=1");
-    // One kernel, one clock: then instants may be compared.
+    // One kernel has one clock: times may be compared.
     let paced: Vec<_> = records.iter().filter(|r| r.case.contains("paced")).collect();
     assert!(paced.iter().all(|r| r.latency_ns.iter().any(|l| l.span == Span::OneWay)));
     assert!(records.iter().all(|r| r.throughput.unwrap().sender_wall_ns.is_none()));
@@ -17,13 +17,13 @@ fn plain_prefixes_are_hosts_and_share_their_clock() {
     assert!(told.contains("host 'env A=1': Linux "), "{told}");
     assert_eq!(place.leftovers(), Vec::<String>::new());
 
-    // The hosts' fingerprints stand beside this machine's.
+    // The fingerprints of the hosts are stored next to this machine's.
     let text = fs::read_to_string(place.run().join("env.json")).unwrap();
     let environment: serde_json::Value = serde_json::from_str(&text).unwrap();
     let id = &records[0].hosts[0].environment;
     assert_eq!(environment["hosts"][id.as_str()]["machine_id"], **id);
 
-    // A record alone is enough to repeat it, hosts included.
+    // A record alone suffices to repeat it, including its hosts.
     let line = format!("{}:1", place.run().display());
     let again = place.command(&["rerun", &line, "--out", "again", "--json"]).output().unwrap();
     assert!(again.status.success(), "{}", errors(&again));

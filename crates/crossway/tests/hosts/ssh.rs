@@ -1,8 +1,8 @@
-//! Hosts behind an sshd of the test's own.
+//! Hosts behind an sshd that the test starts.
 
 use super::*;
 
-/// An sshd of its own: keys, configuration and port below the place; it ends with the value.
+/// An sshd with keys, configuration and port for this test; killed when dropped.
 struct Sshd {
     server: Child,
     client: String,
@@ -15,7 +15,7 @@ impl Drop for Sshd {
     }
 }
 
-/// Starts sshd on `address` behind the words of `prefix`; `None` where there is none.
+/// Starts sshd on `address` with the command prefix `prefix`; `None` if it is not installed.
 fn sshd(place: &Place, prefix: &[&str], address: &str, port: u16) -> Option<Sshd> {
     if !Path::new("/usr/sbin/sshd").exists() {
         eprintln!("SKIP ssh: no /usr/sbin/sshd; sudo apt-get install openssh-server");
@@ -48,7 +48,7 @@ fn sshd(place: &Place, prefix: &[&str], address: &str, port: u16) -> Option<Sshd
     let server = Command::new(words[0])
         .args(&words[1..])
         .args(["-D", "-f", &file("sshd_config")])
-        // Not in the place's folder, where a process counts as left over.
+        // Not in the folder of the place, where the process would count as left behind.
         .current_dir("/")
         .spawn()
         .expect("sshd");
@@ -77,7 +77,7 @@ fn ssh_on_loopback_is_a_host() {
     assert!(records.iter().all(|r| r.hosts.last().unwrap().prefix_kind != "env"));
     assert_eq!(place.leftovers(), Vec::<String>::new());
 
-    // Not in the PATH there.
+    // It is not in the PATH there.
     let output = place.measure(&["--hosts", &hosts, "--agent-program", "/no/crossway"]);
     let told = errors(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");
@@ -102,7 +102,7 @@ fn ssh_between_two_namespaces_finds_the_link_s_address() {
     let (a, b) = (format!("cw-{name}-a"), format!("cw-{name}-b"));
     let place = Place::new(PLAN);
     let Some(sshd) = sshd(&place, &["ip", "netns", "exec", &b], "0.0.0.0", 2222) else { return };
-    // From a, over the link, to b.
+    // From host a, over the link, to host b.
     let config = place.dir.path().join("ssh_config");
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, text.replace("HostName 0.0.0.0", "HostName 10.77.0.2")).unwrap();
@@ -130,7 +130,7 @@ fn a_login_that_cannot_be_is_one_clear_error_and_nobody_is_asked() {
     let port = free_port();
     let Some(sshd) = sshd(&place, &[], "127.0.0.1", port) else { return };
     let key = place.dir.path().join("user").display().to_string();
-    // Without the configuration that the others use; a window must not be opened either.
+    // Without the configuration that the other tests use; nor may a password dialog be opened.
     let bare = format!("ssh -F none -p {port}");
     let unasked = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null";
     let login = format!("{bare} {unasked} -i {key} 127.0.0.1");

@@ -1,4 +1,4 @@
-//! Hosts on this machine: namespaces and guests.
+//! Testbeds on this machine: namespaces and guests.
 
 use super::*;
 
@@ -49,12 +49,12 @@ fn two_namespaces_are_hosts_and_their_link_is_what_is_measured() {
         let carried: Vec<_> = record.net.iter().map(|i| format!("{} {}", i.host, i.name)).collect();
         match record.inputs.ends {
             Ends::Between => assert_eq!(carried, ["a eth0", "b eth0"], "{}", record.case),
-            // Nodes talk of themselves now and then, also while their programs use shared memory.
+            // Nodes exchange messages from time to time, even if their programs use shared memory.
             Ends::Within if record.mechanism.starts_with("tipc") => {}
             Ends::Within => assert!(carried.contains(&"a lo".to_owned()), "{}", record.case),
         }
         if record.inputs.ends == Ends::Between && record.case.contains("throughput") {
-            // After a pause the shaper lets a burst of one millisecond pass at once.
+            // After a pause, the shaper forwards a burst of one millisecond immediately.
             const BURST_BITS: f64 = 100e6 / 1000.0 + 2.0 * 1514.0 * 8.0;
             let throughput = record.throughput.unwrap();
             let wall_s = throughput.wall_ns as f64 / 1e9;
@@ -119,12 +119,12 @@ workload = "ping-pong"
         return;
     }
     assert!(output.status.success());
-    // tcp, and every way of the kernel's TIPC: stream, seqpacket, rdm, dgram, multicast.
+    // tcp, and every kind of the kernel's TIPC: stream, seqpacket, rdm, dgram, multicast.
     assert_eq!(records.len(), 6 * 3);
     check_hosts(&records, "a", "b");
     for record in &records {
         assert_ne!(record.status, Status::Failed, "{}: {:?}", record.case, record.reason);
-        // Another kernel than this one, and each with a clock of its own.
+        // A kernel other than this one, each with its own clock.
         let version = record.mechanism_version.as_deref().unwrap();
         assert!(version.contains(&record.hosts[0].kernel), "{version}: {:?}", record.hosts);
         if record.inputs.ends == Ends::Between {
@@ -142,7 +142,7 @@ workload = "ping-pong"
     assert_eq!(place.leftovers(), Vec::<String>::new());
 }
 
-/// The host process of the guest in the place of `host`, of those that `owner` has booted, and the processes it started.
+/// The host process of the guest in the place of `host` that `owner` has booted, and the processes it started.
 fn guest_processes(owner: u32, host: &str) -> Option<(u32, Vec<u32>)> {
     let files = fs::read_dir("/run/crossway/guest").ok()?;
     let records = files.flatten().filter_map(|file| fs::read_to_string(file.path()).ok());
@@ -197,7 +197,7 @@ fn a_guest_that_dies_is_booted_again_and_the_trials_go_on() {
         return;
     }
     assert!(!ended, "the run is over before a guest was killed");
-    // The kernel of one, then everything that the kernel of the other has started, which leaves it mute.
+    // Kill the kernel of one guest, then everything started by the kernel of the other, which makes it unresponsive.
     let (kernel, _) = guest_processes(owner, "-a").expect("guest a");
     signal(kernel as i32, "-KILL");
     let after = written() + 2;
@@ -205,7 +205,7 @@ fn a_guest_that_dies_is_booted_again_and_the_trials_go_on() {
     let (_, helpers) = guest_processes(owner, "-b").expect("guest b");
     assert!(!helpers.is_empty());
     for helper in helpers {
-        // One may end when another does.
+        // One may exit when another does.
         let _ = Command::new("kill").args(["-KILL", &helper.to_string()]).output();
     }
     let output = child.wait_with_output().unwrap();

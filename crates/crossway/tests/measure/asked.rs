@@ -1,4 +1,4 @@
-//! What `measure` is asked for on the command line, and what it says before and while it runs.
+//! Options of `measure`, and what it prints before and while it runs.
 
 use std::fs;
 use std::process::Command;
@@ -24,7 +24,7 @@ fn trials_and_times_of_the_command_line_hold_for_all_groups_and_are_kept() {
         let i = &record.inputs;
         assert_eq!((i.trials, i.warmup_ms, i.measure_ms), (2, 1, 3), "{}", record.case);
     }
-    // The kept plan says so, and the run has its name.
+    // The stored plan includes them, and the run has its name.
     let kept = Plan::load(place.run().join("plan.toml").to_str().unwrap()).unwrap();
     assert!(kept.groups.iter().all(|g| (g.trials, g.measure_ms) == (2, 3)));
     let output = place.command(&["rank", "short"]).output().unwrap();
@@ -55,7 +55,7 @@ fn a_dry_run_knows_what_the_run_will_skip() {
         let ran = tried.iter().any(|t| case["case"] == format!("all/{t}"));
         assert!(!ran || case["skipped"].is_null(), "{case} was measured");
     }
-    // What the run skipped before its first trial, the dry run had announced.
+    // The dry run announced what the run skipped before its first trial.
     for record in place.records().iter().filter(|r| r.status == Status::Skipped) {
         let case = dry["cases"]
             .as_array()
@@ -67,7 +67,7 @@ fn a_dry_run_knows_what_the_run_will_skip() {
     }
 }
 
-/// Whether a case was skipped because its first trial turned out to be impossible, which no look beforehand can tell.
+/// Whether a case was skipped because its first trial turned out to be impossible, which cannot be known beforehand.
 fn tried_in_vain(record: &crossway_lab::record::Record) -> bool {
     record.inputs.order > 0 || record.mechanism_version.is_some()
 }
@@ -100,7 +100,8 @@ fn the_first_example_of_the_plans_manual_is_short_enough_to_try() {
 fn a_disk_that_was_full_at_the_start_is_no_obstacle_to_resuming() {
     let place = Place::new(TINY);
     let program = assert_cmd::cargo::cargo_bin!("crossway");
-    // A limit on the size of files is to a process what a full disk is: the fingerprint is larger than the plan.
+    // A limit on the file size has the same effect on a process as a full disk: the fingerprint is larger than the
+    // plan.
     let script = format!(
         "trap '' XFSZ; ulimit -f 2; exec {} measure plan.toml -f pipe/throughput/64/",
         program.display()

@@ -1,4 +1,4 @@
-//! Workloads that run beside the measured one.
+//! Workloads that run concurrently with the measured one (`beside`).
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::{Record, Span};
@@ -68,7 +68,7 @@ fn requests_are_measured_beside_a_stream_and_both_are_verified() {
     );
     assert_eq!(place.leftovers(), Vec::<String>::new());
 
-    // Readers tell them apart, and show both.
+    // Commands that read records distinguish them and show both.
     let report = place.command(&["report", "latest", "--terminal"]).output().unwrap();
     let text = String::from_utf8_lossy(&report.stdout);
     assert!(text.contains("unpinned, idle, beside one way by uds-stream, 4 KiB"), "{text}");

@@ -1,4 +1,4 @@
-//! Goals of a plan, which the exit status and the report judge.
+//! Goals of a plan, and their effect on the exit status and the report.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ fn plan(require: &str) -> String {
     )
 }
 
-/// The exit status, what was said last, and the goals of the report.
+/// The exit status, the last line of output, and the goals in the report.
 fn run(require: &str, args: &[&str]) -> (Option<i32>, String, Value) {
     let place = Place::new(&plan(require));
     let output = place.measure(args);

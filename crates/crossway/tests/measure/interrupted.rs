@@ -1,4 +1,5 @@
-//! Runs in the middle of which somebody is killed, stopped or told to end: what there is stays, and nothing else does.
+//! Runs during which a process is killed, stopped or told to end: existing records are kept, and nothing is left
+//! behind.
 
 use std::fs;
 use std::process::Command;
@@ -28,7 +29,7 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
     controller.kill().unwrap();
     controller.wait().unwrap();
     await_that("a clean end", || place.leftovers().is_empty());
-    // A kill in mid-write tears the last line.
+    // A kill during a write truncates the last line.
     let results = place.run().join("results.jsonl");
     let mut text = fs::read_to_string(&results).unwrap();
     let whole = text.lines().count();
@@ -68,8 +69,8 @@ fn a_killed_role_fails_its_trial_and_the_run_goes_on() {
     let place = Place::new(LONG);
     let controller = place.start();
     place.await_records(1);
-    // While the controller is stopped, roles go until they need it: those that were told to close are gone then, the others sleep
-    // amid their trial.
+    // While the controller is stopped, roles continue until they need it: those that were ordered to close have
+    // exited by then, the others sleep in the middle of their trial.
     let conductor = controller.id() as i32;
     await_that("a role", || {
         signal(conductor, "-STOP");
@@ -129,7 +130,7 @@ measure_ms = 3000
     assert_eq!(place.leftovers(), Vec::<String>::new());
 }
 
-/// Whoever dies, and whenever: the controller, the reaper with it, in any phase of any mechanism.
+/// Kills the controller, also together with the reaper, in any phase of any mechanism.
 #[test]
 fn kills_at_any_moment_leave_nothing() {
     let place = Place::new(
@@ -150,7 +151,7 @@ measure_ms = 10
         std::thread::sleep(Duration::from_millis(delay_ms));
         let with_reaper = delay_ms % 20 == 10;
         if with_reaper {
-            // Nobody is left to clean up then: the next start does it.
+            // Nothing is left that could clean up: the next start does it.
             for pid in place.processes(|line| line.contains(" reaper ")) {
                 let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
             }

@@ -1,4 +1,4 @@
-//! Whole runs through the program: what is written, what is left behind, what happens when somebody dies.
+//! Complete runs of the program: what is written, what is left behind, what happens when a process dies.
 
 mod asked;
 mod beside;
@@ -33,8 +33,8 @@ messages = 200
 warmup_ms = 5
 "#;
 
-/// Whether a trial came to its end with what it was to bring. What the hypervisor does meanwhile is the machine's doing; nothing
-/// else may spoil a trial here.
+/// Whether a trial was completed as expected. The hypervisor may disturb it on this machine; nothing else may degrade
+/// a trial here.
 fn is_done(record: &Record) -> bool {
     let why = record.reason.as_deref().unwrap_or_default();
     let machine = ["the hypervisor took", "the cores moved", "the rate was not achieved"]
@@ -71,7 +71,7 @@ fn a_tiny_plan_becomes_verified_records_and_nothing_stays_behind() {
             assert_eq!(histograms[0].1.len(), latency.n);
         }
     }
-    // The order is a shuffle by rounds, the same for the same seed.
+    // The order is a shuffle by rounds, identical for the same seed.
     let rounds: Vec<_> = records.iter().map(|r| r.inputs.trial).collect();
     assert_eq!(rounds, [[0; 12], [1; 12]].concat());
     assert!(records.iter().enumerate().all(|(at, r)| r.inputs.order == at as u32));
@@ -223,7 +223,7 @@ fn a_run_does_not_go_on_elsewhere_or_with_another_build() {
 
 #[test]
 fn every_mechanism_that_is_ready_passes_a_short_run() {
-    // Two that spin on one CPU only wait for each other's time slice to end.
+    // If both ends spin on one CPU, each can only wait for the other's time slice to end.
     let cpus = Topology::read().unwrap().allowed().len();
     let placement = if cpus > 1 { "other-core" } else { "same-core" };
     let place = Place::new(&format!(

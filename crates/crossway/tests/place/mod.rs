@@ -1,6 +1,6 @@
-//! A folder for one run of the program, and whatever is left of it.
+//! A folder for one run of the program, and checks for what it leaves behind.
 
-// Each test program uses a part of it.
+// Each test program uses only a part of it.
 #![allow(dead_code)]
 
 use std::fs;
@@ -12,7 +12,7 @@ use crossway_lab::record::Record;
 use crossway_lab::records_io::read_records;
 use tempfile::TempDir;
 
-/// A folder for one run, with a runtime directory of its own, so that leftovers of this test are seen and no others.
+/// A folder for one run with its own runtime directory, so that only leftovers of this test are found.
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
 }
@@ -43,7 +43,7 @@ impl Place {
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// The one run's folder.
+    /// The folder of the only run.
     pub(crate) fn run(&self) -> PathBuf {
         let mut runs = fs::read_dir(self.dir.path().join("out")).unwrap();
         let run = runs.next().unwrap().unwrap().path();
@@ -55,12 +55,12 @@ impl Place {
         read_records(&self.run()).unwrap().records
     }
 
-    /// Waits until so many records are written.
+    /// Waits until this number of records is written.
     pub(crate) fn await_records(&self, count: usize) {
         await_that("records", || self.count_records() >= count);
     }
 
-    /// How many records are written.
+    /// The number of written records.
     pub(crate) fn count_records(&self) -> usize {
         let Ok(runs) = fs::read_dir(self.dir.path().join("out")) else { return 0 };
         let counts = runs.filter_map(Result::ok).map(|run| {
@@ -70,7 +70,7 @@ impl Place {
         counts.max().unwrap_or(0)
     }
 
-    /// Whether anything is left of any run: directories of leases, processes.
+    /// What is left of any run: directories of leases, processes.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut left: Vec<String> = fs::read_dir(self.dir.path().join("rt/crossway"))
             .map(|entries| {
@@ -81,7 +81,7 @@ impl Place {
         left
     }
 
-    /// Processes that run in this place's folder, by their command line.
+    /// Processes whose working directory is this folder and whose command line matches.
     pub(crate) fn processes(&self, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
         let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
         entries
@@ -107,7 +107,7 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What a process does, as the kernel's letter for it; `None` if it is gone.
+/// The state of a process, as the kernel's letter; `None` if it does not exist.
 pub(crate) fn state(pid: i32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(") ").next()?.chars().next()

@@ -1,4 +1,4 @@
-//! `crossway tipc` on private tipcds.
+//! `crossway tipc` with private tipcds.
 
 mod iproute2;
 mod monitor;
@@ -18,13 +18,13 @@ fn program() -> Command {
     Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
 }
 
-/// Loopback addresses of this process's own, so that others can use the same port.
+/// Loopback addresses that only this process uses, so that other processes can use the same port.
 fn host(n: u32) -> String {
     let pid = std::process::id();
     format!("127.{}.{}.{n}", 64 + pid / 250 % 64, 1 + pid % 250)
 }
 
-/// A tipcd that ends with this value.
+/// A tipcd that is killed when this is dropped.
 struct Site {
     tipcd: LoneTipcd,
     dir: tempfile::TempDir,
@@ -90,7 +90,7 @@ fn name(link: &Value) -> &str {
     link["name"].as_str().unwrap()
 }
 
-/// Two nodes with a UDP bearer each, linked.
+/// Two linked nodes with a UDP bearer each.
 fn pair(n: u32) -> (Site, Site) {
     let (a, b) = (host(n), host(n + 1));
     let one = Site::with(&[&format!("udp:{a},{b}"), "--id", "alpha"]);
@@ -188,7 +188,7 @@ fn links_and_peers_are_shown_and_a_setting_reaches_the_other_end() {
 #[test]
 fn links_count_fragments_bundles_and_broadcasts() {
     let (one, two) = pair(60);
-    // Whatever comes while a packet is under way shares the next.
+    // Messages sent while a packet is in flight share the next packet.
     let link = "alpha:udp0-beta:udp0";
     one.text(&["link", "set", link, "--window", "1"]);
     let soon = || Patience::Until(Instant::now() + WATCHDOG);
@@ -224,7 +224,7 @@ fn links_count_fragments_bundles_and_broadcasts() {
     assert_eq!(there, [fragments, fragmented, bundles, bundled]);
     let profile = &one.json(&["link", "statistics", link])["profile"];
     assert_eq!((&profile[6], profile[1].as_u64() >= Some(300)), (&1.into(), true), "{profile}");
-    // The binding was told by the broadcast link.
+    // The binding was announced over the broadcast link.
     let told = of(
         &two,
         "broadcast-link",
@@ -251,7 +251,7 @@ fn bearers_come_and_go_and_one_remote_leaves_without_disturbing_others() {
     let enable = ["bearer", "enable", &bearer, "--name", "lan", "--priority", "12"];
     assert_eq!(one.text(&enable), "");
     assert!(one.text(&["bearer", "get", "lan"]).contains("mtu:1472"));
-    // The third finds us by itself, and is then sent to as well.
+    // The third node finds us by itself, and then packets are sent to it as well.
     assert_eq!(one.text(&["bearer", "add", "lan", "--remoteip", &c]), "");
     let links = one.linked_to(&["beta", "gamma"]);
     // The others' packets may be larger.
@@ -327,7 +327,7 @@ fn others_than_root_and_the_owner_are_not_obeyed() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     open(site.path().parent().unwrap(), 0o755);
-    // The program itself may lie where that user may not look.
+    // The program itself may be in a directory that the user cannot read.
     let dir = tempfile::tempdir().unwrap();
     open(dir.path(), 0o755);
     let copy = dir.path().join("crossway");

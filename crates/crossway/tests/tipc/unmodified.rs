@@ -22,7 +22,7 @@ fn an_unmodified_program_runs_on_a_tipcd_and_what_cannot_is_told() {
     if !Path::new(python).exists() {
         return eprintln!("SKIP crossway tipc run: {python} is missing; install python3");
     }
-    // By --force in case this kernel has AF_TIPC.
+    // With --force in case this kernel has AF_TIPC.
     let output = site.run(&["run", "--force", "--", python, "-c", script]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "b'to myself'\n", "{errors}");

@@ -1,4 +1,4 @@
-//! `crossway tipc trace` and `top`, and what is said when they cannot work.
+//! `crossway tipc trace` and `top`, and their errors.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -56,7 +56,8 @@ fn a_full_disk_and_a_missing_tipcd_are_told() {
     assert!(error.contains("start `crossway tipcd --socket /nowhere/tipcd.sock`"), "{error}");
 }
 
-/// The disk fills up while frames are written: the trace says so and ends, and neither the node nor the next trace has noticed anything.
+/// The disk becomes full while frames are written: the trace reports it and ends, and neither the node nor the next
+/// trace is affected.
 #[test]
 fn a_disk_that_fills_up_in_the_middle_of_a_trace_does_not_concern_the_node() {
     let (one, two) = pair(80);
@@ -73,7 +74,7 @@ fn a_disk_that_fills_up_in_the_middle_of_a_trace_does_not_concern_the_node() {
     assert_eq!(server.recv(&mut raw, soon()), Ok(5));
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("copy.pcap");
-    // A disk of 256 KiB of this command's own; what is on it goes with it, so it is copied.
+    // A file system of 256 KiB for this command only; it disappears with it, so its contents are copied.
     let script = r#"mount -t tmpfs -o size=256k none "$1" && { "$2" tipc --socket "$3" trace "$1/t.pcap"; code=$?; cat "$1/t.pcap" > "$4"; exit $code; }"#;
     let disk = dir.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
@@ -107,7 +108,7 @@ fn a_disk_that_fills_up_in_the_middle_of_a_trace_does_not_concern_the_node() {
     assert!(error.contains("the disk is full") && error.contains("ended at frame"), "{error}");
     let octets = std::fs::read(&copy).unwrap();
     assert!(octets.len() > 100 << 10, "{} octets: the disk was full at once", octets.len());
-    // Nobody is looked at any more, and another trace is what it was.
+    // No trace is active any more, and a new one works as before.
     let again = dir.path().join("again.pcap");
     let told = std::thread::scope(|scope| {
         let traffic = scope.spawn(|| {
