@@ -4,9 +4,9 @@
 //! compares
 //!
 //! - each run with the next one, and every pair of runs, like a gate that compares two runs. This includes what the
-//! machine does between the runs;
+//!   machine does between the runs;
 //! - random halves of all their trials, five against five, which shows the statistics alone, since both halves share
-//! the state of the machine.
+//!   the state of the machine.
 //!
 //! `cargo run --release -p crossway-lab --example false_alarms -- out/RUN out/RUN ...`
 

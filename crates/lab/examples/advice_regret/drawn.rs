@@ -1,4 +1,4 @@
-//! The questions of the scenarios.
+//! Generates the questions of the scenarios.
 
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
@@ -45,7 +45,7 @@ pub(super) fn drawn(scenario: u64, attempt: u64) -> String {
     if one(&["idle", "idle", "idle", "idle", "idle", "idle", "loaded"]) == "loaded" {
         text += "load = { cpu = 1 }\n";
     }
-    // With a latency goal CPU time is minimised among those that keep it.
+    // With a latency goal, CPU time is minimised among the mechanisms that meet it.
     let timed = paced || !matches!(word, "stream" | "fan-in" | "fan-out");
     match one(&["none", "none", "none", "cpu", "goal"]).as_str() {
         "cpu" => text += "optimise = \"cpu\"\n",

@@ -1,24 +1,25 @@
-//! What the advice of `crossway advise` costs beyond the best on this machine.
+//! Measures how much the recommendations of `crossway advise` cost beyond the best mechanism on this machine.
 //!
-//! For each of the scenarios, which a seeded generator draws (pattern, sizes of messages and replies, rate, placement, load, goal, what
-//! is minimised, required properties):
+//! The scenarios are drawn by a seeded generator (pattern, sizes of messages and replies, rate, placement, load,
+//! goal, objective, required properties). For each of them:
 //!
 //! 1. every admissible mechanism is measured;
-//! 2. `advise` decides by itself within its budget: it has no records, and measures for itself;
-//! 3. the mechanisms that may be the best, and the one that was chosen, are measured again, and once more those that are still near
-//!    each other.
+//! 2. `advise` decides within its budget, without records, from its own measurements;
+//! 3. the mechanisms that may be the best, and the recommended one, are measured again, and those that are still
+//!    close to each other once more.
 //!
-//! What the advice measured takes no part in the judgement. The regret is what the choice costs in the measurements of 1 and 3 beyond
-//! the least there, stated in three ways:
+//! The measurements made by advise are not used for the verdict. The regret is the cost of the recommendation in the
+//! measurements of 1 and 3 beyond the lowest cost there, stated in three ways:
 //!
-//! - by the medians of all trials: too large, because the least of several noisy medians lies below the least of the true ones;
-//! - by halves: the best is picked from every other trial and compared with the choice in the rest, and the reverse, so that a
-//!   lucky trial cannot both make a mechanism the best one and count against the choice;
-//! - the lower end of the interval of the first: what is shown beyond doubt.
+//! - by the medians of all trials: too large, because the lowest of several noisy medians is below the lowest true
+//!   median;
+//! - by halves: the best is selected from every other trial and compared with the recommendation in the rest, and
+//!   vice versa, so that a lucky trial cannot both make a mechanism the best and count against the recommendation;
+//! - the lower end of the interval of the first: what is certain.
 //!
 //! `cargo run --release -p crossway-lab --example advice_regret -- OUT [--scenarios 60] [--budget 12] [--minutes 9] [--crossway FILE]`
 //!
-//! Every finished scenario is a line of OUT/scenarios.jsonl; the same command goes on where the last one ended.
+//! Every finished scenario is a line of OUT/scenarios.jsonl; the same command continues where the last one ended.
 
 mod drawn;
 mod summary;
@@ -43,15 +44,16 @@ use serde::{Deserialize, Serialize};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Seconds in which the advice must be found; a tenth of what `crossway advise` takes by default.
+/// Time limit of advise in seconds; a tenth of the default of `crossway advise`.
 const BUDGET_S: u64 = 12;
-/// Trials of every admissible mechanism before the advice.
+/// Number of trials of every admissible mechanism before advise runs.
 const FIRST_TRIALS: u32 = 5;
-/// Trials afterwards: of those whose median is at most this factor above the least one so far, and of the choice.
+/// Further trials afterwards: of the candidates whose median exceeds the lowest so far by at most this factor, and of
+/// the recommendation.
 const LATER_TRIALS: [(f64, u32); 2] = [(1.3, 7), (1.15, 24)];
 const RESAMPLES: usize = 1_000;
 
-/// What a mechanism costs in truth, nanoseconds per message.
+/// The true cost of a mechanism, nanoseconds per message.
 #[derive(Serialize, Deserialize)]
 struct Cost {
     candidate: String,
@@ -61,7 +63,7 @@ struct Cost {
     high: f64,
 }
 
-/// A scenario and what became of it.
+/// A scenario and its result.
 #[derive(Serialize, Deserialize)]
 struct Outcome {
     scenario: u64,
@@ -71,9 +73,10 @@ struct Outcome {
     abstained: Option<String>,
     confidence: Option<f64>,
     advice_s: f64,
-    /// Share by which the choice costs more than the least; null where none was made, or where it is not admissible in truth.
+    /// Fraction by which the recommendation costs more than the lowest; null if there is none, or if it is not truly
+    /// admissible.
     regret: Option<f64>,
-    /// The same, with the best picked from one half of the trials and compared in the other.
+    /// The same, with the best selected from one half of the trials and compared in the other.
     by_halves: Option<f64>,
     /// Lower end of the 95 % interval of `regret`.
     at_least: Option<f64>,
@@ -127,7 +130,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The machine, measuring into a folder of its own.
+    /// Measures on this machine, into a separate folder.
     fn bench(&self, name: &str) -> Machine<'_> {
         let out = self.out.join(name);
         let program = self.launcher.program.clone();
@@ -199,12 +202,12 @@ impl Place<'_> {
         })
     }
 
-    /// The first draw of a scenario that leaves a choice.
+    /// The first question drawn for a scenario that leaves a choice.
     fn question(&self, scenario: u64) -> Result<(String, Question, Vec<Candidate>), Failure> {
         for attempt in 0..1_000 {
             let text = drawn::drawn(scenario, attempt);
             let name = format!("scenario-{scenario}");
-            // Fans cannot be asked for latency, and the like.
+            // Some combinations are invalid, such as latency for fans.
             let Ok(question) = Question::parse(&name, &name, &text) else { continue };
             let field = admissible(&question, &self.known)?;
             if field.candidates.len() >= 3 {
@@ -215,7 +218,7 @@ impl Place<'_> {
     }
 }
 
-/// The admissible ones, the least cost first.
+/// The admissible candidates, lowest cost first.
 fn judged(question: &Question, candidates: &[Candidate], trials: &[Trial]) -> Vec<Judged> {
     let all = candidates.iter().filter_map(|c| judge(question, c, trials.iter()));
     let mut all: Vec<Judged> = all.filter(Judged::admissible).collect();
@@ -223,7 +226,7 @@ fn judged(question: &Question, candidates: &[Candidate], trials: &[Trial]) -> Ve
     all
 }
 
-/// Those that may be the best, and the one that was chosen.
+/// The candidates that may be the best, and the recommended one.
 fn near(judged: &[Judged], reach: f64, advice: &Advice) -> Vec<Candidate> {
     let least = judged.first().map_or(f64::INFINITY, |j| j.cost.median);
     let near =
@@ -231,7 +234,7 @@ fn near(judged: &[Judged], reach: f64, advice: &Advice) -> Vec<Candidate> {
     judged.iter().filter(near).map(|j| j.candidate.clone()).collect()
 }
 
-/// What the choice costs beyond the least, as a share of it.
+/// The cost of a recommendation beyond the lowest, as a fraction of it.
 struct Regret {
     by_medians: f64,
     by_halves: f64,
@@ -239,7 +242,7 @@ struct Regret {
 }
 
 impl Regret {
-    /// `None` where the choice is not admissible in truth.
+    /// `None` if the recommendation is not truly admissible.
     fn of(truth: &[Judged], choice: &str) -> Option<Regret> {
         let own = truth.iter().find(|j| j.candidate.label() == choice)?;
         let best = truth.first()?;
@@ -263,14 +266,15 @@ impl Regret {
     }
 }
 
-/// The choice's cost in one half of the trials, by that of the mechanism that is the best in the other half.
+/// The cost of the recommendation in one half of the trials, divided by that of the mechanism that is best in the
+/// other half.
 fn beyond_the_other_half(truth: &[Judged], own: &Judged, half: usize) -> f64 {
     let median = |j: &Judged, half: usize| {
         let costs: Vec<f64> = j.costs.iter().copied().skip(half).step_by(2).collect();
         stats::median(&costs).unwrap_or(f64::NAN)
     };
     let rank = |a: &&Judged, b: &&Judged| median(a, 1 - half).total_cmp(&median(b, 1 - half));
-    // What was left behind as out of reach has too few trials for two halves.
+    // Candidates that were dropped as too expensive have too few trials for two halves.
     let enough = |j: &&Judged| 2 * j.costs.len() >= own.costs.len();
     let best = truth.iter().filter(enough).min_by(rank).unwrap_or(own);
     median(own, half) / median(best, half)
@@ -303,7 +307,7 @@ fn main() -> Result<(), Failure> {
             continue;
         }
         if begun.elapsed() >= Duration::from_secs(60 * arguments.minutes) {
-            println!("time is over; the same command goes on");
+            println!("time limit reached; run the same command to continue");
             break;
         }
         let outcome = place.play(scenario)?;

@@ -1,13 +1,13 @@
-//! What all scenarios together say.
+//! Summarizes all scenarios.
 
 use super::Outcome;
 
-/// More costs than this are regretted.
+/// Regret above this counts.
 const REGRET: f64 = 0.05;
 
 type Figure = fn(&Outcome) -> Option<f64>;
 
-/// A share with its 95 % interval (Wilson's).
+/// A fraction with its 95 % interval (Wilson's).
 fn share(hits: usize, of: usize) -> String {
     if of == 0 {
         return "none".to_owned();
@@ -25,18 +25,18 @@ fn share(hits: usize, of: usize) -> String {
 }
 
 pub(super) fn summarise(outcomes: &[Outcome]) {
-    // That nothing keeps the goals is the right answer where nothing does.
+    // If no mechanism meets the goals, advise is right to say so.
     let (hopeless, judged): (Vec<&Outcome>, Vec<&Outcome>) =
         outcomes.iter().partition(|o| o.choice.is_none() && o.truth.is_empty());
     let answered: Vec<&Outcome> = judged.iter().copied().filter(|o| o.choice.is_some()).collect();
-    // A choice that is not admissible in truth counts as regretted.
+    // A recommendation that is not truly admissible counts as regret.
     let over = |of: &dyn Fn(&Outcome) -> Option<f64>| {
         let over = answered.iter().filter(|o| of(o).is_none_or(|r| r > REGRET)).count();
         share(over, answered.len())
     };
     println!("scenarios: {}", outcomes.len());
     if !hopeless.is_empty() {
-        println!("without an admissible mechanism, and said so: {}", hopeless.len());
+        println!("no admissible mechanism, as advise reported: {}", hopeless.len());
     }
     println!("abstained: {}", share(judged.len() - answered.len(), judged.len()));
     println!("more than 5 % above the best, by the medians: {}", over(&|o| o.regret));
@@ -45,7 +45,7 @@ pub(super) fn summarise(outcomes: &[Outcome]) {
     let confidence: Vec<f64> = answered.iter().filter_map(|o| o.confidence).collect();
     if !confidence.is_empty() {
         let mean = confidence.iter().sum::<f64>() / confidence.len() as f64;
-        println!("confidence that was stated, on average: {:.1} %", 100.0 * mean);
+        println!("stated confidence, on average: {:.1} %", 100.0 * mean);
     }
     let figures: [(&str, Figure); 2] =
         [("by the medians", |o| o.regret), ("by halves", |o| o.by_halves)];
@@ -65,7 +65,7 @@ pub(super) fn summarise(outcomes: &[Outcome]) {
     let mut worst = answered;
     let key = |o: &Outcome| o.regret.unwrap_or(f64::INFINITY);
     worst.sort_by(|a, b| key(b).total_cmp(&key(a)));
-    println!("the worst:");
+    println!("largest regrets:");
     for o in worst.iter().take(8).filter(|o| key(o) > 0.0) {
         let best = o.truth.first().map_or("none", |c| c.candidate.as_str());
         println!(

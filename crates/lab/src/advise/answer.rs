@@ -30,7 +30,7 @@ pub struct Compared {
     pub cpu_ns: Option<Figure>,
     /// Goals.
     pub goals: Vec<GoalVerdict>,
-    /// `chosen`, `equal`, `admissible`, `not pursued` (a first look or former records were enough), `fails`.
+    /// `chosen`, `equal`, `admissible`, `not pursued` (a brief measurement or earlier records were enough), `fails`.
     pub verdict: &'static str,
     /// Cases of the trials behind it.
     pub cases: Vec<String>,

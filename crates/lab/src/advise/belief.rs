@@ -63,12 +63,12 @@ fn seen(costs: &[f64], random: &mut Pcg64Mcg) -> Belief {
     Belief { mean: median(costs).unwrap_or(f64::NAN).ln(), sd: variance.sqrt().max(LEAST_SD) }
 }
 
-/// For each, how probable it is that it costs at most `share` more than the least of all.
+/// For each candidate, the probability that it costs at most `share` more than the cheapest.
 pub(super) fn within(beliefs: &[Belief], share: f64) -> Vec<f64> {
     const DRAWS: usize = 1_000;
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
     let mut normal = |b: &Belief| {
-        // Box and Muller.
+        // Box-Muller transform.
         let (u, v): (f64, f64) =
             (random.random_range(f64::EPSILON..1.0), random.random_range(0.0..1.0));
         b.mean + b.sd * (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()

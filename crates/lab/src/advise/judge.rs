@@ -13,21 +13,23 @@ use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 
 /// Minimum fraction of an offered rate that counts as achieved.
 pub const RATE_REACHED: f64 = 0.99;
-/// What a choice may cost beyond the best; closer costs are equal for a program's purposes.
+/// How much more than the best a choice may cost; smaller differences do not matter to a program.
 pub const EQUAL_WITHIN: f64 = 0.05;
-/// Candidates are equal if it is about as certain of one as of the other, up to this probability, that it costs no more than that.
+/// Candidates are equal if their probabilities of costing at most that much more than the best differ by no more than
+/// this.
 const AS_CERTAIN: f64 = 0.05;
-/// Medians above this factor of the least one are not compared by their scatter any more.
+/// Candidates whose median exceeds the lowest by more than this factor are not compared by their scatter.
 const NO_RIVAL: f64 = 2.0;
-/// Candidates that are the best with less than this probability need no further trials.
+/// Candidates whose probability of being the best is lower need no further trials.
 const HARDLY: f64 = 0.02;
-/// Below this confidence no choice is made.
+/// Minimum confidence for a recommendation.
 pub const CONFIDENT: f64 = 0.6;
-/// From this confidence on, trials go elsewhere.
+/// Confidence above which the time for more trials is better spent elsewhere.
 const CERTAIN: f64 = 0.95;
-/// Equals' medians are not farther apart than this, however few trials there are.
+/// Maximum distance between the medians of equal candidates, however few trials there are.
 const EQUAL_AT_MOST: f64 = 0.15;
-/// The latest so many trials of a case are judged: enough for the question, and the machine may have changed since older ones.
+/// Maximum number of trials of a case to judge, the latest ones: enough for the question, and the machine may have
+/// changed since older ones.
 pub(super) const LATEST_TRIALS: usize = 60;
 
 /// A figure of a candidate over its trials.
@@ -109,7 +111,7 @@ pub struct Judged {
     pub cases: Vec<String>,
     /// Runs that they are from.
     pub runs: Vec<String>,
-    /// Its trials are of former runs, while others were measured for the question.
+    /// Whether its trials are from earlier runs although others were measured for the question.
     pub former: bool,
 }
 
@@ -348,33 +350,33 @@ pub fn judge<'a>(
 /// The choice among judged candidates.
 #[derive(Clone, Debug)]
 pub struct Choice<'a> {
-    /// The one that is recommended.
+    /// The recommended candidate.
     pub chosen: &'a Judged,
-    /// Those that are equal to it for this question, the chosen one not among them.
+    /// The candidates that are equal to it for this question, without itself.
     pub equal: Vec<&'a Judged>,
-    /// The best of the others.
+    /// The best of the other mechanisms.
     pub runner_up: Option<&'a Judged>,
-    /// How probable it is, after all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best; 0 with fewer than
-    /// [`TRIALS_AT_LEAST`] trials, since a handful of equal figures would never doubt itself.
+    /// Probability, given all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best; 0 with fewer
+    /// than [`TRIALS_AT_LEAST`] trials, since a handful of equal figures would suggest certainty.
     pub confidence: f64,
-    /// Those that may be the best, or within [`EQUAL_WITHIN`] of it, the choice among them.
+    /// The candidates that may be the best, or within [`EQUAL_WITHIN`] of it, including the choice.
     pub possible: Vec<&'a Judged>,
 }
 
 impl Choice<'_> {
-    /// Whether more trials would hardly change it: it is certain enough, and every goal is decided.
+    /// Whether more trials are unlikely to change it: the confidence is high enough, and every goal is decided.
     pub fn is_settled(&self) -> bool {
         let open = |g: &GoalVerdict| g.met.is_none() && g.measured.is_some();
         self.confidence >= CERTAIN && !self.chosen.goals.iter().any(open)
     }
 }
 
-/// Chooses: of the admissible ones that are the most certain to cost hardly more than the best, the one that satisfies more
-/// preferences, then the simpler.
+/// Chooses a candidate. Of the admissible ones with the highest probability of costing hardly more than the best, the
+/// one that satisfies more preferences is chosen, then the simpler one.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
-    // Candidates that a first look left behind have too few trials to be compared with those that were measured at length, and
-    // those of former runs met the machine in another mood.
+    // Candidates dropped after a brief measurement have too few trials to be compared with those that were measured
+    // thoroughly, and earlier runs may have met the machine in a different state.
     for better in [(|j| !j.former) as fn(&Judged) -> bool, |j| j.cost.n >= TRIALS_AT_LEAST] {
         if admissible.iter().any(|j| better(j)) {
             admissible.retain(|j| better(j));

@@ -1,8 +1,9 @@
 //! Measures what a question needs, within a time budget.
 //!
-//! Successive halving: all candidates are measured briefly, the better half longer, until few remain; each stage is a plan
-//! of its own whose trials are interleaved in a seeded random order, and whose records are kept like those of any run. While the last
-//! ones cannot be told apart, they are measured again. The last part of the budget goes to variations of the question (other sizes, rates, load), which show where the answer changes.
+//! Successive halving: all candidates are measured briefly, the better half longer, until few remain. Each stage is a
+//! separate plan whose trials are interleaved in a seeded random order, and whose records are kept like those of any
+//! run. While the last candidates cannot be distinguished, they are measured again. The last part of the budget is
+//! spent on variations of the question (other sizes, rates, load), which show where the answer changes.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ const FIRST_TRIALS: u32 = 3;
 /// Minimum number of trials for each of the last candidates; more if time permits.
 const LAST_TRIALS: u32 = 7;
 const MOST_TRIALS: u32 = 24;
-/// Trials of those that cannot be told apart, each time.
+/// Maximum number of additional trials per round for candidates that cannot be distinguished.
 const AGAIN_TRIALS: u32 = 12;
 /// Candidates that reach the last stage.
 const LAST_CANDIDATES: usize = 4;
@@ -153,7 +154,7 @@ impl Surveyor<'_> {
         }
     }
 
-    /// Measures those that may be the best again while it is not settled which to choose, and the time for that lasts.
+    /// Measures the candidates that may be the best again until the choice is settled or the time for it is used up.
     fn settle(&mut self, candidates: &[Candidate]) -> Result<(), AdviseError> {
         let own = Setting::of(self.question);
         let judged = |of: &[Candidate], survey: &Survey| -> Vec<Judged> {
@@ -175,13 +176,14 @@ impl Surveyor<'_> {
             if trials < FIRST_TRIALS || most >= LATEST_TRIALS {
                 return Ok(());
             }
-            self.stage("those that are not told apart yet", &open, &own, trials)?;
+            self.stage("candidates that are not distinguished yet", &open, &own, trials)?;
         }
     }
 
-    /// The half with the least cost, those first that keep every goal; all, if there are few.
+    /// The half of the candidates with the lowest cost, those that meet every goal first; all of them if there are
+    /// few.
     fn better_half(&self, candidates: Vec<Candidate>, known: &[Trial]) -> Vec<Candidate> {
-        // The latest ones count, and those are the survey's.
+        // The latest trials count, which are the survey's.
         let trials = || known.iter().chain(&self.survey.trials);
         let mut judged: Vec<Judged> =
             candidates.iter().filter_map(|c| judge(self.question, c, trials())).collect();
