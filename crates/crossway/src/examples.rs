@@ -1,8 +1,8 @@
-//! Examples in the help of every command.
+//! Examples in the help texts of all commands.
 
 use clap::Command;
 
-/// The examples of each command. Every command that does something has at least two; a test has the parser read them all.
+/// The examples of each command. Every command without subcommands has at least two; a test parses them all.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("measure", &["crossway measure", "crossway measure paced -f 'shm-*' --trials 7 --name main"]),
     (
@@ -266,7 +266,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("man", &["crossway man ~/.local/share/man/man1", "crossway man /usr/local/share/man/man1"]),
 ];
 
-/// The command with examples after the help of each subcommand that is listed.
+/// Adds the examples to the help of each visible subcommand.
 pub(crate) fn with_examples(root: Command) -> Command {
     add(root, "")
 }
@@ -290,7 +290,7 @@ fn add(command: Command, path: &str) -> Command {
 mod tests {
     use super::*;
 
-    /// Every visible command that has no further subcommands.
+    /// Paths of all visible commands without subcommands.
     fn leaves(command: &Command, path: &str, into: &mut Vec<(String, String)>) {
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
             let below = format!("{path} {}", sub.get_name()).trim().to_owned();

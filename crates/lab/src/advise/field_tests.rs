@@ -101,12 +101,12 @@ fn licences_may_be_required_or_prohibited_and_the_kernel_links_nothing() {
 #[test]
 fn properties_with_values_want_them() {
     for (properties, wanted) in [
-        ("language = \"require\"", "name what is meant: language = { wish = \"require\", any_of"),
+        ("language = \"require\"", "name the values: language = { wish = \"require\", any_of"),
         ("language = { wish = \"require\" }", "{ wish, any_of } needs both"),
         ("language = { wish = \"require\", any_of = [] }", "expected a list of names"),
         (
             "language = { wish = \"require\", any_of = [\"C 11\"] }",
-            "'c 11' is no name of a language",
+            "'c 11' is not the name of a language",
         ),
         ("order = { wish = \"require\", any_of = [\"c\"] }", "expected a string"),
     ] {
@@ -174,7 +174,7 @@ fn requests_at_a_rate_are_open_loop_and_a_rate_out_of_reach_is_named() {
     let advice = answer(&text, &records);
     assert_eq!(advice.choice, None);
     let why = advice.abstained.unwrap_or_default();
-    assert!(why.contains("carries 50 % of the stated rate"), "{why}");
+    assert!(why.contains("achieves 50 % of the stated rate"), "{why}");
     assert!(why.contains("about 15000 messages per second here"), "{why}");
 }
 

@@ -194,7 +194,7 @@ fn what_nobody_measured_is_said_and_not_ignored() {
     );
     assert!(!field.candidates.is_empty());
     assert!(
-        field.unanswered[0].contains("isolation is required, but nothing here tells"),
+        field.unanswered[0].contains("isolation is required, but there is no evidence"),
         "{:?}",
         field.unanswered
     );
@@ -260,7 +260,7 @@ fn a_goal_that_none_keeps_gives_the_least_violation_first() {
     let advice = answer(&format!("{UNPINNED}[goal]\np50_us = 2"), &library(trials));
     assert_eq!(advice.choice, None);
     let why = advice.abstained.unwrap_or_default();
-    assert!(why.contains("The nearest is pipe: p50 at most 2 us: 5.00"), "{why}");
+    assert!(why.contains("The closest is pipe: p50 at most 2 us: 5.00"), "{why}");
     assert!(advice.ruled_out.iter().any(|r| r.candidate == "tcp" && r.basis.contains("7 trials")));
 }
 
@@ -277,7 +277,7 @@ fn figures_of_another_machine_are_called_that() {
 fn too_few_trials_and_no_record_at_all_are_no_choice() {
     let few = round_trips("pipe", &[5000, 5001], 1.0);
     let advice = answer(UNPINNED, &library(few));
-    assert!(advice.abstained.is_some_and(|why| why.contains("from 2 trials; 5 are needed")));
+    assert!(advice.abstained.is_some_and(|why| why.contains("only 2 trials; 5 are needed")));
     let advice = answer(UNPINNED, &Library::default());
     assert!(advice.abstained.is_some_and(|why| why.contains("no record of this machine answers")));
 }
@@ -305,7 +305,7 @@ fn records_are_read_slim_and_bad_lines_are_left_out_loudly() {
     let library = Library::read(&[dir.path().to_owned()], "this machine", &asked);
     assert_eq!((library.own.len(), library.foreign.len()), (0, 2));
     assert_eq!(library.foreign[0], Trial::of(&records[0]));
-    assert!(library.warnings[0].contains("1 line is no record"), "{:?}", library.warnings);
+    assert!(library.warnings[0].contains("1 line that is not a record"), "{:?}", library.warnings);
 }
 
 #[test]
