@@ -1,4 +1,4 @@
-//! What roles say, wherever they are, and what really happened when one of them fails.
+//! Receives the answers of roles on any host, and determines the cause when one of them fails.
 
 use std::time::{Duration, Instant};
 
@@ -9,38 +9,39 @@ use crate::agent::{FromAgent, HeldAt, Said};
 use crate::control::{Answer, ControlError};
 use crate::launcher::LaunchError;
 
-/// After one role failed, how long the others may take to say why they did.
+/// After one role failed: time for the others to report their reasons.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// The same where all that is known so far follows from what another role did, so that the reason is still to come.
+/// The same if everything known so far follows from the failure of another role, so that the cause has yet to be
+/// reported.
 const REASON_TO_COME: Duration = Duration::from_secs(5);
 
-/// An answer with its descriptors, or why there is none.
+/// An answer with its descriptors, or the reason why there is none.
 pub(super) type Heard = Result<(Answer, Vec<HeldDescriptor>), NoAnswer>;
 
-/// Why a role does not answer.
+/// The reason why a role does not answer.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
-    /// It has ended; how, where that is known already.
+    /// It has exited; with the exit status, if that is already known.
     Ended(Option<String>),
-    /// What it said cannot be understood.
+    /// Its message cannot be parsed.
     Nonsense(String),
 }
 
-/// How a role failed.
+/// The failure of a role.
 #[derive(Debug)]
 pub(super) struct Failure {
     role: usize,
-    /// What it said; `None`: it ended without a word.
+    /// The reason that it reported; `None` if it exited without an answer.
     reason: Option<String>,
-    /// How it ended, where that is known already.
+    /// How it exited, if that is already known.
     how: Option<String>,
     unsupported: bool,
     own_fault: bool,
 }
 
 impl Failure {
-    /// The answer of a role that did not fail.
+    /// The answer of a role, or its failure.
     pub(super) fn of(role: usize, said: Heard) -> Result<(Answer, Vec<HeldDescriptor>), Failure> {
         let silent =
             |how| Failure { role, reason: None, how, unsupported: false, own_fault: false };
@@ -56,8 +57,9 @@ impl Failure {
         }
     }
 
-    /// How far it is from the cause: a role that was killed, or whose own program broke a rule, explains one that saw a peer close or
-    /// whose program ended; whoever closed ends, and that explains nothing.
+    /// Rank of the failure as an explanation, the best first: a role that was killed, or whose own program violated
+    /// the protocol, explains one whose peer closed or whose program exited; while roles close, they exit anyway,
+    /// which explains nothing.
     fn distance(&self, closing: bool) -> u8 {
         match &self.reason {
             None if closing => 4,
@@ -69,7 +71,7 @@ impl Failure {
     }
 }
 
-/// Who woke the controller.
+/// Which sources have become readable.
 struct Waiting {
     here: Vec<usize>,
     there: Vec<usize>,
@@ -77,7 +79,7 @@ struct Waiting {
 }
 
 impl RoleGroup<'_> {
-    /// What the roles, of those given, have said, if anything; nothing when the time is up.
+    /// Waits for a message from one of these roles; returns nothing if the time is up.
     pub(super) fn wait(
         &mut self,
         roles: &[usize],
@@ -118,7 +120,7 @@ impl RoleGroup<'_> {
         }
     }
 
-    /// What an agent has already passed on from a role.
+    /// A message from a role that its agent has already forwarded.
     fn heard_from(&mut self, role: usize) -> Option<Heard> {
         let RoleHandle::Remote { host, role, .. } = self.handles[role] else { return None };
         let said = self.hosts[host].take(|message| match message {
@@ -149,7 +151,7 @@ impl RoleGroup<'_> {
             }
         }
         for &host in &hosts {
-            // A host without a line is readable in the sense that asking it tells what is wrong.
+            // A host without a connection counts as readable, because reading returns the error.
             let Some(fd) = self.hosts[host].fd() else {
                 return Ok(Waiting { here: Vec::new(), there: vec![host], interrupted: false });
             };
@@ -167,10 +169,10 @@ impl RoleGroup<'_> {
         Ok(Waiting { here, there, interrupted: ready.next() == Some(true) })
     }
 
-    /// Finds out what really happened: the first to stumble is often not the first to fall. Takes what is known already, which may
-    /// be nothing but that some role is gone.
+    /// Determines the actual cause of a failure, which is often not the one that was reported first. Takes the
+    /// failures known so far, of which it may only be known that a role has exited.
     pub(super) fn failure(&mut self, mut told: Vec<Failure>) -> LaunchError {
-        // Whoever closed ends.
+        // A role exits when it has closed.
         let closing = self.phase == "closing";
         let delay =
             Duration::from_nanos(self.hosts.iter().map(|h| h.delay_ns()).max().unwrap_or(0));
@@ -188,7 +190,7 @@ impl RoleGroup<'_> {
             for (role, said) in ready {
                 match Failure::of(role, said) {
                     Err(failure) => told.push(failure),
-                    // It may have failed since it said so.
+                    // It may have failed after it answered.
                     Ok(_) if told.is_empty() => continue,
                     Ok(_) => {}
                 }
@@ -199,7 +201,7 @@ impl RoleGroup<'_> {
             return LaunchError::Unsupported(failure.reason.take().unwrap_or_default());
         }
         let Some(worst) = told.into_iter().min_by_key(|failure| failure.distance(closing)) else {
-            return LaunchError::Role(format!("a role closed its line while {}", self.phase));
+            return LaunchError::Role(format!("a role closed its connection while {}", self.phase));
         };
         let name = self.name(worst.role).to_owned();
         LaunchError::Role(match worst.reason {
@@ -222,7 +224,7 @@ mod tests {
     use super::*;
     use crate::launcher::{Launcher, RoleProcess};
 
-    /// A role that says this at once and ends; `None`: it ends without a word.
+    /// A role that reports this immediately and exits; `None`: it exits without an answer.
     fn role(name: &str, says: Option<&Answer>) -> RoleHandle {
         let frame = says.map_or_else(String::new, |answer| {
             let body = serde_json::to_string(answer).unwrap();
@@ -236,7 +238,7 @@ mod tests {
             interrupt: None,
         };
         let mut process = RoleProcess::start(Command::new("/bin/sh"), &launcher, name).unwrap();
-        // All is said, and the line closed, before the controller looks.
+        // Everything is written, and the connection closed, before the controller reads.
         assert_eq!(process.exit_report(), "ended with code 1");
         RoleHandle::Local(process)
     }
@@ -269,7 +271,7 @@ mod tests {
         let (ended, closed) =
             (failed("its program ended", false), failed("receiving: peer closed", false));
         let cause = "client failed while measuring: its figures are refused";
-        // Both spoke before anybody listened: the words of the second are not lost.
+        // Both reported before the controller read: the second report is not lost.
         assert_eq!(reason([Some(&lied), Some(&lied)]), cause);
         for follows in [&ended, &closed] {
             assert_eq!(reason([Some(&lied), Some(follows)]), cause);
@@ -286,7 +288,8 @@ mod tests {
         assert_eq!(reason([Some(&ended), Some(&cannot)]), "no such option");
     }
 
-    /// The line of a role that gave up between two orders is closed when the next one comes; why it did is still in it.
+    /// The connection of a role that gave up between two orders is closed when the next order comes, but its reason
+    /// can still be read.
     #[test]
     fn a_role_that_takes_no_order_is_heard_first() {
         let lied = failed("its figures are refused", true);
