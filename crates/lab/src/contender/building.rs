@@ -1,4 +1,4 @@
-//! Building contenders, and knowing whether they are built.
+//! Builds contenders, and checks whether they are built.
 
 use std::fs;
 use std::io::Write;
@@ -8,52 +8,52 @@ use std::process::{Command, Stdio};
 use super::Contender;
 use super::folders::{self, NoFolder};
 
-/// Lines of what a failed build wrote that are shown.
+/// How many lines of a failed build's output are shown.
 const SHOWN_LINES: usize = 12;
 
-/// Why a contender was not built.
+/// The reason why a contender was not built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// There is nowhere to build.
+    /// The folder for builds cannot be created.
     #[error("{0}")]
     NoFolder(#[from] NoFolder),
-    /// The command cannot be started.
+    /// The command could not be started.
     #[error("contender '{id}': '{command}' cannot be started: {cause}; {remedy}")]
     Start {
         /// The contender.
         id: String,
         /// The command.
         command: String,
-        /// Why.
+        /// The reason.
         cause: std::io::Error,
-        /// What helps.
+        /// The remedy.
         remedy: String,
     },
-    /// It failed.
+    /// The command failed.
     #[error("contender '{id}': '{command}' failed ({status}); {remedy}\n{wrote}")]
     Failed {
         /// The contender.
         id: String,
         /// The command.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// What helps.
+        /// The remedy.
         remedy: String,
-        /// The end of what it wrote.
+        /// The end of its output.
         wrote: String,
     },
-    /// The record of the build cannot be written.
+    /// The stamp of the build could not be written.
     #[error("cannot write {file}: {cause}")]
     Unwritten {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         cause: std::io::Error,
     },
 }
 
-/// Builds it anew; two builds of one file at a time take turns.
+/// Builds the contender again; simultaneous builds of one declaration file wait for each other.
 pub(super) fn build(contender: &Contender) -> Result<(), BuildError> {
     let Some((program, arguments)) = contender.build.split_first() else { return Ok(()) };
     folders::make(&contender.out)?;
@@ -100,7 +100,7 @@ pub(super) fn is_built(contender: &Contender) -> bool {
         || fs::read_to_string(stamp_file(contender)).is_ok_and(|t| t == stamp_text(contender))
 }
 
-/// Runs the declared probe; the reason if it fails.
+/// Runs the declared probe; returns the reason if it fails.
 pub(super) fn try_probe(contender: &Contender) -> Result<(), String> {
     let Some((program, arguments)) = contender.probe.split_first() else { return Ok(()) };
     let command = contender.probe.join(" ");

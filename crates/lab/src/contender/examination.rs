@@ -1,4 +1,4 @@
-//! The conformance suite for a contender: what must hold before its figures mean anything.
+//! The conformance suite for contenders: what must hold before their figures are meaningful.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::{Plan, PlanError};
 use crate::trial::{self, Setting};
 
-/// Sizes around what programs get wrong: no number, an odd end, a word, a line, a page, a socket's buffer.
+/// Message sizes at which programs typically fail: no sequence number, an odd end, a word, a line, a page, a socket's
+/// buffer.
 const SIZES: &str = "[0, 1, 7, 8, 9, 64, 1000, 4096, 65536, 65537, 1048576]";
 /// Few messages are enough to be judged; more than any queue holds.
 const MESSAGES: u32 = 3000;
@@ -28,23 +29,23 @@ const LARGE: u64 = 32 << 10;
 const REOPENED: u32 = 2;
 /// The payload's memory.
 const WORKING_SET_BYTES: u64 = 256 << 10;
-/// How long an end may take to notice that the other one was killed.
+/// Time limit for an end to notice that the other one was killed.
 const DEATH_LIMIT: Duration = Duration::from_secs(15);
-/// Any other step.
+/// Time limit of any other step.
 const STEP_LIMIT: Duration = Duration::from_secs(20);
 
-/// What one check came to.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds.
+    /// The check passed.
     Holds,
-    /// It does not apply, and why.
+    /// The check does not apply, with the reason.
     Left(String),
-    /// It does not hold, and why.
+    /// The check failed, with the reason.
     Broken(String),
 }
 
-/// Runs all checks; each is told as soon as it is done. Returns whether all hold.
+/// Runs all checks and calls `tell` with each result as soon as it is known. Returns whether all passed.
 ///
 /// # Errors
 /// The suite itself cannot be set up.
@@ -84,7 +85,7 @@ pub fn examine(
     Ok(all_hold)
 }
 
-/// All sizes and workloads of the protocol.
+/// All sizes and workloads that the protocol supports.
 fn cases(id: &str) -> Result<Vec<Case>, PlanError> {
     let text = format!(
         "[group.content]\nmechanisms = \"{id}\"\nworkload = [\"throughput\", \"ping-pong\"]\nsize_bytes = {SIZES}\n\
@@ -144,7 +145,7 @@ fn carry(
     Verdict::Holds
 }
 
-/// Whether one end ends, or says that it fails, after the other one was killed.
+/// Whether one end exits, or reports a failure, after the other one was killed.
 fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramError> {
     if !contender.caps.detects_peer_death {
         return Ok(Verdict::Left("its declaration says that it does not".to_owned()));

@@ -1,4 +1,4 @@
-//! Where contenders' declarations, what is built of them and the helpers lie.
+//! Folders of contenders' declarations, builds and helpers.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use super::Contender;
 use super::declaration::{self, DeclarationError};
 
-/// The helper for programs in C.
+/// The helper for C programs.
 const C_HELPER: (&str, &str) =
     ("crossway_contender.h", include_str!("../../../../contenders/helpers/crossway_contender.h"));
-/// The helper for programs in Python.
+/// The helper for Python programs.
 const PYTHON_HELPER: (&str, &str) =
     ("crossway_contender.py", include_str!("../../../../contenders/helpers/crossway_contender.py"));
-/// The helper for programs in Go.
+/// The helper for Go programs.
 const GO_HELPER: (&str, &str) =
     ("crossway_contender.go", include_str!("../../../../contenders/helpers/crossway_contender.go"));
-/// The helper for programs in Rust.
+/// The helper for Rust programs.
 const RUST_HELPER: (&str, &str) =
     ("crossway_contender.rs", include_str!("../../../../contenders/helpers/crossway_contender.rs"));
 
@@ -27,23 +27,23 @@ const RUST_HELPER: (&str, &str) =
 pub struct NoFolder {
     /// The directory.
     pub dir: PathBuf,
-    /// Why it cannot be made.
+    /// The reason.
     pub cause: std::io::Error,
 }
 
-/// Where declarations are looked for and where things are built.
+/// The folders with declarations, and the folder for builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
-    /// Directories whose `*.toml` are declarations: those that come with Crossway, then the user's own.
+    /// Directories whose `*.toml` files are declarations: those that come with Crossway, then the user's.
     pub declarations: Vec<PathBuf>,
-    /// Below it things are built.
+    /// The folder below which contenders are built.
     pub cache: PathBuf,
 }
 
 impl Folders {
-    /// Those of this user and of the program at `exe`: what came with it (`../share/crossway/contenders`, or the tree that it was
-    /// built in) and `$XDG_CONFIG_HOME/crossway/contenders`. Never the current directory, because declarations
-    /// are commands.
+    /// The folders of this user and of the program at `exe`: the declarations installed with it
+    /// (`../share/crossway/contenders`, or the tree in which it was built) and
+    /// `$XDG_CONFIG_HOME/crossway/contenders`. Never the current directory, because declarations contain commands.
     pub fn of_user(exe: &Path) -> Folders {
         let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
         let absolute = |name: &str| {
@@ -64,10 +64,10 @@ impl Folders {
         Folders { declarations, cache: cache.join("crossway") }
     }
 
-    /// The contenders of all directories, in the order of their files' names, and of `files`.
+    /// Reads the contenders from all directories, sorted by file name, and from `files`.
     ///
     /// # Errors
-    /// A file cannot be read or is no declaration, or there is nowhere to put the helpers.
+    /// A file cannot be read or is not a declaration, or the folder for the helpers cannot be created.
     pub fn load(&self, files: &[PathBuf]) -> Result<Vec<Contender>, DeclarationError> {
         let mut found: Vec<PathBuf> = Vec::new();
         for dir in &self.declarations {
@@ -96,7 +96,7 @@ impl Folders {
         Ok(contenders)
     }
 
-    /// Puts the helpers where builds and programs find them.
+    /// Writes the helpers to the folder where builds and programs find them.
     pub(super) fn write_helpers(&self) -> Result<(), NoFolder> {
         let dir = helpers(&self.cache);
         make(&dir)?;
@@ -105,7 +105,7 @@ impl Folders {
             if fs::read(&path).is_ok_and(|now| now == text.as_bytes()) {
                 continue;
             }
-            // Another process may be reading it: the new text appears whole.
+            // Another process may be reading it, so the new text replaces it atomically.
             let fresh = dir.join(format!("{name}.{}", std::process::id()));
             fs::write(&fresh, text)
                 .and_then(|()| fs::rename(&fresh, &path))
@@ -120,14 +120,14 @@ pub(super) fn helpers(cache: &Path) -> PathBuf {
     cache.join("helpers")
 }
 
-/// Where what the file declares is built.
+/// The folder in which the contenders of a declaration file are built.
 pub(super) fn out(cache: &Path, file: &Path) -> PathBuf {
     let mut name = file.file_stem().map(OsString::from).unwrap_or_default();
     name.push(format!("-{:08x}", crc32fast::hash(file.as_os_str().as_encoded_bytes())));
     cache.join("contenders").join(name)
 }
 
-/// Makes a directory that is the user's alone.
+/// Creates a directory that only the user can access.
 pub(super) fn make(dir: &Path) -> Result<(), NoFolder> {
     fs::DirBuilder::new()
         .recursive(true)

@@ -1,9 +1,9 @@
-//! Programs outside of Crossway that are measured like the mechanisms inside: contenders.
+//! Contenders: external programs that are measured like Crossway's own mechanisms.
 //!
-//! A contender is declared in a TOML file ([`declaration`](self)) and speaks the protocol that docs/CONTENDERS.md describes
-//! ([`protocol`]). `crossway role` stands between it and the controller ([`role`](self)): it starts the program, translates
-//! orders and answers, writes the payload, judges the content, and reads from outside what the program used. The
-//! controller, the plans and the records see no difference.
+//! A contender is declared in a TOML file ([`declaration`](self)) and uses the protocol described in
+//! docs/CONTENDERS.md ([`protocol`]). `crossway role` mediates between it and the controller ([`role`](self)): it
+//! starts the program, translates orders and answers, writes the payload, checks the content, and measures from
+//! outside what the program uses. The controller, the plans and the records treat it like any mechanism.
 
 mod building;
 mod content;
@@ -32,58 +32,59 @@ pub use starter::{Language, StarterError, write_starter};
 use crate::inputs::Workload;
 use program::Program;
 
-/// A program that can be measured, as its declaration describes it.
+/// A contender as described by its declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contender {
-    /// Its id, among those of the mechanisms.
+    /// Its id, which is distinct from those of the mechanisms.
     pub id: String,
-    /// One line for people.
+    /// A one-line description.
     pub about: String,
-    /// With what it is drawn in the report.
+    /// The family with which the report groups it.
     pub family: String,
-    /// Languages from which it can be used, in small letters; empty: the declaration does not say.
+    /// Languages from which it can be used, in lower case; empty if the declaration does not state them.
     pub languages: Vec<String>,
-    /// Its licence, an SPDX expression; `None`: the declaration does not say.
+    /// Its licence, an SPDX expression; `None` if the declaration does not state it.
     pub licence: Option<String>,
-    /// What it can do.
+    /// Its capabilities.
     pub caps: Caps,
-    /// The command that builds it; empty: nothing is to be built.
+    /// The command that builds it; empty if nothing has to be built.
     pub build: Vec<String>,
-    /// A command whose success tells that what it needs is there; empty: none.
+    /// A command that succeeds if everything it needs is available; may be empty.
     pub probe: Vec<String>,
-    /// The command that runs one role of it.
+    /// The command that runs one of its roles.
     pub run: Vec<String>,
-    /// What helps where it cannot be built or does not start: usually a line for apt-get.
+    /// What helps if it cannot be built or started: usually an apt-get command.
     pub remedy: String,
-    /// How long its program may take for an answer.
+    /// Time limit for its program to answer.
     pub deadline: Duration,
     /// The declaration's file.
     pub file: PathBuf,
-    /// Where it is built.
+    /// The folder in which it is built.
     pub out: PathBuf,
-    /// Where the helpers for C and Python are.
+    /// The folder of the helpers.
     pub helpers: PathBuf,
 }
 
-/// How a role of a contender is started; all that the process of the role is told of it.
+/// Everything that a role's process needs to start a contender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
     /// The contender's id.
     pub id: String,
-    /// The command.
+    /// The command that runs the role.
     pub run: Vec<String>,
-    /// Where the helpers are.
+    /// The folder of the helpers.
     pub helpers: PathBuf,
-    /// What it can do.
+    /// Its capabilities.
     pub caps: Caps,
-    /// How long its program may take for an answer.
+    /// Time limit for its program to answer.
     pub deadline: Duration,
-    /// The same for all roles of a trial and told to none of their programs: what the payload is made from.
+    /// A number from which the payload is derived: the same for all roles of a trial, and not disclosed to their
+    /// programs.
     pub secret: u64,
 }
 
 impl Contender {
-    /// How its roles are started; `secret` should be another for each trial.
+    /// The data to start its roles; `secret` should differ between trials.
     pub fn launch(&self, secret: u64) -> Launch {
         Launch {
             id: self.id.clone(),
@@ -95,7 +96,7 @@ impl Contender {
         }
     }
 
-    /// Whether it works here: what it needs is there, it is built, and its program greets.
+    /// Tests whether it works here: its dependencies are available, it is built, and its program sends its greeting.
     pub fn probe(&self) -> Probe {
         let missing = |why: String, remedy: &str| Probe::Missing { why, remedy: remedy.to_owned() };
         if let Err(why) = building::try_probe(self) {
@@ -114,21 +115,21 @@ impl Contender {
         }
     }
 
-    /// Whether it was built by this command from these sources, or need not be.
+    /// Whether it was built by this command from these sources, or need not be built.
     pub fn is_built(&self) -> bool {
         building::is_built(self)
     }
 
-    /// Builds it, as its declaration says.
+    /// Builds it as declared.
     ///
     /// # Errors
-    /// The command cannot be started or fails; the error quotes what it wrote and carries the remedy.
+    /// The command cannot be started or fails; the error quotes its output and contains the remedy.
     pub fn build(&self) -> Result<(), BuildError> {
         building::build(self)
     }
 }
 
-/// Whether the protocol has this workload.
+/// Whether the protocol supports this workload.
 pub(crate) fn carries(workload: Workload) -> bool {
     matches!(workload, Workload::Throughput | Workload::PingPong)
 }

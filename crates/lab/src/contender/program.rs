@@ -1,5 +1,5 @@
-//! A contender's process: started in a directory of its own, spoken to in lines, bounded in what it may say, and gone with
-//! all that it started when this is dropped.
+//! A contender's process: started in a directory of its own, controlled by lines of text, limited in the output it
+//! may produce, and killed with everything it started when this is dropped.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -19,53 +19,53 @@ use super::Launch;
 use super::protocol::{Greeting, Reply, VERSION};
 use crate::launcher::exit_report;
 
-/// Longest line: a window's histogram at most.
+/// Maximum length of a line in bytes; the histogram of a window is the longest.
 const LONGEST_LINE: usize = 16 << 20;
-/// How much of a line that is not understood is quoted.
+/// How many characters of an invalid line are quoted.
 const QUOTED: usize = 120;
-/// How much of what a program wrote to standard error is kept.
+/// How many bytes of a program's standard error are kept.
 const KEPT: usize = 4096;
-/// How long a process that closed its output may take to end, so that its end can be told.
+/// Time limit for a process to exit after it closed its output, so that its exit status can be reported.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// What is wrong with a contender's program.
+/// Errors of a contender's program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
-    /// It cannot be started.
+    /// The program could not be started.
     #[error("its program cannot be started: {0}")]
     Start(OsError),
-    /// It ended without being told to.
+    /// The program exited unexpectedly.
     #[error("its program {0}")]
     Ended(String),
-    /// It left processes behind.
+    /// The program left processes running.
     #[error(
         "its program {how}, but {left} of the processes that it started still run: a contender must stay in the \
          foreground"
     )]
     RanAway { how: String, left: usize },
-    /// It keeps silent.
+    /// The program did not answer.
     #[error("its program did not answer '{order}' within {limit:?}{wrote}")]
     Silent { order: &'static str, limit: Duration, wrote: String },
-    /// Its line cannot be understood.
+    /// The answer is not a valid message.
     #[error(
         "its program answered '{order}' with a line that is not in the protocol ({why}): {line}"
     )]
     Nonsense { order: &'static str, why: String, line: String },
-    /// The right words at the wrong time.
+    /// The message is valid, but not at this point.
     #[error("its program answered '{order}' with '{got}' instead of '{wanted}'")]
     OutOfTurn { order: &'static str, wanted: &'static str, got: &'static str },
-    /// It says what it was not asked.
+    /// The program wrote without an order.
     #[error(
         "its program wrote {bytes} bytes to standard output without being asked, before '{order}'"
     )]
     Unasked { order: &'static str, bytes: usize },
-    /// Another protocol.
+    /// The program uses another version of the protocol.
     #[error("its program speaks version {0} of the protocol; this is version {VERSION}")]
     Version(u32),
-    /// It says so itself.
+    /// The program itself reported a failure.
     #[error("{reason}")]
     Failed { reason: String, unsupported: bool },
-    /// A call failed here.
+    /// A system call failed in this process.
     #[error("{0}")]
     Os(#[from] OsError),
 }
@@ -76,11 +76,11 @@ pub(crate) struct Program {
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
-    /// Polls readable once the process has ended.
+    /// Readable once the process has exited.
     ended: OwnedFd,
-    /// Read and not yet a whole line.
+    /// Data received that is not yet a whole line.
     pending: Vec<u8>,
-    /// How much of it is known to hold no end of a line.
+    /// How many bytes of `pending` are known not to contain the end of a line.
     searched: usize,
     stderr: Arc<Mutex<VecDeque<u8>>>,
     dir: PathBuf,
@@ -101,7 +101,7 @@ impl Program {
             .create(&dir)
             .map_err(|e| OsError::new("mkdir", dir.display(), e))?;
         let mark = lease::fresh_name("contender");
-        // Short, because libraries put it into paths of sockets.
+        // Short, because libraries include it in paths of sockets.
         let shm_prefix = format!("crossway-{:08x}", lease::random_number() as u32);
         let shared = lease::hold(lease::Resource::SharedMemory { prefix: shm_prefix.clone() })?;
         let relatives = lease::hold(lease::Resource::Family { mark: mark.clone() })?;
@@ -148,17 +148,17 @@ impl Program {
         })
     }
 
-    /// Its process.
+    /// Process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its directory.
+    /// The directory of the program.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// How the names begin of what it may leave in `/dev/shm`.
+    /// Prefix of the names that it may leave in `/dev/shm`.
     pub(crate) fn shm_prefix(&self) -> &str {
         &self.shm_prefix
     }
@@ -174,7 +174,7 @@ impl Program {
         }
     }
 
-    /// Gives it an order; it must have kept silent since its last answer.
+    /// Sends an order; it is an error if the program has written anything since its last answer.
     pub(crate) fn tell(
         &mut self,
         name: &'static str,
@@ -197,7 +197,7 @@ impl Program {
         }
     }
 
-    /// Waits for its answer to the order of this name.
+    /// Waits for its answer to the order with this name.
     pub(crate) fn hear(
         &mut self,
         order: &'static str,
@@ -238,7 +238,7 @@ impl Program {
         }
     }
 
-    /// Waits for its end, after it said that it closed.
+    /// Waits for it to exit after it reported that everything is closed.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<(), ProgramError> {
         let until = Some(Instant::now() + limit);
         let ended = poll::any_readable(&[self.ended.as_fd()], until)
@@ -271,7 +271,7 @@ impl Program {
         Ok(n)
     }
 
-    /// How it ended; one that closed its output and runs on is ended here.
+    /// The error for a program that exited; if it closed its output but is still running, it is killed.
     fn ended(&mut self) -> ProgramError {
         let until = Instant::now() + END_LIMIT;
         let gone = poll::any_readable(&[self.ended.as_fd()], Some(until));
@@ -300,7 +300,7 @@ impl Drop for Program {
     }
 }
 
-/// Keeps the end of what comes, so that the writer never waits.
+/// Keeps the last part of what is read, so that the writer never blocks.
 fn keep_last(mut from: impl Read, kept: &Mutex<VecDeque<u8>>) {
     let mut chunk = [0; 4096];
     while let Ok(n) = from.read(&mut chunk) {

@@ -1,7 +1,8 @@
-//! A role that a contender plays: between the controller's orders and the program's lines.
+//! A role played by a contender: translates between the controller's orders and the program's lines.
 //!
-//! Nothing that the program says of itself is believed where it can be known: the content is judged by what the program has
-//! read, the times by when it was told to go and when it answered, the CPU time by the kernel.
+//! Nothing that the program reports is trusted if it can be determined otherwise: the content is checked by what the
+//! program has read, the times by when it received the order to start and when it answered, the CPU time by the
+//! kernel.
 
 use std::time::Duration;
 
@@ -24,22 +25,24 @@ use crate::verify;
 
 /// Longest time to close, and again to end: both are within what the controller allows.
 const CLOSE_LIMIT: Duration = Duration::from_secs(9);
-/// The samples of round trips follow each other without a gap, so that they add up to the window; by how much they may miss it.
+/// Largest fraction by which the samples of round trips, which follow each other without a gap, may fail to add up to
+/// the window.
 const SAMPLES_MISS: f64 = 0.2;
 
-/// Serves the controller's orders with a contender's program.
+/// Executes the controller's orders with a contender's program.
 pub(crate) fn live(task: Task, launch: &Launch, wire: &mut Wire) -> Result<(), RoleError> {
     let (mut role, offers) = Role::begin(task, launch)?;
     wire.say(&Answer::Offers { offers, warnings: Vec::new() }, &[])?;
     let Err(error) = serve(&mut role, wire) else { return close(role, wire) };
-    // The controller hears of it before the program is ended, so that nothing that the peer's program does about that end comes first.
+    // Report to the controller before the program is killed, so that its report arrives before any reaction of the
+    // peer's program.
     if let Some(answer) = error.answer() {
         wire.say(&answer, &[])?;
     }
     Err(RoleError::Told)
 }
 
-/// Serves orders until the one to close.
+/// Executes orders until the one to close.
 fn serve(role: &mut Role, wire: &mut Wire) -> Result<(), RoleError> {
     loop {
         let (order, _) = wire.hear::<Order>()?;
@@ -85,10 +88,10 @@ struct Role {
     prepared: Option<Prepared>,
 }
 
-/// A window that is ready to go.
+/// A window that is ready to start.
 struct Prepared {
     window: Window,
-    /// What the other end sends, if it sends.
+    /// The content that the other end sends, if it sends.
     expected: Option<Content>,
 }
 
@@ -160,7 +163,7 @@ impl Role {
         ask(&mut self.program, self.launch.deadline, name, order)
     }
 
-    /// Has the agreed messages sent, or received into a file and compared byte by byte.
+    /// Makes the program send the agreed messages, or receive them into a file that is compared byte by byte.
     fn verify(&mut self, sends: bool, sender: u16) -> Result<Answer, RoleError> {
         let agreed = verify::agreed(&self.task.inputs, sender);
         let lengths: Vec<u64> = agreed.iter().map(|m| m.len() as u64).collect();
@@ -228,7 +231,7 @@ impl Role {
         let servers_before = self.servers_ns();
         let told_ns = monotonic_ns();
         self.program.tell("go", &Ask::Go).map_err(failed)?;
-        // How long the window may take is the controller's to say.
+        // The controller enforces the time limit of the window.
         let reply = self.program.hear("go", None).map_err(failed)?;
         let answered_ns = monotonic_ns();
         let used = self.used().since(&before);
@@ -269,7 +272,7 @@ impl Role {
         Ok(Answer::Done { outcome: Box::new(outcome) })
     }
 
-    /// Asks for the window's account and compares it with what must be in it.
+    /// Requests the results of the window and compares them with what they must be.
     fn account(
         &mut self,
         window: &Window,
@@ -320,7 +323,7 @@ impl Role {
         Ok(())
     }
 
-    /// What the program and its children, but not its servers, have used so far.
+    /// CPU time used so far by the program and its children, without its servers.
     fn used(&self) -> Usage {
         let own = family::descendants(self.program.pid());
         std::iter::once(self.program.pid())
@@ -343,7 +346,7 @@ impl Role {
     }
 }
 
-/// The key of what this role sends (`own`) or is sent.
+/// The key of the content that this role sends (`own`) or receives.
 fn key(task: &Task, launch: &Launch, window: u32, own: bool) -> ContentKey {
     let connects = task.listeners == 0;
     ContentKey {
