@@ -35,7 +35,7 @@ pub(crate) fn make(network: &Network, making: &Making) -> Result<bool, NetError>
     let spaces: String = network.namespaces().map(|ns| format!("netns add {ns}\n")).collect();
     tool::run_making(
         making,
-        &format!("making the namespaces of network '{}'", network.name),
+        &format!("creating the namespaces of network '{}'", network.name),
         &["ip", "-batch", "-"],
         &spaces,
     )?;

@@ -251,7 +251,7 @@ fn claim(topology: &Topology) -> Result<Network, NetError> {
     let network = resolve(topology, name)?;
     if let Some(taken) = network.namespaces().find(|ns| namespace_path(ns).exists()) {
         return Err(NetError::Refused {
-            doing: format!("making network '{}'", network.name),
+            doing: format!("creating network '{}'", network.name),
             said: format!(
                 "a namespace {taken} exists that no network owns; remove it: ip netns del {taken}"
             ),

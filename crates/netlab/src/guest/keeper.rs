@@ -80,7 +80,7 @@ fn converse(
     kernel: Process,
     line: UnixStream,
 ) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("its console line failed: {e}");
+    let failed = |e: std::io::Error| format!("cannot be reached over its console line: {e}");
     line.set_read_timeout(Some(BOOT_LIMIT)).map_err(failed)?;
     let mut reader = BufReader::new(line.try_clone().map_err(failed)?);
     let first = skip_to_preamble(&mut reader).and_then(|there| match there {
@@ -89,11 +89,11 @@ fn converse(
     });
     let facts = match first {
         Ok(Some(Frame::Ready(text))) => serde_json::from_slice(&text)
-            .map_err(|_| "is of another version of crossway".to_owned())?,
+            .map_err(|_| "runs another version of crossway".to_owned())?,
         Ok(Some(Frame::Failed(why))) => {
             return Err(format!("could not be set up: {}", String::from_utf8_lossy(&why)));
         }
-        Ok(Some(_)) => return Err("is of another version of crossway".to_owned()),
+        Ok(Some(_)) => return Err("runs another version of crossway".to_owned()),
         Ok(None) => return Err("ended before it was ready".to_owned()),
         Err(_) => return Err(format!("was not ready after {} s", BOOT_LIMIT.as_secs())),
     };
