@@ -91,7 +91,7 @@ fn a_small_toshiba_runs_between_guests_and_is_judged() {
     let toshiba = report("toshiba");
     let (verdict, why) = finding(&toshiba, "T4");
     assert_eq!(verdict, "not-confirmed", "{why}");
-    assert!(why.contains("no packet more is sent at 2953 bytes"), "{why}");
+    assert!(why.contains("no additional packet is sent at 2953 bytes"), "{why}");
     // Of a study that the plan does not repeat, only what was measured is mentioned.
     let listed = toshiba.as_array().expect("a list").iter().any(|f| f["id"] == "T8");
     assert!(!listed, "nothing was measured for T8");
@@ -109,6 +109,7 @@ fn a_small_toshiba_runs_between_guests_and_is_judged() {
         fs::read_to_string(run.join("report.html")).expect("the page was written")
     });
     assert!(
-        page.contains("id=\"study-toshiba\"") && page.contains("300 for the study&#x27;s 10,000")
+        page.contains("id=\"study-toshiba\"")
+            && page.contains("300 instead of the study&#x27;s 10,000")
     );
 }
