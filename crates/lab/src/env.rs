@@ -81,7 +81,7 @@ pub struct Environment {
     pub cgroup: CgroupLimits,
     /// Load average when the fingerprint was taken.
     pub load: Option<LoadAverage>,
-    /// Size of the memory and how much is free.
+    /// Size and availability of the memory.
     pub memory: Memory,
     /// Power supply: mains or battery.
     pub power: Power,
