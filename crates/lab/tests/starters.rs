@@ -151,7 +151,7 @@ fn what_has_no_starter_is_refused_and_nothing_is_overwritten() {
     let dir = tempfile::tempdir().expect("a folder");
     let error = starter::write("shm-futex", Language::C, 64, dir.path()).expect_err("none");
     assert!(
-        error.to_string().contains("there are starters for uds-stream, uds-seqpacket, tcp"),
+        error.to_string().contains("they are available for uds-stream, uds-seqpacket, tcp"),
         "{error}"
     );
     starter::write("tcp", Language::C, 64, dir.path()).expect("written");
