@@ -114,7 +114,7 @@ fn whoever_reads_its_output_may_go_or_sleep_and_the_node_goes_on() {
     let path = dir.path().join("tipcd.sock");
     let mut tipcd = Tipcd::start(&path, &["--log-rate", "1000", "--names"], Stdio::piped());
     let mut lines = BufReader::new(tipcd.0.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().starts_with("no bearer: a lone node"));
+    assert!(lines.next().unwrap().unwrap().starts_with("no bearer: a node for this host only"));
     assert!(lines.next().unwrap().unwrap().starts_with("serving programs at"));
     drop(lines);
     // Its next output meets a closed pipe.
@@ -173,7 +173,7 @@ fn links_and_nodes_are_told_by_name() {
         "this is node alpha, address ",
         "link alpha:udp0-beta:udp0 up\n",
         "node beta (",
-        "link alpha:udp0-beta:udp0 down: the peer stops\n",
+        "link alpha:udp0-beta:udp0 down: the peer is stopping\n",
         ") down\n",
     ] {
         assert!(said.contains(line), "{line:?} is missing in:\n{said}");

@@ -74,7 +74,7 @@ fn serve(door: &OwnedFd, lane_after: u32) {
             }
             Some(Request::Lanes { .. }) => {
                 let (made, fd) = LaneMemory::create(RING_BYTES).unwrap();
-                let granted = Granted { ring_octets: made.ring_octets() as u32, sends: false };
+                let granted = Granted { ring_bytes: made.ring_bytes() as u32, sends: false };
                 fds.extend([fd, EventFd::new().unwrap().duplicate().unwrap()]);
                 memory = Some(made);
                 granted.encode()

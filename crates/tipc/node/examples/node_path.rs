@@ -1,9 +1,9 @@
-//! What a way through a `tipcd` costs within a node, against TCP over loopback, in pairs taken by turns.
+//! Measures the cost of the path through a `tipcd` within a node, against TCP over loopback, in interleaved pairs.
 //!
 //!     cargo run --release -p crossway-tipc-node --example node_path [ROUNDS [MS]]
 //!
-//! Prints messages per second and round trips at 64 bytes, and their ratios to TCP_NODELAY's. Each end is a thread of this
-//! process, the tipcd a process of its own.
+//! Prints messages per second and round trips at 64 bytes, and their ratios to those of TCP with TCP_NODELAY. Each end is
+//! a thread of this process, the tipcd a separate process.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ const SIZE: usize = 64;
 /// Both directions of a channel.
 trait Channel: Send + 'static {
     fn send(&mut self, message: &[u8; SIZE]);
-    /// False at the end.
+    /// Receives a message. Returns false at the end.
     fn recv(&mut self, message: &mut [u8; SIZE]) -> bool;
 }
 
@@ -66,7 +66,7 @@ fn node(tipcd: &LoneTipcd, kind: Kind) -> (NodeSocket, NodeSocket) {
     listener.bind(ServiceRange::single(1000, 1), Scope::Node).expect("binds");
     assert!(a.connect(Some(Address::service(1000, 1)), Patience::Now).is_err());
     let (b, _) = listener.accept(Patience::Forever).expect("accepts");
-    // The answer is there when a send is possible.
+    // The answer has arrived when a send is possible.
     while a.send(&[0; SIZE], None, Patience::Now).is_err() {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! `tipcd` as a command line: what the program of that name and `crossway tipcd` are.
+//! The `tipcd` command line, shared by the program of that name and `crossway tipcd`.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,30 +22,30 @@ use crate::runner::Runner;
 use crate::service::Service;
 use crate::spec::BearerSpec;
 
-/// Freed memory that a tipcd keeps for the next large messages.
-const HEAP_KEPT_OCTETS: u32 = 8 << 20;
+/// Amount of freed memory that a tipcd keeps for the next large messages, in bytes.
+const HEAP_KEPT_BYTES: u32 = 8 << 20;
 
-/// Memory that it takes from the system at a time.
-const HEAP_STEP_OCTETS: u32 = 1 << 20;
+/// Amount of memory requested from the system at a time, in bytes.
+const HEAP_STEP_BYTES: u32 = 1 << 20;
 
-/// A tipcd with fewer descriptors would serve nobody: it has a dozen itself, keeps another for operators, and each bearer takes some.
+/// Minimum number of descriptors: a tipcd uses a dozen itself, reserves as many for operators, and each bearer needs some.
 const DESCRIPTORS_LEAST: u64 = 40;
 
-/// What is told an operator may take so much: a page of the name table.
-const OUTCOME_OCTETS: usize = 2 << 20;
+/// Maximum size of an operator's answer in bytes: a page of the name table.
+const OUTCOME_BYTES: usize = 2 << 20;
 
-/// Runs a node until SIGINT, SIGTERM or SIGHUP (unless that is ignored, as by nohup), or until standard input ends if that was asked for.
+/// Runs a node until SIGINT, SIGTERM or SIGHUP (unless ignored, as by nohup), or until standard input ends if requested.
 ///
 /// # Errors
-/// What cannot be opened, by name and with what to do.
+/// The error names the object that cannot be opened, and the remedy.
 pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
-    heap::keep_freed(HEAP_KEPT_OCTETS, HEAP_STEP_OCTETS);
-    // Before anything is there that a signal must not leave behind.
+    heap::keep_freed(HEAP_KEPT_BYTES, HEAP_STEP_BYTES);
+    // Before anything exists that a signal must not leave behind.
     let signalled = catch_signals().context("cannot catch signals")?;
     let mut daemon = open(options)?;
     daemon.watch(&signalled).map_err(|e| anyhow!("{e}"))?;
     let mut stdin = File::from(
-        std::io::stdin().as_fd().try_clone_to_owned().context("cannot take standard input")?,
+        std::io::stdin().as_fd().try_clone_to_owned().context("cannot duplicate standard input")?,
     );
     if options.until_stdin_ends {
         // A file or /dev/null has no end to wait for.
@@ -57,7 +57,7 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
         Journal::silent()
     } else {
         let out = std::io::stdout().as_fd().try_clone_to_owned();
-        let out = out.context("cannot take standard output")?;
+        let out = out.context("cannot duplicate standard output")?;
         Journal::to(out.into(), options.log_rate).context(
             "cannot start a thread (the user's RLIMIT_NPROC, ulimit -u, or its control group's pids.max): raise that, or use --quiet",
         )?
@@ -75,7 +75,7 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
             journal.say(|| notice.to_string());
         }
         journal.tell_of_left_out();
-        // Whatever comes in by standard input is thrown away; only its end matters.
+        // Data on standard input is discarded; only its end matters.
         if other
             && ((&signalled).read(&mut [0]).is_ok()
                 || options.until_stdin_ends && matches!(stdin.read(&mut [0; 512]), Ok(0) | Err(_)))
@@ -90,7 +90,7 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A descriptor that becomes readable with the first signal that ends a tipcd.
+/// A descriptor that becomes readable at the first signal that ends a tipcd.
 fn catch_signals() -> anyhow::Result<UnixStream> {
     let (signalled, signal) = UnixStream::pair()?;
     signalled.set_nonblocking(true)?;
@@ -98,7 +98,7 @@ fn catch_signals() -> anyhow::Result<UnixStream> {
     if !ignores_hangup() {
         numbers.push(signal_hook::consts::SIGHUP);
     }
-    // A log that is a file may reach the limit of its size, whatever that is: then lines are lost, and nothing else.
+    // A log file may reach its size limit: then lines are lost, and nothing else happens.
     signal_hook::flag::register(signal_hook::consts::signal::SIGXFSZ, Arc::default())?;
     for number in numbers {
         signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
@@ -106,7 +106,7 @@ fn catch_signals() -> anyhow::Result<UnixStream> {
     Ok(signalled)
 }
 
-/// Whether SIGHUP is ignored: this process is to outlive its terminal.
+/// Whether SIGHUP is ignored, so that this process must outlive its terminal.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -123,13 +123,13 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
              raise the limit (ulimit -n, LimitNOFILE= of a systemd unit)"
         );
     }
-    // What is shared with programs is a file to the system, though no disk has it.
-    let file_octets = options.limits().largest_file_octets().max(OUTCOME_OCTETS) as u64;
+    // Memory shared with programs counts as a file for the system, although it is not on a disk.
+    let file_bytes = options.limits().largest_file_bytes().max(OUTCOME_BYTES) as u64;
     let allowed = crossway_sys::proc::raise_file_size_limit();
-    if allowed < file_octets {
+    if allowed < file_bytes {
         bail!(
-            "files, and memory shared with programs, may have only {allowed} octets (RLIMIT_FSIZE): a tipcd with these limits needs {file_octets}; \
-             raise the limit (ulimit -f, LimitFSIZE= of a systemd unit), or give fewer --sockets-per-client or smaller --lane-octets"
+            "files, and memory shared with programs, are limited to {allowed} bytes (RLIMIT_FSIZE): a tipcd with these limits needs {file_bytes}; \
+             raise the limit (ulimit -f, LimitFSIZE= of a systemd unit), or give fewer --sockets-per-client or smaller --lane-bytes"
         );
     }
     let id = match &options.id {
@@ -138,7 +138,7 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
         })?),
         None => None,
     };
-    // Two lives of one node must differ in session and signature; the time of birth and the process tell them apart.
+    // Each time a node starts, it must use a different session and signature, so these depend on the start time and the process ID.
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seed = birth.as_nanos() as u64 ^ u64::from(std::process::id()) << 40;
     let mut runner = Runner::new(Config {
@@ -149,8 +149,8 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
         limits: options.node_limits(),
         ..Config::default()
     });
-    runner.set_socket_octets(options.bearer_buffer);
-    // What these errors say has their causes in it.
+    runner.set_socket_bytes(options.bearer_buffer);
+    // These errors already contain their causes.
     for (n, spec) in options.bearers.iter().enumerate() {
         let name = match spec {
             BearerSpec::Ethernet { device } => device.clone(),
@@ -168,7 +168,7 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
     Daemon::new(runner, service).map_err(|e| anyhow!("{e}"))
 }
 
-/// Says what is there from the start.
+/// Logs the state at the start.
 fn introduce(daemon: &mut Daemon, journal: &mut Journal) {
     for line in daemon.introduction() {
         journal.say(|| line);

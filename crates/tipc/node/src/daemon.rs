@@ -14,10 +14,10 @@ use crate::outbox::Attached;
 use crate::runner::{Runner, RunnerError, now};
 use crate::service::{Service, Token};
 
-/// Descriptors that are told of at a time.
+/// Maximum number of ready descriptors fetched at a time.
 const BATCH: usize = 256;
 
-/// Has a bearer's frames told of, and what happens to its device.
+/// Registers a bearer's descriptor and the notifications about its device.
 pub(crate) fn watch_bearer(epoll: &Epoll, attached: &Attached) -> Result<(), OsError> {
     if let Some(watch) = attached.bearer.watch() {
         epoll.add(watch, Token::Device.encode(), Report::WhileReadable)?;
@@ -26,9 +26,9 @@ pub(crate) fn watch_bearer(epoll: &Epoll, attached: &Attached) -> Result<(), OsE
     epoll.add(attached.bearer.fd(), token, Report::WhileReadable)
 }
 
-/// Ends that, for a bearer that is closed later.
+/// Unregisters them, for a bearer that is closed later.
 pub(crate) fn forget_bearer(epoll: &Epoll, attached: &Attached) {
-    // What was not watched is not forgotten.
+    // Errors for descriptors that were not registered are ignored.
     for fd in attached.bearer.watch().into_iter().chain([attached.bearer.fd()]) {
         let _ = epoll.remove(fd);
     }
@@ -45,10 +45,10 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Runs a node, all of whose bearers are enabled, and a service.
+    /// Creates a daemon from a node with its bearers enabled and a service.
     ///
     /// # Errors
-    /// [`RunnerError::Os`].
+    /// [`RunnerError::Os`] if epoll fails.
     pub fn new(runner: Runner, service: Service) -> Result<Self, RunnerError> {
         let epoll = Epoll::new(BATCH)?;
         for attached in runner.bearers() {
@@ -60,51 +60,51 @@ impl Daemon {
         Ok(Self { runner, service, works, epoll, happened: Vec::with_capacity(BATCH) })
     }
 
-    /// Has [`Daemon::turn`] return true when one more descriptor is readable.
+    /// Makes [`Daemon::turn`] return true when a further descriptor is readable.
     ///
     /// # Errors
-    /// [`RunnerError::Os`].
+    /// [`RunnerError::Os`] if epoll fails.
     pub fn watch(&self, other: impl AsFd) -> Result<(), RunnerError> {
         Ok(self.epoll.add(other, Token::Other.encode(), Report::WhileReadable)?)
     }
 
-    /// The node, to ask and to command.
+    /// The node, for queries and commands.
     pub const fn node(&mut self) -> &mut Node {
         self.runner.node()
     }
 
-    /// The programs' side.
+    /// The service for programs.
     pub const fn service(&self) -> &Service {
         &self.service
     }
 
-    /// A link's name, as an operator reads it.
+    /// A link's name as shown to an operator.
     pub(crate) fn link_name(&mut self, peer: NodeAddr, bearer: BearerId) -> Option<String> {
         admin::link_name(&mut self.runner, peer, bearer)
     }
 
-    /// What is there from the start, a line each: the bearers, and where programs come in.
+    /// The state at the start, one line each: the bearers, and the socket for programs.
     pub(crate) fn introduction(&mut self) -> Vec<String> {
         let mut lines = admin::bearer_lines(&mut self.runner);
         lines.push(format!("serving programs at {}", self.service.path().display()));
         lines
     }
 
-    /// Frames that a medium did not take since the start.
+    /// Number of frames since the start that a medium did not accept.
     pub fn unsent(&self) -> u64 {
         self.runner.unsent()
     }
 
-    /// Sends what is due, waits for anything or at most `limit`, and handles what came. Returns whether a watched descriptor is
+    /// Sends pending frames, waits for any event or at most `limit`, and handles it. Returns whether a watched descriptor is
     /// readable.
     ///
     /// # Errors
-    /// [`RunnerError::Poll`].
+    /// [`RunnerError::Poll`] if waiting fails.
     pub fn turn(&mut self, limit: Duration) -> Result<bool, RunnerError> {
         let at = now();
         self.serve_node(at);
         self.runner.flush();
-        // What has gone may have made room for a program that waits.
+        // Frames that have been sent may have made room for a waiting program.
         let busy = self.service.is_busy() || self.runner.node().has_event();
         let limit = at + if busy { Duration::ZERO } else { limit };
         let node = self.runner.poll_timeout();
@@ -155,12 +155,12 @@ impl Daemon {
         &mut self.works
     }
 
-    /// Passes on what happened in the node.
+    /// Forwards the node's events.
     fn serve_node(&mut self, at: crossway_tipc_proto::time::Nanos) {
         self.service.handle_events(at, self.runner.node(), &self.epoll);
     }
 
-    /// What has happened to a medium, or to programs, that an operator may want to know.
+    /// The next condition of a medium or of programs that an operator may want to know.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.runner.poll_notice().or_else(|| self.service.poll_turned_away(now()))
     }
@@ -170,7 +170,7 @@ impl Daemon {
         self.service.told.pop_front()
     }
 
-    /// Ends all contacts in good order and closes the bearers.
+    /// Ends all contacts in an orderly way and closes the bearers.
     pub fn stop(&mut self) {
         self.runner.stop();
     }

@@ -1,22 +1,22 @@
-//! Where frames can be protected: between the protocol and the media.
+//! The place where frames can be protected: between the protocol and the media.
 //!
-//! Everything a node sends passes through its [`Guard`] on the way to a bearer, and everything that comes in passes through it before the
-//! protocol sees an octet. The protocol itself knows nothing of it and announces nothing. [`Plain`] is what peers without keys speak, kernels
-//! included. The choice is made at compile time, so that an unguarded node pays nothing for the place.
+//! Every frame that a node sends passes through its [`Guard`] on the way to a bearer, and every frame received passes through it before the
+//! protocol sees it. The protocol itself knows nothing of it and announces nothing. [`Plain`] is for peers without keys, including kernels.
+//! The choice is made at compile time, so that an unguarded node has no overhead.
 
-/// Protects a node's frames on all its media: an AEAD with its keys and counters.
+/// Protects a node's frames on all its media, for example with an AEAD, including its keys and counters.
 pub trait Guard {
-    /// Octets that protection adds to a frame. The links' packets become so much smaller.
+    /// Number of bytes that protection adds to a frame. The packet size of links is reduced by it.
     const OVERHEAD: usize;
 
-    /// Turns a frame in place into what goes onto the medium; false when it must not go out, because its numbers are used up.
+    /// Encrypts a frame in place. Returns false if it must not be sent because the nonces are used up.
     fn seal(&mut self, frame: &mut Vec<u8>) -> bool;
 
-    /// Turns what came from a medium back into a frame; `None` when it is not genuine.
+    /// Decrypts a received packet into a frame; `None` if it is not authentic.
     fn open<'a>(&'a mut self, packet: &'a mut [u8]) -> Option<&'a [u8]>;
 }
 
-/// No protection: frames go out as they are.
+/// No protection: frames are sent as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Plain;
 

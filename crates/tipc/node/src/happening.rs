@@ -1,4 +1,4 @@
-//! What happens in a node, in sentences for people.
+//! Describes a node's events for the log.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use crossway_tipc_proto::node::Event;
 
 use crate::daemon::Daemon;
 
-/// Whether an event is of the name table, of which there may be very many.
+/// Whether the event concerns the name table; such events can be very frequent.
 pub(crate) const fn is_of_names(event: &Event) -> bool {
     matches!(event, Event::Published(_) | Event::Withdrawn(_))
 }
 
-/// One line.
+/// Describes an event in one line.
 pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
     match event {
         Event::AddressSettled(addr) => {
@@ -23,11 +23,11 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
             format!("this is node {id}, address {addr}, in cluster {}", node.network().0)
         }
         Event::DuplicateAddress { id, media } => format!(
-            "node {id} at {} uses this node's address; give one of them another identity (--id)",
+            "node {id} at {} uses this node's address; give one of the two a different identity (--id)",
             crate::admin::media(media)
         ),
         Event::TooOld { peer, missing } => format!(
-            "node {peer} lacks capabilities {:#05x}, as kernels before Linux 4.17 do, and is ignored; give it a later kernel",
+            "node {peer} lacks capabilities {:#05x}, like kernels before Linux 4.17, and is ignored; it needs a later kernel",
             missing.bits()
         ),
         Event::LinkUp { peer, bearer } => format!("link {} up", link(daemon, *peer, *bearer)),
@@ -38,8 +38,10 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
         Event::PeerDown { peer } => format!("node {} down", node(daemon, *peer)),
         Event::Published(b) => format!("published {}", binding(b)),
         Event::Withdrawn(b) => format!("withdrawn {}", binding(b)),
-        Event::GroupShrank { group } => format!("a member of group {group} is gone"),
-        Event::SocketReady(port) => format!("socket {} has news", port.0),
+        Event::GroupShrank { group } => {
+            format!("a member of group {group} can no longer be reached")
+        }
+        Event::SocketReady(port) => format!("socket {} is readable or writable", port.0),
         Event::Connected { port, peer } => {
             format!("socket {} is connected to {}@{}", port.0, peer.port.0, peer.node)
         }
@@ -49,7 +51,7 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
     }
 }
 
-/// A link as `crossway tipc link list` names it.
+/// Name of a link as in `crossway tipc link list`.
 fn link(daemon: &mut Daemon, peer: NodeAddr, bearer: BearerId) -> String {
     daemon.link_name(peer, bearer).unwrap_or_else(|| format!("to {peer} on bearer {}", bearer.0))
 }
@@ -70,28 +72,28 @@ fn binding(b: &Binding) -> String {
 
 const fn why(reason: LinkDownReason) -> &'static str {
     match reason {
-        LinkDownReason::Silent => "nothing was heard for its tolerance",
-        LinkDownReason::MediumLost => "its device went down, lost its carrier or is gone",
+        LinkDownReason::Silent => "nothing was received for the tolerance time",
+        LinkDownReason::MediumLost => "its device went down, lost its carrier or was removed",
         LinkDownReason::PeerReset => "the peer reset its end",
-        LinkDownReason::PeerStopping => "the peer stops",
+        LinkDownReason::PeerStopping => "the peer is stopping",
         LinkDownReason::ResendFailed => {
-            "its oldest packet did not get through however often it was sent"
+            "its oldest packet was not acknowledged despite retransmissions"
         }
-        LinkDownReason::OutOfStep => "the ends are out of step",
+        LinkDownReason::OutOfStep => "the ends are out of sync",
         LinkDownReason::PeerChanged => "the peer restarted or moved to another address",
-        LinkDownReason::PriorityChanged => "it reconnects with another priority",
-        LinkDownReason::Overrun => "more of the protocol's own messages waited than it may hold",
+        LinkDownReason::PriorityChanged => "it reconnects with a different priority",
+        LinkDownReason::Overrun => "its backlog of protocol messages is full",
         LinkDownReason::BearerDisabled => "its bearer was disabled, or its remote was removed",
         LinkDownReason::PeerFailedOver => {
-            "the peer's end failed; its traffic comes by another link"
+            "the peer's end failed; its traffic arrives over another link"
         }
         LinkDownReason::TunnelTooNarrow => {
-            "the packets of the one left are too small for what waits here"
+            "the packets of the remaining link are too small for its traffic"
         }
     }
 }
 
-/// The last words: what each link carried, and what was dropped.
+/// Final summary: the traffic of each link and the drops.
 pub(crate) fn summary(daemon: &mut Daemon) -> String {
     let mut text = String::new();
     let places: Vec<_> =
@@ -101,7 +103,7 @@ pub(crate) fn summary(daemon: &mut Daemon) -> String {
         let name = daemon.link_name(*peer, link.bearer).unwrap_or_default();
         let _ = writeln!(
             text,
-            "link {name}: mtu {}, sent {} packets ({} again), received {} ({} early, {} twice)",
+            "link {name}: mtu {}, sent {} packets ({} retransmitted), received {} ({} early, {} duplicate)",
             link.mtu,
             s.packets_sent,
             s.packets_resent,

@@ -1,21 +1,21 @@
-//! What a tipcd says on standard output: bounded in rate, and written by a thread of its own so that a reader who does not read, a full
-//! disk or a closed pipe never holds up the node.
+//! The log of a tipcd on standard output: limited in rate, and written by a separate thread, so that a reader that does not read, a
+//! full disk or a closed pipe never delays the node.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-/// Lines that may wait for the writer.
+/// Maximum number of lines queued for the writer.
 const WAITING_MAX: usize = 256;
 
-/// As many seconds' worth of lines may come at once.
+/// Maximum burst, in seconds' worth of lines.
 const BURST_SECONDS: u32 = 10;
 
-/// How long the end waits for a reader who does not read.
+/// How long the end waits for a reader that does not read.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// How many lines may be said, and how many were not.
+/// Number of lines that may be logged, and of those left out.
 #[derive(Debug)]
 struct Budget {
     per_second: f64,
@@ -30,7 +30,7 @@ impl Budget {
         Self { per_second: per_second.into(), most, left: most, at }
     }
 
-    /// Adds what has accrued.
+    /// Adds what has accrued since the last call.
     fn accrue(&mut self, at: Instant) {
         let passed = at.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + passed * self.per_second).min(self.most);
@@ -47,7 +47,7 @@ impl Budget {
     }
 }
 
-/// The lines of a tipcd.
+/// The log of a tipcd.
 #[derive(Debug)]
 pub(crate) struct Journal {
     lines: Option<SyncSender<String>>,
@@ -57,7 +57,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Writes to `out`, at most `per_second` lines on average.
+    /// Logs to `out`, at most `per_second` lines on average.
     pub(crate) fn to(out: File, per_second: u32) -> io::Result<Self> {
         let (lines, waiting) = mpsc::sync_channel::<String>(WAITING_MAX);
         let (end, ended) = mpsc::sync_channel(1);
@@ -69,13 +69,13 @@ impl Journal {
         Ok(Self { lines: Some(lines), ended, budget, left_out: 0 })
     }
 
-    /// One that says nothing.
+    /// A log without output.
     pub(crate) fn silent() -> Self {
         let (_, ended) = mpsc::sync_channel(1);
         Self { lines: None, ended, budget: Budget::new(0, Instant::now()), left_out: 0 }
     }
 
-    /// Says a line; it is made only when it may be said.
+    /// Logs a line; it is built only if it is within the limit.
     pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
         if self.lines.is_none() {
             return;
@@ -86,13 +86,13 @@ impl Journal {
         }
     }
 
-    /// Tells how many lines were left out, once there is room again. To be called now and then.
+    /// Logs how many lines were left out, once there is room again. Must be called regularly.
     pub(crate) fn tell_of_left_out(&mut self) {
         if self.left_out == 0 {
             return;
         }
         self.budget.accrue(Instant::now());
-        // Not line by line: a flood that goes on is told of about once a second.
+        // Wait for some budget rather than reporting after each line: during a persistent flood this logs about once per second.
         let enough = self.budget.per_second.min(self.budget.most);
         if self.budget.left >= enough.max(1.0) && self.put(left_out(self.left_out)) {
             self.budget.left -= 1.0;
@@ -100,7 +100,7 @@ impl Journal {
         }
     }
 
-    /// Says the last words, whatever was said before, and waits a moment for them to be written.
+    /// Logs the final summary regardless of the limit, and waits a moment for it to be written.
     pub(crate) fn end(mut self, words: String) {
         let words = match self.left_out {
             0 => words,
@@ -120,7 +120,7 @@ impl Journal {
             Ok(()) => true,
             Err(TrySendError::Full(_)) => false,
             Err(TrySendError::Disconnected(_)) => {
-                // Nobody reads any more.
+                // There is no reader any more.
                 (self.lines, self.left_out) = (None, 0);
                 false
             }
@@ -129,10 +129,10 @@ impl Journal {
 }
 
 fn left_out(count: u64) -> String {
-    format!("{count} more lines are left out here (see --log-rate; crossway tipc shows the state)")
+    format!("{count} more lines were left out here (see --log-rate; crossway tipc shows the state)")
 }
 
-/// Writes until the lines end or their reader is gone. What a full disk does not take is lost, what comes later may fit.
+/// Writes until the log ends or its reader is gone. Lines are lost while the disk is full; later ones may fit.
 fn write_all(mut out: File, lines: &Receiver<String>) {
     while let Ok(mut line) = lines.recv() {
         line.push('\n');
@@ -161,13 +161,13 @@ mod tests {
         io::Seek::rewind(&mut file).unwrap();
         file.read_to_string(&mut text).unwrap();
         let lines: Vec<_> = text.lines().collect();
-        // Ten seconds' worth, and what accrued on a machine that took its time.
+        // Ten seconds' worth, plus what accrued if the machine was slow.
         let (said, rest) = lines.split_at(lines.len() - 2);
         assert!((10..500).contains(&said.len()), "{text}");
         assert_eq!(said[9], "line 9");
         let told = said.iter().filter(|line| line.contains("left out")).count();
         assert!(told < said.len() - 9, "{text}");
-        assert!(rest[0].contains("more lines are left out here"), "{text}");
+        assert!(rest[0].contains("more lines were left out here"), "{text}");
         assert_eq!(rest[1], "the end");
     }
 
@@ -175,7 +175,7 @@ mod tests {
     fn a_reader_who_does_not_read_or_is_gone_holds_up_nobody() {
         let (reader, writer) = io::pipe().unwrap();
         let mut journal = Journal::to(std::os::fd::OwnedFd::from(writer).into(), u32::MAX).unwrap();
-        // More than the pipe and the queue hold; returns all the same.
+        // More than the pipe and the queue can hold; it must return nevertheless.
         for _ in 0..2_000 {
             journal.say(|| "x".repeat(1_000));
         }

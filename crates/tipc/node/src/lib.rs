@@ -1,8 +1,8 @@
-//! A TIPC node in user space: the protocol's state machine on real bearers.
+//! A TIPC node in user space: runs the protocol's state machine on real bearers.
 //!
-//! [`Runner`] is the event loop; [`Bearer`] carries frames over UDP or Ethernet; [`BearerSpec`] reads what a user writes to name one.
-//! [`Service`] gives other processes sockets, and [`Daemon`] is the event loop over both.
-//! UDP needs no privilege; Ethernet needs CAP_NET_RAW.
+//! [`Runner`] is the event loop; [`Bearer`] sends and receives frames over UDP or Ethernet; [`BearerSpec`] parses a bearer
+//! specification. [`Service`] provides sockets to other processes, and [`Daemon`] is the event loop for both. UDP needs no privilege;
+//! Ethernet needs CAP_NET_RAW.
 
 mod admin;
 mod bearer;

@@ -1,38 +1,40 @@
-//! What has happened to a medium, or to programs, that an operator may want to know.
+//! Conditions of a medium or of programs that an operator may want to know.
 
 use crossway_sys::Errno;
 use crossway_sys::socket::Credentials;
 use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_proto::addr::BearerId;
 
-/// Something about a medium or programs, not an error.
+/// A condition of a medium or of programs that is not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The system does not tell this process of its network devices; a device that is pulled out is noticed by its silence.
+    /// The system does not notify this process of changes to network devices; the removal of a device is only noticed by
+    /// its silence.
     DeviceNotWatched {
-        /// The bearer.
+        /// Bearer concerned.
         bearer: BearerId,
-        /// What it said.
+        /// Error from the system.
         errno: Errno,
     },
-    /// The system does not cut runs of frames on a bearer's way; from now on each frame goes by itself. Nothing was lost.
+    /// The system refuses to split runs of frames on the bearer's path; from now on each frame is sent separately. Nothing
+    /// was lost.
     RunsRefused {
-        /// The bearer.
+        /// Bearer concerned.
         bearer: BearerId,
-        /// What it said.
+        /// Error from the system.
         errno: Errno,
     },
-    /// Programs were turned away, or got no descriptor.
+    /// Programs were refused, or did not receive a descriptor.
     TurnedAway {
-        /// The last of them.
+        /// The last program concerned.
         who: Option<Credentials>,
-        /// Why.
+        /// Reason of the last refusal.
         why: Refusal,
-        /// How many since that was last told.
+        /// Number of refusals since the last notice.
         count: u64,
-        /// The process that has most places, and how many.
+        /// The process with the most connections, and their number.
         largest_process: Option<(u32, usize)>,
-        /// The user who has most places, and how many.
+        /// The user with the most connections, and their number.
         largest_user: Option<(u32, usize)>,
     },
 }
@@ -53,17 +55,17 @@ impl std::fmt::Display for Notice {
                 bearer.0
             ),
             Self::TurnedAway { who, why, count, largest_process, largest_user } => {
-                write!(f, "programs turned away: {count}, the last of ")?;
+                write!(f, "programs refused: {count}, the last one was ")?;
                 match who {
                     Some(who) => write!(f, "process {} of user {}", who.pid, who.uid)?,
-                    None => f.write_str("a process that the system does not name")?,
+                    None => f.write_str("a process unknown to the system")?,
                 }
                 write!(f, ": {why}")?;
                 if let Some((pid, places)) = largest_process {
-                    write!(f, "; of all processes {pid} has most places: {places}")?;
+                    write!(f, "; process {pid} has the most connections: {places}")?;
                 }
                 if let Some((uid, places)) = largest_user {
-                    write!(f, "; of all users {uid}: {places}")?;
+                    write!(f, "; user {uid} has the most connections: {places}")?;
                 }
                 Ok(())
             }
@@ -86,8 +88,8 @@ mod tests {
         };
         assert_eq!(
             notice.to_string(),
-            "programs turned away: 3, the last of process 7 of user 1001: the maximum number of programs is connected (tipcd --clients): end some programs, \
-             or start the tipcd with a higher limit; of all processes 8 has most places: 16; of all users 1002: 700"
+            "programs refused: 3, the last one was process 7 of user 1001: the maximum number of programs is connected (tipcd --clients): end some programs, \
+             or start the tipcd with a higher limit; process 8 has the most connections: 16; user 1002 has the most connections: 700"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The arguments of a tipcd.
+//! Command line options of a tipcd.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crossway_tipc_client::admin::Settings;
 use crossway_tipc_proto::addr::NodeAddr;
 use crossway_tipc_proto::limits::Limits;
 
-use crate::bearer::SOCKET_OCTETS;
+use crate::bearer::SOCKET_BYTES;
 use crate::service::ServiceLimits;
 use crate::spec::BearerSpec;
 
-/// Lines a second on standard output, on average.
+/// Default average number of lines per second on standard output.
 const LOG_RATE: u32 = 10;
 
-/// The arguments of a tipcd.
+/// Command line options of a tipcd.
 #[derive(Debug, Args)]
 pub struct TipcdOptions {
     /// Bearers to use: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`; up to three. `mtu` is the
@@ -72,15 +72,15 @@ pub struct TipcdOptions {
     /// Connections that one process may have; a process needs one
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients_per_process, value_parser = at_least(1))]
     pub(crate) clients_per_process: usize,
-    /// Connections beyond --clients for root and the user who runs the tipcd, so that their orders (crossway tipc) are carried out even
-    /// when no further program is admitted. The one that has been idle longest is closed for the next
+    /// Connections beyond --clients for root and the user who runs the tipcd, so that their commands (crossway tipc) are executed even
+    /// when no further program is admitted. If all are in use, the one idle longest is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().operators)]
     pub(crate) operators: usize,
     /// Sockets that one program may have; a further one is refused (EMFILE)
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().sockets_per_client, value_parser = at_least(1))]
     pub(crate) sockets_per_client: usize,
-    /// Bytes that may wait for one socket at low importance (medium, high and critical: 2, 4 and 8 times as many); more are returned to
-    /// their sender (TIPC_ERR_OVERLOAD), connections are held back
+    /// Bytes that may be queued for one socket at low importance (medium, high and critical: 2, 4 and 8 times as many); further messages
+    /// are returned to their sender (TIPC_ERR_OVERLOAD), connections are throttled
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_octets, value_parser = at_least(1_024))]
     pub(crate) queue: usize,
     /// Nodes to keep track of; further ones are ignored until another is forgotten
@@ -102,42 +102,42 @@ pub struct TipcdOptions {
     /// Events that may wait for one subscriber; the connection of a subscriber that falls behind further is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriber_events, value_parser = at_least(1))]
     pub(crate) subscriber_events: usize,
-    /// Seconds of silence after which a connection asks whether its peer still exists; after as many more it is aborted
+    /// Seconds of silence after which a connection probes its peer; if the probe is not answered in the same time, the connection is aborted
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().connection_probe.as_secs(), value_parser = seconds())]
     pub(crate) connection_probe: u64,
-    /// Milliseconds for which a member of a group that does not read may hold up the broadcasts of others, who then go on without it
-    /// [default: for ever, as with kernels]
+    /// Milliseconds for which a member of a group that does not read may block the broadcasts of others, which then continue without it
+    /// [default: for ever, as in the kernel]
     #[arg(long, value_name = "MS", help_heading = "Limits", value_parser = RangedU64ValueParser::<u64>::new().range(1..=86_400_000))]
     pub(crate) group_patience: Option<u64>,
     /// Bytes requested from the system for each bearer's socket buffers; crossway tipc bearer list --details shows what it granted
-    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = SOCKET_OCTETS, value_parser = at_least(4_096))]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = SOCKET_BYTES, value_parser = at_least(4_096))]
     pub(crate) bearer_buffer: usize,
-    /// Milliseconds for which what a program sent before it closed or shut down is kept while the receiver does not read; after that the receiver gets a reset
+    /// Milliseconds for which data sent before a close or shutdown is kept while the receiver does not read; after that the receiver gets a reset
     #[arg(long, value_name = "MS", help_heading = "Limits", default_value_t = ServiceLimits::default().linger.as_millis() as u64, value_parser = RangedU64ValueParser::<u64>::new().range(..=3_600_000))]
     pub(crate) linger: u64,
     /// Messages after which a socket gets lanes, rings in memory shared between its program and the tipcd; 0 for never
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_after)]
     pub(crate) lane_after: u32,
-    /// Sockets that may have lanes at a time; further sockets do without
+    /// Sockets that may have lanes at a time; further sockets work without
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lanes)]
     pub(crate) lanes: usize,
-    /// Bytes of each of the two rings of a socket with lanes; raised to 69632, what the longest message needs
+    /// Bytes of each of the two rings of a socket with lanes; raised to 69632, the minimum for the longest message
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_octets, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
     pub(crate) lane_octets: usize,
 }
 
 impl TipcdOptions {
-    /// From the words behind a program's name.
+    /// Parses options, without a program name.
     ///
     /// # Errors
-    /// What is wrong with them, in clap's words.
+    /// The error message from clap.
     pub fn from_words(words: &[String]) -> Result<Self, String> {
         let command = Self::augment_args(clap::Command::new("tipcd")).no_binary_name(true);
         let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
         Self::from_arg_matches(&matches).map_err(|error| error.to_string())
     }
 
-    /// What its programs may take.
+    /// Limits for its programs.
     pub(crate) const fn limits(&self) -> ServiceLimits {
         ServiceLimits {
             clients: self.clients,
@@ -156,7 +156,7 @@ impl TipcdOptions {
         }
     }
 
-    /// What its node may hold.
+    /// Limits of its node.
     pub(crate) fn node_limits(&self) -> Limits {
         Limits {
             peers: self.peers,
@@ -170,7 +170,7 @@ impl TipcdOptions {
         }
     }
 
-    /// What its links begin with.
+    /// Initial settings of its links.
     pub(crate) const fn settings(&self) -> Settings {
         Settings {
             tolerance_ms: self.tolerance,
@@ -180,7 +180,7 @@ impl TipcdOptions {
     }
 }
 
-/// Seconds, up to a year.
+/// A number of seconds, up to a year.
 fn seconds() -> RangedU64ValueParser<u64> {
     RangedU64ValueParser::new().range(1..=31_536_000)
 }

@@ -1,4 +1,5 @@
-//! Frames between the protocol and the media: collected, handed to the system many at a time, kept when a medium has no room.
+//! Queues frames between the protocol and the media: passes them to the system many at a time, and keeps them while a medium has
+//! no room.
 
 use std::time::Duration;
 
@@ -14,76 +15,77 @@ use crate::bearer::{Bearer, Recipient};
 use crate::guard::Guard;
 use crate::tap::Tap;
 
-/// Frames taken from the protocol before other work gets its turn.
+/// Number of frames taken from the protocol before other work gets its turn.
 const FRAMES_PER_TURN: usize = MOST_SENT;
 
-/// A medium without room is asked again after so long: a few packets' time at 100 Mbit/s, much less than its queue holds.
+/// Interval before a medium without room is tried again: the time of a few packets at 100 Mbit/s, much less than its queue holds.
 const RETRY: Duration = Duration::from_micros(250);
 
-/// A medium that takes nothing for so long loses what waits for it, so that the others get on. Less than the smallest tolerance.
+/// If a medium accepts nothing for this long, its queued frames are dropped, so that the other media are not delayed. Less than
+/// the smallest tolerance.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// What passed through a bearer since it was enabled.
+/// Traffic statistics of a bearer since it was enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Frames that the system took; one that goes to several remotes counts for each.
+    /// Frames accepted by the system; a frame to several remotes counts once for each.
     pub frames_sent: u64,
-    /// Calls in which it took them.
+    /// Calls that sent them.
     pub send_calls: u64,
-    /// Messages of more than one frame, which it cut.
+    /// Messages with more than one frame, which the system split.
     pub runs_sent: u64,
-    /// Calls in which it took nothing for want of room.
+    /// Calls in which the system accepted nothing for lack of room.
     pub refused_calls: u64,
-    /// Frames lost because the system refused them, or had no room for long.
+    /// Frames lost because the system refused them, or had no room for too long.
     pub frames_unsent: u64,
-    /// Frames that came.
+    /// Frames received.
     pub frames_received: u64,
-    /// Calls that brought them, or times that a ring was looked through.
+    /// Calls that received them, or the number of times that a ring was checked.
     pub receive_calls: u64,
-    /// Messages of more than one frame, which the system had joined.
+    /// Messages with more than one frame, which the system had joined.
     pub runs_received: u64,
 }
 
-/// A bearer that is enabled.
+/// An enabled bearer.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) id: BearerId,
     pub(crate) bearer: Bearer,
-    /// Where its frames come, when that is a ring.
+    /// The ring through which it receives frames, if it has one.
     pub(crate) ring: Option<PacketRing>,
-    /// The device that the operator named.
+    /// Device specified by the operator.
     pub(crate) device: Option<String>,
     /// UDP port on which it receives a multicast group.
     pub(crate) group_port: Option<u16>,
     pub(crate) traffic: Traffic,
 }
 
-/// A frame and one place where it is to go.
+/// A frame and one of its destinations.
 #[derive(Debug)]
 struct Message {
     /// Index of the bearer.
     bearer: usize,
-    /// Index of the frame's octets.
+    /// Index of the buffer that holds the frame.
     frame: usize,
     to: Recipient,
 }
 
-/// Frames that were taken from the protocol and have not all gone.
+/// Frames taken from the protocol and not completely sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// Buffers, used again for every batch.
+    /// Buffers, reused for every batch.
     frames: Vec<Vec<u8>>,
     messages: Vec<Message>,
-    /// Messages before this one have gone.
+    /// All messages before this index have been sent.
     next: usize,
-    /// The protocol may have more than was taken.
+    /// Whether the protocol may have more frames.
     more: bool,
-    /// No room: since when, and when to ask again.
+    /// Set when there is no room: since when, and when to try again.
     blocked: Option<(Nanos, Nanos)>,
 }
 
 impl Outbox {
-    /// When [`Outbox::flush`] has something to do, if it has; the past for "at once".
+    /// When [`Outbox::flush`] must be called, if at all; a time in the past means immediately.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         match self.blocked {
             Some((_, again)) => Some(again),
@@ -91,7 +93,7 @@ impl Outbox {
         }
     }
 
-    /// Sends what is due, as much as one turn allows and the media take.
+    /// Sends pending frames, as many as one turn allows and the media accept.
     pub(crate) fn flush(
         &mut self,
         now: Nanos,
@@ -116,7 +118,7 @@ impl Outbox {
         }
     }
 
-    /// A bearer was removed from its place: what waits for it is lost, the others move up.
+    /// Removes a bearer by index: its queued frames are lost, and the indices after it decrease.
     pub(crate) fn forget(&mut self, index: usize) {
         self.messages.drain(..self.next);
         self.next = 0;
@@ -124,7 +126,8 @@ impl Outbox {
         self.messages.iter_mut().filter(|m| m.bearer > index).for_each(|m| m.bearer -= 1);
     }
 
-    /// Takes a batch from the protocol; tells how many frames. What a medium has a place for goes there at once, and by one call.
+    /// Takes a batch of frames from the protocol and returns their number. Frames for which a medium has a ring with room are
+    /// written there directly, and sent in one call.
     fn fill(
         &mut self,
         now: Nanos,
@@ -136,7 +139,7 @@ impl Outbox {
         self.messages.clear();
         self.next = 0;
         self.more = true;
-        // The next buffer: one whose frame has found its place is used again. None overtakes another that has not.
+        // The next buffer: reused if its frame was written to a ring. No frame overtakes one that was not.
         let (mut frame, mut direct) = (0, true);
         let mut taken = 0;
         while taken < FRAMES_PER_TURN {
@@ -149,7 +152,7 @@ impl Outbox {
                 break;
             };
             taken += 1;
-            // The protocol does not know a bearer that is gone for long.
+            // The protocol no longer knows a bearer that was removed long ago.
             let Some(index) = bearers.iter().position(|b| b.id == bearer) else { continue };
             if !taps.is_empty() {
                 let bearer = &bearers[index].bearer;
@@ -171,16 +174,17 @@ impl Outbox {
         taken
     }
 
-    /// Sends what has found its place. What a device refuses goes like other frames, before them, in buffers from this one on.
+    /// Sends the frames written to rings. Frames that a device refuses are queued like others, ahead of them, in buffers from
+    /// `frame` on.
     fn launch(&mut self, mut frame: usize, bearers: &mut [Attached]) {
         for (index, Attached { bearer, traffic, .. }) in bearers.iter_mut().enumerate() {
             let mut refused = Vec::new();
-            let gone = bearer.launch(|to, octets| {
+            let gone = bearer.launch(|to, bytes| {
                 if frame == self.frames.len() {
                     self.frames.push(Vec::new());
                 }
                 self.frames[frame].clear();
-                self.frames[frame].extend_from_slice(octets);
+                self.frames[frame].extend_from_slice(bytes);
                 refused.push(Message { bearer: index, frame, to });
                 frame += 1;
             });
@@ -190,7 +194,7 @@ impl Outbox {
         }
     }
 
-    /// Hands the batch to the system, neighbours of one bearer in one call.
+    /// Passes the batch to the system, consecutive frames of a bearer in one call.
     fn send(&mut self, now: Nanos, bearers: &mut [Attached]) {
         while let Some(first) = self.messages.get(self.next) {
             let Attached { bearer, traffic, .. } = &mut bearers[first.bearer];
@@ -221,7 +225,7 @@ impl Outbox {
                     traffic.frames_unsent += (before - self.messages.len()) as u64;
                     self.blocked = None;
                 }
-                // One that cannot be reached must not keep the others' frames; it is lost like any frame on a medium.
+                // An unreachable remote must not delay the frames of others; its frame is lost as on any medium.
                 Err(_) => {
                     traffic.frames_unsent += 1;
                     self.next += 1;

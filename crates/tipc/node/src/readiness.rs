@@ -1,4 +1,4 @@
-//! Tells whoever started a tipcd that it serves, as sd_notify does: a datagram to the socket that `$NOTIFY_SOCKET` names.
+//! Tells the process that started a tipcd that it is ready, like sd_notify: a datagram to the socket in `$NOTIFY_SOCKET`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends to the starter, if it wants to know. That it does not listen is no reason to end.
+/// Sends the state if `$NOTIFY_SOCKET` is set. Errors are ignored, because a missing listener is no reason to end.
 pub(crate) fn tell(state: &str) {
     if let Some(to) = std::env::var_os("NOTIFY_SOCKET").filter(|to| !to.is_empty()) {
         let _ = send(&to, state);
@@ -38,9 +38,9 @@ mod tests {
             (UnixDatagram::bind_addr(&hidden).unwrap(), format!("@{name}").into()),
         ] {
             send(&to, "READY=1").unwrap();
-            let mut octets = [0; 32];
-            let len = listener.recv(&mut octets).unwrap();
-            assert_eq!(&octets[..len], b"READY=1");
+            let mut bytes = [0; 32];
+            let len = listener.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..len], b"READY=1");
         }
         assert!(send(OsStr::new("/nowhere/notify"), "READY=1").is_err());
     }

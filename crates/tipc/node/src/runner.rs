@@ -10,7 +10,7 @@ use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
 use crossway_tipc_proto::time::Nanos;
 
-use crate::bearer::{Bearer, BearerOpenError, SOCKET_OCTETS};
+use crate::bearer::{Bearer, BearerOpenError, SOCKET_BYTES};
 use crate::guard::{Guard, Plain};
 use crate::notice::Notice;
 use crate::outbox::{Attached, Outbox, Traffic};
@@ -18,50 +18,50 @@ use crate::spec::BearerSpec;
 use crate::tap::Tap;
 use crossway_tipc_proto::addr::NetworkId;
 
-/// Largest message that comes at once: a UDP datagram, or a run of them.
+/// Largest message received at once: a UDP datagram, or a run of them.
 const DATAGRAM_LEN_MAX: usize = 65_536;
 
-/// Batches of frames taken from one bearer before the others and the timers get their turn.
+/// Number of batches of frames received from one bearer before the others and the timers get their turn.
 const BATCHES_PER_TURN: usize = 2;
 
-/// As many frames where they do not come in batches.
+/// The same as a number of frames, for media that do not deliver them in batches.
 const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
 
-/// A medium without room delays the end of the node by no more than this.
+/// Maximum time that a medium without room delays the end of the node.
 const STOP_LIMIT: Duration = Duration::from_millis(100);
 
-/// The node cannot run.
+/// Why the node cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
     /// A bearer cannot be opened.
     #[error("cannot enable bearer {spec}: {source}")]
     Open {
-        /// The bearer as written.
+        /// Specification of the bearer.
         spec: String,
-        /// Why.
+        /// The underlying error.
         source: BearerOpenError,
     },
     /// The node refuses a bearer.
     #[error("cannot enable bearer {spec}: {source}")]
     Refused {
-        /// The bearer as written.
+        /// Specification of the bearer.
         spec: String,
-        /// Why.
+        /// The underlying error.
         source: BearerError,
     },
-    /// Two sockets of one node would take each other's frames.
+    /// Two sockets of one node would receive each other's frames.
     #[error(
         "cannot enable bearer {spec}: another bearer of this node receives a multicast group on UDP port {port}, \
          and each would take frames that are meant for the other; give one a port of its own \
          (udp:ADDRESS:PORT, the same on all nodes of that network), or name its remotes"
     )]
     SharedPort {
-        /// The bearer as written.
+        /// Specification of the bearer.
         spec: String,
-        /// The port.
+        /// Port used by both.
         port: u16,
     },
-    /// The system refuses something else.
+    /// Another system call failed.
     #[error("{0}")]
     Os(#[from] crossway_sys::OsError),
     /// Waiting failed.
@@ -69,20 +69,20 @@ pub enum RunnerError {
     Poll(#[from] Errno),
 }
 
-/// A node with its bearers, and what protects its frames on them.
+/// A node with its bearers and the guard that protects its frames.
 #[derive(Debug)]
 pub struct Runner<G = Plain> {
     node: Node,
     guard: G,
-    /// Packets that the guard did not let in.
+    /// Number of packets that the guard rejected.
     not_genuine: u64,
     network: NetworkId,
-    /// Asked for each bearer's socket buffers.
-    socket_octets: usize,
+    /// Size requested for each bearer's socket buffers, in bytes.
+    socket_bytes: usize,
     bearers: Vec<Attached>,
     outbox: Outbox,
     inbox: Inbox,
-    /// Who looks at the frames.
+    /// Running traces.
     taps: Vec<Tap>,
 }
 
@@ -91,14 +91,14 @@ pub(crate) fn now() -> Nanos {
 }
 
 impl Runner {
-    /// A node without bearers, whose frames go as they are.
+    /// Creates a node without bearers, whose frames are not protected.
     pub fn new(cfg: Config) -> Self {
         Self::guarded(cfg, Plain)
     }
 }
 
 impl<G: Guard> Runner<G> {
-    /// A node without bearers, whose frames this guard protects.
+    /// Creates a node without bearers, whose frames are protected by this guard.
     pub fn guarded(cfg: Config, guard: G) -> Self {
         let network = cfg.network;
         Self {
@@ -106,7 +106,7 @@ impl<G: Guard> Runner<G> {
             guard,
             not_genuine: 0,
             network,
-            socket_octets: SOCKET_OCTETS,
+            socket_bytes: SOCKET_BYTES,
             bearers: Vec::new(),
             outbox: Outbox::default(),
             inbox: Inbox::of_runs(DATAGRAM_LEN_MAX),
@@ -114,48 +114,48 @@ impl<G: Guard> Runner<G> {
         }
     }
 
-    /// The node, to ask and to command. What a command gives to send goes out with the next [`Runner::turn`].
+    /// The node, for queries and commands. Frames caused by a command are sent by the next [`Runner::turn`].
     pub const fn node(&mut self) -> &mut Node {
         &mut self.node
     }
 
-    /// Asks for so many octets of socket buffers for bearers that are enabled from now on. The system may grant less.
-    pub const fn set_socket_octets(&mut self, octets: usize) {
-        self.socket_octets = octets;
+    /// Sets the size in bytes requested for the socket buffers of bearers enabled from now on. The system may grant less.
+    pub const fn set_socket_bytes(&mut self, bytes: usize) {
+        self.socket_bytes = bytes;
     }
 
-    /// Frames that a medium did not take since the start.
+    /// Number of frames since the start that a medium did not accept.
     pub fn unsent(&self) -> u64 {
         self.bearers.iter().map(|b| b.traffic.frames_unsent).sum()
     }
 
-    /// What passed through a bearer; `None` when it is not enabled.
+    /// Traffic statistics of a bearer; `None` if it is not enabled.
     pub fn traffic(&self, id: BearerId) -> Option<Traffic> {
         self.bearers.iter().find(|b| b.id == id).map(|b| b.traffic)
     }
 
-    /// When there is something to do without a frame or a command; the past for "at once".
+    /// When there is something to do even without a frame or a command; a time in the past means immediately.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         [self.node.poll_timeout(), self.outbox.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Packets that the guard did not let in since the start.
+    /// Number of packets since the start that the guard rejected.
     pub const fn not_genuine(&self) -> u64 {
         self.not_genuine
     }
 
-    /// Opens a bearer and attaches the node to it. `name` is what peers see of it, at most 15 octets.
+    /// Opens a bearer and attaches the node to it. `name` is shown to peers and has at most 15 bytes.
     ///
     /// # Errors
-    /// [`RunnerError`] names the bearer and says why not.
+    /// [`RunnerError`] names the bearer and the reason.
     pub fn enable(&mut self, spec: &BearerSpec, name: &str) -> Result<BearerId, RunnerError> {
-        let (network, socket_octets) = self.may_open(spec)?;
-        let bearer = Bearer::open(spec, network, socket_octets)
+        let (network, socket_bytes) = self.may_open(spec)?;
+        let bearer = Bearer::open(spec, network, socket_bytes)
             .map_err(|source| RunnerError::Open { spec: spec.to_string(), source })?;
         self.attach(spec, name, bearer).map_err(|refused| refused.0)
     }
 
-    /// With what a bearer is to be opened that does not get into another's way.
+    /// Checks that a bearer can be opened without conflict. Returns its network and buffer size.
     ///
     /// # Errors
     /// [`RunnerError::SharedPort`].
@@ -164,14 +164,14 @@ impl<G: Guard> Runner<G> {
             Some(port) if self.bearers.iter().any(|b| b.group_port == Some(port)) => {
                 Err(RunnerError::SharedPort { spec: spec.to_string(), port })
             }
-            _ => Ok((self.network, self.socket_octets)),
+            _ => Ok((self.network, self.socket_bytes)),
         }
     }
 
-    /// Attaches the node to a bearer that is open.
+    /// Attaches the node to an open bearer.
     ///
     /// # Errors
-    /// [`RunnerError::Refused`], and the bearer: to close it may take long.
+    /// [`RunnerError::Refused`], together with the bearer, because closing it may take long.
     pub(crate) fn attach(
         &mut self,
         spec: &BearerSpec,
@@ -198,11 +198,11 @@ impl<G: Guard> Runner<G> {
         Ok(id)
     }
 
-    /// Sends what is due, waits for frames, timers, one of `others` or at most `limit`, and handles what came. Returns whether one of
-    /// `others` is readable. The events are left in the node.
+    /// Sends pending frames, waits for frames, timers, one of `others` or at most `limit`, and handles them. Returns whether one of
+    /// `others` is readable. Events are left in the node.
     ///
     /// # Errors
-    /// [`RunnerError::Poll`].
+    /// [`RunnerError::Poll`] if waiting fails.
     pub fn turn(
         &mut self,
         others: &[BorrowedFd<'_>],
@@ -231,17 +231,17 @@ impl<G: Guard> Runner<G> {
         Ok(others.contains(&true))
     }
 
-    /// The bearers in the order in which they were enabled.
+    /// The bearers, in the order in which they were enabled.
     pub(crate) fn bearers(&self) -> impl Iterator<Item = &Attached> {
         self.bearers.iter()
     }
 
-    /// One of them.
+    /// A bearer by number.
     pub(crate) fn bearer(&mut self, id: BearerId) -> Option<&mut Bearer> {
         self.bearers.iter_mut().find(|b| b.id == id).map(|b| &mut b.bearer)
     }
 
-    /// Detaches the node from a bearer; the peers are told. To close it may take long.
+    /// Detaches the node from a bearer; peers are notified. Closing the returned bearer may take long.
     ///
     /// # Errors
     /// [`BearerError::NoSuchBearer`].
@@ -254,7 +254,7 @@ impl<G: Guard> Runner<G> {
         Ok(self.bearers.remove(index))
     }
 
-    /// Takes note of devices that lost their carrier or have it again.
+    /// Handles devices that have lost or regained their carrier.
     pub(crate) fn look_at_devices(&mut self) {
         for Attached { id, bearer, .. } in &mut self.bearers {
             while let Some(change) = bearer.device_change() {
@@ -266,12 +266,12 @@ impl<G: Guard> Runner<G> {
         }
     }
 
-    /// Has all frames of all bearers shown from now on.
+    /// Starts a trace of all frames on all bearers.
     pub(crate) fn tap(&mut self, tap: Tap) {
         self.taps.push(tap);
     }
 
-    /// Takes frames from a bearer, as many as one turn allows.
+    /// Receives frames from a bearer, as many as one turn allows.
     pub(crate) fn receive(&mut self, id: BearerId) {
         let Some(Attached { id, bearer, ring, traffic, .. }) =
             self.bearers.iter_mut().find(|b| b.id == id)
@@ -298,7 +298,8 @@ impl<G: Guard> Runner<G> {
             traffic.frames_received += count as u64;
             traffic.receive_calls += 1;
             if count == 0 {
-                // A device that went down polls readable until somebody has taken note; a kernel's node is told by its device, too.
+                // A device that went down polls readable until its error has been read; a kernel's node is notified by its device
+                // too.
                 if let Ok(Some(Errno::NETDOWN)) = socket::take_error(bearer.fd()) {
                     let id = *id;
                     self.node.medium_lost(now(), id);
@@ -308,12 +309,12 @@ impl<G: Guard> Runner<G> {
         }
         let mut frames = 0;
         for _ in 0..BATCHES_PER_TURN {
-            // EAGAIN ends the turn; other errors are those of frames sent earlier (an unreachable remote) and no reason to stop.
+            // EAGAIN ends the turn; other errors concern frames sent earlier (an unreachable remote) and are no reason to stop.
             let Ok(count) = bearer.try_receive(&mut self.inbox) else { break };
             let at = now();
             traffic.receive_calls += 1;
             for n in 0..count {
-                // Beyond the largest datagram there are none.
+                // Packets never exceed the largest datagram.
                 let Some(packets) = self.inbox.segments_mut(n) else { continue };
                 let before = frames;
                 for packet in packets {
@@ -322,7 +323,7 @@ impl<G: Guard> Runner<G> {
                 }
                 traffic.runs_received += u64::from(frames - before > 1);
             }
-            // Runs hold many frames each.
+            // A run may contain many frames.
             if count < MOST || frames >= FRAMES_PER_TURN {
                 break;
             }
@@ -330,7 +331,7 @@ impl<G: Guard> Runner<G> {
         traffic.frames_received += frames as u64;
     }
 
-    /// Sends what is due, as much as one turn allows; [`Runner::poll_timeout`] tells whether there is more.
+    /// Sends pending frames, as many as one turn allows; [`Runner::poll_timeout`] tells whether there are more.
     pub(crate) fn flush(&mut self) {
         self.outbox.flush(
             now(),
@@ -341,7 +342,7 @@ impl<G: Guard> Runner<G> {
         );
     }
 
-    /// Ends all contacts in good order and closes the bearers.
+    /// Ends all contacts in an orderly way and closes the bearers.
     pub fn stop(&mut self) {
         self.node.stop(now());
         let limit = now() + STOP_LIMIT;
@@ -355,7 +356,7 @@ impl<G: Guard> Runner<G> {
         self.bearers.clear();
     }
 
-    /// What has happened to a medium that an operator may want to know.
+    /// The next condition of a medium that an operator may want to know.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.bearers.iter_mut().find_map(|b| {
             if let Some(errno) = b.bearer.take_unwatched() {
@@ -366,13 +367,13 @@ impl<G: Guard> Runner<G> {
         })
     }
 
-    /// The next event.
+    /// The next event of the node.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.node.poll_event()
     }
 }
 
-/// The way of a bearer's frames into the node.
+/// Passes a bearer's frames to the node.
 struct Passage<'a, G> {
     node: &'a mut Node,
     guard: &'a mut G,

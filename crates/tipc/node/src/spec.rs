@@ -1,46 +1,46 @@
-//! Bearers as a user writes them.
+//! Bearer specifications as written by users.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// The port of TIPC over UDP.
+/// Default port of TIPC over UDP.
 const UDP_PORT: u16 = 6118;
 
-/// A bearer to be opened.
+/// Specification of a bearer to be opened.
 ///
-/// | written | meaning |
+/// | syntax | meaning |
 /// |---|---|
 /// | `eth:DEVICE` | Ethernet frames on a device |
 /// | `udp:IP` | UDP from this local address, with the network's multicast group |
 /// | `udp:IP%DEVICE` | the same for IPv6, where the group needs a device |
 /// | `udp:IP,REMOTE,...` | UDP to these remotes only, without multicast |
 ///
-/// Each address may carry a port: `10.0.0.1:6200`, `[fd00::1]:6200`; without one it is 6118. Behind the local address, `mtu=OCTETS` sets
-/// the largest packet that the bearer sends, without the headers of IP and UDP (`udp:10.0.0.1,mtu=1472`); a link's is the smaller of its
-/// two ends'. Without it, it is what a kernel's bearer has: 14,000 over IPv4, 1,280 over IPv6.
+/// Each address may include a port: `10.0.0.1:6200`, `[fd00::1]:6200`; the default is 6118. After the local address, `mtu=BYTES` sets
+/// the largest packet that the bearer sends, without the IP and UDP headers (`udp:10.0.0.1,mtu=1472`); a link uses the smaller value of
+/// its two ends. The default is that of a kernel's bearer: 14,000 over IPv4, 1,280 over IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BearerSpec {
-    /// Ethernet.
+    /// An Ethernet device.
     Ethernet {
-        /// The device's name.
+        /// Name of the device.
         device: String,
     },
-    /// UDP.
+    /// A UDP socket.
     Udp {
         /// Local address and port.
         local: SocketAddr,
-        /// The device for IPv6 multicast.
+        /// Device for IPv6 multicast.
         device: Option<String>,
-        /// Remotes; when there are any, nothing is sent to a multicast group.
+        /// Remotes; if there are any, multicast is not used.
         remotes: Vec<SocketAddr>,
-        /// Largest packet in octets, without the headers of IP and UDP; `None`: as a kernel's bearer.
+        /// Largest packet in bytes, without IP and UDP headers; `None` for the default of a kernel's bearer.
         mtu: Option<u16>,
     },
 }
 
 impl BearerSpec {
-    /// The device that it names.
+    /// The device specified, if any.
     pub(crate) fn device(&self) -> Option<&str> {
         match self {
             Self::Ethernet { device } => Some(device),
@@ -48,7 +48,7 @@ impl BearerSpec {
         }
     }
 
-    /// The UDP port on which the bearer receives a multicast group, if it does.
+    /// The UDP port on which the bearer receives a multicast group, if any.
     pub(crate) fn group_port(&self) -> Option<u16> {
         match self {
             Self::Udp { local, remotes, .. } if remotes.is_empty() => Some(local.port()),
@@ -57,44 +57,43 @@ impl BearerSpec {
     }
 }
 
-/// A bearer that cannot be understood.
+/// Why a bearer specification is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {
-    /// Neither of the media.
-    #[error(
-        "bearer {0:?}: write eth:DEVICE or udp:LOCAL-ADDRESS[%DEVICE][,mtu=OCTETS][,REMOTE...]"
-    )]
+    /// Neither of the supported media.
+    #[error("bearer {0:?}: write eth:DEVICE or udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]")]
     Medium(String),
-    /// An address that is none.
+    /// An invalid address.
     #[error(
         "bearer address {0:?}: expected an IP address, or ADDRESS:PORT with an IPv6 address in brackets"
     )]
     Address(String),
-    /// A port that nobody can send to.
-    #[error("bearer address {0:?}: give a port from 1 to 65535, or none for 6118")]
+    /// A port that cannot be used.
+    #[error("bearer address {0:?}: use a port from 1 to 65535, or omit it for 6118")]
     Port(String),
-    /// The local address is none of a single host, or a remote has another family.
-    #[error("bearer address {0}: expected the unicast address of one host, all of one family")]
+    /// The local address is not that of a single host, or a remote has a different family.
+    #[error("bearer address {0}: expected unicast addresses of hosts, all of the same family")]
     NotAHost(IpAddr),
-    /// A packet size that no bearer has.
+    /// The packet size is out of range.
     #[error(
-        "bearer packet size {text:?}: expected mtu= and {least} to {most}, the octets of a packet without its IP and UDP headers \
+        "bearer packet size {text:?}: expected mtu= and {least} to {most}, the bytes of a packet without its IP and UDP headers \
          (1472 fills IPv4 packets of 1500, 1452 those of IPv6)"
     )]
     Mtu {
-        /// As written.
+        /// Text of the specification.
         text: String,
-        /// What a kernel accepts of a peer over this version of IP.
+        /// Minimum that a kernel accepts from a peer over this version of IP.
         least: u16,
-        /// The largest datagram.
+        /// Maximum, given by the largest datagram.
         most: u16,
     },
-    /// The packet size is there twice.
-    #[error("bearer {0:?}: mtu= is there more than once; write it once")]
+    /// The packet size is specified twice.
+    #[error("bearer {0:?}: mtu= is specified more than once")]
     TwoMtus(String),
 }
 
-/// What a kernel accepts of a peer (a header of its own and one of an inner message, and those of IP and UDP) and the largest datagram.
+/// The minimum that a kernel accepts from a peer (its own header and that of an inner message, plus those of IP and UDP) and the largest
+/// datagram.
 const fn mtu_bounds(local: SocketAddr) -> (u16, u16) {
     if local.is_ipv4() { (128, 65_507) } else { (148, 65_527) }
 }
@@ -110,7 +109,7 @@ fn packet_size(text: &str, local: SocketAddr) -> Result<u16, SpecError> {
 }
 
 impl fmt::Display for BearerSpec {
-    /// As it is written, ports only where they are not the usual one.
+    /// Formats the specification; default ports are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let station = |f: &mut fmt::Formatter<'_>, at: &SocketAddr| match at.port() {
             UDP_PORT => write!(f, "{}", at.ip()),

@@ -1,4 +1,4 @@
-//! Shows an operator's program the frames of all bearers, without ever waiting for it.
+//! Passes the frames of all bearers to an operator's program without ever waiting for it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -11,10 +11,10 @@ use crossway_tipc_proto::node::Destination;
 
 use crate::bearer::{Bearer, ETHERNET_BROADCAST};
 
-/// Octets asked of the kernel for frames that the program has not read yet.
-const WAITING_OCTETS: usize = 8 << 20;
+/// Buffer size requested for frames that the program has not read yet, in bytes.
+const WAITING_BYTES: usize = 8 << 20;
 
-/// The tipcd's end.
+/// The tipcd's end of a trace.
 #[derive(Debug)]
 pub(crate) struct Tap {
     fd: OwnedFd,
@@ -29,7 +29,7 @@ const fn station(addr: &MediaAddr) -> Station {
     }
 }
 
-/// No host, of the same family.
+/// The unspecified address of the same family.
 const fn unknown(like: IpAddr) -> SocketAddr {
     match like {
         IpAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
@@ -38,14 +38,14 @@ const fn unknown(like: IpAddr) -> SocketAddr {
 }
 
 impl Tap {
-    /// A new one, and the program's end.
+    /// Creates a trace and returns the program's end.
     pub(crate) fn new() -> Result<(Self, OwnedFd), OsError> {
         let (ours, theirs) = socket::unix_pair(socket::Kind::Seqpacket)?;
-        socket::set_buffers(&ours, WAITING_OCTETS)?;
+        socket::set_buffers(&ours, WAITING_BYTES)?;
         Ok((Self { fd: ours, lost: 0, record: Vec::new() }, theirs))
     }
 
-    /// A frame came. False when nobody looks any more.
+    /// Passes on a received frame. Returns false if the program has ended the trace.
     pub(crate) fn show_received(
         &mut self,
         bearer: &Bearer,
@@ -53,7 +53,7 @@ impl Tap {
         frame: &[u8],
     ) -> bool {
         let to = bearer.addr();
-        // Whom the node does not know has no address to show.
+        // The address of a sender unknown to the node is not known either.
         let nobody = match to {
             MediaAddr::Ethernet(_) => Station::Ethernet([0; 6]),
             MediaAddr::Udp { ip, .. } => Station::Udp(unknown(ip)),
@@ -61,7 +61,7 @@ impl Tap {
         self.show(true, (from.map_or(nobody, station), station(&to)), frame)
     }
 
-    /// A frame was sent. False when nobody looks any more.
+    /// Passes on a sent frame. Returns false if the program has ended the trace.
     pub(crate) fn show_sent(&mut self, bearer: &Bearer, dest: &Destination, frame: &[u8]) -> bool {
         let from = station(&bearer.addr());
         match dest {
@@ -69,7 +69,7 @@ impl Tap {
             Destination::Broadcast if bearer.remotes().is_empty() => {
                 self.show(false, (from, Station::Ethernet(ETHERNET_BROADCAST)), frame)
             }
-            // Each is a frame of its own on the medium.
+            // Each copy is a separate frame on the medium.
             Destination::Broadcast => bearer
                 .remotes()
                 .iter()
@@ -83,7 +83,7 @@ impl Tap {
         encode_frame(at.as_nanos() as u64, self.lost, inward, ends, frame, &mut self.record);
         match socket::send(&self.fd, &self.record, true) {
             Ok(_) => true,
-            // The program is slow: it is told with the next frame how many it missed.
+            // The program is too slow: the next frame tells it how many it missed.
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::MSGSIZE) => {
                 self.lost += 1;
                 true

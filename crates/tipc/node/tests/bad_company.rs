@@ -1,5 +1,5 @@
-//! Others on the medium that are of another cluster, take an address that is taken, or send what is no TIPC: each is counted or told,
-//! and the contact of those who mean well goes on.
+//! Other stations on the medium belong to a different cluster, use an address already in use, or send frames that are not TIPC: each
+//! is counted or reported, and contact between the proper nodes continues.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -32,12 +32,12 @@ fn runner(id: &str, number: u32, network: u32, own: u16, other: u16) -> Runner {
     runner
 }
 
-/// Two nodes in contact, and a receiver at the second.
+/// Two nodes in contact, and a receiver on the second.
 struct Pair {
     one: Runner,
     two: Runner,
     sink: Port,
-    /// What the first has told.
+    /// Events of the first node.
     events: Vec<Event>,
     port: u16,
 }
@@ -55,7 +55,7 @@ impl Pair {
         pair
     }
 
-    /// Runs both, and others beside them, until something holds.
+    /// Runs both nodes, and others beside them, until a condition holds.
     fn run(&mut self, what: &str, others: &mut [Runner], holds: impl Fn(&mut Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {
@@ -77,7 +77,7 @@ impl Pair {
         self.one.node().drops().iter().filter(|(r, _)| *r == reason).map(|(_, count)| count).sum()
     }
 
-    /// Contact was never lost, and a message still arrives.
+    /// Checks that contact was never lost and that a message still arrives.
     fn is_well(&mut self, others: &mut [Runner]) {
         let lost = |e: &&Event| matches!(e, Event::LinkDown { .. } | Event::PeerDown { .. });
         assert_eq!(self.events.iter().find(lost), None);
@@ -132,12 +132,12 @@ fn packets_that_are_no_frames_are_counted() {
     let mut pair = Pair::new();
     let hostile = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut state = 1_u32;
-    let mut octet = || {
+    let mut byte = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 24) as u8
     };
     for n in 0..2_000 {
-        let packet: Vec<u8> = (0..n % 1_400).map(|_| octet()).collect();
+        let packet: Vec<u8> = (0..n % 1_400).map(|_| byte()).collect();
         hostile.send_to(&packet, ("127.0.0.1", pair.port)).unwrap();
         if n % 50 == 0 {
             pair.one.turn(&[], Duration::ZERO).unwrap();

@@ -1,4 +1,5 @@
-//! Frames through an AEAD: nodes with the same key meet, nothing readable is on the medium, and what is not genuine goes no further.
+//! Frames protected by an AEAD: nodes with the same key make contact, nothing on the medium is readable, and frames that are not
+//! authentic are dropped.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use crossway_tipc_proto::wire::Frame;
 const WATCHDOG: Duration = Duration::from_secs(120);
 const NONCE_LEN: usize = 12;
 
-/// AES-GCM with a nonce of the sender's number and a counter, which goes along in clear.
+/// AES-GCM with a nonce made of the sender's number and a counter, which is sent in clear.
 struct Sealed {
     cipher: Aes128Gcm,
     sender: u32,
@@ -73,7 +74,7 @@ fn runner(number: u32, key: u8, own: u16, others: &[u16]) -> Runner<Sealed> {
 #[test]
 fn nodes_meet_behind_their_key_and_the_medium_shows_nothing() {
     let (a, b, c) = (free_port(), free_port(), free_port());
-    // Listens where the frames go, and sends what is no frame.
+    // Listens where the frames are sent, and sends data that is not a frame.
     let eavesdropper = UdpSocket::bind("127.0.0.1:0").unwrap();
     eavesdropper.set_nonblocking(true).unwrap();
     let ear = eavesdropper.local_addr().unwrap().port();
@@ -99,7 +100,7 @@ fn nodes_meet_behind_their_key_and_the_medium_shows_nothing() {
         }
         while one.poll_event().is_some() {}
         while let Some(event) = stranger.poll_event() {
-            assert!(!matches!(event, Event::LinkUp { .. }), "a stranger came in");
+            assert!(!matches!(event, Event::LinkUp { .. }), "a node without the key made contact");
         }
         let mut packet = [0; 65_536];
         while let Ok((len, from)) = eavesdropper.recv_from(&mut packet) {
@@ -114,12 +115,12 @@ fn nodes_meet_behind_their_key_and_the_medium_shows_nothing() {
         assert!(start.elapsed() < WATCHDOG, "the message did not arrive: {:?}", two.node());
     };
     assert_eq!(got.payload, payload);
-    assert!(heard > 0, "nothing was on the medium to be judged");
-    assert!(one.not_genuine() > 0, "what was sent back in pieces and by a stranger was believed");
+    assert!(heard > 0, "no frames were captured");
+    assert!(one.not_genuine() > 0, "altered and foreign packets were accepted");
     assert!(one.node().peers().all(|p| p.addr == NodeAddr(2)), "only the node with the key");
     let most = one.node().peers().map(|p| p.links[0].mtu).max();
     assert!(
         most.unwrap() <= 14_000 - Sealed::OVERHEAD,
-        "packets leave room for the seal: {most:?}"
+        "packets must leave room for the guard's overhead: {most:?}"
     );
 }

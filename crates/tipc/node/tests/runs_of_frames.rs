@@ -1,6 +1,6 @@
-//! Frames of one length to one station go as one message that the system cuts, and come as one that it joined (UDP_SEGMENT, UDP_GRO):
-//! counted over loopback and between two namespaces, whose devices cut by themselves or do not, and when the system refuses. Over Ethernet
-//! many frames go by one call.
+//! Frames of equal length to one station are sent as one message that the system splits, and received as one that it joined (UDP_SEGMENT,
+//! UDP_GRO): counted over loopback and between two namespaces, with devices that do or do not split in hardware, and when the system
+//! refuses. Over Ethernet, many frames are sent in one call.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use crossway_tipc_proto::node::{Config, Event, Node};
 use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
-/// Long enough for a busy machine; reached only when something is wrong.
+/// Long enough for a busy machine; only reached if something is wrong.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Less than the smallest window: all go out at once. No two fit into a packet of 1,280 octets.
+/// Less than the smallest window, so all are sent at the same time. No two fit into a packet of 1,280 bytes.
 const MESSAGES: u8 = 40;
-const MESSAGE_OCTETS: usize = 1_100;
+const MESSAGE_BYTES: usize = 1_100;
 
 fn now() -> Nanos {
     Nanos(crossway_sys::clock::monotonic_ns())
@@ -65,7 +65,7 @@ impl Pair {
         }
         let sender = one.node().open(SocketKind::Rdm).unwrap();
         let mut pair = Self { one, two, sender, receiver, sent: 0 };
-        // What the link's beginning left is none of what is counted.
+        // Packets left over from link setup must not be counted.
         for _ in 0..10 {
             pair.one.turn(&[], Duration::from_millis(1)).unwrap();
             pair.two.turn(&[], Duration::from_millis(1)).unwrap();
@@ -73,7 +73,8 @@ impl Pair {
         pair
     }
 
-    /// Sends numbered messages in one turn and waits until all have come, whole and in order. What both bearers counted meanwhile.
+    /// Sends numbered messages in one turn and waits until all have arrived, complete and in order. Returns the traffic of both bearers in
+    /// the meantime.
     fn carry(&mut self) -> (Traffic, Traffic) {
         let before = [&self.one, &self.two].map(|node| node.traffic(BearerId(0)).unwrap());
         let to = Address::Socket(SocketAddr { port: self.receiver, node: NodeAddr(2) });
@@ -81,7 +82,7 @@ impl Pair {
             self.sent += 1;
             self.one
                 .node()
-                .send(now(), self.sender, Some(to), &[self.sent; MESSAGE_OCTETS])
+                .send(now(), self.sender, Some(to), &[self.sent; MESSAGE_BYTES])
                 .unwrap();
         }
         self.one.turn(&[], Duration::ZERO).unwrap();
@@ -90,7 +91,7 @@ impl Pair {
         while next <= self.sent {
             match self.two.node().recv(now(), self.receiver, 10_000) {
                 Ok(message) => {
-                    assert_eq!(message.payload, [next; MESSAGE_OCTETS]);
+                    assert_eq!(message.payload, [next; MESSAGE_BYTES]);
                     next += 1;
                 }
                 Err(_) => {
@@ -119,7 +120,7 @@ impl Pair {
     }
 }
 
-/// All frames went as few messages, besides some of the link's own.
+/// All frames were sent in few messages, except some of the link's own.
 fn assert_sent_in_runs(out: &Traffic) {
     assert!((40..46).contains(&out.frames_sent), "{out:?}");
     assert!((1..=2).contains(&out.runs_sent), "{out:?}");
@@ -147,7 +148,7 @@ fn runs_pass_loopback_whole() {
     }
 }
 
-/// Two hosts in namespaces of this machine; `None`, said aloud, where these cannot be made.
+/// Two hosts in namespaces of this machine; `None`, after printing a message, if these cannot be created.
 fn lab(offloads: Offloads) -> Option<Lab> {
     let topology = Topology::of(&["a", "b"], Link { offloads, ..Link::default() });
     match Lab::up(&topology) {
@@ -170,7 +171,7 @@ fn does(host: &Host, words: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// Packets that a host's device was given: a run counts once where the device cuts it.
+/// Number of packets passed to a host's device: a run counts once if the device splits it.
 fn packets_sent(host: &Host) -> u64 {
     let file = format!("/sys/class/net/{}/statistics/tx_packets", host.interface);
     does(host, &["cat", &file]).trim().parse().unwrap()
@@ -185,7 +186,7 @@ fn runs_pass_a_veth_whole_or_are_cut_before_it() {
         for (one, two) in [
             // Discovery by multicast, and the packet size of the kernel's bearers.
             (format!("udp:{}%{}", a.ipv6, device(a)), format!("udp:{}%{}", b.ipv6, device(b))),
-            // Full packets to one remote. The smaller of both sizes holds.
+            // Full packets to one remote. The smaller of both sizes applies.
             (format!("udp:{},mtu=1472,{}", a.ipv4, b.ipv4), format!("udp:{},{}", b.ipv4, a.ipv4)),
         ] {
             let mut pair = Pair::meet(runner_on(a, 1, &one), runner_on(b, 2, &two));
@@ -218,7 +219,7 @@ fn a_refused_run_goes_frame_by_frame_from_then_on() {
     let bearer = |own: &Host, other: &Host| format!("udp:{},mtu=1472,{}", own.ipv4, other.ipv4);
     let mut pair = Pair::meet(runner_on(a, 1, &bearer(a, b)), runner_on(b, 2, &bearer(b, a)));
     assert_sent_in_runs(&pair.carry().0);
-    // The way takes less than the bearer was told: the system cuts no runs into packets that would not pass.
+    // The path has a smaller MTU than the bearer was configured for: the system does not split runs into packets that would not pass.
     does(a, &["ip", "link", "set", &a.interface, "mtu", "1000"]);
     for _ in 0..2 {
         let (out, into) = pair.carry();
@@ -233,7 +234,7 @@ fn a_refused_run_goes_frame_by_frame_from_then_on() {
     };
     let text = notice.unwrap().to_string();
     assert!(text.contains("each frame goes by itself"), "{text}");
-    assert_eq!(pair.one.poll_notice(), None, "it is said once");
+    assert_eq!(pair.one.poll_notice(), None, "it is reported only once");
     let (link, peer) = (pair.two.node(), NodeAddr(1));
     assert!(
         link.peers().any(|p| p.addr == peer && p.links[0].stats.packets_early == 0),

@@ -1,4 +1,5 @@
-//! Two nodes of this process over real UDP sockets: they find each other, link up, share their names and part in good order.
+//! Two nodes in this process over real UDP sockets: they discover each other, set up a link, exchange their names and
+//! disconnect in an orderly way.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use crossway_tipc_proto::node::{Config, Event};
 use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
-/// Long enough for a busy machine; reached only when something is wrong.
+/// Long enough for a busy machine; only reached if something is wrong.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 fn free_port() -> u16 {
@@ -34,7 +35,7 @@ fn runner(number: u32, own: u16, other: u16) -> Runner {
     runner
 }
 
-/// Runs both nodes until one of `first` reports an event that is wanted.
+/// Runs both nodes until `first` reports an event that matches.
 fn run_until(first: &mut Runner, second: &mut Runner, what: &str, wanted: impl Fn(&Event) -> bool) {
     let start = Instant::now();
     loop {
@@ -146,7 +147,7 @@ fn many_frames_cost_few_system_calls() {
         "the receiver's binding",
         |e| matches!(e, Event::Published(b) if b.range == range),
     );
-    // What the link's beginning left is none of this.
+    // Packets left over from link setup must not be counted.
     for _ in 0..10 {
         one.turn(&[], Duration::from_millis(1)).unwrap();
         two.turn(&[], Duration::from_millis(1)).unwrap();
@@ -154,7 +155,7 @@ fn many_frames_cost_few_system_calls() {
     let sender = one.node().open(SocketKind::Rdm).unwrap();
     let to = Address::Socket(SocketAddr { port: receiver, node: NodeAddr(4) });
     let now = Nanos(crossway_sys::clock::monotonic_ns());
-    // Less than the smallest window: all go out at once. No two fit into a packet.
+    // Less than the smallest window, so all are sent at the same time. No two fit into a packet.
     for n in 0..40_u8 {
         one.node().send(now, sender, Some(to), &[n; 8_000]).unwrap();
     }
@@ -172,7 +173,7 @@ fn many_frames_cost_few_system_calls() {
     for n in 0..40_u8 {
         assert_eq!(two.node().recv(now, receiver, 8_000).unwrap().payload, [n; 8_000]);
     }
-    // Small ones share a packet.
+    // Small messages share a packet.
     for n in 0..40_u8 {
         one.node().send(now, sender, Some(to), &[n; 64]).unwrap();
     }

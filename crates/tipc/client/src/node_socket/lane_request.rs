@@ -72,7 +72,7 @@ fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
     let (Some(bell), Some(file)) = (answer.fds.pop(), answer.fds.pop()) else {
         return Err(Errno::PROTO);
     };
-    let memory = LaneMemory::open(&file, granted.ring_octets as usize).map_err(|_| Errno::PROTO)?;
+    let memory = LaneMemory::open(&file, granted.ring_bytes as usize).map_err(|_| Errno::PROTO)?;
     let mut file = Some(file);
     let lanes = usage.lanes.get_or_init(|| {
         Box::new(Lanes::new(memory, file.take(), EventFd::from_fd(bell), granted.sends))

@@ -42,7 +42,7 @@ pub struct Adopted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// Size of each of the two rings in bytes.
-    pub ring_octets: u32,
+    pub ring_bytes: u32,
     /// Whether the requesting process sends through the lane; if not, another process does.
     pub sends: bool,
 }
@@ -111,12 +111,12 @@ impl Adopted {
 impl Granted {
     /// Encodes the answer, with errno 0.
     pub fn encode(self) -> Vec<u8> {
-        Writer::answer(0).u32(self.ring_octets).u32(self.sends.into()).finish()
+        Writer::answer(0).u32(self.ring_bytes).u32(self.sends.into()).finish()
     }
 
     /// Decodes the answer from what follows the errno.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { ring_octets: r.u32()?, sends: r.u32()? != 0 })
+        Some(Self { ring_bytes: r.u32()?, sends: r.u32()? != 0 })
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
         let adopted = Adopted { opened, kind: Kind::Dgram, slots: 9 };
         let raw = skip_errno(adopted.encode());
         assert_eq!(Adopted::decode(&mut Reader::new(&raw)), Some(adopted));
-        let granted = Granted { ring_octets: 1, sends: true };
+        let granted = Granted { ring_bytes: 1, sends: true };
         let raw = skip_errno(granted.encode());
         assert_eq!(Granted::decode(&mut Reader::new(&raw)), Some(granted));
         for peer in [None, Some(SocketAddress { port: 3, node: 4 })] {

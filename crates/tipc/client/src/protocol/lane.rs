@@ -41,16 +41,16 @@ impl std::fmt::Debug for LaneMemory {
 
 impl LaneMemory {
     /// The dimensions for rings of about this size in bytes.
-    pub fn dimensions(ring_octets: usize) -> Dimensions {
-        Dimensions::choose(RECORD_LEN_MAX, Some(ring_octets))
+    pub fn dimensions(ring_bytes: usize) -> Dimensions {
+        Dimensions::choose(RECORD_LEN_MAX, Some(ring_bytes))
     }
 
     /// Creates the memory, and the descriptor with which another process can map it.
     ///
     /// # Errors
     /// [`OsError`] of the call that failed.
-    pub fn create(ring_octets: usize) -> Result<(Self, std::os::fd::OwnedFd), OsError> {
-        let dimensions = Self::dimensions(ring_octets);
+    pub fn create(ring_bytes: usize) -> Result<(Self, std::os::fd::OwnedFd), OsError> {
+        let dimensions = Self::dimensions(ring_bytes);
         let fd = shm::create_sealed("tipcd-lanes", dimensions.memory_len())?;
         Ok((Self::map(&fd, dimensions)?, fd))
     }
@@ -59,12 +59,12 @@ impl LaneMemory {
     ///
     /// # Errors
     /// [`OsError`], also if the memory is not sealed or has a different size.
-    pub fn open(fd: impl AsFd, ring_octets: usize) -> Result<Self, OsError> {
-        let dimensions = Self::dimensions(ring_octets);
-        if dimensions.capacity != ring_octets
+    pub fn open(fd: impl AsFd, ring_bytes: usize) -> Result<Self, OsError> {
+        let dimensions = Self::dimensions(ring_bytes);
+        if dimensions.capacity != ring_bytes
             || !shm::is_sealed(fd.as_fd(), dimensions.memory_len())?
         {
-            let why = std::io::Error::other(format!("not two sealed rings of {ring_octets}"));
+            let why = std::io::Error::other(format!("not two sealed rings of {ring_bytes}"));
             return Err(OsError::new("mmap", "lanes", why));
         }
         Self::map(fd, dimensions)
@@ -77,7 +77,7 @@ impl LaneMemory {
     }
 
     /// Size of each ring in bytes.
-    pub const fn ring_octets(&self) -> usize {
+    pub const fn ring_bytes(&self) -> usize {
         self.dimensions.capacity
     }
 
@@ -106,12 +106,12 @@ mod tests {
     #[test]
     fn both_ends_see_the_same_memory_and_no_other_is_taken_for_it() {
         let (ours, fd) = LaneMemory::create(1).unwrap();
-        assert!(ours.ring_octets() > RECORD_LEN_MAX);
-        let theirs = LaneMemory::open(&fd, ours.ring_octets()).unwrap();
+        assert!(ours.ring_bytes() > RECORD_LEN_MAX);
+        let theirs = LaneMemory::open(&fd, ours.ring_bytes()).unwrap();
         ours.words().word(DOWN).store(7, Ordering::Relaxed);
         assert_eq!(theirs.words().word(DOWN).load(Ordering::Relaxed), 7);
         assert_eq!(theirs.words().word(STOPPED).load(Ordering::Relaxed), 0);
-        assert!(LaneMemory::open(&fd, 2 * ours.ring_octets()).is_err());
+        assert!(LaneMemory::open(&fd, 2 * ours.ring_bytes()).is_err());
         assert!(LaneMemory::open(&fd, 1).is_err());
         assert!(LaneMemory::open(&fd, usize::MAX >> 2).is_err());
     }

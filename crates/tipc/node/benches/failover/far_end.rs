@@ -1,4 +1,4 @@
-//! The end of the traffic in a guest, on its kernel's TIPC, which answers questions about what it saw.
+//! The traffic's end in a guest, on its kernel's TIPC, which answers queries about what it observed.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -7,30 +7,31 @@ use crossway_tipc_client::{Address, Backend, Kind, Patience, Scope, ServiceRange
 
 use super::flows::Flows;
 
-/// The word with which this program is started for it.
+/// Argument with which this program is started in that role.
 pub(crate) const ROLE: &str = "far-end";
 
-/// The service at which it answers.
+/// Service at which it answers.
 const ANSWERS: (u32, u32) = (2_100, 0);
 
-/// Between two messages of a flow: a guest's kernel and its programs get a share of one CPU, and fall behind with five times as many.
+/// Interval between two messages of a flow: a guest's kernel and its programs share one CPU, and cannot keep up with five times as
+/// many.
 pub(crate) const PACE: Duration = Duration::from_millis(5);
 
-/// The state of links: bindings that come and go with them.
+/// Service type for link states: bindings that are published and withdrawn with links.
 const LINK_STATE: u32 = 2;
 const WITHDRAWN: u32 = 2;
 
-/// What is asked, with an instant of the far end's clock.
+/// A query, sent with an instant of the far end's clock.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub(crate) enum Question {
-    /// Its clock now.
+    /// Its current time.
     Clock,
-    /// The longest pause of a flow that ended after the instant, nanoseconds.
+    /// The longest pause of a flow that ended after the instant, in nanoseconds.
     Pause,
-    /// When the first link went down after the instant; 0: none did.
+    /// When the first link went down after the instant; 0 if none did.
     Down,
-    /// How many messages arrived in all; it ends with that.
+    /// Total number of messages received; it then ends.
     Finish,
 }
 
@@ -45,25 +46,25 @@ fn nanoseconds(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-/// Asks the far end.
+/// Sends a query to the far end.
 pub(crate) fn ask(socket: &Socket, what: Question, at: u64) -> anyhow::Result<u64> {
-    let mut octets = [0; 16];
-    octets[..8].copy_from_slice(&(what as u64).to_ne_bytes());
-    octets[8..].copy_from_slice(&at.to_ne_bytes());
-    socket.send(&octets, Some(Address::service(ANSWERS.0, ANSWERS.1)), soon())?;
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&(what as u64).to_ne_bytes());
+    bytes[8..].copy_from_slice(&at.to_ne_bytes());
+    socket.send(&bytes, Some(Address::service(ANSWERS.0, ANSWERS.1)), soon())?;
     let mut answer = [0; 8];
     socket.recv(&mut answer, soon())?;
     Ok(u64::from_ne_bytes(answer))
 }
 
-/// Notes when links go down, from now on.
+/// Starts to record when links go down.
 fn watch_links() -> Arc<Mutex<Vec<u64>>> {
     let downs = Arc::new(Mutex::new(Vec::new()));
     let topology = Socket::open_on(&Backend::Kernel, Kind::Seqpacket).expect("a socket");
     topology.connect(Some(Address::service(1, 1)), soon()).expect("the topology service");
     let subscription = [LINK_STATE, 0, u32::MAX, u32::MAX, 1, 0, 0];
-    let octets: Vec<u8> = subscription.into_iter().flat_map(u32::to_ne_bytes).collect();
-    topology.send(&octets, None, soon()).expect("a subscription");
+    let bytes: Vec<u8> = subscription.into_iter().flat_map(u32::to_ne_bytes).collect();
+    topology.send(&bytes, None, soon()).expect("a subscription");
     let noted = downs.clone();
     std::thread::spawn(move || {
         let mut event = [0; 64];
@@ -76,16 +77,16 @@ fn watch_links() -> Arc<Mutex<Vec<u64>>> {
     downs
 }
 
-/// Its end of the flows, and the answers, until it is to end.
+/// Runs its end of the flows, and answers queries until told to end.
 pub(crate) fn run() {
     let downs = watch_links();
     let flows = Flows::start_ends([None, Some(&Backend::Kernel)], PACE);
     let socket = Socket::open_on(&Backend::Kernel, Kind::Rdm).expect("a socket");
     socket.bind(ServiceRange::single(ANSWERS.0, ANSWERS.1), Scope::Cluster).expect("a name");
-    let mut octets = [0; 16];
+    let mut bytes = [0; 16];
     loop {
-        let asked = socket.recv_message(&mut octets, Patience::Forever).expect("a question");
-        let word = |at: usize| u64::from_ne_bytes(octets[at..at + 8].try_into().expect("eight"));
+        let asked = socket.recv_message(&mut bytes, Patience::Forever).expect("a question");
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight"));
         let at = word(8);
         let answer = match QUESTIONS.get(word(0) as usize) {
             Some(Question::Clock) => nanoseconds(SystemTime::now()),

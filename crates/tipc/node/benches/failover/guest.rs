@@ -1,4 +1,4 @@
-//! A `tipcd` beside the kernel of a guest, with two media between them that are cut at the `tipcd`'s end.
+//! A `tipcd` and the kernel of a guest, with two media between them that are cut at the `tipcd`'s end.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,18 +13,18 @@ use super::far_end::{self, Question, ask};
 use super::flows::Flows;
 use super::planes::{Cut, Tipcd, cut_of_first, ip, mend_of_first, until};
 
-/// Octets of a packet: what a VXLAN tunnel leaves of 1500.
+/// Packet size in bytes: what a VXLAN tunnel leaves of 1500.
 const MTU: u32 = 1_450;
 
-/// Questions to learn the difference of the clocks; the quickest answer counts.
+/// Number of queries for determining the difference of the clocks; the fastest answer is used.
 const CLOCK_QUESTIONS: u32 = 100;
 
-/// As in the network of two tipcd: the first one's devices are ports of bridges, of which the other port leads to the other end, here
-/// through a tunnel into the guest.
+/// Like the network of two tipcd processes: the first one's devices are connected to bridges, whose other port leads to the other
+/// end, here through a tunnel into the guest.
 pub(crate) struct BesideKernel {
     flows: Flows,
     questions: Socket,
-    /// What the guest's clock is ahead of this one, nanoseconds.
+    /// By how much the guest's clock is ahead of this one, in nanoseconds.
     ahead: i64,
     _far_end: FarEnd,
     node: Tipcd,
@@ -33,7 +33,7 @@ pub(crate) struct BesideKernel {
     _dir: tempfile::TempDir,
 }
 
-/// The process in the guest; it ends with this value.
+/// The process in the guest; it ends when this value is dropped.
 struct FarEnd(Child);
 
 impl Drop for FarEnd {
@@ -65,7 +65,7 @@ fn guest_does(guest: &Guest, line: &str) -> anyhow::Result<String> {
 }
 
 impl BesideKernel {
-    /// Both links are up, with this tolerance, and traffic runs.
+    /// Sets everything up: both links with this tolerance, and running traffic.
     pub(crate) fn up(tolerance: Duration) -> anyhow::Result<Self> {
         let mut topology = Topology::of(&[], Link::default());
         let name = format!("cwfo{:x}", std::process::id() % 0x1_0000);
@@ -153,7 +153,7 @@ impl BesideKernel {
         ask(&self.questions, what, at as u64).expect("the far end answers")
     }
 
-    /// An instant on the guest's clock.
+    /// Converts an instant to the guest's clock.
     fn in_guest_time(&self, at: Instant) -> i64 {
         now() - at.elapsed().as_nanos() as i64 + self.ahead
     }

@@ -1,8 +1,8 @@
-//! How long two `tipcd`, or a `tipcd` and the kernel of a guest, need to notice that one of two media is cut, and for how long the traffic
-//! pauses, by the links' tolerance.
+//! Measures how long two `tipcd` processes, or a `tipcd` and the kernel of a guest, need to detect that one of two media was cut, and how
+//! long the traffic pauses, for several tolerances of the links.
 //!
-//! `cargo bench -p crossway-tipc-node --bench failover [-- --cuts 9] [--peer tipcd|kernel]`. Needs root: it makes its networks and boots its
-//! guest. All that was sent must have arrived once and in order; otherwise there is no figure but a panic.
+//! `cargo bench -p crossway-tipc-node --bench failover [-- --cuts 9] [--peer tipcd|kernel]`. Needs root, because it creates networks and
+//! boots a guest. It panics without printing figures unless all messages arrived once and in order.
 
 mod far_end;
 #[path = "../../tests/failover/flows.rs"]
@@ -22,10 +22,10 @@ use planes::{Cut, Planes};
 
 const TOLERANCES_MS: [u64; 3] = [50, 200, 1_500];
 
-/// A guest shares the machine's CPUs with everything else, and its kernel's clock ticks slowly: with less it loses links without a cut.
+/// A guest shares the machine's CPUs, and its kernel's clock ticks slowly: with a shorter tolerance, it loses links without a cut.
 const LEAST_OF_KERNEL_MS: u64 = 200;
 
-/// What is at the other end.
+/// The other end.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Peer {
     Tipcd,
@@ -34,18 +34,18 @@ enum Peer {
 
 #[derive(Parser)]
 struct Args {
-    /// Cuts of each kind and tolerance
+    /// Number of cuts of each kind and tolerance
     #[arg(long, default_value_t = 7)]
     cuts: usize,
-    /// Only with this peer
+    /// Only measure with this peer
     #[arg(long)]
     peer: Option<Peer>,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What the cuts of one kind gave, milliseconds.
+/// Results for one kind of cut, in milliseconds.
 #[derive(Default)]
 struct Found {
     own: Vec<f64>,
@@ -54,27 +54,28 @@ struct Found {
     calm: Vec<f64>,
 }
 
-/// A network whose first host's media can be cut, with traffic on it.
+/// A network with traffic, in which the first host's media can be cut.
 trait Site {
-    /// Cuts a medium; when.
+    /// Cuts a medium and returns the time.
     fn cut(&mut self, n: usize, how: Cut) -> Instant;
 
     fn mend(&mut self, n: usize, how: Cut);
 
-    /// How long after that instant the first host's node, and the other, lost their links on a medium. They lost nothing else.
+    /// How long after that instant the nodes of the first host and of the other lost their links on a medium. They must not lose anything
+    /// else.
     fn noticed(&mut self, n: usize, cut: Instant) -> [Duration; 2];
 
-    /// Waits until every flow has gone on after an instant.
+    /// Waits until every flow has delivered a message after this instant.
     fn await_arrivals_after(&self, instant: Instant);
 
-    /// The longest pause of any flow that ended after an instant.
+    /// The longest pause in any flow that ended after `begin`.
     fn longest_pause_since(&self, begin: Instant) -> Duration;
 
-    /// Ends the traffic; how many messages arrived, which are all that were sent.
+    /// Ends the traffic and returns the number of messages received, after checking that none is missing.
     fn finish(self) -> u64;
 }
 
-/// Two tipcd.
+/// Two tipcd processes.
 struct Pair {
     planes: Planes,
     flows: Flows,
@@ -118,7 +119,7 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// Median, least and most.
+/// Formats median, minimum and maximum.
 fn told(mut figures: Vec<f64>) -> String {
     figures.sort_by(f64::total_cmp);
     match (figures.first(), figures.get(figures.len() / 2), figures.last()) {
@@ -136,7 +137,7 @@ fn measure(mut site: impl Site, tolerance: Duration, cuts: usize) {
         for n in 0..cuts {
             site.await_arrivals_after(Instant::now());
             let begin = Instant::now();
-            // As long as a cut takes to be noticed.
+            // As long as a cut takes to be detected.
             std::thread::sleep(tolerance * 2);
             found.calm.push(ms(site.longest_pause_since(begin)));
             let cut = site.cut(n % 2, how);
@@ -152,9 +153,9 @@ fn measure(mut site: impl Site, tolerance: Duration, cuts: usize) {
             "| {} ms | {} | {} | {} | {} | {} |",
             tolerance.as_millis(),
             match how {
-                Cut::Device => "the first end's device goes down",
-                Cut::Carrier => "the first end's device loses its carrier",
-                Cut::Silence => "silent, both ways",
+                Cut::Device => "first device goes down",
+                Cut::Carrier => "first device loses its carrier",
+                Cut::Silence => "silent, both directions",
             },
             told(own),
             told(other),

@@ -1,4 +1,4 @@
-//! What is compared, where, and what the ratio should be.
+//! The comparisons: their networks and the targets of their ratios.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,37 +8,37 @@ use serde::Serialize;
 
 use crate::role::{Carrier, Work};
 
-/// Where a case runs.
+/// Network in which a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Place {
     /// Two hosts on 100 Mbit/s.
     Link100,
-    /// The same, and each frame is lost with one in a thousand each way.
+    /// The same, with one frame in a thousand lost in each direction.
     Loss01,
-    /// One in a hundred.
+    /// The same, with one frame in a hundred lost.
     Loss1,
-    /// As [`Place::Loss01`], and the second host is a guest with a kernel's TIPC.
+    /// Like [`Place::Loss01`], with a guest with a kernel's TIPC as the second host.
     LossGuest01,
-    /// As [`Place::Loss1`] with that guest.
+    /// Like [`Place::Loss1`] with that guest.
     LossGuest1,
-    /// Two hosts, no limit, every frame made and checked by its host.
+    /// Two hosts without a rate limit; every frame is built and checked by its host.
     Unlimited,
-    /// The same, and the nodes on UDP over IPv4 in packets that fit the device.
+    /// The same, with UDP bearers over IPv4 whose packets fit the device.
     UnlimitedUdp4,
     /// The same over IPv6.
     UnlimitedUdp6,
-    /// Devices that take runs of packets whole, the nodes on Ethernet.
+    /// Devices that accept runs of packets, with Ethernet bearers.
     Offloads,
-    /// The nodes on UDP over IPv4 there.
+    /// The same with UDP bearers over IPv4.
     OffloadsUdp4,
-    /// The nodes on UDP over IPv6 there.
+    /// The same with UDP bearers over IPv6.
     OffloadsUdp6,
-    /// One node, one machine.
+    /// One node on one machine.
     Local,
 }
 
-/// 100 Mbit/s, counted on Ethernet frames without preamble and checksum.
+/// 100 Mbit/s, counted in Ethernet frames without preamble and checksum.
 pub(crate) const RATE_BITS_PER_S: f64 = 100e6;
 
 impl Place {
@@ -62,7 +62,7 @@ impl Place {
         matches!(self, Self::LossGuest01 | Self::LossGuest1)
     }
 
-    /// The share of frames that is lost each way.
+    /// The fraction of frames lost in each direction.
     const fn loss(self) -> f64 {
         match self {
             Self::Loss01 | Self::LossGuest01 => 0.001,
@@ -71,7 +71,7 @@ impl Place {
         }
     }
 
-    /// The network it needs.
+    /// The network that it needs.
     pub(crate) fn topology(self) -> Option<Topology> {
         let loss = self.loss();
         let limited = self == Self::Link100 || loss > 0.0;
@@ -98,7 +98,7 @@ impl Place {
         }
     }
 
-    /// Where TCP and UDP reach a host.
+    /// The address for TCP and UDP on a host.
     pub(crate) fn address(self, host: &Host) -> IpAddr {
         match self {
             Self::UnlimitedUdp6 | Self::OffloadsUdp6 => host.ipv6.into(),
@@ -107,45 +107,45 @@ impl Place {
     }
 }
 
-/// What the figures are compared by.
+/// How the figures are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum By {
-    /// Payload bits over the link's rate, TCP's beside it.
+    /// Payload bits relative to the link's rate, with TCP for comparison.
     ShareOfRate,
-    /// Messages per second over the other's.
+    /// Messages per second, relative to the other.
     Rate,
-    /// Median round trip over the other's.
+    /// Median round trip, relative to the other.
     RoundTrip,
-    /// The round trip that 99 of 100 stay below, over the other's.
+    /// 99th percentile of the round trip, relative to the other.
     RoundTrip99,
 }
 
 impl By {
-    /// Whether more is better.
+    /// Whether higher is better.
     pub(crate) const fn grows(self) -> bool {
         matches!(self, Self::ShareOfRate | Self::Rate)
     }
 }
 
-/// One comparison.
+/// A comparison.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) place: Place,
     pub(crate) work: Work,
     pub(crate) size: usize,
-    /// Which of the two hosts serves: the one that a flow goes to.
+    /// Index of the serving host, to which a flow is sent.
     pub(crate) server: usize,
     pub(crate) ours: Carrier,
     pub(crate) theirs: Carrier,
     pub(crate) by: By,
-    /// At least or at most this; `None`: shown for information.
+    /// Minimum or maximum for the ratio; `None` if it is only shown for information.
     pub(crate) target: Option<f64>,
 }
 
 impl Case {
-    /// Rare losses need a longer look.
+    /// Rare losses require longer measurements.
     pub(crate) fn measured(&self, asked: Duration) -> Duration {
         if self.place.loss() > 0.0 { asked * 4 } else { asked }
     }
@@ -173,7 +173,7 @@ const fn ping(
     Case { name, place, work, size, server: 1, ours, theirs, by, target: Some(target) }
 }
 
-/// Every comparison.
+/// All comparisons.
 pub(crate) fn all() -> Vec<Case> {
     use By::{Rate, RoundTrip, RoundTrip99, ShareOfRate};
     use Carrier::{Tcp, TcpNodelay, TipcRdm, TipcSeqpacket, TipcStream, Udp};
@@ -185,21 +185,21 @@ pub(crate) fn all() -> Vec<Case> {
         target: None,
         ..flow(name, place, size, carriers, by, 0.0)
     };
-    // A kernel that sends repairs a lost tail at its own pace.
+    // A sending kernel repairs a lost tail at its own pace.
     let from_guest =
         |name, place| Case { server: 0, ..shown(name, place, 65_536, (stream, Tcp), Rate) };
     vec![
         flow("link100/stream-64k", Link100, 65_536, (stream, Tcp), ShareOfRate, 0.97),
         flow("link100/seqpacket-66000", Link100, 66_000, (seqpacket, Tcp), ShareOfRate, 0.96),
         flow("link100/stream-64", Link100, 64, (stream, Tcp), Rate, 1.0),
-        // Full packets of 14 messages take 1,510 octets of the link, 14 datagrams 1,484: on a link that is full to
-        // the end 0.98 is all there is.
+        // Full packets of 14 messages take 1,510 bytes of the link, 14 datagrams 1,484: on a fully used link, 0.98
+        // is the maximum.
         flow("link100/rdm-64", Link100, 64, (rdm, Udp), Rate, 0.98),
         flow("unlimited/stream-64k", Unlimited, 65_536, (stream, Tcp), Rate, 0.5),
         flow("unlimited/seqpacket-64k", Unlimited, 65_536, (seqpacket, Tcp), Rate, 0.5),
         flow("unlimited/stream-64", Unlimited, 64, (stream, TcpNodelay), Rate, 2.0),
         flow("unlimited/seqpacket-64", Unlimited, 64, (seqpacket, TcpNodelay), Rate, 2.0),
-        // Bundled against one packet for each message.
+        // Bundles compared with one packet for each message.
         flow("unlimited/rdm-64", Unlimited, 64, (rdm, Udp), Rate, 3.0),
         ping("unlimited/round-trip", Unlimited, (seqpacket, TcpNodelay), RoundTrip, 2.0),
         flow("unlimited-udp4/stream-64k", UnlimitedUdp4, 65_536, (stream, Tcp), Rate, 0.5),

@@ -1,7 +1,8 @@
-//! The speed of two nodes in user space beside kernel TCP on the same link, as ratios of interleaved pairs.
+//! The speed of two nodes in user space compared with kernel TCP on the same link, as ratios of interleaved pairs.
 //!
-//! `cargo bench -p crossway-tipc-node --bench goodput [-- --filter loss --json goodput.json]`. Needs root: it makes its networks.
-//! A benchmark, not a test: misses are printed plainly and the exit status is 0; a trial that fails is named and makes it 1.
+//! `cargo bench -p crossway-tipc-node --bench goodput [-- --filter loss --json goodput.json]`. Needs root, because it creates
+//! networks. This is a benchmark, not a test: missed targets are printed and the exit status is 0; a failed trial is named and
+//! makes it 1.
 
 mod cases;
 mod report;
@@ -22,13 +23,13 @@ use trial::Site;
 struct Args {
     #[command(subcommand)]
     part: Option<Part>,
-    /// Pairs of trials per case
+    /// Number of pairs of trials per case
     #[arg(long, default_value_t = 7)]
     pairs: u32,
-    /// Milliseconds before measuring: windows grow
+    /// Milliseconds before measuring, so that windows can grow
     #[arg(long, default_value_t = 300)]
     warmup_ms: u64,
-    /// Milliseconds per trial; four times as many on links that lose
+    /// Milliseconds per trial; four times as many on lossy links
     #[arg(long, default_value_t = 500)]
     measure_ms: u64,
     /// Only cases whose name contains one of these
@@ -40,14 +41,14 @@ struct Args {
     /// Also write the figures as JSON to this file
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 #[derive(Subcommand)]
 enum Part {
-    /// One end of a trial; for this program's own use
+    /// One end of a trial; for internal use by this program
     #[command(hide = true)]
     Role(role::Role),
 }
@@ -81,7 +82,7 @@ fn main() -> anyhow::Result<ExitCode> {
             for row in &mut found {
                 eprint!("\r{place:?}: pair {} of {}, {:<30}", pair + 1, args.pairs, row.case.name);
                 let case = row.case;
-                // Who begins changes, so that what one leaves behind hits both.
+                // Alternate the order, so that leftovers of one affect both.
                 let (first, second) = match pair % 2 {
                     0 => (case.ours, case.theirs),
                     _ => (case.theirs, case.ours),

@@ -1,4 +1,4 @@
-//! What the pairs of a case came to.
+//! Results of the pairs of a case.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(crate) struct Row {
     pairs: Vec<(Found, Found)>,
 }
 
-/// Of figures: the middle one, or the mean of the two in the middle.
+/// Median of figures: the middle one, or the mean of the two in the middle.
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     match figures.len() {
@@ -55,7 +55,7 @@ impl Row {
         median(self.pairs.iter().map(|(_, theirs)| of(theirs)).collect())
     }
 
-    /// What is held against the target, one a pair: the ratio, or our share of the rate.
+    /// The values compared with the target, one per pair: the ratio, or our share of the rate.
     fn results(&self) -> Vec<f64> {
         let result = |(ours, theirs): &(Found, Found)| match self.case.by {
             By::ShareOfRate => self.figure(ours),
@@ -81,7 +81,7 @@ impl Row {
         self.case.target.map_or_else(String::new, |target| format!("{sign} {target}"))
     }
 
-    /// A guest's accounts leave out what its host does for it.
+    /// A guest's accounting does not include the work of its host.
     fn cpu(&self, us: f64) -> String {
         if self.case.place.has_guest() { "-".to_owned() } else { format!("{us:.2}") }
     }
@@ -96,7 +96,8 @@ impl Row {
     }
 }
 
-/// A table; CPU is that of the whole machine, so only a machine with nothing else to do gives a figure.
+/// Prints a table; CPU time is that of the whole machine, so it is only meaningful on an otherwise idle
+/// machine.
 pub(crate) fn print(rows: &[Row]) {
     println!(
         "{:<32}{:>16}{:>16}{:>9}{:>16}{:>9}  {:<10}{:>22}",
@@ -122,7 +123,7 @@ pub(crate) fn print(rows: &[Row]) {
     }
 }
 
-/// Everything, with every pair.
+/// All results, with every pair.
 pub(crate) fn json(rows: &[Row]) -> Value {
     let row = |row: &Row| {
         let result = median(row.results());

@@ -1,4 +1,4 @@
-//! One end of a trial: a process of its own on its host.
+//! One end of a trial: a separate process on its host.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,13 +12,13 @@ use crossway_tipc_client::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The service that the serving end of every trial binds; each trial has its own instance.
+/// The service bound by the serving end of every trial; each trial has its own instance.
 const SERVICE: u32 = 18_500;
 
-/// Longer than any name takes to reach the other node.
+/// Longer than a name needs to reach the other node.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// What carries the messages.
+/// The transport of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Carrier {
@@ -41,24 +41,24 @@ impl Carrier {
     }
 }
 
-/// What a trial is about.
+/// What a trial measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
-    /// One end sends as fast as it may, the other counts.
+    /// One end sends as fast as possible, the other one counts.
     Flow,
-    /// One message goes there and back.
+    /// A message is sent back and forth.
     Ping,
 }
 
-/// A role's command line.
+/// Command line of a role.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Role {
     #[arg(long, value_enum)]
     pub(crate) carrier: Carrier,
     #[arg(long, value_enum)]
     pub(crate) work: Work,
-    /// The end that is called; otherwise the one that calls
+    /// The serving end; otherwise the one that connects
     #[arg(long)]
     pub(crate) serve: bool,
     #[arg(long)]
@@ -67,25 +67,25 @@ pub(crate) struct Role {
     pub(crate) warmup_ms: u64,
     #[arg(long)]
     pub(crate) measure_ms: u64,
-    /// The serving end's address
+    /// Address of the serving end
     #[arg(long)]
     pub(crate) to: SocketAddr,
-    /// This host's tipcd; without it the kernel's TIPC
+    /// Socket of this host's tipcd [default: the kernel's TIPC]
     #[arg(long)]
     pub(crate) tipcd: Option<PathBuf>,
-    /// The trial's number
+    /// Number of the trial
     #[arg(long)]
     pub(crate) instance: u32,
 }
 
-/// What the measuring end found.
+/// Result of the measuring end.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Found {
     pub(crate) messages: f64,
     pub(crate) seconds: f64,
-    /// CPU time of the whole machine, or of the guest's where a guest measures.
+    /// CPU time of the whole machine, or of the guest if a guest measures.
     pub(crate) cpu_ns: u64,
-    /// Round trips only.
+    /// Only for round trips.
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
 }
@@ -113,20 +113,20 @@ impl Channel {
         Ok(())
     }
 
-    /// Octets of the next message or of what is there of a stream, and who sent a message without a connection.
+    /// Receives a message or available stream data; returns its length and, without a connection, the sender.
     fn recv(&mut self, buf: &mut [u8]) -> anyhow::Result<(usize, Option<SocketAddress>)> {
         match self {
             Self::Tipc { socket, .. } => loop {
                 let message = socket.recv_message(buf, Patience::Forever)?;
                 match message.event {
                     Event::Data => return Ok((message.len, Some(message.from))),
-                    Event::End(_) => bail!("the other end is gone"),
-                    // A full receiver; the message counts as lost.
+                    Event::End(_) => bail!("the other end has closed the connection"),
+                    // The receiver's queue was full; the message counts as lost.
                     _ => {}
                 }
             },
             Self::Tcp(stream) => match stream.read(buf)? {
-                0 => bail!("the other end is gone"),
+                0 => bail!("the other end has closed the connection"),
                 len => Ok((len, None)),
             },
             Self::Udp(socket) => Ok((socket.recv(buf)?, None)),
@@ -202,7 +202,7 @@ impl Role {
         Ok(Channel::Tipc { socket, to })
     }
 
-    /// Plays the role; prints what was found if this is the end that measures.
+    /// Runs the role; prints the result if this is the measuring end.
     pub(crate) fn play(&self) -> anyhow::Result<()> {
         let mut channel = self.open()?;
         match (self.work, self.serve) {
@@ -212,7 +212,7 @@ impl Role {
                 loop {
                     match channel.send(&payload) {
                         Ok(()) => {}
-                        // Until the other end has seen enough.
+                        // Until the other end has measured long enough.
                         Err(error) if is_end(&error) => return Ok(()),
                         Err(error) => return Err(error),
                     }
@@ -225,25 +225,25 @@ impl Role {
 
     fn count(&self, channel: &mut Channel) -> anyhow::Result<()> {
         let mut buf = vec![0; self.size.max(256 << 10)];
-        let mut take = |octets: &mut u64| -> anyhow::Result<()> {
-            *octets += channel.recv(&mut buf)?.0 as u64;
+        let mut take = |bytes: &mut u64| -> anyhow::Result<()> {
+            *bytes += channel.recv(&mut buf)?.0 as u64;
             Ok(())
         };
-        let mut octets = 0;
-        take(&mut octets)?;
+        let mut bytes = 0;
+        take(&mut bytes)?;
         let warm = Instant::now() + Duration::from_millis(self.warmup_ms);
         while Instant::now() < warm {
-            take(&mut octets)?;
+            take(&mut bytes)?;
         }
-        octets = 0;
+        bytes = 0;
         let (begin, cpu) = (Instant::now(), HostCpu::now()?);
         let end = begin + Duration::from_millis(self.measure_ms);
         while Instant::now() < end {
-            take(&mut octets)?;
+            take(&mut bytes)?;
         }
         let seconds = begin.elapsed().as_secs_f64();
         let cpu_ns = HostCpu::now()?.since(&cpu).total.busy_ns();
-        let messages = octets as f64 / self.size as f64;
+        let messages = bytes as f64 / self.size as f64;
         self.tell(Found { messages, seconds, cpu_ns, p50_ns: 0.0, p99_ns: 0.0 })
     }
 
@@ -277,7 +277,7 @@ impl Role {
     fn ping(&self, channel: &mut Channel) -> anyhow::Result<()> {
         let mut buf = vec![0; self.size];
         if self.carrier == Carrier::TipcRdm {
-            // The answer to the message that tried whether the way is open.
+            // The answer to the message that tested the path.
             self.whole(channel, &mut buf)?;
         }
         let mut trips = Vec::new();

@@ -1,4 +1,4 @@
-//! One trial: its two processes on their hosts, and the place they run at.
+//! One trial: its two processes on their hosts, and their network.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,16 +15,16 @@ use crossway_tipc_client::LoneTipcd;
 use crate::cases::{Case, Place};
 use crate::role::{Carrier, Found, Role};
 
-/// Beyond the trial's own time.
+/// Time limit in addition to the trial's own duration.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Between two looks whether a link has come to rest, and what may pass meanwhile: the nodes' own conversation.
+/// Interval between two checks whether a link is idle, and the number of bytes allowed in that time for the nodes' own messages.
 const GLANCE: Duration = Duration::from_millis(50);
-const QUIET_OCTETS: u64 = 5_000;
+const QUIET_BYTES: u64 = 5_000;
 
-/// A place with its nodes.
+/// A network with its nodes.
 pub(crate) struct Site {
-    /// The nodes go before their hosts. A guest's kernel is its own.
+    /// The nodes are dropped before their hosts. A guest has its own kernel.
     nodes: Vec<LoneTipcd>,
     guest: Option<Guest>,
     lab: Option<Lab>,
@@ -32,7 +32,7 @@ pub(crate) struct Site {
     trials: u32,
 }
 
-/// A process that ends with this value.
+/// A process that ends when this value is dropped.
 struct Part(Child);
 
 impl Drop for Part {
@@ -71,7 +71,7 @@ impl Site {
         self.lab.as_ref().and_then(|lab| lab.network().hosts.get(index))
     }
 
-    /// The node of a host's programs; `None` for that of the guest's kernel.
+    /// The socket of the tipcd on a host; `None` for a guest, which uses its kernel.
     fn tipcd(&self, index: usize) -> Option<&Path> {
         if index == 1 && self.guest.is_some() {
             return None;
@@ -79,7 +79,7 @@ impl Site {
         Some(self.nodes[index.min(self.nodes.len() - 1)].path())
     }
 
-    /// What runs a program of this file on a host.
+    /// The command that runs this program on a host.
     fn command(&self, index: usize) -> anyhow::Result<Command> {
         let program = std::env::current_exe().context("cannot find this program")?;
         Ok(match (&self.guest, self.host(index)) {
@@ -169,28 +169,29 @@ impl Site {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Waits until what the trial left in queues has gone: on a slow link that takes up to a second, and would be the next one's loss.
+    /// Waits until the queues left over from the trial are empty: on a slow link that takes up to a second, and would count as loss in
+    /// the next trial.
     fn await_rest(&self) -> anyhow::Result<()> {
         let Some(host) = self.host(0) else { return Ok(()) };
-        let octets = || -> anyhow::Result<u64> {
+        let bytes = || -> anyhow::Result<u64> {
             let out = host.command("cat").arg("/proc/net/dev").output()?;
             let text = String::from_utf8_lossy(&out.stdout);
             let name = format!("{}:", host.interface);
             let line = text.lines().find_map(|line| line.trim_start().strip_prefix(&name));
             let fields: Vec<&str> =
                 line.context("the device is gone")?.split_whitespace().collect();
-            // Received octets come first, sent ones ninth.
+            // Received bytes come first, sent ones ninth.
             [0, 8].iter().try_fold(0, |sum, at| {
                 Ok(sum
                     + fields.get(*at).context("a short line in /proc/net/dev")?.parse::<u64>()?)
             })
         };
         let begin = Instant::now();
-        let mut last = octets()?;
+        let mut last = bytes()?;
         loop {
             std::thread::sleep(GLANCE);
-            let now = octets()?;
-            if now - last < QUIET_OCTETS {
+            let now = bytes()?;
+            if now - last < QUIET_BYTES {
                 return Ok(());
             }
             if begin.elapsed() > WATCHDOG {
@@ -201,7 +202,7 @@ impl Site {
     }
 }
 
-/// A guest in a host's place, its kernel's TIPC on the network.
+/// Boots a guest in a host's place, with its kernel's TIPC on the network.
 fn boot(lab: &Lab, host: &Host) -> anyhow::Result<Guest> {
     let spec = GuestSpec::new(&format!("cwgp{:x}", std::process::id() % 0x1_0000))?;
     let guest = Guest::boot(&spec, Some((lab.network(), &host.name)))?;

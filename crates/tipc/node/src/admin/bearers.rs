@@ -1,4 +1,4 @@
-//! An operator's view of bearers and the devices below them.
+//! An operator's view of bearers and their devices.
 
 use crossway_sys::addresses;
 use crossway_tipc_client::admin::BearerView;
@@ -27,10 +27,11 @@ pub(super) fn bearer_names(runner: &mut Runner) -> Vec<(BearerId, String)> {
     runner.node().bearers().map(|bearer| (bearer.id, bearer_name(&bearer))).collect()
 }
 
-/// A bearer's device, and what the system says of it. A switch port that is disabled shows as `no-carrier`.
+/// A bearer's device, and its state according to the system. A disabled switch port appears as
+/// `no-carrier`.
 fn state_of(device: Option<&str>, addr: &MediaAddr) -> (Option<String>, &'static str) {
     let found = match addr {
-        // All of 127.0.0.0/8 is one device's, whatever addresses it has.
+        // All of 127.0.0.0/8 belongs to one device, whatever addresses it has.
         MediaAddr::Udp { ip, .. } if ip.is_loopback() => Some("lo".to_owned()),
         MediaAddr::Udp { ip, .. } => addresses::interface_of(*ip).ok().flatten(),
         MediaAddr::Ethernet(_) => None,
@@ -42,7 +43,7 @@ fn state_of(device: Option<&str>, addr: &MediaAddr) -> (Option<String>, &'static
     let place = std::path::Path::new("/sys/class/net").join(&device);
     let state = match std::fs::read_to_string(place.join("carrier")) {
         _ if of_udp && found.is_none() => "no-address",
-        // Another network namespace's devices may be all that is to be seen there.
+        // /sys may show the devices of a different network namespace.
         _ if !place.exists() => {
             if of_udp {
                 "up"
@@ -77,8 +78,8 @@ pub(super) fn bearers(runner: &mut Runner) -> Vec<BearerView> {
             received_frames: attached.traffic.frames_received,
             sent_frames: attached.traffic.frames_sent,
             unsent_frames: attached.traffic.frames_unsent,
-            receive_buffer_octets: attached.bearer.receive_buffer().map(|octets| octets as u64),
-            run_frame_octets_max: attached.bearer.segment_max().map(|octets| octets as u64),
+            receive_buffer_octets: attached.bearer.receive_buffer().map(|bytes| bytes as u64),
+            run_frame_octets_max: attached.bearer.segment_max().map(|bytes| bytes as u64),
             received_runs: attached.traffic.runs_received,
             sent_runs: attached.traffic.runs_sent,
         })
@@ -86,7 +87,7 @@ pub(super) fn bearers(runner: &mut Runner) -> Vec<BearerView> {
     reports.iter().filter_map(view).collect()
 }
 
-/// The bearers, a line each, for the log.
+/// The bearers, one line each, for the log.
 pub(crate) fn bearer_lines(runner: &mut Runner) -> Vec<String> {
     let line = |b: BearerView| match b.remotes.as_slice() {
         [] => format!("bearer {}: {}", b.name, b.address),
@@ -105,7 +106,10 @@ pub(crate) fn bearer_lines(runner: &mut Runner) -> Vec<String> {
     };
     match bearers(runner) {
         none if none.is_empty() => {
-            vec!["no bearer: a lone node (crossway tipc bearer enable adds one)".to_owned()]
+            vec![
+                "no bearer: a node for this host only (crossway tipc bearer enable adds one)"
+                    .to_owned(),
+            ]
         }
         bearers => bearers.into_iter().map(line).collect(),
     }

@@ -24,11 +24,11 @@ use crate::runner::{Runner, now};
 use crate::service::{Place, Service};
 use crate::tap::Tap;
 
-/// What the kernel calls the broadcast link.
+/// The kernel's name for the broadcast link.
 const BROADCAST_LINK: &str = "broadcast-link";
 
-/// The descriptors that answer an order: of its outcome as JSON, and one more if that is what was asked. `None`: the works have it, and
-/// answer when it is done.
+/// Carries out an order. Returns the descriptors of the answer: one with the outcome as JSON, and one more if the order provides it.
+/// `None` means that the bearer thread has taken over and answers later.
 pub(crate) fn carry_out(
     runner: &mut Runner,
     service: &Service,
@@ -77,7 +77,7 @@ pub(crate) fn carry_out(
     Some(answer(outcome, more))
 }
 
-/// What is sent back.
+/// Builds the answer.
 fn answer(outcome: Result<Outcome, String>, more: Option<OwnedFd>) -> Result<Vec<OwnedFd>, Errno> {
     let outcome = outcome.unwrap_or_else(Outcome::Refused);
     let text = serde_json::to_vec(&outcome).map_err(|_| Errno::PROTO)?;
@@ -95,7 +95,7 @@ pub(crate) fn settings(of: Settings) -> LinkSettings {
     }
 }
 
-/// The bearer of a name, which may be with or without its medium.
+/// The bearer with this name, which may include its medium.
 fn find(runner: &mut Runner, name: &str) -> Result<BearerId, String> {
     let bearers = bearers::bearer_names(runner);
     let meant = |full: &str| full == name || full.split_once(':').is_some_and(|(_, n)| n == name);
@@ -104,15 +104,15 @@ fn find(runner: &mut Runner, name: &str) -> Result<BearerId, String> {
     }
     let names: Vec<_> = bearers.into_iter().map(|(_, name)| name).collect();
     Err(match names.len() {
-        0 => format!("no bearer {name}: this node has none; enable one first"),
-        _ => format!("no bearer {name}: there is {}", names.join(" and ")),
+        0 => format!("no bearer {name}: this node has no bearers; enable one first"),
+        _ => format!("no bearer {name}; existing bearers: {}", names.join(" and ")),
     })
 }
 
 fn add_remote(runner: &mut Runner, name: &str, remote: SocketAddr) -> Result<Outcome, String> {
     let id = find(runner, name)?;
     let udp = runner.bearer(id).and_then(|b| b.as_udp());
-    let udp = udp.ok_or_else(|| format!("bearer {name} is none over UDP and has no remotes"))?;
+    let udp = udp.ok_or_else(|| format!("bearer {name} is not a UDP bearer and has no remotes"))?;
     udp.add_remote(remote).map_err(|e| format!("remote {remote}: {e}"))?;
     let station = MediaAddr::Udp { ip: remote.ip(), port: remote.port() };
     runner.node().meet(now(), id, station);
@@ -123,9 +123,9 @@ fn remove_remote(runner: &mut Runner, name: &str, remote: SocketAddr) -> Result<
     let id = find(runner, name)?;
     let station = MediaAddr::Udp { ip: remote.ip(), port: remote.port() };
     let udp = runner.bearer(id).and_then(|b| b.as_udp());
-    let udp = udp.ok_or_else(|| format!("bearer {name} is none over UDP and has no remotes"))?;
+    let udp = udp.ok_or_else(|| format!("bearer {name} is not a UDP bearer and has no remotes"))?;
     udp.remove_remote(remote).map_err(|e| format!("remote {remote}: {e}"))?;
-    // The peer is told by the link's last word, which still goes out.
+    // The peer is notified by the link's last frame, which is still sent.
     runner.node().part_from(now(), id, station).map_err(|e| e.to_string())?;
     Ok(Outcome::Done)
 }
@@ -136,7 +136,7 @@ fn set_bearer(runner: &mut Runner, name: &str, with: Settings) -> Result<Outcome
     Ok(Outcome::Done)
 }
 
-/// The link of a name.
+/// The link with this name.
 fn find_link(runner: &mut Runner, name: &str) -> Result<(NodeAddr, BearerId), String> {
     let links = views::link_places(runner);
     if let Some((peer, bearer, _)) = links.iter().find(|(_, _, full)| full == name) {
@@ -144,9 +144,9 @@ fn find_link(runner: &mut Runner, name: &str) -> Result<(NodeAddr, BearerId), St
     }
     let names: Vec<_> = links.into_iter().map(|(_, _, name)| name).collect();
     Err(match names.len() {
-        0 => format!("no link {name}: this node has none"),
-        1..=8 => format!("no link {name}: there is {}", names.join(" and ")),
-        _ => format!("no link {name}: see crossway tipc link list"),
+        0 => format!("no link {name}: this node has no links"),
+        1..=8 => format!("no link {name}; existing links: {}", names.join(" and ")),
+        _ => format!("no link {name}; crossway tipc link list shows the links"),
     })
 }
 
@@ -171,7 +171,7 @@ fn set_multicasts(
     percent: Option<u8>,
 ) -> Result<Outcome, String> {
     if percent.is_some_and(|percent| percent > 100) {
-        return Err("the share of the peers is a percentage, 0 to 100".to_owned());
+        return Err("the share of the peers must be a percentage from 0 to 100".to_owned());
     }
     let node = runner.node();
     let mut policy = node.multicasts();
@@ -190,7 +190,8 @@ fn remove_peer(runner: &mut Runner, name: &str) -> Result<Outcome, String> {
     let addr = u32::from_str_radix(name, 16).ok().map(NodeAddr);
     let node = runner.node();
     let found = node.peers().find(|p| p.id.to_string() == name || Some(p.addr) == addr);
-    let found = found.ok_or_else(|| format!("no node {name}: see crossway tipc peer list"))?;
+    let found =
+        found.ok_or_else(|| format!("no node {name}; crossway tipc peer list shows the nodes"))?;
     node.remove_peer(found.addr).map_err(|e| format!("node {name}: {e}"))?;
     Ok(Outcome::Done)
 }

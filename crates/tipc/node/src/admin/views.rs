@@ -1,4 +1,4 @@
-//! The views of an operator, made from what the node and its service report.
+//! Builds the operator's views from the reports of the node and its service.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +18,7 @@ use super::bearers::{bearer_name, bearer_names, media};
 use crate::runner::Runner;
 use crate::service::Service;
 
-/// Bindings that fill a page of the name table: a few milliseconds of work, so that links do not wait for it.
+/// Number of bindings per page of the name table: a few milliseconds of work, so that links are not delayed.
 const PAGE: usize = 4_096;
 
 fn hex(addr: NodeAddr) -> String {
@@ -112,7 +112,7 @@ pub(crate) fn name_of_link(node: &Node, peer: &PeerReport, link: &LinkReport) ->
     format!("{own}:{interface}-{}:{theirs}", peer.id)
 }
 
-/// The name of one link.
+/// Name of a link.
 pub(crate) fn link_name(runner: &mut Runner, peer: NodeAddr, bearer: BearerId) -> Option<String> {
     let node = &*runner.node();
     let peer = node.peers().find(|p| p.addr == peer)?;
@@ -249,7 +249,7 @@ pub(super) fn names(node: &Node, behind: Option<NamePlace>) -> NamePage {
     page
 }
 
-/// What the process of this number calls itself; `None` when it is gone.
+/// The command name of a process; `None` if it no longer exists.
 fn command(pid: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())

@@ -1,9 +1,9 @@
-//! Where bearers are opened and closed: beside the event loop, because the system takes its time.
+//! Opens and closes bearers outside the event loop, because these system calls take a long time.
 //!
-//! A packet socket that is attached to a device, or closed, waits until every CPU has taken note (a grace period of the system's, tens of
-//! milliseconds); one of a multicast group waits for whoever else changes devices. A node that waited with it would hear nothing
-//! meanwhile, and links with a short tolerance would end. So a thread does it, one bearer at a time and in the order of the orders, and
-//! the operator is answered when it is done. A node that ends meanwhile leaves nothing: what the thread has opened it closes again.
+//! Attaching a packet socket to a device, or closing it, waits for an RCU grace period (tens of milliseconds); joining a multicast group
+//! waits for other changes to devices. A node that waited would receive nothing in the meantime, and links with a short tolerance would
+//! fail. So a thread does it, one bearer at a time and in the order of the requests, and the operator gets the answer when it is done. A
+//! node that ends in the meantime leaves nothing behind: whatever the thread has opened it closes again.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,7 +28,7 @@ type Opened = Result<Bearer, BearerOpenError>;
 type Open = dyn Fn(&BearerSpec, NetworkId, usize) -> Opened + Send + Sync;
 type Close = dyn Fn(Retired) + Send + Sync;
 
-/// A bearer that nothing uses any more.
+/// A bearer no longer in use.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are only dropped")]
 enum Retired {
@@ -36,14 +36,14 @@ enum Retired {
     Unused(Bearer),
 }
 
-/// An order that changes bearers.
+/// A request that changes bearers.
 #[derive(Debug)]
 enum Change {
     Enable { bearer: String, name: Option<String>, with: Settings },
     Disable { name: String },
 }
 
-/// A bearer to be.
+/// A bearer to be opened.
 #[derive(Debug)]
 struct Plan {
     spec: BearerSpec,
@@ -51,35 +51,35 @@ struct Plan {
     with: Settings,
 }
 
-/// What the thread does.
+/// A task of the thread.
 #[derive(Debug)]
 enum Task {
     Opening(Box<Plan>, Receiver<Opened>),
-    /// With what is answered then.
+    /// With the outcome to be reported when it is done.
     Closing(Result<Outcome, String>, Receiver<()>),
 }
 
-/// What the thread has done.
+/// The result of a task.
 enum Finished {
     Opened(Box<Plan>, Box<Opened>),
     Closed(Result<Outcome, String>),
 }
 
-/// How an order goes on.
+/// How to continue with a request.
 enum Next {
     Wait(Task),
     Over(Result<Outcome, String>),
 }
 
 impl Task {
-    /// What came of it, or the task itself when the thread is still at it.
+    /// The result of the task, or the task itself if the thread is still working on it.
     fn finished(self) -> Result<Finished, Self> {
         match self {
             Self::Opening(plan, opened) => match opened.try_recv() {
                 Ok(opened) => Ok(Finished::Opened(plan, Box::new(opened))),
                 Err(TryRecvError::Empty) => Err(Self::Opening(plan, opened)),
                 Err(TryRecvError::Disconnected) => Ok(Finished::Closed(Err(format!(
-                    "cannot enable bearer {}: opening it failed in an unforeseen way; see standard error of tipcd",
+                    "cannot enable bearer {}: opening it failed unexpectedly; see the standard error of tipcd",
                     plan.spec
                 )))),
             },
@@ -91,12 +91,12 @@ impl Task {
     }
 }
 
-/// Orders that change bearers, and the one that is being carried out.
+/// Requests that change bearers, including the one in progress.
 pub(crate) struct Works {
-    /// What the thread does, which the system takes its time for.
+    /// Function that opens a bearer in the thread, because it takes long.
     open: Arc<Open>,
     close: Arc<Close>,
-    /// Becomes readable when the thread is done.
+    /// Becomes readable when the thread has finished a task.
     bell: Arc<EventFd>,
     at_work: Option<(Place, Task)>,
     waiting: VecDeque<(Place, Change)>,
@@ -113,10 +113,10 @@ impl std::fmt::Debug for Works {
 }
 
 impl Works {
-    /// Nothing to do yet.
+    /// Creates an empty queue.
     ///
     /// # Errors
-    /// [`OsError`] of eventfd.
+    /// [`OsError`] if the eventfd cannot be created.
     pub(crate) fn new() -> Result<Self, OsError> {
         let bell = Arc::new(EventFd::new()?);
         let (open, close) = (Arc::new(Bearer::open), Arc::new(drop));
@@ -128,12 +128,12 @@ impl Works {
         self.bell.as_fd()
     }
 
-    /// The bell was heard.
+    /// Resets the bell.
     pub(crate) fn hear(&self) {
         let _ = self.bell.clear();
     }
 
-    /// Takes an order.
+    /// Queues a request to enable a bearer.
     pub(super) fn enable(
         &mut self,
         place: Place,
@@ -144,12 +144,12 @@ impl Works {
         self.waiting.push_back((place, Change::Enable { bearer, name, with }));
     }
 
-    /// Takes an order.
+    /// Queues a request to disable a bearer.
     pub(super) fn disable(&mut self, place: Place, name: String) {
         self.waiting.push_back((place, Change::Disable { name }));
     }
 
-    /// Goes on with the orders as far as possible without waiting; who is to be answered, and what.
+    /// Advances the requests as far as possible without waiting. Returns the connections to answer, with the answers.
     pub(crate) fn advance(
         &mut self,
         runner: &mut Runner,
@@ -195,15 +195,15 @@ impl Works {
     ) -> Result<Next, String> {
         let spec: BearerSpec = bearer.parse().map_err(|e| format!("{e}"))?;
         let name = free_name(runner, &spec, name)?;
-        let (network, socket_octets) = runner.may_open(&spec).map_err(|e| e.to_string())?;
+        let (network, socket_bytes) = runner.may_open(&spec).map_err(|e| e.to_string())?;
         let (open, wanted) = (self.open.clone(), spec.clone());
         let opened = self
-            .start(move || open(&wanted, network, socket_octets))
+            .start(move || open(&wanted, network, socket_bytes))
             .map_err(|e| format!("cannot enable bearer {spec}: no thread to open it ({e}); end some processes, or raise the limit of this one's"))?;
         Ok(Next::Wait(Task::Opening(Box::new(Plan { spec, name, with }), opened)))
     }
 
-    /// A bearer is open, or not.
+    /// Handles the result of opening a bearer.
     fn opened(&self, runner: &mut Runner, epoll: &Epoll, plan: Plan, opened: Opened) -> Next {
         let Plan { spec, name, with } = plan;
         let bearer = match opened {
@@ -225,7 +225,7 @@ impl Works {
         }
         let watched = match runner.bearers().find(|b| b.id == id) {
             Some(attached) => watch_bearer(epoll, attached).map_err(|e| e.to_string()),
-            None => Err("it is gone".to_owned()),
+            None => Err("it no longer exists".to_owned()),
         };
         match watched {
             Ok(()) => Next::Over(Ok(Outcome::Done)),
@@ -233,7 +233,7 @@ impl Works {
         }
     }
 
-    /// Detaches the node from a bearer, and has it closed.
+    /// Detaches the node from a bearer and starts closing it.
     fn withdraw(
         &self,
         runner: &mut Runner,
@@ -254,12 +254,12 @@ impl Works {
         let close = self.close.clone();
         match self.start(move || close(retired)) {
             Ok(closed) => Next::Wait(Task::Closing(outcome, closed)),
-            // Without a thread it was closed here, when the thread's work was thrown away.
+            // Without a thread, it was closed here when the task was dropped.
             Err(_) => Next::Over(outcome),
         }
     }
 
-    /// Starts a thread; where what it made can be fetched when the bell has rung.
+    /// Starts a thread. Its result can be fetched from the channel when the bell has been rung.
     fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -267,17 +267,17 @@ impl Works {
         let (done, outcome) = mpsc::sync_channel(1);
         let bell = self.bell.clone();
         std::thread::Builder::new().name("bearer".into()).spawn(move || {
-            // When nobody wants it any more, it is closed here.
+            // If the result is no longer needed, it is closed here.
             let _ = done.send(work());
             drop(done);
-            // An eventfd can always be signalled.
+            // Signalling an eventfd cannot fail here.
             let _ = bell.signal();
         })?;
         Ok(outcome)
     }
 }
 
-/// A name for a bearer that no other has.
+/// A name that no other bearer has.
 fn free_name(
     runner: &mut Runner,
     spec: &BearerSpec,
@@ -296,7 +296,7 @@ fn free_name(
     };
     if name.is_empty() || name.len() > 15 || !is_free(&name) {
         return Err(format!(
-            "bearer name {name:?}: give one of 1 to 15 bytes that no other bearer has"
+            "bearer name {name:?}: use 1 to 15 bytes, and a name that no other bearer has"
         ));
     }
     Ok(name)

@@ -12,12 +12,12 @@ use crossway_tipc_proto::addr::MediaAddr;
 
 use super::{BearerOpenError, set_buffers};
 
-/// Octets of the ring that holds what came until it is read.
-const RING_OCTETS: usize = 8 << 20;
+/// Size in bytes of the ring that holds received frames until they are read.
+const RING_BYTES: usize = 8 << 20;
 
-/// Octets of the ring from which frames leave: more of them than one turn of the node sends, for what waits in a device's queue keeps
-/// its place; few enough to stay in a CPU's cache.
-const SEND_RING_OCTETS: usize = 512 << 10;
+/// Size in bytes of the ring from which frames are sent: room for more frames than one turn of the node sends, because frames in a
+/// device's queue still occupy the ring; small enough to stay in a CPU's cache.
+const SEND_RING_BYTES: usize = 512 << 10;
 
 const ETHER_TYPE: u16 = 0x88ca;
 pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
@@ -27,25 +27,25 @@ pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
 pub struct EthernetBearer {
     socket: EtherSocket,
     mtu: usize,
-    /// Until it is taken.
+    /// `None` once it has been taken.
     ring: Option<PacketRing>,
-    /// Tells when the device is pulled out, as a kernel's node is told. Not every system lets a process know.
+    /// Reports the removal of the device, as the kernel does for its own node. Not every system notifies processes.
     watch: Result<LinkWatch, Option<Errno>>,
-    /// Through which frames leave; without it (frames too long, too little memory) they leave as messages.
+    /// The ring for sending; if it could not be created (frames too long, too little memory), frames are sent as messages.
     out: Option<SendRing>,
 }
 
 impl EthernetBearer {
-    pub(super) fn open(device: &str, socket_octets: usize) -> Result<Self, BearerOpenError> {
+    pub(super) fn open(device: &str, socket_bytes: usize) -> Result<Self, BearerOpenError> {
         let socket = EtherSocket::open(device, ETHER_TYPE)?;
-        set_buffers(&socket.sender, socket_octets)?;
+        set_buffers(&socket.sender, socket_bytes)?;
         let failed = |source| BearerOpenError::Mtu { device: device.to_owned(), source };
         let text =
             std::fs::read_to_string(format!("/sys/class/net/{device}/mtu")).map_err(failed)?;
         let mtu = text.trim().parse().map_err(|e| failed(std::io::Error::other(e)))?;
-        let ring = Some(PacketRing::attach(&socket.fd, mtu, RING_OCTETS)?);
+        let ring = Some(PacketRing::attach(&socket.fd, mtu, RING_BYTES)?);
         let largest = ETHERNET_HEADER_LEN + mtu;
-        let out = SendRing::attach(&socket.sender, largest, SEND_RING_OCTETS).ok();
+        let out = SendRing::attach(&socket.sender, largest, SEND_RING_BYTES).ok();
         let watch = LinkWatch::open(device, socket.index)
             .map_err(|e| Some(Errno::from_raw_os_error(e.errno())));
         Ok(Self { socket, mtu, ring, out, watch })
@@ -63,28 +63,28 @@ impl EthernetBearer {
         self.socket.fd.as_fd()
     }
 
-    /// Puts a frame to a station where [`EthernetBearer::launch`] sends it from. False: there is no place.
+    /// Writes a frame to a station to the ring from which [`EthernetBearer::launch`] sends. Returns false if there is no room.
     pub(super) fn put(&mut self, station: [u8; 6], frame: &[u8]) -> bool {
         let header = self.socket.header_to(station);
         self.out.as_mut().is_some_and(|ring| ring.put(&header, frame).is_ok())
     }
 
-    /// Sends by one call what was put there; tells how many went. The others are handed back with their headers.
+    /// Sends the frames in the ring in one call and returns the number sent. The others are passed to `back` with their headers.
     pub(super) fn launch(
         &mut self,
         mut back: impl FnMut([u8; ETHERNET_HEADER_LEN], &[u8]),
     ) -> usize {
         let Some(ring) = &mut self.out else { return 0 };
-        let back = |octets: &[u8]| {
-            if let Some((header, frame)) = octets.split_first_chunk() {
+        let back = |bytes: &[u8]| {
+            if let Some((header, frame)) = bytes.split_first_chunk() {
                 back(*header, frame);
             }
         };
-        // What goes wrong befalls the first that was handed back anew.
+        // An error will occur again with the first frame that was returned.
         ring.launch(&self.socket.sender, back).unwrap_or_default()
     }
 
-    /// Sends frames by one call; tells how many went.
+    /// Sends frames in one call and returns the number sent.
     pub(super) fn try_send<'a>(
         &mut self,
         frames: impl Iterator<Item = (&'a [u8; ETHERNET_HEADER_LEN], &'a [u8])>,
@@ -107,7 +107,7 @@ impl EthernetBearer {
         self.watch.as_mut().ok()?.next_change()
     }
 
-    /// Why there is no watch, once.
+    /// Why the device is not watched; returned only once.
     pub(super) const fn take_unwatched(&mut self) -> Option<Errno> {
         match &mut self.watch {
             Ok(_) => None,

@@ -1,4 +1,4 @@
-//! Frames on and off the media.
+//! Sends and receives frames on the media.
 
 mod ethernet;
 mod udp;
@@ -21,104 +21,104 @@ pub(crate) use ethernet::BROADCAST as ETHERNET_BROADCAST;
 use ethernet::EthernetBearer;
 use udp::UdpBearer;
 
-/// Octets asked of the kernel for a bearer's socket buffers unless configured: a whole window of the largest packets, twice.
-pub(crate) const SOCKET_OCTETS: usize = 4 << 20;
+/// Default size requested for a bearer's socket buffers, in bytes: twice a full window of the largest packets.
+pub(crate) const SOCKET_BYTES: usize = 4 << 20;
 
-/// Gives a bearer's socket buffers for bursts.
-fn set_buffers(fd: &OwnedFd, octets: usize) -> Result<(), OsError> {
-    socket::set_buffers(fd, octets)?;
-    // The usual limit of a system holds fewer packets than a window. Without the privilege it stays at that.
-    let _ = socket::force_recv_buffer(fd, octets);
+/// Sets a bearer's socket buffers to a size suitable for bursts.
+fn set_buffers(fd: &OwnedFd, bytes: usize) -> Result<(), OsError> {
+    socket::set_buffers(fd, bytes)?;
+    // The usual system limit holds fewer packets than a window. Without the privilege to exceed it, the buffer stays at the limit.
+    let _ = socket::force_recv_buffer(fd, bytes);
     Ok(())
 }
 
-/// A bearer cannot be opened.
+/// Why a bearer cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BearerOpenError {
-    /// The system refuses.
+    /// A system call failed.
     #[error("{os}; {}", remedy(.os))]
     Os {
-        /// Which call, on what, and why.
+        /// The call, its object and the cause.
         #[from]
         os: OsError,
     },
     /// The device's MTU cannot be read.
     #[error(
-        "cannot read the MTU of device {device}: {source}; is it the name of a network device here?"
+        "cannot read the MTU of device {device}: {source}; is it a network device of this host?"
     )]
     Mtu {
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// Why.
+        /// The underlying error.
         source: std::io::Error,
     },
 }
 
-/// What to do when the system refuses a medium.
+/// The remedy when the system refuses a medium.
 fn remedy(error: &OsError) -> &'static str {
     match Errno::from_raw_os_error(error.errno()) {
         Errno::PERM | Errno::ACCESS => {
-            "it needs CAP_NET_RAW: run as root or give the program that capability, or use a UDP bearer"
+            "CAP_NET_RAW is required: run as root or grant the program that capability, or use a UDP bearer"
         }
         Errno::ADDRINUSE => {
-            "another program has this address and port: stop it, or give the bearer another port on all nodes (udp:ADDRESS:PORT)"
+            "another program uses this address and port: stop it, or choose a different port for the bearer on all nodes (udp:ADDRESS:PORT)"
         }
-        Errno::ADDRNOTAVAIL => "name an address of this host: ip address shows them",
+        Errno::ADDRNOTAVAIL => "use an address of this host: ip address shows them",
         Errno::NODEV | Errno::NXIO if error.call == "setsockopt(IP_ADD_MEMBERSHIP)" => {
-            "name an address of this host: ip address shows them"
+            "use an address of this host: ip address shows them"
         }
         Errno::NODEV if error.call.starts_with("setsockopt") => {
-            "the multicast group needs a device with IPv6 (udp:ADDRESS%DEVICE), or name the remotes (udp:ADDRESS,REMOTE)"
+            "the multicast group needs a device with IPv6 (udp:ADDRESS%DEVICE), or specify the remotes (udp:ADDRESS,REMOTE)"
         }
-        Errno::NODEV | Errno::NXIO => "name a network device of this host: ip link shows them",
+        Errno::NODEV | Errno::NXIO => "use a network device of this host: ip link shows them",
         Errno::NETDOWN => "bring the device up first: ip link set DEVICE up",
         _ => "ip address shows the addresses and devices of this host",
     }
 }
 
-/// Where a frame is to go, as its medium wants it.
+/// Destination of a frame, in the form that its medium needs.
 #[derive(Clone, Debug)]
 pub enum Recipient {
-    /// An address for the socket.
+    /// An address for the UDP socket.
     Udp(Address),
-    /// What stands before the frame.
+    /// The Ethernet header that precedes the frame.
     Station([u8; ETHERNET_HEADER_LEN]),
 }
 
-/// A medium that is open.
+/// An open medium.
 #[derive(Debug)]
 pub enum Bearer {
     /// UDP over IPv4 or IPv6.
     Udp(UdpBearer),
-    /// Ethernet.
+    /// An Ethernet device.
     Ethernet(EthernetBearer),
 }
 
 impl Bearer {
-    /// Opens what a specification names, for one network, and asks for so many octets of socket buffers.
+    /// Opens the bearer described by `spec` for a network, and requests socket buffers of this size in bytes.
     ///
     /// # Errors
-    /// [`BearerOpenError`] says why not.
+    /// [`BearerOpenError`] gives the reason.
     pub fn open(
         spec: &BearerSpec,
         network: NetworkId,
-        socket_octets: usize,
+        socket_bytes: usize,
     ) -> Result<Self, BearerOpenError> {
         match spec {
             BearerSpec::Ethernet { device } => {
-                EthernetBearer::open(device, socket_octets).map(Self::Ethernet)
+                EthernetBearer::open(device, socket_bytes).map(Self::Ethernet)
             }
             BearerSpec::Udp { local, device, remotes, mtu } => Ok(Self::Udp(UdpBearer::open(
                 *local,
                 device.as_deref(),
                 remotes.clone(),
                 *mtu,
-                (network, socket_octets),
+                (network, socket_bytes),
             )?)),
         }
     }
 
-    /// Octets of its socket's receive buffer as the system granted them; `None` where frames come through a ring.
+    /// Size of its socket's receive buffer as granted by the system; `None` if frames are received through a ring.
     pub(crate) fn receive_buffer(&self) -> Option<usize> {
         match self {
             Self::Udp(b) => socket::recv_buffer_bytes(b.fd()).ok(),
@@ -134,7 +134,7 @@ impl Bearer {
         }
     }
 
-    /// Largest TIPC packet, in octets.
+    /// Largest TIPC packet, in bytes.
     pub fn mtu(&self) -> usize {
         match self {
             Self::Udp(b) => b.mtu(),
@@ -142,7 +142,7 @@ impl Bearer {
         }
     }
 
-    /// Whether one frame reaches all stations, and not one copy to each.
+    /// Whether one frame reaches all stations, so that no separate copies are needed.
     pub fn broadcasts(&self) -> bool {
         match self {
             Self::Udp(b) => b.broadcasts(),
@@ -150,7 +150,7 @@ impl Bearer {
         }
     }
 
-    /// Where a UDP bearer sends discovery and broadcasts; nothing for a medium that has its own.
+    /// Destinations of a UDP bearer's discovery messages and broadcasts; empty for other media.
     pub fn remotes(&self) -> &[SocketAddr] {
         match self {
             Self::Udp(b) => b.stations(),
@@ -158,7 +158,7 @@ impl Bearer {
         }
     }
 
-    /// The UDP bearer, if it is one.
+    /// The UDP bearer, if this is one.
     pub(crate) const fn as_udp(&mut self) -> Option<&mut UdpBearer> {
         match self {
             Self::Udp(b) => Some(b),
@@ -166,7 +166,7 @@ impl Bearer {
         }
     }
 
-    /// Becomes readable when a frame has come.
+    /// Descriptor that becomes readable when a frame has arrived.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Udp(b) => b.fd(),
@@ -174,8 +174,8 @@ impl Bearer {
         }
     }
 
-    /// Becomes readable when [`Bearer::device_change`] may have something to tell; `None` for media that are not told of devices: the
-    /// system chooses the device of a UDP bearer's packets, for each anew, and a kernel's UDP bearer is not told either.
+    /// Descriptor that becomes readable when [`Bearer::device_change`] may return a change; `None` for media without device notifications:
+    /// for a UDP bearer, the system chooses the device for each packet, and a kernel's UDP bearer is not notified either.
     pub(crate) fn watch(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Udp(_) => None,
@@ -191,7 +191,7 @@ impl Bearer {
         }
     }
 
-    /// Why the device is not watched, the first time.
+    /// Why the device is not watched; returned only once.
     pub(crate) const fn take_unwatched(&mut self) -> Option<Errno> {
         match self {
             Self::Udp(_) => None,
@@ -199,7 +199,7 @@ impl Bearer {
         }
     }
 
-    /// The ring through which an Ethernet bearer's frames come, the first time; whoever has it reads them. Other media have none.
+    /// The ring through which an Ethernet bearer receives its frames; returned only once, and read by its owner. Other media have none.
     pub const fn take_ring(&mut self) -> Option<PacketRing> {
         match self {
             Self::Ethernet(b) => b.take_ring(),
@@ -207,14 +207,14 @@ impl Bearer {
         }
     }
 
-    /// Takes messages that have come, of one frame or of a run, without waiting; tells how many. Fewer than an inbox holds: there are no
-    /// more for now. Not for a bearer with a ring.
+    /// Receives messages, each with one frame or a run, without waiting. Returns their number; if it is less than the inbox can hold, there
+    /// are no more for now. Must not be used for a bearer with a ring.
     pub fn try_receive(&self, inbox: &mut Inbox) -> Result<usize, Errno> {
         inbox.receive(self.fd())
     }
 
-    /// Where a frame is to be sent on this medium: one address, or that of each remote; none for an address of another medium, which
-    /// discovery never lets in.
+    /// The addresses on this medium to which a frame must be sent: one address, or that of each remote; none for an address of a different
+    /// medium, which discovery does not accept.
     pub fn recipients(&self, dest: &Destination) -> impl Iterator<Item = Recipient> + use<'_> {
         let station = |b: &EthernetBearer, mac| Some(Recipient::Station(b.header_to(mac)));
         let (one, many) = match (self, dest) {
@@ -235,8 +235,8 @@ impl Bearer {
         one.into_iter().chain(many.iter().cloned().map(Recipient::Udp))
     }
 
-    /// Puts a frame directly where [`Bearer::launch`] sends it from, if the medium has such a place and room in it. Nothing else is to be
-    /// sent between the two.
+    /// Writes a frame directly to the buffer from which [`Bearer::launch`] sends, if the medium has one with room. No other call may send in
+    /// between.
     pub fn put(&mut self, dest: &Destination, frame: &[u8]) -> bool {
         match (self, dest) {
             (Self::Ethernet(b), Destination::Unicast(MediaAddr::Ethernet(mac))) => {
@@ -247,7 +247,8 @@ impl Bearer {
         }
     }
 
-    /// Sends by one call, without waiting, what was put there; tells how many frames went. Those that did not are handed back in their order.
+    /// Sends the frames written by [`Bearer::put`] in one call, without waiting. Returns the number sent. The others are passed to `back` in
+    /// order.
     pub fn launch(&mut self, mut back: impl FnMut(Recipient, &[u8])) -> usize {
         match self {
             Self::Ethernet(b) => b.launch(|header, frame| back(Recipient::Station(header), frame)),
@@ -255,17 +256,17 @@ impl Bearer {
         }
     }
 
-    /// Sends frames by one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]; tells how many went. What does not go out is
-    /// lost like any frame on a medium, unless it is sent again; the protocol repairs it. A UDP bearer sends runs of frames of one length
-    /// to one station as one message, as long as the system takes these.
+    /// Sends frames in one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]. Returns the number sent. The others are lost
+    /// like frames lost on the medium unless the caller sends them again; the protocol repairs this. A UDP bearer sends runs of frames of
+    /// equal length to one station as one message, as long as the system accepts these.
     ///
     /// # Errors
-    /// EAGAIN and ENOBUFS: no room for the first frame, for now. Others: the first frame cannot go.
+    /// EAGAIN and ENOBUFS: no room for the first frame for now. Others: the first frame cannot be sent.
     pub fn try_send<'a>(
         &mut self,
         frames: impl Iterator<Item = (&'a Recipient, &'a [u8])> + Clone,
     ) -> Result<Sent, Errno> {
-        // A recipient of another medium cannot come up: each is made by the bearer that is given it.
+        // Recipients of another medium cannot occur: each is created by the bearer to which it is passed.
         match self {
             Self::Udp(b) => b.try_send(frames.filter_map(|(to, frame)| match to {
                 Recipient::Udp(address) => Some((address, frame)),
@@ -280,7 +281,7 @@ impl Bearer {
         }
     }
 
-    /// Why runs of frames stopped to go as one message, the first time after that.
+    /// Why runs of frames are no longer sent as one message; returned only once.
     pub(crate) const fn take_refusal(&mut self) -> Option<Errno> {
         match self {
             Self::Udp(b) => b.take_refusal(),
@@ -288,10 +289,10 @@ impl Bearer {
         }
     }
 
-    /// Largest frame that goes with others as one message; `None`: none does.
+    /// Maximum length of a frame that is sent in a run; `None` if runs are not used.
     pub(crate) fn segment_max(&self) -> Option<usize> {
         match self {
-            Self::Udp(b) => Some(b.segment_max()).filter(|octets| *octets > 0),
+            Self::Udp(b) => Some(b.segment_max()).filter(|bytes| *bytes > 0),
             Self::Ethernet(_) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! TIPC over UDP: one message a datagram, discovery and broadcasts to a multicast group or to each remote.
+//! TIPC over UDP: one message per datagram; discovery messages and broadcasts are sent to a multicast group or to each remote.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,45 +13,46 @@ use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
 
 use super::set_buffers;
 
-/// What the kernel uses: over IPv4 it leaves the cutting to IP, over IPv6 it stays below the smallest legal MTU.
+/// The kernel's values: over IPv4, fragmentation is left to IP; over IPv6, packets stay below the smallest legal MTU.
 const MTU_V4: usize = 14_000;
 const MTU_V6: usize = 1_280;
 
-/// Octets of the headers of IP and UDP.
+/// Length of the IP and UDP headers.
 const HEADERS_V4: usize = 20 + 8;
 const HEADERS_V6: usize = 40 + 8;
 
-/// A UDP socket.
+/// A bearer's UDP socket.
 #[derive(Debug)]
 pub struct UdpBearer {
     fd: OwnedFd,
     local: SocketAddr,
-    /// Where a broadcast goes, as an operator reads it and as the system takes it.
+    /// Destinations of broadcasts, as shown to an operator and as passed to the system.
     remotes: Vec<SocketAddr>,
     broadcast: Vec<Address>,
     multicasts: bool,
     mtu: usize,
-    /// Frames of up to so many octets fit the device, and runs of them go as one message; 0: each frame goes by itself.
+    /// Maximum length of frames that fit the device, so that runs of them are sent as one message; 0 if each frame is sent
+    /// separately.
     segment_max: usize,
-    /// Why runs do not go as one message any more, until it was asked for.
+    /// Why runs are no longer sent as one message, until the reason has been fetched.
     refusal: Option<Errno>,
 }
 
 /// Why a remote cannot be added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RemoteError {
-    /// It is there already.
-    #[error("the bearer sends there already")]
+    /// The bearer already has this remote.
+    #[error("the bearer already has this remote")]
     Exists,
-    /// Of another family than the bearer, or no address of one host.
-    #[error("expected the unicast address of one host, of the bearer's family")]
+    /// A different family than the bearer's, or not the address of a single host.
+    #[error("expected a unicast address of the bearer's address family")]
     NotAHost,
-    /// It is the last one, and without any there is no bearer.
+    /// It is the last remote, and a bearer needs at least one.
     #[error("it is the bearer's only remote; disable the bearer instead")]
     Last,
 }
 
-/// The group of a network: 228.0.x.y with the number's two low octets, or ff02:: with its decimal digits.
+/// The multicast group of a network: 228.0.x.y with the two low octets of the network ID, or ff02:: with its decimal digits.
 fn group(local: IpAddr, network: NetworkId) -> IpAddr {
     let [.., high, low] = network.0.to_be_bytes();
     match local {
@@ -78,24 +79,25 @@ impl UdpBearer {
         device: Option<&str>,
         remotes: Vec<SocketAddr>,
         mtu: Option<u16>,
-        (network, socket_octets): (NetworkId, usize),
+        (network, socket_bytes): (NetworkId, usize),
     ) -> Result<Self, OsError> {
         let fd = socket::inet(Inet::Udp, local)?;
-        set_buffers(&fd, socket_octets)?;
+        set_buffers(&fd, socket_bytes)?;
         let object = format!("udp:{local}");
-        // Also where it is not needed: a name that is no device's is a mistake.
+        // Checked even if it is not needed: a name that is not a device's is a mistake.
         let index = device.map_or(Ok(0), |device| multicast::interface_index(&fd, device))?;
         if !remotes.is_empty() {
             socket::bind(&fd, &socket::inet_address(local), &object)?;
             return Self::new(fd, local, remotes, mtu);
         }
-        // Nothing else asks reliably whether the address is one of this host. Link-local ones would be bound with their device.
+        // There is no other reliable check that the address belongs to this host. Link-local addresses would have to be bound with
+        // their device.
         let is_link_local = matches!(local.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local());
         if !is_link_local {
             let one = socket::inet(Inet::Udp, local)?;
             socket::bind(&one, &socket::inet_address(SocketAddr::new(local.ip(), 0)), &object)?;
         }
-        // Datagrams to the group do not reach a socket that is bound to a unicast address.
+        // Datagrams to the group do not reach a socket bound to a unicast address.
         let (any, through) = match local.ip() {
             IpAddr::V4(ip) => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), Through::V4(ip)),
             IpAddr::V6(_) => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), Through::V6(index)),
@@ -113,7 +115,7 @@ impl UdpBearer {
         remotes: Vec<SocketAddr>,
         mtu: Option<u16>,
     ) -> Result<Self, OsError> {
-        // A kernel that does not join runs hands them over one by one.
+        // A kernel that does not join runs delivers the datagrams one by one.
         let _ = join_runs(&fd);
         let broadcast = remotes.iter().copied().map(socket::inet_address).collect();
         let multicasts = remotes.iter().all(|to| to.ip().is_multicast());
@@ -124,10 +126,10 @@ impl UdpBearer {
         Ok(Self { fd, local, remotes, broadcast, multicasts, mtu, segment_max, refusal: None })
     }
 
-    /// Sends frames by one call, runs of them as one message each where the system cuts these.
+    /// Sends frames in one call, runs of them as one message each if the system can split these.
     ///
-    /// A refused run goes frame by frame; when that succeeds the cutting was at fault (a device without checksum offload before Linux
-    /// 6.11, IPsec, a path that takes less than the device), and is not asked for again.
+    /// A refused run is sent frame by frame; if that succeeds, splitting was the problem (a device without checksum offload before
+    /// Linux 6.11, IPsec, a path with a smaller MTU than the device), and is not used again.
     pub(super) fn try_send<'a>(
         &mut self,
         frames: impl Iterator<Item = (&'a Address, &'a [u8])> + Clone,
@@ -146,22 +148,22 @@ impl UdpBearer {
         }
     }
 
-    /// Largest frame that goes with others as one message; 0: none does.
+    /// Maximum length of a frame that is sent in a run; 0 if runs are not used.
     pub(crate) const fn segment_max(&self) -> usize {
         self.segment_max
     }
 
-    /// Why runs stopped to go as one message, the first time after that.
+    /// Why runs are no longer sent as one message; returned only once.
     pub(super) const fn take_refusal(&mut self) -> Option<Errno> {
         self.refusal.take()
     }
 
-    /// The group, or each remote.
+    /// The multicast group, or the remotes.
     pub(super) fn stations(&self) -> &[SocketAddr] {
         &self.remotes
     }
 
-    /// Sends to one remote more from now on.
+    /// Adds a remote to send to.
     pub(crate) fn add_remote(&mut self, remote: SocketAddr) -> Result<(), RemoteError> {
         let ip = remote.ip();
         if remote.is_ipv4() != self.local.is_ipv4() || ip.is_multicast() || ip.is_unspecified() {
@@ -175,7 +177,7 @@ impl UdpBearer {
         Ok(())
     }
 
-    /// Sends no more discovery and broadcasts to a remote.
+    /// Stops sending discovery messages and broadcasts to a remote.
     pub(crate) fn remove_remote(&mut self, remote: SocketAddr) -> Result<(), RemoteError> {
         if remote.ip().is_multicast() || remote.is_ipv4() != self.local.is_ipv4() {
             return Err(RemoteError::NotAHost);
@@ -204,15 +206,15 @@ impl UdpBearer {
         self.fd.as_fd()
     }
 
-    /// Where a broadcast goes: the group, or each remote.
+    /// Destinations of a broadcast: the group, or each remote.
     pub(super) fn remotes(&self) -> &[Address] {
         &self.broadcast
     }
 }
 
-/// The MTU of the device with this address; `None` if no device has it, and then nothing is known of where frames leave.
+/// The MTU of the device with this address; `None` if no device has it, so that the outgoing device is unknown.
 fn device_mtu(ip: IpAddr) -> Option<usize> {
-    // All of 127.0.0.0/8 is there without being told of.
+    // All of 127.0.0.0/8 is local without being assigned to a device.
     let name = if ip.is_loopback() { Some("lo".to_owned()) } else { interface_of(ip).ok()? };
     interface_mtu(&name?).ok()
 }
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(group(v6, NetworkId(4711)), "ff02::4711".parse::<IpAddr>().unwrap());
         assert!(
             group(v6, NetworkId(123_456)).is_multicast(),
-            "six digits make no group of digits, but still a group"
+            "an identifier of six digits still gives a group"
         );
     }
 }

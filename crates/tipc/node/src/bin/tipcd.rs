@@ -1,11 +1,12 @@
-//! tipcd: a TIPC node as an ordinary process, for itself and for the programs of its host.
+//! tipcd: a TIPC node as an ordinary process, for itself and for the programs on its host.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use crossway_tipc_node::{TipcdOptions, run_tipcd};
 
-/// Serves TIPC sockets to programs: a node in user space, a peer to Linux kernels and to its like
+/// Runs a TIPC node in user space that provides TIPC sockets to programs and interoperates with
+/// Linux kernels and other tipcd nodes
 #[derive(Debug, Parser)]
 #[command(name = "tipcd", version, max_term_width = 100)]
 struct Tipcd {

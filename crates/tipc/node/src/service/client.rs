@@ -1,4 +1,4 @@
-//! A program: its control connection and its region of shared words.
+//! A connected program: its control connection and its region of shared words.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -9,23 +9,23 @@ use crossway_sys::words::SharedWords;
 use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{self, State};
 
-/// A program that uses the node. It stays as long as its control connection or one of its sockets is open.
+/// A program that uses the node. It exists as long as its control connection or one of its sockets is open.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// `None` when it has closed it.
+    /// `None` once the program has closed it.
     pub(super) control: Option<OwnedFd>,
     pub(super) credentials: Option<Credentials>,
     region: Option<(SharedWords, OwnedFd)>,
     slots: u32,
     free: Vec<u32>,
     next: u32,
-    /// Descriptors that went with its last answer and that it may not have received.
+    /// Number of descriptors sent with the last answer that it may not have received.
     pub(super) in_flight: usize,
-    /// It asks while it has not received its last answer: it is heard when it has.
+    /// It has sent a request before receiving its last answer: the request is read when it has received the answer.
     pub(super) held: bool,
-    /// Nothing is asked any more; the place is kept until what was answered is received or thrown away.
+    /// No further requests are accepted; its entry is kept until its answers have been received or discarded.
     pub(super) ended: bool,
-    /// It has one of the places that are kept for operators, for this reason.
+    /// Set if it occupies one of the connections reserved for operators, with the reason.
     pub(super) kept_place: Option<Refusal>,
 }
 
@@ -49,18 +49,18 @@ impl Client {
         }
     }
 
-    /// Whether it has said hello.
+    /// Whether it has sent its hello.
     pub(super) const fn is_greeted(&self) -> bool {
         self.region.is_some()
     }
 
-    /// Whether it has received all that was answered.
+    /// Whether it has received all answers.
     pub(super) fn has_received(&self) -> bool {
-        // Of a descriptor that cannot be asked nothing better is known.
+        // If the descriptor cannot be queried, assume that it has.
         self.control.as_ref().is_none_or(|control| socket::is_all_received(control).unwrap_or(true))
     }
 
-    /// Makes its region; the descriptor is for the program.
+    /// Creates its region and returns the descriptor for the program.
     pub(super) fn greet(&mut self, slots: u32) -> Result<OwnedFd, OsError> {
         let (region, fd) = SharedWords::create("tipcd-slots", slots as usize * slot::WORDS)?;
         let theirs = fd.try_clone().map_err(|e| OsError::new("dup", "slots", e))?;
@@ -68,18 +68,18 @@ impl Client {
         Ok(theirs)
     }
 
-    /// Its region for another program: the descriptor and how many slots it has.
+    /// The descriptor of its region for another program, with its number of slots.
     pub(super) fn share_region(&self) -> Option<(OwnedFd, u32)> {
         let (_, fd) = self.region.as_ref()?;
         Some((fd.try_clone().ok()?, self.slots))
     }
 
-    /// Sockets it has.
+    /// Number of its sockets.
     pub(super) fn sockets(&self) -> usize {
         self.next as usize - self.free.len()
     }
 
-    /// A free slot, all its words 0; `None` when the program has its full number of sockets.
+    /// Allocates a slot, with all words 0; `None` if the program has the maximum number of sockets.
     pub(super) fn take_slot(&mut self) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -109,14 +109,14 @@ impl Client {
         self.store(slot, slot::STATE, state.encode());
     }
 
-    /// A word that the program writes. Anybody's number: to be bounded by who uses it.
+    /// Reads a word written by the program. It may hold any value, so the caller must check it.
     pub(super) fn load(&self, slot: u32, word: usize) -> u64 {
         self.region.as_ref().map_or(0, |(region, _)| {
             region.word(slot as usize * slot::WORDS + word).load(Ordering::Acquire)
         })
     }
 
-    /// What the program says it has taken out of the descriptor of a slot. Anybody's number: to be bounded by who uses it.
+    /// The program's count of messages taken from a slot's descriptor. It may be any value, so the caller must check it.
     pub(super) fn consumed(&self, slot: u32) -> u64 {
         self.load(slot, slot::CONSUMED)
     }

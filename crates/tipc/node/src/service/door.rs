@@ -1,4 +1,4 @@
-//! Where programs come in: a listening socket in the file system, and control connections.
+//! Accepts programs: a listening socket in the file system, and control connections.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -8,95 +8,94 @@ use std::path::{Path, PathBuf};
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::{Errno, OsError};
 
-/// Connections that may wait to be let in; the kernel clamps it to net.core.somaxconn.
+/// Maximum number of connections waiting to be accepted; the kernel limits it to net.core.somaxconn.
 const BACKLOG: i32 = 1_024;
 
-/// The service cannot be opened.
+/// Why the service cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// Somebody else serves there.
+    /// Another tipcd uses this path.
     #[error(
-        "another tipcd serves at {}: use that one, or give this one another path (--socket)",
+        "another tipcd serves at {}: use that one, or start this one with another path (--socket)",
         .path.display()
     )]
     Taken {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// Whether somebody serves there cannot be known.
+    /// It cannot be determined whether another tipcd uses this path.
     #[error(
-        "a socket of user {owner} is at {}, and this user may not look whether another tipcd serves there ({errno}): give this one another path (--socket), \
-         or have user {owner} or root remove the file if none does",
+        "a socket of user {owner} is at {}, and this user cannot check whether another tipcd uses it ({errno}): use another path (--socket), \
+         or have user {owner} or root remove the file if it is unused",
         .path.display()
     )]
     NotOurs {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Whose it is.
+        /// User ID of its owner.
         owner: u32,
-        /// What connecting said.
+        /// The error from connecting.
         errno: Errno,
     },
-    /// What a killed tipcd left cannot be removed.
+    /// The socket left behind by a killed tipcd cannot be removed.
     #[error(
-        "a socket of user {owner} at {}, where nobody serves any more, cannot be removed ({source}): have user {owner} or root remove it, or give another \
-         path (--socket)",
+        "an unused socket of user {owner} at {} cannot be removed ({source}): have user {owner} or root remove it, or use another path (--socket)",
         .path.display()
     )]
     LeftOver {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Whose it is.
+        /// User ID of its owner.
         owner: u32,
-        /// Why.
+        /// The underlying error.
         source: std::io::Error,
     },
-    /// What is there is no socket.
-    #[error("{} is there and is no socket: give another path (--socket)", .path.display())]
+    /// The path exists and is not a socket.
+    #[error("{} exists and is not a socket: use another path (--socket)", .path.display())]
     NoSocket {
         /// The path.
         path: PathBuf,
     },
-    /// The path cannot be bound.
+    /// The socket cannot be bound to the path.
     #[error("cannot serve at {}: {}; {}", .path.display(), .source.source, place(.path, .source))]
     Bind {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The underlying error.
         source: OsError,
     },
-    /// The system refuses something else.
+    /// Another system call failed.
     #[error("{0}")]
     Os(#[from] OsError),
 }
 
-/// What to do when a path cannot be bound.
+/// The remedy if a path cannot be bound.
 fn place(path: &Path, error: &OsError) -> String {
     match Errno::from_raw_os_error(error.errno()) {
         Errno::NAMETOOLONG => {
-            "a socket's path has at most 107 bytes: give a shorter one (--socket)".to_owned()
+            "a socket's path has at most 107 bytes: use a shorter one (--socket)".to_owned()
         }
         Errno::NOENT => match path.parent() {
             Some(dir) if !dir.exists() => {
-                format!("make the directory {}, or give another path (--socket)", dir.display())
+                format!("create the directory {}, or use another path (--socket)", dir.display())
             }
-            _ => "no socket can be made there: give another path (--socket)".to_owned(),
+            _ => "no socket can be created there: use another path (--socket)".to_owned(),
         },
-        Errno::NOSPC => "make room, or give another path (--socket)".to_owned(),
-        _ => "give a path in a directory that you may write to (--socket, or set XDG_RUNTIME_DIR)"
+        Errno::NOSPC => "free some disk space, or use another path (--socket)".to_owned(),
+        _ => "use a path in a directory that you may write to (--socket, or set XDG_RUNTIME_DIR)"
             .to_owned(),
     }
 }
 
-/// The listening socket; its file goes with it.
+/// The listening socket; its file is removed with it.
 #[derive(Debug)]
 pub(super) struct Door {
     pub(super) fd: OwnedFd,
     path: PathBuf,
-    /// Which file it is, so that a successor's is left alone.
+    /// Device and inode number of the file, so that a successor's file is not removed.
     file: Option<(u64, u64)>,
-    /// A descriptor to give up when there is no other for whoever comes in: who cannot be let in is to be told so, and would stay before
-    /// the door, which then never comes to rest.
+    /// A reserve descriptor to close when no other is free: a program that cannot be admitted must still be accepted to receive the
+    /// reason, otherwise it would stay in the queue, which would always poll readable.
     spare: Option<OwnedFd>,
 }
 
@@ -111,7 +110,7 @@ impl Door {
                 return Err(ServiceError::NoSocket { path: path.to_owned() });
             }
             match socket::connect(&socket::unix(Kind::Seqpacket)?, &address) {
-                // Left over from a tipcd that was killed.
+                // Left behind by a tipcd that was killed.
                 Err(Errno::CONNREFUSED | Errno::NOENT) => {
                     if let Err(source) = fs::remove_file(path)
                         && source.kind() != std::io::ErrorKind::NotFound
@@ -131,7 +130,7 @@ impl Door {
         let file = fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()));
         let spare = fd.try_clone().ok();
         let door = Self { fd, path: path.to_owned(), file, spare };
-        // Nobody comes in before listen, so the permissions hold from the first moment on.
+        // No program can connect before listen, so the permissions apply from the first moment.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .map_err(|e| cannot(OsError::new("chmod", path.display(), e)))?;
         socket::listen(&door.fd, BACKLOG)?;
@@ -144,13 +143,13 @@ impl Door {
         &self.path
     }
 
-    /// The next program that stands before the door; `None` when nobody does. Without a descriptor for it, it is turned away.
+    /// Accepts the next waiting program; `None` if there is none. If there is no descriptor for it, it is refused.
     pub(super) fn next(&mut self) -> Option<OwnedFd> {
         loop {
             match socket::try_accept(&self.fd) {
                 Ok(control) => return Some(control),
                 Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
-                    // The system says so even when nobody waits.
+                    // The system returns this error even if no connection is waiting.
                     let turned_away = socket::try_accept(&self.fd).map(drop);
                     self.spare = self.fd.try_clone().ok();
                     turned_away.ok()?;

@@ -1,6 +1,7 @@
-//! Messages to programs by shared memory: out of the node into a socket's ring, and a bell into its descriptor. docs/decisions/0042 gives the reasons.
+//! Messages to programs through shared memory: from the node to a socket's ring, with a bell in its descriptor. See docs/decisions/0042 for the
+//! reasons.
 //!
-//! The memory is the program's as much as ours: what is read from it is checked, and a program that writes nonsense loses its socket.
+//! The program can write to the memory too: everything read from it is checked, and a program that writes invalid values loses its socket.
 
 use std::collections::VecDeque;
 
@@ -22,16 +23,16 @@ use super::lanes::Lanes;
 use super::local::{Local, Outgoing, Phase, Unread};
 use super::token::Place;
 
-/// What a program's memory says cannot be: its socket goes.
+/// The contents of the program's memory are invalid: its socket is closed.
 pub(super) const NONSENSE: Errno = Errno::BADMSG;
 
 /// A socket's lane towards its program.
 pub(super) struct Down {
     tx: RingTx<SharedRing, Silent>,
     words: Receiver,
-    /// Messages in the ring that the program may not have taken, oldest first, with where they end.
+    /// Messages in the ring that the program may not have taken, oldest first, with the position of their end.
     unread: VecDeque<(u64, Unread)>,
-    /// There is more in the ring than was announced.
+    /// The ring holds messages that have not been announced.
     to_announce: bool,
 }
 
@@ -48,7 +49,8 @@ impl Down {
         Self { tx, words, unread: VecDeque::new(), to_announce: false }
     }
 
-    /// Forgets the messages that the program has taken. One that says it has taken what it was not given only harms the senders of what it did not read.
+    /// Forgets the messages that the program has taken. A program that claims to have taken more than it was given only harms the senders of messages
+    /// that it did not read.
     fn note_taken(&mut self) {
         let Ok(freed) = self.tx.freed() else { return };
         while self.unread.front().is_some_and(|(end, _)| *end <= freed) {
@@ -56,7 +58,7 @@ impl Down {
         }
     }
 
-    /// Puts a record into the ring. EAGAIN when there is no room; the program then rings when there is.
+    /// Puts a record into the ring. EAGAIN if there is no room; the program then signals when there is.
     fn put(&mut self, header: &[u8], payload: &[u8]) -> Result<(), Errno> {
         let len = header.len() + payload.len();
         loop {
@@ -82,12 +84,12 @@ impl Down {
 }
 
 impl Local {
-    /// Whether messages to the program go by its lane.
+    /// Whether messages to the program use its lane.
     pub(super) fn has_down_lane(&self) -> bool {
         self.down.is_some()
     }
 
-    /// Forgets the messages that the program has taken out of its lane.
+    /// Forgets the messages that the program has taken from its lane.
     pub(super) fn note_lane_taken(&mut self) {
         if let Some(down) = self.down.as_mut() {
             down.note_taken();
@@ -99,20 +101,20 @@ impl Local {
         self.down.iter().flat_map(|down| down.unread.iter().map(|(_, unread)| unread))
     }
 
-    /// The same, taken away.
+    /// Removes and returns these messages.
     pub(super) fn take_unread_in_lane(&mut self) -> impl Iterator<Item = Unread> + use<> {
         let unread = self.down.as_mut().map(|down| std::mem::take(&mut down.unread));
         unread.unwrap_or_default().into_iter().map(|(_, unread)| unread)
     }
 
-    /// Puts into the lane what was taken out of the node, as much as finds room.
+    /// Moves messages taken from the node to the lane, as far as there is room.
     pub(super) fn write_lane(&mut self) -> Result<(), Errno> {
         let Self { out, out_sent, kind, down: Some(down), .. } = self else { return Ok(()) };
         down.note_taken();
         while let Some(Outgoing { header, taken }) = out.front() {
             let payload = taken.payload();
             if *kind == Kind::Stream {
-                // A peer may send an empty message; of a stream nothing is to be told of it.
+                // A peer may send an empty message; on a stream, nothing is reported for it.
                 if payload.len() > *out_sent {
                     down.put(&[], &payload[*out_sent..])?;
                 }
@@ -123,29 +125,29 @@ impl Local {
             down.put(header, payload)?;
             let end = down.tx.position();
             let Some(Outgoing { taken, .. }) = out.pop_front() else { break };
-            let octets = taken.payload().len();
-            // Only what its sender wants back is kept until it was read.
+            let bytes = taken.payload().len();
+            // A message is only kept until it is read if its sender wants it returned.
             let taken = taken.is_returnable().then_some(taken);
-            down.unread.push_back((end, Unread { octets, taken }));
+            down.unread.push_back((end, Unread { bytes, taken }));
         }
         Ok(())
     }
 
-    /// Puts one message into the lane ahead of what waits. False when there is no room.
+    /// Puts one message into the lane ahead of those that wait. Returns false if there is no room.
     pub(super) fn write_lane_now(&mut self, header: &[u8; HEADER_LEN], payload: &[u8]) -> bool {
         let Some(down) = self.down.as_mut() else { return false };
         down.note_taken();
         let done = down.put(header, payload).is_ok();
         if done {
-            let unread = Unread { octets: payload.len(), taken: None };
+            let unread = Unread { bytes: payload.len(), taken: None };
             down.unread.push_back((down.tx.position(), unread));
-            // Where that fails there is more to announce when the descriptor has room again.
+            // If this fails, it is announced when the descriptor has room again.
             let _ = self.announce();
         }
         done
     }
 
-    /// Rings for what was put into the lane, if that is needed.
+    /// Writes a bell for messages put into the lane, if needed.
     pub(super) fn announce(&mut self) -> Result<(), Errno> {
         let Self { fd, down: Some(down), .. } = self else { return Ok(()) };
         let Down { tx, words, to_announce, .. } = &mut **down;
@@ -162,7 +164,7 @@ impl Local {
 }
 
 impl Service {
-    /// Has what comes to a socket go by its lane from now on.
+    /// Switches the socket to reception through its lane.
     pub(super) fn begin_down_lane(&mut self, place: Place) -> Result<(), Errno> {
         let local = self.sockets.get_mut(place).ok_or(Errno::BADF)?;
         if local.down.is_some() {
@@ -179,7 +181,7 @@ impl Service {
         }
         let client = self.clients.get(local.client).ok_or(Errno::BADF)?;
         client.store(local.slot, slot::DOWN, 1);
-        // Either we see who reads the descriptor, or it sees that it must not.
+        // Ordering: either we see the reader of the descriptor, or the reader sees that it must not read.
         fence(Ordering::SeqCst);
         let read_by_nobody = client.load(local.slot, slot::READERS) == 0;
         let rung = if read_by_nobody {

@@ -1,4 +1,4 @@
-//! Who comes in, who is turned away with a word why, and whose place is kept for how long.
+//! Admission of programs: which are admitted, which are refused with a reason, and how long connections are kept.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -17,23 +17,23 @@ use super::shares::is_operator;
 use super::token::{Place, Token};
 use crate::notice::Notice;
 
-/// Programs that are let in before other work is done.
+/// Maximum number of programs admitted before other work is done.
 const LET_IN_AT_ONCE: usize = 32;
 
-/// Descriptors that an answer may carry.
+/// Maximum number of descriptors in an answer.
 const ANSWER_FDS_MAX: usize = 2;
 
-/// Time between two notices that somebody was turned away.
+/// Minimum interval between two notices of refused programs.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Who was turned away since that was last told.
+/// Programs refused since the last notice.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway {
-    /// Since the start.
+    /// Total since the start.
     pub(super) count: u64,
     told: u64,
     last: Option<(Option<Credentials>, Refusal)>,
-    /// When it may be told of again.
+    /// When the next notice may be given.
     next: Nanos,
 }
 
@@ -45,7 +45,7 @@ impl TurnedAway {
 }
 
 impl Service {
-    /// Takes programs that stand before the door.
+    /// Admits waiting programs.
     pub(super) fn let_in(&mut self, epoll: &Epoll) {
         for _ in 0..LET_IN_AT_ONCE {
             let Some(control) = self.door.next() else { return };
@@ -58,7 +58,7 @@ impl Service {
                 (None, Some(why)) if is_operator(who) && self.make_way(epoll) => Some(why),
                 (Some(why), _) | (None, Some(why)) => {
                     self.turned_away.note(who, why);
-                    // There is room for one answer, or nobody to read it.
+                    // There is room for one answer, or no program to read it.
                     let answer = Writer::answer(why.errno().raw_os_error()).finish();
                     let _ = fdpass::try_send(&control, &answer, &[]);
                     continue;
@@ -81,17 +81,17 @@ impl Service {
         }
     }
 
-    /// Whether all places of programs are taken.
+    /// Whether the maximum number of programs is connected.
     fn is_full(&self) -> bool {
         self.clients.len() - self.in_kept_places.len() >= self.limits.clients
     }
 
-    /// Whether a descriptor is one of the last, which are kept for operators.
+    /// Whether a descriptor is one of the last, which are reserved for operators.
     pub(super) fn is_scarce(&self, fd: &OwnedFd) -> bool {
         usize::try_from(fd.as_raw_fd()).is_ok_and(|number| number >= self.shares.first_kept())
     }
 
-    /// Makes a place for an operator. Who has not asked for longest gives way; who asks again comes in again.
+    /// Frees a connection for an operator. The one idle longest is closed; its program can reconnect.
     fn make_way(&mut self, epoll: &Epoll) -> bool {
         if self.in_kept_places.len() >= self.limits.operators
             && let Some(oldest) = self.in_kept_places.front().copied()
@@ -101,7 +101,7 @@ impl Service {
         self.in_kept_places.len() < self.limits.operators
     }
 
-    /// Why a request of a program is refused without a look at what it asks.
+    /// Reason why a program's request is refused, whatever its content.
     pub(super) fn refusal(&mut self, place: Place, request: &Request<'_>) -> Option<Refusal> {
         let client = self.clients.get(place)?;
         let who = client.credentials;
@@ -110,7 +110,7 @@ impl Service {
                 self.in_kept_places.remove(at);
                 self.in_kept_places.push_back(place);
             }
-            // A place for orders is none for sockets, unless there is one for these by now.
+            // A reserved connection may not be used for sockets, unless a normal one has become free.
             if matches!(request, Request::Open { .. } | Request::Adopt) {
                 if why != Refusal::Places || self.is_full() {
                     return Some(why);
@@ -138,7 +138,7 @@ impl Service {
         Some(Refusal::InFlight)
     }
 
-    /// Who has received his last answer and not asked since has nothing on its way.
+    /// A program that has received its last answer and sent no request since has nothing in flight.
     fn look_who_has_received(&mut self, who: Option<Credentials>) {
         let shares = &mut self.shares;
         for client in self.clients.iter_mut() {
@@ -149,7 +149,7 @@ impl Service {
         }
     }
 
-    /// Whether a program's next request is to be read: not before it has received its last answer.
+    /// Whether a program's next request should be read: not before it has received its last answer.
     pub(super) fn may_ask(&mut self, epoll: &Epoll, place: Place) -> bool {
         let Some(client) = self.clients.get_mut(place) else { return false };
         let Some(control) = &client.control else { return false };
@@ -165,7 +165,7 @@ impl Service {
         };
         let hold = report == Report::Changes;
         if client.held != hold {
-            // What it receives is told as room in the descriptor.
+            // Its reception of the answer is reported as room in the descriptor.
             if epoll.change(control, Token::Client(place).encode(), report).is_err() {
                 self.forget_control(place);
                 return false;
@@ -184,7 +184,7 @@ impl Service {
                 client.in_flight += answer.fds.len();
                 self.shares.fly(client.credentials, answer.fds.len());
             }
-            // More descriptors of this user's are on their way than the system lets him have, for whatever reason. They are gone with the answer.
+            // More of this user's descriptors are in flight than the system allows, for whatever reason. They are lost with the answer.
             Err(Errno::TOOMANYREFS) => {
                 self.turned_away.note(client.credentials, Refusal::InFlight);
                 if Answer::error(Refusal::InFlight.errno()).send(control).is_err() {
@@ -195,14 +195,15 @@ impl Service {
         }
     }
 
-    /// The control connection is over; the program's sockets, which another may share, stay.
+    /// Closes a control connection; the program's sockets, which another program may share, remain.
     pub(super) fn leave(&mut self, epoll: &Epoll, place: Place) {
         let Some(client) = self.clients.get_mut(place) else { return };
         let Some(control) = &client.control else { return };
         if client.has_received() {
             return self.forget_control(place);
         }
-        // What it has not received is still on its way, whoever closes what. Were its place free, it could come again and again.
+        // Descriptors that it has not received are still in flight, whoever closes what. If its entry were freed, it could reconnect again and
+        // again.
         client.ended = true;
         socket::shutdown_send(control);
         socket::shutdown_recv(control);
@@ -222,7 +223,7 @@ impl Service {
         self.forget_client_if_idle(place);
     }
 
-    /// A program without connection and sockets is none.
+    /// Removes a program without connection and sockets.
     pub(super) fn forget_client_if_idle(&mut self, place: Place) {
         if self.clients.get(place).is_some_and(|c| c.control.is_none() && c.sockets() == 0) {
             self.forget_client(place);
@@ -236,7 +237,7 @@ impl Service {
         self.shares.leave(client.credentials);
     }
 
-    /// That somebody was turned away since that was last told, if it was some time ago.
+    /// The notice of programs refused since the last notice, if that was long enough ago.
     pub(crate) fn poll_turned_away(&mut self, now: Nanos) -> Option<Notice> {
         if now < self.turned_away.next {
             return None;

@@ -1,4 +1,4 @@
-//! Messages from programs: read in batches, sent, held when the way is congested.
+//! Messages from programs: read in batches, sent, and held back during congestion.
 
 use crossway_sys::epoll::Epoll;
 use crossway_sys::records::MOST;
@@ -13,25 +13,25 @@ use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
 use super::held::Stalled;
-use super::limits::{BATCH_OCTETS, BATCHES_PER_TURN, STREAM_READ_OCTETS, TURNS_AT_ONCE};
+use super::limits::{BATCH_BYTES, BATCHES_PER_TURN, STREAM_READ_BYTES, TURNS_AT_ONCE};
 use super::local::{Local, Phase, Unread, local_socket, proto_address};
 use super::token::Place;
 use super::uplane::Extent;
 
-/// Octets of a message that is returned.
+/// Maximum number of bytes of a returned message.
 const RETURNED_BYTES: usize = 1_024;
 
-/// What became of a message.
+/// What happened to a message.
 pub(super) enum Sent {
     Done,
-    /// It waits for room; so do those behind it.
+    /// It waits for room, and so do those after it.
     Stalled,
-    /// No program of good will sends that.
+    /// No well-behaved program sends this.
     Nonsense,
 }
 
 impl Service {
-    /// Reads from a socket, if it may, as much as a turn allows.
+    /// Reads from a socket, if allowed, as much as one turn allows.
     pub(super) fn read(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         if !local.may_read() {
@@ -42,7 +42,7 @@ impl Service {
         } else {
             self.relieve(now, node, epoll, place);
         }
-        // What stands behind what waits now is nothing but the end.
+        // After the data that is waiting, only the end follows.
         if self.sockets.get(place).is_some_and(|l| l.ended && !l.stalled.is_empty()) {
             self.start_linger(now, node, epoll, place);
         }
@@ -52,10 +52,10 @@ impl Service {
         let Some(local) = self.sockets.get(place) else { return };
         match (&local.phase, local.kind) {
             (Phase::Offered { .. }, _) => self.read_answer(now, node, epoll, place),
-            (_, Kind::Stream) => self.read_stream(now, node, epoll, place, STREAM_READ_OCTETS),
+            (_, Kind::Stream) => self.read_stream(now, node, epoll, place, STREAM_READ_BYTES),
             _ => {
                 for _ in 0..BATCHES_PER_TURN {
-                    self.read_messages(now, node, epoll, place, BATCH_OCTETS);
+                    self.read_messages(now, node, epoll, place, BATCH_BYTES);
                     if !self.sockets.get(place).is_some_and(Local::may_read) {
                         break;
                     }
@@ -64,14 +64,14 @@ impl Service {
         }
     }
 
-    /// Reads what is in a socket's descriptor now although the way takes none of it, so that a program that waits until it can send goes
-    /// on, and may read. Nothing less would do: the system wakes it when the descriptor is nearly empty.
+    /// Reads all data in a socket's descriptor although it cannot be sent on, so that a program blocked in a send continues, and can
+    /// read. Reading less would not help: the system wakes it only when the descriptor is nearly empty.
     fn relieve(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         let all = socket::readable_octets(&local.fd).unwrap_or(0);
         let mut left = all;
         loop {
-            // What a program that goes on sending adds meanwhile is not for now.
+            // Data that the program adds in the meantime is not read now.
             match self.sockets.get(place).map(|local| local.kind) {
                 Some(Kind::Stream) => self.read_stream(now, node, epoll, place, left.max(1)),
                 Some(_) => self.read_messages(now, node, epoll, place, left.max(1)),
@@ -85,14 +85,14 @@ impl Service {
                 }
                 return;
             }
-            // One that is cut short by the bound goes on when less waits.
+            // If the limit ended this early, it continues when less data is waiting.
             if !local.may_read() {
                 return;
             }
         }
     }
 
-    /// Reads what is in a socket's descriptor now, unless something waits for its way.
+    /// Reads all data in a socket's descriptor, unless something is waiting to be sent on.
     pub(super) fn read_present(
         &mut self,
         now: Nanos,
@@ -108,17 +108,17 @@ impl Service {
         }
     }
 
-    /// Reads a batch of messages, of about so many octets if they are as long as the last ones.
+    /// Reads a batch of messages of about this many bytes if they are as long as the last ones.
     fn read_messages(
         &mut self,
         now: Nanos,
         node: &mut Node,
         epoll: &Epoll,
         place: Place,
-        octets: usize,
+        bytes: usize,
     ) {
         let Some(local) = self.sockets.get_mut(place) else { return };
-        let most = (octets / local.mean).clamp(1, MOST);
+        let most = (bytes / local.mean).clamp(1, MOST);
         local.last_read = 0;
         let count = match self.inbox.receive_up_to(&local.fd, most) {
             Ok(count) => count,
@@ -126,19 +126,20 @@ impl Service {
                 local.readable = false;
                 return;
             }
-            // The program has gone without reading all. That is told once, ahead of what it sent, which comes by the next look.
+            // The program has closed without reading everything. That is reported once, ahead of data that it sent, which is found by
+            // the next read.
             Err(Errno::CONNRESET) if !local.ended_early => {
                 (local.ended, local.ended_early) = (true, true);
                 return;
             }
             Err(_) => return self.hang_up(now, node, epoll, place),
         };
-        // The end is told once only.
+        // The end is reported only once.
         local.readable = count == most || local.ended_early;
-        let octets: usize = (0..count).filter_map(|n| self.inbox.get(n)).map(<[u8]>::len).sum();
-        local.last_read = octets;
-        local.mean = octets.checked_div(count).unwrap_or_default().max(1);
-        // Who wrote these saw go before what is in the lane.
+        let bytes: usize = (0..count).filter_map(|n| self.inbox.get(n)).map(<[u8]>::len).sum();
+        local.last_read = bytes;
+        local.mean = bytes.checked_div(count).unwrap_or_default().max(1);
+        // The lane's contents were sent before these messages.
         self.take_lane(now, node, epoll, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
         let mut taken = 0;
@@ -147,7 +148,7 @@ impl Service {
                 return self.hang_up(now, node, epoll, place);
             };
             let Some((address, payload)) = record.split_first_chunk::<SEND_HEADER_LEN>() else {
-                // Empty: the end. Shorter than an address: nonsense.
+                // An empty record is the end; one shorter than an address is invalid.
                 return self.hang_up(now, node, epoll, place);
             };
             if u16::from_ne_bytes([address[0], address[1]]) == PAD_FAMILY {
@@ -174,17 +175,17 @@ impl Service {
         self.note_taken(place, taken);
     }
 
-    /// Reads at most so many octets.
+    /// Reads at most this many bytes.
     fn read_stream(
         &mut self,
         now: Nanos,
         node: &mut Node,
         epoll: &Epoll,
         place: Place,
-        octets: usize,
+        bytes: usize,
     ) {
         let Some(local) = self.sockets.get_mut(place) else { return };
-        let most = octets.min(self.scratch.len());
+        let most = bytes.min(self.scratch.len());
         local.last_read = 0;
         let len = match socket::recv(&local.fd, &mut self.scratch[..most], true) {
             Ok(0) => return self.hang_up(now, node, epoll, place),
@@ -195,19 +196,19 @@ impl Service {
             }
             Err(_) => return self.hang_up(now, node, epoll, place),
         };
-        // Less than there was room for: the descriptor is empty, and what comes later is told anew. The end is told once only.
+        // Less than requested: the descriptor is empty, and new data will be reported. The end is reported only once.
         local.readable = len == most || local.ended;
         local.last_read = len;
         let padding = len.min(local.pad_owed);
         local.pad_owed -= padding;
-        // Who wrote these saw go before what is in the lane.
+        // The lane's contents were sent before these messages.
         self.take_lane(now, node, epoll, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
-        send_octets(now, node, local, &self.scratch[padding..len]);
+        send_bytes(now, node, local, &self.scratch[padding..len]);
         self.note_taken(place, (len - padding) as u64);
     }
 
-    /// Sends on what waited.
+    /// Sends waiting data.
     pub(super) fn retry(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.stalled.is_empty() {
@@ -231,7 +232,7 @@ impl Service {
         if local.gone {
             self.remove(now, node, epoll, place);
         } else if local.shuts {
-            // What was sent before that was asked for may still be in the descriptor.
+            // Data sent before that request may still be in the descriptor.
             self.read_present(now, node, epoll, place);
             if self.sockets.get(place).is_some_and(|local| local.shuts) {
                 self.shut_down(now, node, epoll, place);
@@ -242,7 +243,7 @@ impl Service {
     }
 }
 
-/// Sends on what waited, as far as the way takes it. Returns whether it took any.
+/// Sends waiting data, as far as possible. Returns whether any was sent.
 fn send_stalled(now: Nanos, node: &mut Node, local: &mut Local, undelivered: &mut u64) -> bool {
     let mut moved = false;
     while let Some(mut held) = local.stalled.pop_front() {
@@ -270,7 +271,7 @@ fn send_stalled(now: Nanos, node: &mut Node, local: &mut Local, undelivered: &mu
     moved
 }
 
-/// Where a message goes, from the octets before it; `None` for what no program of good will writes.
+/// The destination in a message's header; `None` if it is invalid.
 pub(super) fn destination(address: &[u8; SEND_HEADER_LEN]) -> Option<Option<Address>> {
     match u16::from_ne_bytes([address[0], address[1]]) {
         0 => Some(None),
@@ -278,25 +279,25 @@ pub(super) fn destination(address: &[u8; SEND_HEADER_LEN]) -> Option<Option<Addr
     }
 }
 
-/// Sends octets of a stream; what the way does not take waits.
-pub(super) fn send_octets(now: Nanos, node: &mut Node, local: &mut Local, octets: &[u8]) {
-    // On a socket that is not connected octets have no meaning.
+/// Sends stream bytes; those that cannot be sent wait.
+pub(super) fn send_bytes(now: Nanos, node: &mut Node, local: &mut Local, bytes: &[u8]) {
+    // On a socket that is not connected, stream data has no meaning.
     let (Phase::Connected, Some(port)) = (&local.phase, local.port) else { return };
-    if octets.is_empty() {
+    if bytes.is_empty() {
         return;
     }
     let sent = if local.stalled.is_empty() {
-        match node.send(now, port, None, octets) {
+        match node.send(now, port, None, bytes) {
             Ok(sent) => sent,
             Err(SocketError::WouldBlock) => 0,
-            // The connection is over, and the program is told by its descriptor.
+            // The connection has ended, and the program is notified through its descriptor.
             Err(_) => return,
         }
     } else {
         0
     };
-    if sent < octets.len() {
-        let rest = octets[sent..].to_vec();
+    if sent < bytes.len() {
+        let rest = bytes[sent..].to_vec();
         local.stalled.push_back(Stalled { dest: None, payload: rest, sent: 0 });
     }
 }
@@ -317,11 +318,11 @@ pub(super) fn send_one(
         }
         return match node.send(now, port, None, payload) {
             Err(SocketError::WouldBlock) => Sent::Stalled,
-            // A connection that is over shows at the descriptor.
+            // The end of a connection is reported through the descriptor.
             Ok(_) | Err(_) => Sent::Done,
         };
     }
-    // Only a group knows a message without destination: to all.
+    // Only in a group does a message need no destination: it goes to all.
     if dest.is_none() && !node.socket_report(port).is_ok_and(|r| r.group.is_some()) {
         return Sent::Nonsense;
     }
@@ -329,7 +330,7 @@ pub(super) fn send_one(
         Ok(_) => Sent::Done,
         Err(SocketError::WouldBlock) => Sent::Stalled,
         Err(error) => {
-            // It was reachable when the program looked, and is no more: as if the message had met nobody on its way.
+            // It was reachable when the program checked, and no longer is: handle this as if the message had found no receiver.
             let wanted = node.socket_report(port).is_ok_and(|r| !r.options.dest_droppable);
             let back = wanted && error == SocketError::Unreachable;
             if !back || !dest.is_some_and(|dest| return_to(local, dest, payload)) {
@@ -340,7 +341,7 @@ pub(super) fn send_one(
     }
 }
 
-/// Gives a program its own message back.
+/// Returns a program's own message to it.
 fn return_to(local: &mut Local, dest: Address, payload: &[u8]) -> bool {
     const NO_NAME: u8 = 1;
     const NO_NODE: u8 = 3;
@@ -363,7 +364,7 @@ fn return_to(local: &mut Local, dest: Address, payload: &[u8]) -> bool {
     let done = crossway_sys::records::send(&local.fd, &header.encode(), part, true).is_ok();
     if done {
         local.pushed += 1;
-        local.unread.push_back(Unread { octets: part.len(), taken: None });
+        local.unread.push_back(Unread { bytes: part.len(), taken: None });
     }
     done
 }

@@ -1,4 +1,4 @@
-//! What programs ask about sockets, nodes and links, and the options of sockets.
+//! Programs' queries about sockets, nodes and links, and socket options.
 
 use crossway_sys::Errno;
 use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, Report};
@@ -19,18 +19,18 @@ impl Service {
         name: u32,
     ) -> Result<u32, Errno> {
         if name == RECEIVE_BYTES {
-            let octets = node.socket_report(port).map_err(errno)?.options.receive_octets;
-            return Ok(u32::try_from(octets).unwrap_or(u32::MAX));
+            let bytes = node.socket_report(port).map_err(errno)?.options.receive_octets;
+            return Ok(u32::try_from(bytes).unwrap_or(u32::MAX));
         }
         let value = node.get_option(port, name).map_err(errno)?;
-        // The queue goes on in the program's hands.
+        // The queue continues in the program's descriptor.
         let Some(local) = self.sockets.get_mut(place) else { return Ok(value) };
         local.note_consumed(self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot)));
         local.note_lane_taken();
-        let (messages, octets) = local.waiting();
+        let (messages, bytes) = local.waiting();
         let more = match name {
             option::SOCK_RECVQ_DEPTH => messages,
-            option::SOCK_RECVQ_USED => octets,
+            option::SOCK_RECVQ_USED => bytes,
             _ => 0,
         };
         Ok(value.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)))
@@ -53,7 +53,7 @@ impl Service {
     }
 }
 
-/// The 16 octets that name a node for good; zeros for a lone one that has none.
+/// The 16-octet identity of a node; zeros for a node without bearers that has none.
 pub(super) fn identity(node: &Node, address: u32) -> Answer {
     let id = if node.addr().unwrap_or_default().0 == address {
         Some(node.id().map_or([0; 16], |id| id.0))
@@ -62,7 +62,7 @@ pub(super) fn identity(node: &Node, address: u32) -> Answer {
     };
     id.map_or_else(
         || Answer::error(Errno::ADDRNOTAVAIL),
-        |id| Answer { octets: [&[0; 4][..], &id].concat(), fds: Vec::new() },
+        |id| Answer { bytes: [&[0; 4][..], &id].concat(), fds: Vec::new() },
     )
 }
 
@@ -75,18 +75,18 @@ pub(super) fn link_name(node: &Node, address: u32, bearer: u32) -> Answer {
     });
     name.map_or_else(
         || Answer::error(Errno::ADDRNOTAVAIL),
-        |name| Answer { octets: [&[0; 4], name.as_bytes()].concat(), fds: Vec::new() },
+        |name| Answer { bytes: [&[0; 4], name.as_bytes()].concat(), fds: Vec::new() },
     )
 }
 
 pub(super) fn report(node: &Node, port: Port) -> Answer {
     let Ok(report) = node.socket_report(port) else { return Answer::error(Errno::BADF) };
-    let octets = Report {
+    let bytes = Report {
         local: local_socket(report.local),
         peer: report.peer.map(local_socket),
         queued_messages: u32::try_from(report.queued_messages).unwrap_or(u32::MAX),
         queued_octets: u32::try_from(report.queued_octets).unwrap_or(u32::MAX),
     }
     .encode();
-    Answer { octets, fds: Vec::new() }
+    Answer { bytes, fds: Vec::new() }
 }

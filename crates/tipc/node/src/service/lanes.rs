@@ -1,4 +1,5 @@
-//! Lanes: rings of shared memory beside the descriptor of a busy socket, as the service holds them. docs/decisions/0042 gives the reasons.
+//! Lanes, rings in shared memory beside the descriptor of a busy socket, as managed by the service. See docs/decisions/0042 for the
+//! reasons.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -21,26 +22,26 @@ use super::token::{Place, Token};
 /// The lanes of one socket.
 pub(super) struct Lanes {
     pub(super) memory: LaneMemory,
-    /// For further askers.
+    /// Kept for further requests.
     memory_fd: OwnedFd,
-    /// By it the program wakes this service. Each signal is an edge for epoll, so it is never read.
+    /// Used by the program to wake this service. Each signal is an edge for epoll, so it is never read.
     pub(super) bell: EventFd,
-    /// What the program sends.
+    /// The lane from the program.
     pub(super) up: RingRx<SharedRing, RoomBell>,
-    /// It is in the list of lanes that are looked at each turn, and not armed.
+    /// Whether it is in the list of lanes checked in each turn, with its bell disarmed.
     pub(super) hot: bool,
-    /// Records that came.
+    /// Number of records received.
     pub(super) taken: u64,
-    /// Times that the program woke the service.
+    /// Number of times the program woke the service.
     pub(super) bells: u64,
 }
 
-/// What went by the lanes of a socket.
+/// Statistics of a socket's lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaneCounts {
-    /// Messages that the program sent, pieces of a stream.
+    /// Number of messages sent by the program, for a stream of pieces.
     pub(crate) sent: u64,
-    /// Times that it had to wake the service.
+    /// Number of times it had to wake the service.
     pub(crate) woken: u64,
 }
 
@@ -50,7 +51,7 @@ impl std::fmt::Debug for Lanes {
     }
 }
 
-/// How the service wakes a program that waits for room in its lane. The service itself sleeps in epoll.
+/// Wakes a program that waits for room in its lane. The service itself sleeps in epoll.
 #[derive(Debug)]
 pub(super) struct RoomBell;
 
@@ -73,29 +74,29 @@ impl Bell for RoomBell {
     }
 
     fn peer_gone(&self) -> Result<bool, OsError> {
-        // Its data descriptor tells.
+        // The data descriptor shows whether it has.
         Ok(false)
     }
 }
 
 impl Lanes {
-    fn new(ring_octets: usize) -> Result<Self, OsError> {
-        let (memory, memory_fd) = LaneMemory::create(ring_octets)?;
+    fn new(ring_bytes: usize) -> Result<Self, OsError> {
+        let (memory, memory_fd) = LaneMemory::create(ring_bytes)?;
         let up = RingRx::new(memory.up(), RoomBell, Wait::Block);
         let bell = EventFd::new()?;
         Ok(Self { memory, memory_fd, bell, up, hot: false, taken: 0, bells: 0 })
     }
 
     fn answer(&self, sends: bool) -> Result<Answer, Errno> {
-        let granted = Granted { ring_octets: self.memory.ring_octets() as u32, sends };
+        let granted = Granted { ring_bytes: self.memory.ring_bytes() as u32, sends };
         let memory = self.memory_fd.try_clone().map_err(|_| Errno::NFILE)?;
         let bell = self.bell.duplicate().map_err(|_| Errno::NFILE)?;
-        Ok(Answer { octets: granted.encode(), fds: vec![memory, bell] })
+        Ok(Answer { bytes: granted.encode(), fds: vec![memory, bell] })
     }
 }
 
 impl Service {
-    /// Makes the lanes of a socket, or shows those that it has to one more process.
+    /// Creates the lanes of a socket, or passes the existing ones to another process.
     pub(super) fn grant_lanes(&mut self, epoll: &Epoll, place: Place) -> Result<Answer, Errno> {
         let local = self.sockets.get_mut(place).ok_or(Errno::BADF)?;
         if let Some(lanes) = &local.lanes {
@@ -113,7 +114,7 @@ impl Service {
         }
         let client = self.clients.get(local.client).ok_or(Errno::BADF)?;
         if client.load(local.slot, slot::SENT) < local.taken {
-            // Somebody writes to the descriptor without counting: what he writes would be overtaken.
+            // Some process writes to the descriptor without counting: the lane could overtake its data.
             return Err(Errno::OPNOTSUPP);
         }
         let lanes = Lanes::new(self.limits.lane_octets).map_err(|_| Errno::NFILE)?;
@@ -131,15 +132,15 @@ impl Service {
         Ok(answer)
     }
 
-    /// Takes the lanes of a socket that goes.
+    /// Releases the lanes of a socket that is being removed.
     pub(super) fn drop_lanes(&mut self, epoll: &Epoll, lanes: Option<Box<Lanes>>) {
         let Some(lanes) = lanes else { return };
-        // The program's copy would keep it watched.
+        // Otherwise the program's copy would keep it registered.
         let _ = epoll.remove(lanes.bell.as_fd());
         self.lanes -= 1;
     }
 
-    /// Has a socket's lane looked at each turn, until the service sleeps.
+    /// Adds a socket to those whose lane is checked in each turn, until the service sleeps.
     pub(super) fn warm(&mut self, place: Place) {
         if let Some(lanes) = self.sockets.get_mut(place).and_then(|l| l.lanes.as_mut())
             && !std::mem::replace(&mut lanes.hot, true)

@@ -1,34 +1,34 @@
-//! What one node's programs may take, and what happens beyond it.
+//! Limits of one node's programs, and what happens when they are exceeded.
 
 use std::time::Duration;
 
 use crossway_tipc_client::protocol::lane::LaneMemory;
 use crossway_tipc_client::protocol::slot;
 
-/// Bounds of a service.
+/// Limits of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceLimits {
-    /// Programs. One more is turned away, by a word why.
+    /// Maximum number of programs. Further ones are refused, with the reason.
     pub clients: usize,
-    /// Those of one user, unless it is root or runs the node.
+    /// Maximum number per user, except root and the user who runs the node.
     pub clients_per_user: usize,
-    /// Connections of one process, which needs one.
+    /// Maximum number of connections per process, which needs only one.
     pub clients_per_process: usize,
-    /// Places beyond those of programs for root and who runs the node: their orders are taken when nobody else is let in.
+    /// Connections reserved for root and the user who runs the node: their orders are accepted even when no other program is admitted.
     pub operators: usize,
-    /// Sockets of one program. One more is refused (EMFILE); a request for a connection to such a program is refused too.
+    /// Maximum number of sockets per program. Further ones are refused (EMFILE), as are connection requests to such a program.
     pub sockets_per_client: usize,
-    /// Octets that wait in the node for one socket, for messages of low importance; medium, high and critical may fill 2, 4 and 8 times
-    /// as much. Beyond it messages are returned as overload, connections are held back. A program may ask for less or for up to this.
+    /// Receive queue limit of a socket in bytes for messages of low importance; medium, high and critical may fill 2, 4 and 8 times as much. Beyond
+    /// it, messages are returned with the overload error, and connections are throttled. A program may request less or up to this limit.
     pub receive_octets: usize,
-    /// How long what a program sent before it closed or shut down is kept while its receiver takes none of it. A kernel's sockets lose nothing of it, so
-    /// this is long; it bounds what is kept for receivers that hang.
+    /// How long data sent before a close or shutdown is kept while its receiver accepts none of it. The kernel never discards such data, so this is
+    /// long; it limits what is kept for receivers that hang.
     pub linger: Duration,
-    /// Messages that a socket moves before its program asks for lanes; 0 for never.
+    /// Number of messages after which a socket should request lanes; 0 for never.
     pub lane_after: u32,
-    /// Sockets that may have lanes at a time. One more goes on without.
+    /// Maximum number of sockets with lanes. Further ones work without.
     pub lanes: usize,
-    /// Octets of each of the two rings of a socket with lanes, rounded up to what the longest message needs.
+    /// Size of each of the two rings of a socket with lanes in bytes, rounded up to what the longest message needs.
     pub lane_octets: usize,
 }
 
@@ -50,8 +50,8 @@ impl Default for ServiceLimits {
 }
 
 impl ServiceLimits {
-    /// Octets of the largest file that the service makes: memory that it shares with a program.
-    pub(crate) fn largest_file_octets(&self) -> usize {
+    /// Size of the largest file that the service creates, which is memory shared with a program, in bytes.
+    pub(crate) fn largest_file_bytes(&self) -> usize {
         let slots = 8 * slot::WORDS * self.sockets_per_client;
         let lanes = if self.lanes == 0 || self.lane_after == 0 {
             0
@@ -62,29 +62,30 @@ impl ServiceLimits {
     }
 }
 
-/// Connection requests of one listener that are in its program's hands and neither taken nor refused. Further ones wait in the node.
+/// Maximum number of connection requests of one listener passed to its program and not yet accepted or refused. Further ones wait in the node.
 pub(super) const OFFERS_MAX: usize = 8;
 
-/// Octets that are taken out of the node for one socket at a time.
-pub(super) const OUT_OCTETS: usize = 128 << 10;
+/// Maximum number of bytes taken from the node for one socket at a time.
+pub(super) const OUT_BYTES: usize = 128 << 10;
 
-/// Octets read from a stream at a time, and so handed on in a turn: more than a program usually writes, so that what it wrote meanwhile
-/// leaves by the same call, wakes the other end once and is acknowledged once.
-pub(super) const STREAM_READ_OCTETS: usize = 128 << 10;
+/// Maximum number of bytes read from a stream at a time, and so processed in a turn: more than a program usually writes, so that everything it has
+/// written is sent in the same call, wakes the other end once and is acknowledged once.
+pub(super) const STREAM_READ_BYTES: usize = 128 << 10;
 
-/// Octets that a program's messages are taken to have until some were read.
+/// Assumed length of a program's messages until some have been read, in bytes.
 pub(super) const MEAN_AT_FIRST: usize = 32 << 10;
 
-/// Octets of a batch of messages, about. What the way does not take of one waits in the node, whatever the window, and a program that sends on while a batch is read
-/// makes it longer than a descriptor.
-pub(super) const BATCH_OCTETS: usize = 256 << 10;
+/// Approximate size of a batch of messages in bytes. Messages in it that cannot be sent on wait in the node, whatever the window, and a program that
+/// continues to send while a batch is read makes it larger than a descriptor.
+pub(super) const BATCH_BYTES: usize = 256 << 10;
 
-/// Full batches of messages that are read from a descriptor before others get their turn and what was read leaves: small messages share
-/// packets, and large ones never fill a batch, because the descriptor holds too few of them.
+/// Maximum number of full batches read from a descriptor before others get their turn and the messages are sent: small messages share packets, and
+/// large ones never fill a batch, because the descriptor holds too few of them.
 pub(super) const BATCHES_PER_TURN: usize = 4;
 
-/// Messages that are taken out of a lane in a turn: as many as out of a descriptor.
+/// Maximum number of messages taken from a lane in a turn: as many as from a descriptor.
 pub(super) const MESSAGES_PER_TURN: usize = BATCHES_PER_TURN * crossway_sys::records::MOST;
 
-/// Turns that are read from a descriptor where all is wanted that it holds, as before a request about its socket is answered. It holds less.
+/// Maximum number of turns when everything in a descriptor must be read, as before a request about its socket is answered. A descriptor holds less
+/// than that.
 pub(super) const TURNS_AT_ONCE: usize = 64;

@@ -1,7 +1,8 @@
-//! The end of sockets: at once, or after what their programs sent has gone.
+//! The end of sockets: immediately, or after their programs' data has been sent.
 //!
-//! A send succeeds before its message is in TIPC's window: up to a descriptor and a lane of them wait here. So the end of a connection that a program shuts
-//! down or closes is put off until the peer has taken them, and which of the two it was is remembered, whatever becomes of the program meanwhile.
+//! A send succeeds before its message fits TIPC's window: as much as a descriptor and a lane can hold may be waiting here. So when a program shuts a
+//! connection down or closes it, the end is postponed until the peer has received all data, and which of the two it was is remembered, whatever
+//! happens to the program in the meantime.
 
 use crossway_sys::epoll::Epoll;
 use crossway_sys::socket;
@@ -14,19 +15,19 @@ use super::local::{Local, Phase};
 use super::token::Place;
 use super::uplane::Extent;
 
-/// TIPC's code for a connection that was shut down.
+/// TIPC's error code for a connection that was shut down.
 const CONN_SHUTDOWN: u8 = 5;
 
 impl Service {
-    /// The program has closed a socket, or died, or sent nonsense.
+    /// Handles a program that has closed a socket, died, or violated the protocol.
     pub(super) fn hang_up(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.readable = false;
-        // What it sent by its lane is sent on like the rest.
+        // Data in its lane is sent like the rest.
         self.take_lane(now, node, epoll, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
-        // Nobody of good will puts more into it. Who was hung up for what his other lane says may still hold the memory, and would fill this one again for each
-        // message that cannot be handed to him.
+        // A well-behaved program adds no more. One that was disconnected because of invalid data in its other lane may still have the memory mapped,
+        // and could refill this lane for each message that cannot be delivered to it.
         let lanes = local.lanes.take();
         local.gone = true;
         let nothing_waits = local.stalled.is_empty();
@@ -37,7 +38,7 @@ impl Service {
         self.start_linger(now, node, epoll, place);
     }
 
-    /// Keeps a socket whose program is gone, or wants the connection shut down, until what was sent before has gone.
+    /// Keeps a socket whose program no longer exists, or wants to shut the connection down, until all data has been sent.
     pub(super) fn start_linger(
         &mut self,
         now: Nanos,
@@ -52,11 +53,11 @@ impl Service {
         let until = now + self.limits.linger;
         local.lingers = Some(until);
         self.lingers.insert((until, place.index, place.generation));
-        // What has come already is not told again.
+        // Messages that have already arrived are not announced again.
         self.deliver(now, node, epoll, place);
     }
 
-    /// Some of what a socket lingers for has gone: the rest has as long again.
+    /// Restarts the time limit of a lingering socket after some of its data has been sent.
     pub(super) fn linger_on(&mut self, now: Nanos, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(before) = local.lingers.as_mut() else { return };
@@ -65,7 +66,7 @@ impl Service {
         self.lingers.insert((*before, place.index, place.generation));
     }
 
-    /// There is nothing any more that a socket lingers for.
+    /// Ends lingering when nothing is left to send.
     pub(super) fn stop_linger(&mut self, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if let Some(until) = local.lingers.take() {
@@ -73,7 +74,7 @@ impl Service {
         }
     }
 
-    /// Ends the connection of a socket in good order, after what was sent before.
+    /// Shuts a socket's connection down after all data sent before.
     pub(super) fn shut_down(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(port) = local.port else { return };
@@ -90,15 +91,15 @@ impl Service {
         self.deliver(now, node, epoll, place);
     }
 
-    /// Has the program's calls say that its end of the connection is shut down.
+    /// Sets the state that makes the program's calls report a shutdown.
     fn tell_shut_down(&self, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
-        // Who is woken by the end looks here why.
+        // A program woken by the end looks here for the reason.
         self.set_state(local, SharedPhase::Disconnected, CONN_SHUTDOWN);
         socket::shutdown_send(&local.fd);
     }
 
-    /// Gives up on those of whose data none went for too long. Their peers did not get everything, and are told a reset.
+    /// Gives up on lingering sockets of which nothing was sent for too long. Their peers did not get all data, and receive a reset.
     pub(crate) fn handle_timeout(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         while let Some(&(at, index, generation)) = self.lingers.first()
             && at <= now
@@ -118,7 +119,7 @@ impl Service {
         }
     }
 
-    /// A socket is no more: its peers and senders are told, its slot is free.
+    /// Removes a socket: its peers and the senders of unread messages are notified, and its slot is freed.
     pub(super) fn remove(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(mut local) = self.sockets.remove(place) else { return };
         if let Some(until) = local.lingers {
@@ -133,10 +134,10 @@ impl Service {
             let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
             local.note_consumed(consumed);
             local.unread.extend(in_lane);
-            // Whoever gets a message back may ask at once whether somebody else is bound there.
+            // A sender that gets its message back may immediately check whether another socket is bound there.
             let _ = node.unbind(now, port, None);
             if local.shuts && local.stalled.is_empty() {
-                // The peer gets the end before what is returned, or would take that for a reset.
+                // The peer must get the end before returned messages, or would take those for a reset.
                 let _ = node.shutdown(now, port);
             }
             give_back(now, node, &mut local);
@@ -158,7 +159,7 @@ impl Service {
     }
 }
 
-/// Returns what the program has not read to those who want it back. Of a connection the first message stands for all.
+/// Returns unread messages to the senders that want them. For a connection, only the first one.
 fn give_back(now: Nanos, node: &mut Node, local: &mut Local) {
     let unread = std::mem::take(&mut local.unread).into_iter().filter_map(|unread| unread.taken);
     let unsent = std::mem::take(&mut local.out).into_iter().map(|outgoing| outgoing.taken);

@@ -1,4 +1,4 @@
-//! One socket of a program, as the service sees it.
+//! A program's socket, as seen by the service.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use super::lanes::Lanes;
 use super::limits::MEAN_AT_FIRST;
 use super::token::Place;
 
-/// Where a socket stands, beyond what its node knows.
+/// State of a socket beyond what its node knows.
 #[derive(Debug)]
 pub(super) enum Phase {
     Open,
@@ -25,91 +25,92 @@ pub(super) enum Phase {
     Connecting,
     Connected,
     Disconnected,
-    /// A request for a connection is in the program's hands; accepting or refusing it comes back to this listener.
+    /// A connection request has been passed to the program; acceptance or refusal is reported to this listener.
     Offered {
         request: ConnectionRequest,
         listener: Place,
     },
 }
 
-/// A message on its way to the program.
+/// A message in transfer to the program.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) header: [u8; HEADER_LEN],
     pub(super) taken: Taken,
 }
 
-/// A message in the hands of the program.
+/// A message in the program's descriptor or lane that may be unread.
 #[derive(Debug)]
 pub(super) struct Unread {
-    /// Of its payload.
-    pub(super) octets: usize,
-    /// The message, of one that its sender wants back.
+    /// Length of its payload.
+    pub(super) bytes: usize,
+    /// The message itself, if its sender wants it returned when it is not read.
     pub(super) taken: Option<Taken>,
 }
 
-/// One socket.
+/// State of a socket.
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) fd: OwnedFd,
     pub(super) token: u64,
-    /// The kernel's number of the program's end.
+    /// The kernel's cookie of the program's end.
     pub(super) cookie: u64,
-    /// `None` while a request is offered.
+    /// `None` while a connection request is offered.
     pub(super) port: Option<Port>,
     pub(super) kind: Kind,
     pub(super) client: Place,
     pub(super) slot: u32,
     pub(super) phase: Phase,
-    /// The descriptor may hold more to read, and it is in the list of those to be read.
+    /// The descriptor may hold more data, and the socket is in the list of those to be read.
     pub(super) readable: bool,
     pub(super) listed: bool,
-    /// The program sends no more; what it sent before may still be in the descriptor.
+    /// The program sends no more; data sent before may still be in the descriptor.
     pub(super) ended: bool,
-    /// This was told by an error, ahead of what it sent.
+    /// The end was reported as an error, ahead of data sent before.
     pub(super) ended_early: bool,
-    /// Octets that the last look at the descriptor found, and those of one message on average.
+    /// Number of bytes found by the last read of the descriptor, and the average length of a message.
     pub(super) last_read: usize,
     pub(super) mean: usize,
     /// The descriptor had room when it was last written to.
     pub(super) writable: bool,
-    /// What is in the descriptor stays there, so that it polls unwritable.
+    /// The contents of the descriptor are left there so that it polls unwritable.
     pub(super) holds: bool,
-    /// Octets of a stream that only filled the descriptor.
+    /// Number of stream bytes that are only padding.
     pub(super) pad_owed: usize,
     pub(super) stalled: Held,
-    /// Taken out of the node and not yet in the descriptor.
+    /// Messages taken from the node and not yet written to the descriptor.
     pub(super) out: VecDeque<Outgoing>,
-    /// Octets of the first of these that a stream's descriptor has.
+    /// Number of bytes of the first of these already written to a stream's descriptor.
     pub(super) out_sent: usize,
-    /// Messages put into the descriptor.
+    /// Number of messages written to the descriptor.
     pub(super) pushed: u64,
     /// Those of them that the program may not have read, oldest first.
     pub(super) unread: VecDeque<Unread>,
-    /// How the connection ended, to be told when `out` is empty.
+    /// How the connection ended, to be reported when `out` is empty.
     pub(super) end: Option<u8>,
-    /// The program is gone or wants the connection shut down, and what it sent before is still to go. When that is given up unless some
-    /// of it goes.
+    /// Set if the program has closed the socket or wants to shut the connection down, and data sent before still has to be sent: the time at
+    /// which to give up unless some of it is sent.
     pub(super) lingers: Option<Nanos>,
-    /// The program wants the connection shut down, which is put off until what it sent before has gone. Also when the program closes meanwhile.
+    /// The program wants to shut the connection down, which is postponed until data sent before has been sent. Also set if the program closes
+    /// the socket in the meantime.
     pub(super) shuts: bool,
-    /// The program has closed the socket, and all that it sent was read.
+    /// The program has closed the socket, and all its data has been read.
     pub(super) gone: bool,
-    /// Requests in the program's hands, oldest first.
+    /// Connection requests passed to the program, oldest first.
     pub(super) offers: VecDeque<Place>,
-    /// Read from the descriptor and handed to the node, in the units of [`slot::TAKEN`].
+    /// Amount read from the descriptor and passed to the node, in the units of [`slot::TAKEN`].
     ///
     /// [`slot::TAKEN`]: crossway_tipc_client::protocol::slot::TAKEN
     pub(super) taken: u64,
-    /// A process that is not its program's holds it, too, and may not count what it writes.
+    /// A process other than its own program's holds it too, and may not count what it writes.
     pub(super) adopted: bool,
     pub(super) lanes: Option<Box<Lanes>>,
-    /// The lane by which the program receives, once it wants that.
+    /// The lane through which the program receives, once requested.
     pub(super) down: Option<Box<Down>>,
 }
 
 impl Local {
-    /// `held_most` bounds the octets of its messages that wait in the service.
+    /// `held_most` limits the bytes of its messages that wait in the service.
     pub(super) fn new(
         fd: OwnedFd,
         (token, cookie): (u64, u64),
@@ -153,25 +154,25 @@ impl Local {
         }
     }
 
-    /// Forgets the messages that the program has read, by its own count.
+    /// Forgets the messages that the program has read, according to its own count.
     pub(super) fn note_consumed(&mut self, consumed: u64) {
-        // More than was pushed is a lie; the program then only harms the senders of what it did not read.
+        // A count above the number written is false; it only harms the senders of messages that the program did not read.
         let unread = self.pushed.saturating_sub(consumed);
         while self.unread.len() as u64 > unread {
             self.unread.pop_front();
         }
     }
 
-    /// Messages that are no longer in the node and that the program has not read, and their octets. Of a stream, only those that its
-    /// descriptor has not taken.
+    /// Number of messages that are no longer in the node and that the program has not read, and their length in bytes. For a stream, only those
+    /// not written to its descriptor.
     pub(super) fn waiting(&self) -> (usize, usize) {
         let unread = self.unread.iter().chain(self.unread_in_lane());
-        let unread: Vec<usize> = unread.map(|message| message.octets).collect();
+        let unread: Vec<usize> = unread.map(|message| message.bytes).collect();
         let out = self.out.iter().map(|outgoing| outgoing.taken.payload().len());
         (unread.len() + self.out.len(), unread.into_iter().chain(out).sum())
     }
 
-    /// Whether messages of the program are to be read now.
+    /// Whether the program's messages should be read now.
     pub(super) fn may_read(&self) -> bool {
         self.readable && !self.holds && (self.stalled.is_empty() || self.wants_relief())
     }
@@ -197,7 +198,7 @@ pub(super) const fn proto_scope(scope: local::Scope) -> Scope {
     }
 }
 
-/// The node's form of an address; `None` for one that is none.
+/// Converts an address to the node's form; `None` if it is invalid.
 pub(super) fn proto_address(raw: &[u8; ENCODED_LEN]) -> Option<Address> {
     Some(match local::Address::decode(raw).ok()? {
         local::Address::Range(range) => Address::Range(proto_range(range)),

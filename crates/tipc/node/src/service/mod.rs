@@ -1,7 +1,7 @@
-//! Sockets for other processes: the other end of `crossway_tipc_client`'s local protocol.
+//! Provides sockets to other processes: the other end of `crossway_tipc_client`'s local protocol.
 //!
-//! A part of one event loop: the caller tells which descriptors are ready, the service works until it would have to wait. What a
-//! program does wrong costs that program its socket or its connection, and nobody else anything.
+//! Part of an event loop: the caller reports which descriptors are ready, and the service works until it would block. A program that
+//! violates the protocol loses its socket or its connection, without any effect on others.
 
 mod client;
 mod door;
@@ -49,12 +49,12 @@ use crossway_tipc_proto::time::Nanos;
 use client::Client;
 use door::Door;
 use entrance::TurnedAway;
-use limits::STREAM_READ_OCTETS;
+use limits::STREAM_READ_BYTES;
 use local::{Local, Phase};
 use shares::Shares;
 use token::Table;
 
-/// What the node's programs have, and how it reaches them.
+/// State of the service: programs, sockets and descriptors.
 #[derive(Debug)]
 pub struct Service {
     door: Door,
@@ -67,39 +67,39 @@ pub struct Service {
     epochs_fd: OwnedFd,
     inbox: Inbox,
     scratch: Vec<u8>,
-    /// What was copied out of a lane.
+    /// Buffer for data copied from a lane.
     gathered: Vec<u8>,
-    /// Sockets whose descriptors may hold more to read.
+    /// Sockets whose descriptors may hold more data.
     ready: VecDeque<Place>,
-    /// Programs that ask something, served after what their sockets hold.
+    /// Programs with a pending request, served after the data in their sockets.
     asking: VecDeque<Place>,
-    /// What each process and user has.
+    /// Shares of each process and user.
     shares: Shares,
-    /// Programs in places that are kept for operators, who asked longest ago first.
+    /// Programs on connections reserved for operators, the one idle longest first.
     in_kept_places: VecDeque<Place>,
     turned_away: TurnedAway,
-    /// Listening sockets whose program has too much on its way to be offered more.
+    /// Listening sockets whose program has too many descriptors in flight to be offered more.
     starved: BTreeSet<Place>,
-    /// Something that was on its way was received.
+    /// Set when descriptors in flight have been received.
     landed: bool,
-    /// Sockets that have lanes.
+    /// Number of sockets with lanes.
     lanes: usize,
-    /// Those whose lanes are looked at each turn.
+    /// Those whose lanes are checked in each turn.
     hot: Vec<Place>,
     lingers: BTreeSet<(Nanos, u32, u32)>,
-    /// Messages of programs that reached nobody and were not to be returned.
+    /// Messages from programs that could not be delivered and were not to be returned.
     undelivered: u64,
-    /// Orders of operators, with who is to be told what came of them.
+    /// Orders of operators, with the connections to be answered.
     orders: VecDeque<(Place, Vec<u8>)>,
-    /// Events of the node that were looked at and are still to be told to the caller.
+    /// Events of the node that have been processed here and must still be reported to the caller.
     pub(crate) told: VecDeque<Event>,
 }
 
 impl Service {
-    /// Opens the door at a path. `mode` are the permissions of its file.
+    /// Opens the listening socket at a path, with `mode` as the permissions of its file.
     ///
     /// # Errors
-    /// [`ServiceError`] names the path and says why not.
+    /// [`ServiceError`] names the path and the reason.
     pub fn open(
         path: &std::path::Path,
         mode: u32,
@@ -117,8 +117,8 @@ impl Service {
             epochs,
             epochs_fd,
             inbox: Inbox::new(SEND_HEADER_LEN + MESSAGE_LEN_MAX),
-            scratch: vec![0; STREAM_READ_OCTETS],
-            gathered: Vec::with_capacity(STREAM_READ_OCTETS),
+            scratch: vec![0; STREAM_READ_BYTES],
+            gathered: Vec::with_capacity(STREAM_READ_BYTES),
             ready: VecDeque::new(),
             asking: VecDeque::new(),
             shares: Shares::new(&limits, proc::descriptor_limit()),
@@ -135,7 +135,7 @@ impl Service {
         })
     }
 
-    /// Has the door watched.
+    /// Registers the listening socket.
     ///
     /// # Errors
     /// [`OsError`] of epoll_ctl.
@@ -143,59 +143,59 @@ impl Service {
         epoll.add(&self.door.fd, Token::Door.encode(), Report::WhileReadable)
     }
 
-    /// Which process opened a socket.
+    /// The process that opened a socket.
     pub fn owner(&self, port: Port) -> Option<Credentials> {
         let local = self.sockets.get(*self.by_port.get(&port)?)?;
         self.clients.get(local.client)?.credentials
     }
 
-    /// Programs that are connected.
+    /// Number of connected programs.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Programs that were turned away, and requests that were refused because too much was on its way, since the start.
+    /// Number of programs refused, and of requests refused because too many descriptors were in flight, since the start.
     pub const fn turned_away(&self) -> u64 {
         self.turned_away.count
     }
 
-    /// Sockets that they have.
+    /// Number of sockets of all programs.
     pub fn sockets(&self) -> usize {
         self.sockets.len()
     }
 
-    /// Sockets that have lanes.
+    /// Number of sockets with lanes.
     pub const fn lanes(&self) -> usize {
         self.lanes
     }
 
-    /// What went by the lanes of a socket, if it has any.
+    /// Statistics of a socket's lanes, if it has any.
     pub(crate) fn lane_counts(&self, port: Port) -> Option<LaneCounts> {
         let lanes = self.sockets.get(*self.by_port.get(&port)?)?.lanes.as_ref()?;
         Some(LaneCounts { sent: lanes.taken, woken: lanes.bells })
     }
 
-    /// Where programs come in.
+    /// Path of the listening socket.
     pub(crate) fn path(&self) -> &std::path::Path {
         self.door.path()
     }
 
-    /// Messages of programs that reached nobody and were not to be returned, since the start.
+    /// Number of messages from programs since the start that could not be delivered and were not to be returned.
     pub const fn undelivered(&self) -> u64 {
         self.undelivered
     }
 
-    /// Whether there is something to do at once.
+    /// Whether there is something to do immediately.
     pub(crate) fn is_busy(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// When [`Service::handle_timeout`] wants to run.
+    /// When [`Service::handle_timeout`] must be called.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.lingers.first().map(|(at, ..)| *at)
     }
 
-    /// Handles a descriptor that is ready.
+    /// Handles a ready descriptor.
     pub(crate) fn handle_ready(
         &mut self,
         now: Nanos,
@@ -206,18 +206,18 @@ impl Service {
     ) {
         match token {
             Token::Door => self.let_in(epoll),
-            // A control connection that was ready before stands ahead of a socket that was written to first.
+            // A control connection that was ready before takes precedence over a socket that was written to first.
             Token::Client(place) => self.asking.push_back(place),
             Token::Socket(place) => {
                 let Some(local) = self.sockets.get_mut(place) else { return };
                 if ready.ended && local.holds {
-                    // What it holds is nothing but filling.
+                    // It only holds padding.
                     return self.remove(now, node, epoll, place);
                 }
                 local.ended |= ready.ended;
                 if ready.readable {
                     local.readable = true;
-                    // Its end stands behind what is held back: that may take for ever, unless there is a limit to it.
+                    // Its end comes after the messages held back: that may take for ever, so it must be limited.
                     if ready.ended && !local.stalled.is_empty() {
                         self.start_linger(now, node, epoll, place);
                     }
@@ -246,7 +246,7 @@ impl Service {
         }
     }
 
-    /// Puts a socket into the list of those to be read.
+    /// Adds a socket to the list of those to be read.
     fn list(&mut self, place: Place) {
         if let Some(local) = self.sockets.get_mut(place)
             && !std::mem::replace(&mut local.listed, true)
@@ -255,8 +255,8 @@ impl Service {
         }
     }
 
-    /// Reads a few batches of each socket that has something, in turn, so that nobody keeps the others waiting; then answers one request
-    /// of each program that asks, so that what it sent before has gone.
+    /// Reads a few batches from each socket with data, in turn, so that none delays the others; then answers one request of each program
+    /// that has sent one, so that data sent before the request has been processed.
     pub(crate) fn read_ready(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         for _ in 0..self.ready.len() {
             let Some(place) = self.ready.pop_front() else { return };
@@ -274,7 +274,7 @@ impl Service {
         self.offer_to_starved(now, node, epoll);
     }
 
-    /// Takes note of what happened in the node. What is not only for a socket is kept to be told to the caller.
+    /// Handles the node's events. Those not only for a socket are kept for the caller.
     pub(crate) fn handle_events(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         while let Some(event) = node.poll_event() {
             self.handle_event(now, node, epoll, &event);
@@ -315,7 +315,7 @@ impl Service {
         }
     }
 
-    /// Something that destinations of this epoch may depend on is gone.
+    /// Increments an epoch because a destination in it may have become unreachable.
     fn age(&self, epoch: usize) {
         self.epochs.word(epoch).fetch_add(1, Ordering::Release);
     }
@@ -326,7 +326,7 @@ impl Service {
         }
     }
 
-    /// Looks what has become of a socket whose node says that it changed.
+    /// Handles a change of a socket reported by the node.
     fn socket_changed(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(port) = local.port else { return };
@@ -334,8 +334,8 @@ impl Service {
             local.phase = Phase::Disconnected;
             local.shuts = false;
             local.stalled.clear();
-            // Who sends now is told EPIPE by the state, and who waits for room gets it: what comes is thrown away. Who reads
-            // still gets everything before the end.
+            // A program that sends now gets EPIPE because of the state, and one that waits for room is woken: its data is discarded. A
+            // program that reads still gets everything before the end.
             local.readable = true;
             self.stop_linger(place);
             self.list(place);
@@ -348,7 +348,7 @@ impl Service {
         self.deliver(now, node, epoll, place);
     }
 
-    /// A request was accepted. The connection may be over already; that is told next.
+    /// Handles the acceptance of a connection request. The connection may already have ended; that is reported next.
     fn connected(
         &mut self,
         now: Nanos,
@@ -365,7 +365,7 @@ impl Service {
             client.store(local.slot, slot::PEER, word);
             client.set_state(local.slot, State { phase: SharedPhase::Connected, end: 0 });
         }
-        // What filled the descriptor goes, so that it polls writable.
+        // The padding is removed, so that the descriptor polls writable.
         self.read(now, node, epoll, place);
         self.list(place);
     }
@@ -389,14 +389,14 @@ impl Service {
             local.phase = Phase::Disconnected;
             client.set_state(local.slot, State { phase: SharedPhase::Disconnected, end: 0 });
             socket::shutdown_send(&local.fd);
-            // What filled the descriptor goes: it polls writable, as that of any failed connect does.
+            // The padding is removed: the descriptor polls writable, as after any failed connect.
             (local.holds, local.readable) = (false, true);
             self.read(now, node, epoll, place);
             self.list(place);
         }
     }
 
-    /// Makes a socket's pair of descriptors and its place. Returns the program's end, the place, the token.
+    /// Creates a socket's pair of descriptors and its entry. Returns the program's end, the index of the entry and the token.
     fn make_pair(
         &mut self,
         epoll: &Epoll,

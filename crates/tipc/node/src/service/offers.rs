@@ -1,4 +1,4 @@
-//! Requests for connections: put into the hands of the listening program, accepted by its word, refused by its silence.
+//! Connection requests: passed to the listening program, which accepts or refuses them.
 
 use crossway_sys::epoll::Epoll;
 use crossway_sys::{Errno, fdpass, socket};
@@ -14,13 +14,13 @@ use super::local::{Phase, local_range, local_socket, proto_kind};
 use super::token::Place;
 
 impl Service {
-    /// Puts requests of a listening socket into its program's hands, a few at a time.
+    /// Passes requests of a listening socket to its program, a few at a time.
     pub(super) fn offer(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         while let Some(local) = self.sockets.get(place)
             && let Some(port) = local.port
         {
             let who = self.clients.get(local.client).and_then(|client| client.credentials);
-            // Who leaves requests in one socket's queue is to have room for another's.
+            // A program that leaves requests in one socket's queue must still have room for another socket's.
             let most = if self.shares.is_crowded(who) { 1 } else { OFFERS_MAX };
             if local.offers.len() >= most {
                 return;
@@ -36,7 +36,7 @@ impl Service {
         }
     }
 
-    /// Makes the new socket's descriptor and hands it over. False when that cannot be.
+    /// Creates the new socket's descriptor and passes it to the program. Returns false if that is impossible.
     fn offer_one(&mut self, epoll: &Epoll, listener: Place, request: &ConnectionRequest) -> bool {
         let Some(local) = self.sockets.get(listener) else { return false };
         let (kind, client) = (local.kind, local.client);
@@ -61,11 +61,11 @@ impl Service {
             member: None,
             gone: false,
         };
-        let mut octets = header.encode().to_vec();
-        octets.extend_from_slice(&Opened { token, slot }.offer());
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(&Opened { token, slot }.offer());
         let Some(local) = self.sockets.get_mut(listener) else { return false };
         let fds = [std::os::fd::AsFd::as_fd(&theirs)];
-        if fdpass::try_send(&local.fd, &octets, &fds) == Ok(octets.len()) {
+        if fdpass::try_send(&local.fd, &bytes, &fds) == Ok(bytes.len()) {
             local.offers.push_back(place);
             let who = self.clients.get(client).and_then(|client| client.credentials);
             self.shares.fly(who, 1);
@@ -77,7 +77,7 @@ impl Service {
         false
     }
 
-    /// Reads what a program says to an offer: one octet accepts, the end refuses.
+    /// Reads a program's answer to an offer: one byte accepts it, the end refuses it.
     pub(super) fn read_answer(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if !matches!(local.phase, Phase::Offered { .. }) {
@@ -91,10 +91,10 @@ impl Service {
             Ok(1) => {}
             Ok(_) | Err(_) => return self.remove(now, node, epoll, place),
         }
-        // The answer's own edge may have been the only one for what came behind it.
+        // The edge reported for the answer may have been the only one for data after it.
         local.readable = true;
-        // A program accepts in the order in which it was offered, whichever answer is seen first: of several requests from one port the first to be
-        // accepted gets the connection.
+        // A program accepts requests in the order in which they were offered, whichever answer is seen first: of several requests from one port,
+        // the first to be accepted gets the connection.
         if let Phase::Offered { listener, .. } = local.phase {
             let offers = self.sockets.get(listener).map(|listener| listener.offers.iter());
             let older: Vec<_> =
@@ -118,7 +118,7 @@ impl Service {
                 self.by_port.insert(port, place);
                 self.bound_queue(node, port);
                 self.list(place);
-                // A request with data: they wait already, and nothing will announce them.
+                // A request with data: the data is already waiting, and nothing else will announce it.
                 self.deliver(now, node, epoll, place);
             }
             Err(_) => self.remove(now, node, epoll, place),
@@ -126,14 +126,14 @@ impl Service {
         self.offer_settled(now, node, epoll, (listener, place));
     }
 
-    /// What was offered to a program is not on its way any more.
+    /// Records that offers to a program are no longer in flight.
     pub(super) fn offer_landed(&mut self, client: Place) {
         let who = self.clients.get(client).and_then(|client| client.credentials);
         self.shares.land(who, 1);
         self.landed = true;
     }
 
-    /// Offers what was kept back while too much was on its way.
+    /// Offers requests that were held back while too many descriptors were in flight.
     pub(super) fn offer_to_starved(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         if !std::mem::take(&mut self.landed) {
             return;
@@ -143,7 +143,7 @@ impl Service {
         }
     }
 
-    /// An offer was accepted or refused: the listener may have the next.
+    /// Handles the acceptance or refusal of an offer: the listener may get the next one.
     pub(super) fn offer_settled(
         &mut self,
         now: Nanos,

@@ -1,4 +1,4 @@
-//! Orders of an operator: taken here, carried out by the event loop, which has the bearers too.
+//! Operators' orders: received here and carried out by the event loop, which also has the bearers.
 
 use std::os::fd::OwnedFd;
 
@@ -12,7 +12,7 @@ use super::shares::is_operator;
 use super::token::Place;
 
 impl Service {
-    /// Keeps an order for the event loop, if its sender may give any.
+    /// Queues an order for the event loop if its sender is authorised.
     pub(super) fn take_order(&mut self, epoll: &Epoll, place: Place, order: &[u8]) {
         let Some(client) = self.clients.get(place).filter(|client| client.is_greeted()) else {
             return self.leave(epoll, place);
@@ -24,12 +24,12 @@ impl Service {
         }
     }
 
-    /// The oldest order that was not carried out yet.
+    /// The oldest pending order.
     pub(crate) fn poll_order(&mut self) -> Option<(Place, Vec<u8>)> {
         self.orders.pop_front()
     }
 
-    /// Tells what came of an order.
+    /// Reports the outcome of an order.
     pub(crate) fn reply(
         &mut self,
         epoll: &Epoll,
@@ -37,7 +37,7 @@ impl Service {
         outcome: Result<Vec<OwnedFd>, Errno>,
     ) {
         let answer = match outcome {
-            Ok(fds) => Answer { octets: Writer::answer(0).finish(), fds },
+            Ok(fds) => Answer { bytes: Writer::answer(0).finish(), fds },
             Err(errno) => Answer::error(errno),
         };
         self.hand_over(epoll, place, &answer);

@@ -1,4 +1,4 @@
-//! Messages to programs: out of the node into their descriptors, in batches, as long as these have room.
+//! Messages to programs: moved from the node to their descriptors in batches, as far as there is room.
 
 use std::io::IoSlice;
 
@@ -16,12 +16,12 @@ use crossway_tipc_proto::wire::ErrorCode;
 
 use super::Service;
 use super::downlane::NONSENSE;
-use super::limits::OUT_OCTETS;
+use super::limits::OUT_BYTES;
 use super::local::{Local, Outgoing, Phase, Unread, local_range, local_socket};
 use super::token::Place;
 
 impl Service {
-    /// Hands over what waits for a socket's program.
+    /// Passes waiting messages to a socket's program.
     pub(super) fn deliver(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(port) = local.port else { return };
@@ -44,7 +44,7 @@ impl Service {
             let outcome = if local.has_down_lane() {
                 local.write_lane()
             } else if local.kind == Kind::Stream {
-                write_octets(local)
+                write_bytes(local)
             } else {
                 let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
                 local.note_consumed(consumed);
@@ -57,7 +57,7 @@ impl Service {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => local.writable = false,
                 Err(NONSENSE) => return self.hang_up(now, node, epoll, place),
-                // The program is gone; reading says so, too, and in its turn closes the socket.
+                // The program no longer exists; this is also found when reading, where the socket is closed.
                 Err(_) => {
                     local.readable = true;
                     local.writable = false;
@@ -67,7 +67,7 @@ impl Service {
         }
         let relief = local.wants_relief();
         if local.announce() == Err(Errno::AGAIN) {
-            // Stray bells fill the descriptor: when they have been taken out, this is tried again.
+            // Stray bells fill the descriptor: try again when they have been consumed.
             local.writable = false;
             return;
         }
@@ -91,29 +91,29 @@ impl Service {
     }
 }
 
-/// Takes what comes for a program that receives no more, and keeps the first that goes back to its sender: a peer that waits until it can send
-/// does not read what the program sent.
+/// Takes messages for a program that no longer receives, and keeps the first one that must be returned to its sender: a peer that is blocked
+/// in a send does not read the data that the program sent.
 fn discard(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
     while let Ok(taken) = node.take(now, port) {
-        let octets = taken.payload().len();
+        let bytes = taken.payload().len();
         if local.kind != Kind::Stream && local.unread.is_empty() && taken.is_returnable() {
             local.pushed += 1;
-            local.unread.push_back(Unread { octets, taken: Some(taken) });
+            local.unread.push_back(Unread { bytes, taken: Some(taken) });
         }
     }
 }
 
-/// Takes messages out of the node up to a batch.
+/// Takes a batch of messages from the node.
 fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
-    let mut octets = 0;
-    while local.out.len() < MOST_SENT && octets < OUT_OCTETS && local.end.is_none() {
+    let mut bytes = 0;
+    while local.out.len() < MOST_SENT && bytes < OUT_BYTES && local.end.is_none() {
         let Ok(taken) = node.take(now, port) else { return };
         let incoming = taken.incoming();
         let returned = incoming.error != ErrorCode::Ok;
         let ends = returned && local.kind.is_connected_kind();
         if ends {
             local.end = Some(incoming.error.number() as u8);
-            // What the peer has not read stands before the end; a stream has no place for it.
+            // Data that the peer has not read comes before the end; a stream cannot represent it.
             if local.kind == Kind::Stream || incoming.payload.is_empty() {
                 return;
             }
@@ -131,7 +131,7 @@ fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
             member: incoming.group.map(|source| source.instance),
             gone: news == Some(MembershipEvent::Left),
         };
-        octets += taken.octets();
+        bytes += taken.octets();
         local.out.push_back(Outgoing { header: header.encode(), taken });
     }
 }
@@ -149,15 +149,15 @@ fn write_messages(local: &mut Local) -> Result<(), Errno> {
     for _ in 0..sent {
         let Some(outgoing) = local.out.pop_front() else { break };
         local.pushed += 1;
-        // Only what its sender wants back is kept until it was read.
-        let octets = outgoing.taken.payload().len();
+        // A message is only kept until it is read if its sender wants it returned.
+        let bytes = outgoing.taken.payload().len();
         let taken = outgoing.taken.is_returnable().then_some(outgoing.taken);
-        local.unread.push_back(Unread { octets, taken });
+        local.unread.push_back(Unread { bytes, taken });
     }
     Ok(())
 }
 
-fn write_octets(local: &mut Local) -> Result<(), Errno> {
+fn write_bytes(local: &mut Local) -> Result<(), Errno> {
     let mut parts = [IoSlice::new(&[]); MOST_SENT];
     let mut skip = local.out_sent;
     for (part, outgoing) in parts.iter_mut().zip(&local.out) {

@@ -1,4 +1,4 @@
-//! What programs ask on their control connections.
+//! Programs' requests on their control connections.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -23,25 +23,25 @@ use super::local::{Phase, proto_address, proto_kind, proto_range, proto_scope};
 use super::token::Place;
 use super::uplane::Extent;
 
-/// An answer: octets, and descriptors to go with them.
+/// An answer: data, and the descriptors passed with it.
 pub(super) struct Answer {
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     pub(super) fds: Vec<OwnedFd>,
 }
 
 impl Answer {
-    /// Sends it.
+    /// Sends the answer.
     pub(super) fn send(&self, control: &OwnedFd) -> Result<(), Errno> {
         let fds: Vec<_> = self.fds.iter().map(AsFd::as_fd).collect();
-        fdpass::try_send(control, &self.octets, &fds).map(drop)
+        fdpass::try_send(control, &self.bytes, &fds).map(drop)
     }
 
     pub(super) fn error(errno: Errno) -> Self {
-        Self { octets: Writer::answer(errno.raw_os_error()).finish(), fds: Vec::new() }
+        Self { bytes: Writer::answer(errno.raw_os_error()).finish(), fds: Vec::new() }
     }
 
     fn done() -> Self {
-        Self { octets: Writer::answer(0).finish(), fds: Vec::new() }
+        Self { bytes: Writer::answer(0).finish(), fds: Vec::new() }
     }
 
     fn of(outcome: Result<(), Errno>) -> Self {
@@ -57,7 +57,7 @@ pub(super) fn errno(error: SocketError) -> Errno {
 }
 
 impl Service {
-    /// Answers one request of a program, or takes leave of it.
+    /// Answers one request of a program, or closes its connection.
     pub(super) fn serve_client(
         &mut self,
         now: Nanos,
@@ -71,15 +71,15 @@ impl Service {
         let Some(control) = self.clients.get(place).and_then(|c| c.control.as_ref()) else {
             return;
         };
-        let mut octets = vec![0; LEN_MAX];
-        // Only with an adoption do they mean anything; they are closed in any case.
+        let mut bytes = vec![0; LEN_MAX];
+        // They are only meaningful in an adopt request; they are closed in any case.
         let mut fds = Vec::new();
-        let len = match fdpass::receive(control, &mut octets, &mut fds, true) {
+        let len = match fdpass::receive(control, &mut bytes, &mut fds, true) {
             Ok(len) => len,
             Err(Errno::AGAIN) => return,
             Err(_) => 0,
         };
-        let Some(request) = Request::decode(&octets[..len]) else {
+        let Some(request) = Request::decode(&bytes[..len]) else {
             return self.leave(epoll, place);
         };
         let answer = match self.refusal(place, &request) {
@@ -96,7 +96,7 @@ impl Service {
         }
     }
 
-    /// `None` for what no program of good will asks.
+    /// Answers a request; `None` if it violates the protocol.
     fn answer(
         &mut self,
         now: Nanos,
@@ -135,7 +135,7 @@ impl Service {
         let Some(place) = self.by_token.get(&token).copied() else {
             return Some(Answer::error(Errno::BADF));
         };
-        // What the program sent before it asked comes first, whether or not that was reported yet.
+        // Data that the program sent before the request is processed first, whether or not it has been reported yet.
         if let Some(local) = self.sockets.get_mut(place) {
             local.readable = true;
         }
@@ -176,7 +176,7 @@ impl Service {
             }
             Request::GetOption { name, .. } => match self.get_option(node, place, port, name) {
                 Ok(value) => {
-                    Answer { octets: Writer::answer(0).u32(value).finish(), fds: Vec::new() }
+                    Answer { bytes: Writer::answer(0).u32(value).finish(), fds: Vec::new() }
                 }
                 Err(errno) => Answer::error(errno),
             },
@@ -188,7 +188,7 @@ impl Service {
             Request::Leave { .. } => Answer::of(node.leave(now, port).map_err(errno)),
             Request::LaneDown { .. } => {
                 let begun = self.begin_down_lane(place);
-                // What found no room in the descriptor may find some in the lane.
+                // Messages for which there was no room in the descriptor may fit into the lane.
                 self.deliver(now, node, epoll, place);
                 Answer::of(begun)
             }
@@ -200,7 +200,7 @@ impl Service {
             | Request::LinkName { .. }
             | Request::Administer { .. } => return None,
         };
-        // The program's next look at an epoch must see what its own request did.
+        // The program must see the effects of its own request when it next checks an epoch.
         self.handle_events(now, node, epoll);
         Some(answer)
     }
@@ -209,8 +209,8 @@ impl Service {
         let slots = u32::try_from(self.limits.sockets_per_client).unwrap_or(u32::MAX);
         let client = self.clients.get_mut(place)?;
         if version != VERSION {
-            let octets = Writer::answer(VERSION_MISMATCH).u32(VERSION.into()).finish();
-            return Some(Answer { octets, fds: Vec::new() });
+            let bytes = Writer::answer(VERSION_MISMATCH).u32(VERSION.into()).finish();
+            return Some(Answer { bytes, fds: Vec::new() });
         }
         if client.is_greeted() {
             return None;
@@ -220,11 +220,11 @@ impl Service {
             return Some(Answer::error(Refusal::Descriptors.errno()));
         };
         let node = node.addr().unwrap_or_default().0;
-        let octets = Welcome { version, slots, node, lane_after: self.limits.lane_after }.encode();
-        Some(Answer { octets, fds: vec![region, epochs] })
+        let bytes = Welcome { version, slots, node, lane_after: self.limits.lane_after }.encode();
+        Some(Answer { bytes, fds: vec![region, epochs] })
     }
 
-    /// Names a socket to who shows its descriptor.
+    /// Returns the token of a socket to a program that passes its descriptor.
     fn adopt(&mut self, client: Place, fds: &[OwnedFd]) -> Option<Answer> {
         if !self.clients.get(client)?.is_greeted() {
             return None;
@@ -237,13 +237,13 @@ impl Service {
             return Some(Answer::error(Errno::BADF));
         };
         if local.lanes.is_some() {
-            // Its octets do not all go by the descriptor.
+            // Not all its data passes through the descriptor.
             return Some(Answer::error(Errno::OPNOTSUPP));
         }
         local.adopted = true;
         let opened = Opened { token: local.token, slot: local.slot };
-        let octets = Adopted { opened, kind: local.kind, slots }.encode();
-        Some(Answer { octets, fds: vec![region] })
+        let bytes = Adopted { opened, kind: local.kind, slots }.encode();
+        Some(Answer { bytes, fds: vec![region] })
     }
 
     fn open_socket(&mut self, node: &mut Node, epoll: &Epoll, client: Place, kind: Kind) -> Answer {
@@ -261,12 +261,12 @@ impl Service {
             Ok((theirs, place, token)) => {
                 if let Some(local) = self.sockets.get_mut(place) {
                     local.port = Some(port);
-                    // Before it is connected a program has nothing to send but what makes its descriptor unwritable.
+                    // Before it is connected, a program can only send padding.
                     local.holds = kind.is_connected_kind();
                 }
                 self.by_port.insert(port, place);
                 self.bound_queue(node, port);
-                Answer { octets: Opened { token, slot }.encode(), fds: vec![theirs] }
+                Answer { bytes: Opened { token, slot }.encode(), fds: vec![theirs] }
             }
             Err(_) => {
                 let _ = node.close(Nanos(0), port);
@@ -276,7 +276,7 @@ impl Service {
         }
     }
 
-    /// Gives a new socket's queue the service's bound.
+    /// Sets the service's limit for a new socket's queue.
     pub(super) fn bound_queue(&self, node: &mut Node, port: Port) {
         if let Ok(mut report) = node.socket_report(port) {
             report.options.receive_octets = self.limits.receive_octets;
@@ -284,7 +284,8 @@ impl Service {
         }
     }
 
-    /// Draws the consequences of a listen or connect: the descriptor stays unwritable, or what made it so goes.
+    /// Handles the result of a listen or connect request: the descriptor stays unwritable, or its padding is
+    /// removed.
     #[allow(clippy::too_many_arguments)] // three are the machinery that every step takes
     fn settle(
         &mut self,

@@ -1,8 +1,8 @@
-//! What each process and each user has of what all share, so that none takes it all: places of programs, and descriptors on their way.
+//! Shares of each process and each user in common resources, so that none can take everything: connections, and descriptors in flight.
 //!
-//! A descriptor that was handed out is on its way until its program has received it. The system lets a user have no more on their way than his
-//! processes may have open, unless he is privileged (unix(7), ETOOMANYREFS), and counts the tipcd's by the tipcd's user: a program that never
-//! receives would have all others go without.
+//! A descriptor passed to a program is in flight until the program has received it. The system limits the descriptors in flight of an unprivileged
+//! user to the number that a process may have open (unix(7), ETOOMANYREFS), and counts the tipcd's against the tipcd's user: without shares, a
+//! program that never receives could block all others.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ use crossway_tipc_client::protocol::refusal::Refusal;
 
 use super::limits::ServiceLimits;
 
-/// The least number of descriptors on their way that a process may have: those of two answers.
+/// Minimum number of descriptors in flight that a process may have: those of two answers.
 const PROCESS_LEAST: usize = 4;
 
-/// Descriptors that are kept for operators.
+/// Number of descriptors reserved for operators.
 const RESERVE: std::ops::RangeInclusive<usize> = 12..=64;
 
-/// What one process or one user has.
+/// Share of one process or one user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     clients: usize,
     in_flight: usize,
 }
 
-/// Who has what.
+/// The shares of all processes and users.
 #[derive(Debug)]
 pub(super) struct Shares {
     processes: HashMap<u32, Share>,
@@ -33,16 +33,16 @@ pub(super) struct Shares {
     in_flight: usize,
     clients_per_process: usize,
     clients_per_user: usize,
-    /// Descriptors that this process may have, and that may be on their way.
+    /// Number of descriptors that this process may have open, which is also the limit of those in flight.
     descriptors: usize,
 }
 
-/// Who gives orders to this node, and has places kept for it.
+/// Whether these credentials are authorised to give orders to this node and to use reserved connections.
 pub(super) fn is_operator(who: Option<Credentials>) -> bool {
     who.is_some_and(|who| who.uid == 0 || who.uid == proc::effective_user())
 }
 
-/// Of whom the system does not tell, and of processes that have no number here, what they have counts for the user only.
+/// Programs with unknown credentials, and processes without a number in this namespace, only count for their user.
 fn process(who: Option<Credentials>) -> u32 {
     who.map_or(0, |who| who.pid)
 }
@@ -52,7 +52,7 @@ fn user(who: Option<Credentials>) -> u32 {
 }
 
 impl Shares {
-    /// With so many descriptors to give.
+    /// Shares of this number of descriptors.
     pub(super) fn new(limits: &ServiceLimits, descriptors: usize) -> Self {
         Self {
             processes: HashMap::new(),
@@ -64,13 +64,13 @@ impl Shares {
         }
     }
 
-    /// From this number on a descriptor is one of those that are kept for operators: the system gives the lowest that is free.
+    /// Descriptors from this number on are reserved for operators: the system always assigns the lowest free number.
     pub(super) fn first_kept(&self) -> usize {
         self.descriptors
             - (self.descriptors / 8).clamp(*RESERVE.start(), *RESERVE.end()).min(self.descriptors)
     }
 
-    /// Why one more program of this process or user is not let in.
+    /// Reason why one more connection of this process or user is refused, if it is.
     pub(super) fn refuses(&self, who: Option<Credentials>) -> Option<Refusal> {
         if process(who) != 0 && self.of_process(who).clients >= self.clients_per_process {
             return Some(Refusal::PlacesOfProcess);
@@ -87,12 +87,12 @@ impl Shares {
         self.users.get(&user(who)).copied().unwrap_or_default()
     }
 
-    /// Descriptors that may be on their way to one process.
+    /// Maximum number of descriptors in flight to one process.
     fn process_in_flight_max(&self) -> usize {
         (self.descriptors / 8).max(PROCESS_LEAST)
     }
 
-    /// Whether so many more descriptors may be sent to a program.
+    /// Whether this many more descriptors may be sent to a program.
     pub(super) fn may_fly(&self, who: Option<Credentials>, count: usize) -> bool {
         let of_process = self.of_process(who).in_flight + count <= self.process_in_flight_max();
         let others = is_operator(who)
@@ -101,14 +101,14 @@ impl Shares {
         (process(who) == 0 || of_process) && others
     }
 
-    /// Whether one more request for a connection may be. It may lie in a queue for as long as others like: a process that leaves many there is to have
-    /// room for what it asks itself.
+    /// Whether one more connection request may be passed to a program. It may stay in the queue indefinitely: a process that leaves many there must
+    /// still have room for the answers to its own requests.
     pub(super) fn may_be_offered(&self, who: Option<Credentials>) -> bool {
         let room = self.of_process(who).in_flight < self.process_in_flight_max() / 4 * 3;
         (process(who) == 0 || room) && self.may_fly(who, 1)
     }
 
-    /// Whether half of what may be on its way to a process is.
+    /// Whether half of a process's limit of descriptors in flight is used.
     pub(super) fn is_crowded(&self, who: Option<Credentials>) -> bool {
         self.of_process(who).in_flight >= self.process_in_flight_max() / 2
     }
@@ -123,35 +123,35 @@ impl Shares {
         }
     }
 
-    /// A program came in.
+    /// Counts a new connection.
     pub(super) fn enter(&mut self, who: Option<Credentials>) {
         self.change(who, |share| share.clients += 1);
     }
 
-    /// It is gone.
+    /// Counts the end of a connection.
     pub(super) fn leave(&mut self, who: Option<Credentials>) {
         self.change(who, |share| share.clients -= 1);
     }
 
-    /// Descriptors were sent to it.
+    /// Counts descriptors sent to a program.
     pub(super) fn fly(&mut self, who: Option<Credentials>, count: usize) {
         self.in_flight += count;
         self.change(who, |share| share.in_flight += count);
     }
 
-    /// It has received them, or never will.
+    /// Counts descriptors that it has received or will never receive.
     pub(super) fn land(&mut self, who: Option<Credentials>, count: usize) {
         self.in_flight -= count;
         self.change(who, |share| share.in_flight -= count);
     }
 
-    /// The process that has most places, and how many.
+    /// The process with the most connections, and their number.
     pub(super) fn largest_process(&self) -> Option<(u32, usize)> {
         let known = self.processes.iter().filter(|(pid, _)| **pid != 0);
         known.map(|(pid, share)| (*pid, share.clients)).max_by_key(|(_, clients)| *clients)
     }
 
-    /// The user who has most places, and how many.
+    /// The user with the most connections, and their number.
     pub(super) fn largest_user(&self) -> Option<(u32, usize)> {
         let users = self.users.iter().map(|(uid, share)| (*uid, share.clients));
         users.max_by_key(|(_, clients)| *clients)
@@ -172,7 +172,7 @@ mod tests {
         Shares::new(&limits, descriptors)
     }
 
-    /// A user who gives no orders.
+    /// A user who is not authorised to give orders.
     fn stranger() -> u32 {
         proc::effective_user() + 70_000
     }
@@ -193,12 +193,12 @@ mod tests {
         assert_eq!(shares.largest_user(), Some((uid, 3)));
         shares.leave(who(7, uid));
         assert_eq!(shares.refuses(who(9, uid)), None);
-        // Root, and who runs the tipcd, are bound by the process's share alone.
+        // Root and the user who runs the tipcd are only limited by the share of a process.
         for pid in 100..200 {
             assert_eq!(shares.refuses(who(pid, proc::effective_user())), None);
             shares.enter(who(pid, proc::effective_user()));
         }
-        // Processes without a number here are not taken for one.
+        // Processes without a number in this namespace do not count as one process.
         for _ in 0..3 {
             assert_eq!(shares.refuses(who(0, uid + 2)), None);
             shares.enter(who(0, uid + 2));

@@ -1,34 +1,35 @@
-//! Whose descriptor is ready: a kind, a place, and the generation that tells a place's tenants apart.
+//! Identifies ready descriptors: a kind, an index, and a generation that distinguishes successive
+//! users of the index.
 
-/// Whose descriptor it is.
+/// The owner of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// The bearer of this number.
+    /// A bearer with this number.
     Bearer(u32),
-    /// A device of a bearer's.
+    /// Device notifications of a bearer.
     Device,
-    /// A bearer was opened or closed.
+    /// The thread that opens and closes bearers.
     Works,
-    /// The service's door.
+    /// The service's listening socket.
     Door,
-    /// A descriptor of the caller's.
+    /// A descriptor of the caller.
     Other,
-    /// A program's control connection.
+    /// Control connection of a program.
     Client(Place),
-    /// A socket's data descriptor.
+    /// Data descriptor of a socket.
     Socket(Place),
-    /// What wakes the service for a socket's lanes.
+    /// The eventfd of a socket's lanes.
     Lane(Place),
 }
 
-/// A place in a table and the generation of its tenant.
+/// An index in a table, with the generation of its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// Places of a table are below this.
+/// Indices are below this limit.
 const INDEX_MASK: u64 = (1 << 28) - 1;
 
 impl Token {
@@ -63,7 +64,7 @@ impl Token {
     }
 }
 
-/// A table whose places are used again, each time by another generation.
+/// A table whose indices are reused, each time with a new generation.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: slab::Slab<(u32, T)>,
@@ -81,7 +82,7 @@ impl<T> Table<T> {
         self.slots.len()
     }
 
-    /// Adds what is made for its place.
+    /// Adds an entry created for its index.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Place) -> T) -> Place {
         let generation = self.next_generation;
         self.next_generation = generation.wrapping_add(1);
@@ -91,7 +92,7 @@ impl<T> Table<T> {
         place
     }
 
-    /// All tenants, to change.
+    /// All entries, mutable.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().map(|(_, (_, tenant))| tenant)
     }

@@ -1,7 +1,8 @@
-//! Messages from programs by their lanes: copied out of shared memory and handed to the node, ahead of what the descriptor brought later.
+//! Messages from programs through their lanes: copied from shared memory and passed to the node, ahead of data written to the descriptor later.
 //!
-//! A program puts into its lane only while the node has everything that was written to the descriptor ([`slot::SENT`] equals [`slot::TAKEN`]), so what is
-//! in the lane when something was read from the descriptor is older than that. What is read from the lane alone is always next.
+//! A program puts data into its lane only when the node has received everything that was written to the descriptor ([`slot::SENT`] equals
+//! [`slot::TAKEN`]), so the contents of the lane when something is read from the descriptor are older than that. Data read from the lane alone is
+//! always next.
 
 use crossway_ring::RecvError;
 use crossway_sys::epoll::Epoll;
@@ -13,28 +14,28 @@ use crossway_tipc_proto::time::Nanos;
 
 use super::Service;
 use super::held::Stalled;
-use super::inbound::{Sent, destination, send_octets, send_one};
+use super::inbound::{Sent, destination, send_bytes, send_one};
 use super::lanes::Lanes;
-use super::limits::{MESSAGES_PER_TURN, STREAM_READ_OCTETS};
+use super::limits::{MESSAGES_PER_TURN, STREAM_READ_BYTES};
 use super::local::Local;
 use super::token::Place;
 
-/// How much is taken out of a lane.
+/// How much to take from a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// What one turn allows, unless something waits already.
+    /// As much as one turn allows, unless something is already waiting.
     Turn,
-    /// What was there when it began, unless something waits already.
+    /// What it held at the start, unless something is already waiting.
     Present,
-    /// What was there when it began; what the way does not take waits.
+    /// What it held at the start; messages that cannot be sent on wait.
     Whole,
 }
 
-/// The program wrote what no program of good will writes.
+/// The program has written invalid data.
 struct Misbehaved;
 
 impl Service {
-    /// Hands what is in a socket's lane to the node.
+    /// Passes the contents of a socket's lane to the node.
     pub(super) fn take_lane(
         &mut self,
         now: Nanos,
@@ -55,12 +56,12 @@ impl Service {
             node,
             local,
             lanes: &mut lanes,
-            octets: &mut self.gathered,
+            bytes: &mut self.gathered,
             extent,
             undelivered: &mut self.undelivered,
         };
         let outcome = match passage.local.kind {
-            Kind::Stream => passage.take_octets(),
+            Kind::Stream => passage.take_bytes(),
             _ => passage.take_messages(),
         };
         match outcome {
@@ -77,7 +78,7 @@ impl Service {
         }
     }
 
-    /// Looks into the lanes that were busy, each for a turn.
+    /// Checks the lanes that were busy, each for a turn.
     pub(super) fn take_hot(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
         let mut n = 0;
         while let Some(place) = self.hot.get(n).copied() {
@@ -90,7 +91,7 @@ impl Service {
         }
     }
 
-    /// Has the lanes that were busy ring from now on, before the service sleeps. True when there is something in one of them.
+    /// Re-arms the bells of the lanes that were busy, before the service sleeps. Returns true if one of them has data.
     pub(crate) fn rest(&mut self) -> bool {
         let sockets = &mut self.sockets;
         let mut busy = false;
@@ -98,7 +99,7 @@ impl Service {
             let Some(local) = sockets.get_mut(*place) else { return false };
             let relief = local.wants_relief();
             let Some(lanes) = &mut local.lanes else { return false };
-            // While something waits nothing is taken; when it has gone the lane is looked at again.
+            // While something is waiting, nothing is taken; the lane is checked again when it has been sent.
             let takes = local.stalled.is_empty() || relief;
             let found = takes && !matches!(lanes.up.announce_sleep(), Ok(false));
             lanes.hot = found;
@@ -108,14 +109,14 @@ impl Service {
         busy
     }
 
-    /// Takes note of what was read from a socket's descriptor and handed on.
+    /// Records the amount read from a socket's descriptor and passed on.
     pub(super) fn note_taken(&mut self, place: Place, count: u64) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.taken += count;
         let Some(lanes) = &local.lanes else { return };
         let Some(client) = self.clients.get(local.client) else { return };
         if client.load(local.slot, slot::SENT) < local.taken {
-            // Somebody does not count what he writes, and the lane would overtake it.
+            // Some process does not count what it writes, so the lane could overtake its data.
             let stopped = lanes.memory.words();
             stopped.word(lane::STOPPED).store(1, std::sync::atomic::Ordering::Release);
         }
@@ -123,23 +124,23 @@ impl Service {
     }
 }
 
-/// The way of a lane's records into the node.
+/// Passes a lane's records to the node.
 struct Passage<'a> {
     now: Nanos,
     node: &'a mut Node,
     local: &'a mut Local,
     lanes: &'a mut Lanes,
-    /// Where they are copied to: what is shared is not looked at twice.
-    octets: &'a mut Vec<u8>,
+    /// Buffer for copied data: shared memory is read only once.
+    bytes: &'a mut Vec<u8>,
     extent: Extent,
     undelivered: &'a mut u64,
 }
 
 impl Passage<'_> {
-    /// Copies the next record behind what was gathered, if there is one that fits.
+    /// Appends the next record to the buffer, if there is one that fits.
     fn gather(&mut self, room: usize) -> Result<bool, Misbehaved> {
-        let octets = &mut *self.octets;
-        match self.lanes.up.try_recv_with(room, |record| octets.extend_from_slice(record)) {
+        let bytes = &mut *self.bytes;
+        match self.lanes.up.try_recv_with(room, |record| bytes.extend_from_slice(record)) {
             Ok(()) => {
                 self.lanes.taken += 1;
                 Ok(true)
@@ -161,16 +162,15 @@ impl Passage<'_> {
     fn take_messages(&mut self) -> Result<(), Misbehaved> {
         let limit = match self.extent {
             Extent::Turn => MESSAGES_PER_TURN,
-            // More records are not there at once.
-            Extent::Present | Extent::Whole => self.lanes.memory.ring_octets() / SEND_HEADER_LEN,
+            // The lane cannot hold more records at a time.
+            Extent::Present | Extent::Whole => self.lanes.memory.ring_bytes() / SEND_HEADER_LEN,
         };
         for _ in 0..limit {
-            self.octets.clear();
+            self.bytes.clear();
             if self.must_stop() || !self.gather(usize::MAX)? {
                 break;
             }
-            let Some((address, payload)) = self.octets.split_first_chunk::<SEND_HEADER_LEN>()
-            else {
+            let Some((address, payload)) = self.bytes.split_first_chunk::<SEND_HEADER_LEN>() else {
                 return Err(Misbehaved);
             };
             let Some(dest) = destination(address) else { return Err(Misbehaved) };
@@ -192,27 +192,27 @@ impl Passage<'_> {
     }
 
     /// Small writes are sent as one.
-    fn take_octets(&mut self) -> Result<(), Misbehaved> {
+    fn take_bytes(&mut self) -> Result<(), Misbehaved> {
         let mut left = match self.extent {
-            Extent::Turn => STREAM_READ_OCTETS,
-            Extent::Present | Extent::Whole => self.lanes.memory.ring_octets(),
+            Extent::Turn => STREAM_READ_BYTES,
+            Extent::Present | Extent::Whole => self.lanes.memory.ring_bytes(),
         };
         while left > 0 && !self.must_stop() {
-            self.octets.clear();
+            self.bytes.clear();
             let before = self.lanes.taken;
             while self.lanes.taken - before < MESSAGES_PER_GATHERING
-                && self.gather(STREAM_READ_OCTETS - self.octets.len())?
+                && self.gather(STREAM_READ_BYTES - self.bytes.len())?
             {}
-            // Empty records are nonsense, and not to be waited for the end of.
-            left = left.saturating_sub(self.octets.len().max(1));
-            if self.octets.is_empty() {
+            // Empty records are invalid; counting them ensures that the loop ends.
+            left = left.saturating_sub(self.bytes.len().max(1));
+            if self.bytes.is_empty() {
                 break;
             }
-            send_octets(self.now, self.node, self.local, self.octets);
+            send_bytes(self.now, self.node, self.local, self.bytes);
         }
         Ok(())
     }
 }
 
-/// Records of a stream that become one: as many as a full ring has of a few octets each.
+/// Maximum number of stream records combined into one: as many as a full ring holds of a few bytes each.
 const MESSAGES_PER_GATHERING: u64 = 16 << 10;

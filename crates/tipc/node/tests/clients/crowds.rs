@@ -1,4 +1,4 @@
-//! Programs that take all there is, or ask without receiving: others still find room, operators always, and who is turned away is told why.
+//! Programs that use up resources, or send requests without receiving: others still find room, operators always, and refused programs get the reason.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -18,26 +18,25 @@ use crate::site::{Site, soon, until};
 /// A user who runs nothing here.
 const NOBODY: u32 = 65_534;
 
-/// The errno of the answer to who says hello; `None` when the tipcd takes leave without a word.
+/// The errno in the answer to a hello; `None` if the tipcd closes the connection without one.
 fn greet(fd: &OwnedFd) -> Option<i32> {
     let hello = Request::Hello { version: VERSION }.encode();
-    // Who was turned away already cannot say it any more, and is answered all the same.
+    // A refused program may be unable to send, and is answered nevertheless.
     let _ = fdpass::send(fd, &hello, &[]);
-    let (mut octets, mut fds) = (vec![0; 4096], Vec::new());
-    let read =
-        |octets: &mut Vec<u8>, fds: &mut Vec<OwnedFd>| fdpass::receive(fd, octets, fds, false);
-    let len = match read(&mut octets, &mut fds) {
-        Err(Errno::CONNRESET) => read(&mut octets, &mut fds).unwrap(),
+    let (mut bytes, mut fds) = (vec![0; 4096], Vec::new());
+    let read = |bytes: &mut Vec<u8>, fds: &mut Vec<OwnedFd>| fdpass::receive(fd, bytes, fds, false);
+    let len = match read(&mut bytes, &mut fds) {
+        Err(Errno::CONNRESET) => read(&mut bytes, &mut fds).unwrap(),
         len => len.unwrap(),
     };
-    octets[..len].first_chunk().map(|errno| i32::from_ne_bytes(*errno))
+    bytes[..len].first_chunk().map(|errno| i32::from_ne_bytes(*errno))
 }
 
 fn number(refusal: Refusal) -> Option<i32> {
     Some(refusal.errno().raw_os_error())
 }
 
-/// What this test program prints as another process, of this user, that does its job.
+/// Output of this test program run as another process of this user for the given job.
 fn as_another(site: &Site, job: &str, uid: u32) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["crowds::as_another_process_this_one_does_its_job", "--exact", "--nocapture"])
@@ -71,7 +70,7 @@ fn as_another_process_this_one_does_its_job() {
     }
 }
 
-/// A program of good will: many sockets, connections and messages, one after the other.
+/// A well-behaved program: many sockets, connections and messages, one after the other.
 fn work(path: &std::path::Path) {
     let open = |kind| NodeSocket::open(path, kind).unwrap();
     for round in 0..50 {
@@ -103,7 +102,7 @@ fn node(site: &Site) -> NodeView {
 #[test]
 fn one_process_has_its_share_of_the_places_and_no_more() {
     let site = Site::with(&["--clients", "8", "--clients-per-process", "3"]);
-    // The one by which the site was started is this process's, too.
+    // The connection with which the site was started also belongs to this process.
     let held: Vec<_> = (0..2).map(|_| raw(&site)).collect();
     assert!(held.iter().all(|fd| greet(fd) == Some(0)));
     for _ in 0..20 {
@@ -125,7 +124,7 @@ fn operators_are_heard_when_no_program_is_let_in() {
         said.contains("the maximum number of programs is connected (tipcd --clients)"),
         "{said}"
     );
-    // Whoever sits in their places and says nothing gives way.
+    // Connections in reserved places that send nothing are closed.
     let silent: Vec<_> = (0..10).map(|_| raw(&site)).collect();
     for _ in 0..3 {
         assert!(as_another(&site, "order", 0).contains("obeyed"));
@@ -148,7 +147,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     let site = Site::of_user(NOBODY, 256, &["--clients", "8", "--clients-per-user", "2"]);
     let of = |uid| as_another(&site, "open", uid);
     assert!(of(1001).contains("opened"));
-    // As many as a user may have, each a process that stays.
+    // The maximum for one user, each a process that stays.
     let mut children = Vec::new();
     for _ in 0..2 {
         children.push(holder(&site, 1001));
@@ -156,7 +155,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     let said = of(1001);
     assert!(said.contains("--clients-per-user"), "{said}");
     assert!(of(1002).contains("opened"), "another user");
-    assert!(of(NOBODY).contains("opened"), "who runs it");
+    assert!(of(NOBODY).contains("opened"), "the user who runs it");
     for mut child in children {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -164,7 +163,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     until("a free place", || of(1001).contains("opened"));
 }
 
-/// A process of a user that has a place, once it has it.
+/// A process of a user that occupies a place, once it does.
 fn holder(site: &Site, uid: u32) -> std::process::Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["crowds::as_a_holder_this_process_stays", "--exact", "--nocapture"])
@@ -191,14 +190,14 @@ fn as_a_holder_this_process_stays() {
     let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
 }
 
-/// Asks for sockets until the tipcd has not listened for a while, and receives nothing.
+/// Requests sockets until the tipcd has not accepted requests for a while, and receives nothing.
 fn ask_in_vain(fd: &OwnedFd) -> usize {
     let open = Request::Open { kind: Kind::Rdm }.encode();
     let _ = fdpass::try_send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
     (0..1_000).take_while(|_| fdpass::try_send(fd, &open, &[]).is_ok()).count()
 }
 
-/// The system counts descriptors on their way by user, up to RLIMIT_NOFILE, for who is not privileged: all that this tipcd sends counts together.
+/// For unprivileged users, the system limits the descriptors in flight per user to RLIMIT_NOFILE: all that this tipcd sends count together.
 #[test]
 fn who_asks_and_never_receives_does_not_have_others_go_without() {
     if !proc::is_root() {
@@ -213,7 +212,7 @@ fn who_asks_and_never_receives_does_not_have_others_go_without() {
         let fd = raw(&site);
         ask_in_vain(&fd);
         if n % 3 == 1 {
-            // What was answered stays where it is, and the place with it.
+            // The answers are kept, and so is the place.
             socket::shutdown_send(&fd);
             socket::shutdown_recv(&fd);
         } else if n % 3 == 2 {
@@ -226,18 +225,18 @@ fn who_asks_and_never_receives_does_not_have_others_go_without() {
     }
     assert!(as_another(&site, "order", 0).contains("obeyed"));
     // A program's requests are read again when it receives.
-    let (mut octets, mut fds) = (vec![0; 4096], Vec::new());
+    let (mut bytes, mut fds) = (vec![0; 4096], Vec::new());
     let first = &hoard[0];
     for _ in 0..20 {
         fds.clear();
-        assert!(fdpass::receive(first, &mut octets, &mut fds, false).unwrap() > 0);
-        assert_eq!(octets[..4], [0; 4], "each answer comes, one at a time");
+        assert!(fdpass::receive(first, &mut bytes, &mut fds, false).unwrap() > 0);
+        assert_eq!(bytes[..4], [0; 4], "each answer comes, one at a time");
     }
     hoard.clear();
     until("its places", || greet(&raw(&site)) == Some(0));
 }
 
-/// Requests for connections travel with a descriptor each: a program that leaves many in its queues is given no more, and goes on when it takes them.
+/// A descriptor is passed with each connection request: a program that leaves many in its queues gets no more, and continues when it accepts them.
 #[test]
 fn requests_that_nobody_takes_are_not_handed_out_without_end() {
     if !proc::is_root() {
@@ -246,7 +245,7 @@ fn requests_that_nobody_takes_are_not_handed_out_without_end() {
         );
         return;
     }
-    // Three quarters of 32 for a process; from 16 on one for each listener.
+    // Three quarters of 32 for a process; from 16 on, one for each listener.
     let site = Site::of_user(NOBODY, 256, &[]);
     let listeners: Vec<_> = (0..21)
         .map(|service| {
@@ -271,7 +270,7 @@ fn requests_that_nobody_takes_are_not_handed_out_without_end() {
         Err(Errno::AGAIN),
         "its share is used"
     );
-    // What is taken makes room, and nobody is forgotten.
+    // Accepted requests make room, and none is forgotten.
     for _ in 0..10 {
         listeners[0].accept(soon()).unwrap();
     }

@@ -1,4 +1,5 @@
-//! What comes by shared memory comes as it did by the descriptor: once, in order, and the descriptor polls accordingly.
+//! Reception through shared memory behaves as through the descriptor: messages arrive once and in order, and the
+//! descriptor polls accordingly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ fn bound(site: &Site) -> (NodeSocket, Address) {
     (server, Address::service(TYPE, 1))
 }
 
-/// Moves messages until they come by the lane.
+/// Sends messages until they arrive through the lane.
 fn warm(site: &Site, server: &NodeSocket, to: Option<Address>) {
     let client = open(site, Kind::Rdm);
     until("the lane", || {
@@ -44,7 +45,7 @@ fn warm(site: &Site, server: &NodeSocket, to: Option<Address>) {
     });
 }
 
-/// A connection whose first end receives by its lane.
+/// A connection whose first end receives through its lane.
 fn connection(site: &Site, kind: Kind, number: u32) -> (NodeSocket, NodeSocket) {
     let listener = open(site, kind);
     listener.bind(ServiceRange::single(TYPE + 1, number), Scope::Cluster).unwrap();
@@ -75,7 +76,7 @@ fn a_burst_rings_once_and_what_was_read_does_not_poll_readable() {
         for n in 0..500_u32 {
             client.send(&n.to_ne_bytes(), Some(to), soon()).unwrap();
         }
-        // An answer of the tipcd stands behind all that was sent before.
+        // The tipcd's answer comes after all messages sent before.
         client.local_address().unwrap();
         let mut raw = [0; 8];
         for n in 0..500_u32 {
@@ -115,7 +116,7 @@ fn what_the_descriptor_held_when_the_lane_began_comes_first() {
         let mut receive = || {
             assert_eq!(server.recv(&mut raw, soon()), Ok(3), "{kind:?}");
             got.extend(raw);
-            // What was asked before has been answered.
+            // The earlier request has been answered.
             server.local_address().unwrap();
         };
         for _ in 0..40 {
@@ -144,7 +145,7 @@ fn threads_share_a_socket_and_each_message_comes_to_one_of_them() {
             let client = open(&site, Kind::Rdm);
             scope.spawn(move || {
                 for n in 0..EACH {
-                    // The receiver's queue is bounded.
+                    // The receiver's queue is limited.
                     let word = sender * EACH + n;
                     client.send(&word.to_ne_bytes(), Some(to), soon()).unwrap();
                     if n % 64 == 63 {
@@ -203,7 +204,7 @@ fn epoll_reports_what_comes_by_edges_and_by_level() {
             while server.recv(&mut [0; 8], Patience::Now).is_ok() {
                 got += 1;
             }
-            // The rest of a round may come after the first report.
+            // The rest of a round may arrive after the first report.
             until("the rest", || {
                 while server.recv(&mut [0; 8], Patience::Now).is_ok() {
                     got += 1;
@@ -242,7 +243,7 @@ fn pattern(at: u64) -> u8 {
 }
 
 #[test]
-fn a_stream_of_a_hundred_megabytes_arrives_octet_by_octet_in_parts_of_all_sizes() {
+fn a_stream_of_a_hundred_megabytes_arrives_byte_by_byte_in_parts_of_all_sizes() {
     const TOTAL: u64 = 100 << 20;
     let site = eager();
     let (server, client) = connection(&site, Kind::Stream, 1);
@@ -252,8 +253,8 @@ fn a_stream_of_a_hundred_megabytes_arrives_octet_by_octet_in_parts_of_all_sizes(
             let mut chunk = vec![0; 70_000];
             while sent < TOTAL {
                 let len = (1 + sent as usize * 7 % 69_999).min((TOTAL - sent) as usize);
-                for (at, octet) in (sent..).zip(&mut chunk[..len]) {
-                    *octet = pattern(at);
+                for (at, byte) in (sent..).zip(&mut chunk[..len]) {
+                    *byte = pattern(at);
                 }
                 sent += client.send(&chunk[..len], None, Patience::Forever).unwrap() as u64;
             }
@@ -264,13 +265,13 @@ fn a_stream_of_a_hundred_megabytes_arrives_octet_by_octet_in_parts_of_all_sizes(
             let room = 1 + got as usize * 11 % 99_999;
             if got % 5 == 0 {
                 let seen = server.peek(&mut buf[..room], soon()).unwrap().len;
-                assert!((got..).zip(&buf[..seen]).all(|(at, octet)| *octet == pattern(at)));
+                assert!((got..).zip(&buf[..seen]).all(|(at, byte)| *byte == pattern(at)));
             }
             let len = server.recv(&mut buf[..room], soon()).unwrap();
             assert!(len > 0, "the end after {got}");
             assert!(
-                (got..).zip(&buf[..len]).all(|(at, octet)| *octet == pattern(at)),
-                "within {len} octets from {got} on"
+                (got..).zip(&buf[..len]).all(|(at, byte)| *byte == pattern(at)),
+                "within {len} bytes from {got} on"
             );
             got += len as u64;
         }
@@ -289,7 +290,7 @@ fn the_largest_messages_come_whole_and_small_buffers_cut_them() {
         let room = if round % 2 == 0 { 66_000 } else { 100 };
         let message = server.recv_message(&mut buf[..room], soon()).unwrap();
         assert_eq!((message.len, message.full_len, message.truncated), (room, 66_000, room < 200));
-        assert!(buf[..room].iter().all(|octet| *octet == round));
+        assert!(buf[..room].iter().all(|byte| *byte == round));
         assert_eq!(server.recv(&mut buf, soon()), Ok(10));
     }
 }
@@ -340,7 +341,7 @@ fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
         for _ in 0..4 {
             assert_eq!(server.recv(&mut raw, soon()), Ok(20));
         }
-        // Its tipcd need not have been asked meanwhile.
+        // The tipcd need not have received a request in the meantime.
         if is_counted {
             assert_eq!(server.option(RECVQ_DEPTH), Ok(6));
         }
@@ -353,7 +354,7 @@ fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
     }
 }
 
-/// Too early a wish for lanes is not the last.
+/// A request for lanes that comes too early is repeated.
 #[test]
 fn who_receives_before_it_is_connected_gets_its_lane_later() {
     let site = eager();

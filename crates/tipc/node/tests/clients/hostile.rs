@@ -1,4 +1,4 @@
-//! Programs that die, flood, read slowly or speak nonsense: they harm themselves only.
+//! Programs that die, flood, read slowly or violate the protocol: they harm only themselves.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,12 +21,12 @@ pub(crate) fn raw(site: &Site) -> OwnedFd {
     fd
 }
 
-/// What the tipcd answers; empty when it takes leave.
+/// Sends a request and returns the tipcd's answer; empty if it closes the connection.
 pub(crate) fn ask(fd: &OwnedFd, request: &[u8]) -> (Vec<u8>, Vec<OwnedFd>) {
     ask_showing(fd, request, &[])
 }
 
-/// As [`ask`], with descriptors.
+/// Like [`ask`], passing descriptors.
 pub(crate) fn ask_showing(
     fd: &OwnedFd,
     request: &[u8],
@@ -37,10 +37,10 @@ pub(crate) fn ask_showing(
     }
     let until = Some(Instant::now() + WATCHDOG);
     assert_eq!(poll::wait_ready(fd, poll::Interest::Readable, until), Ok(true), "no answer");
-    let (mut octets, mut fds) = (vec![0; 4096], Vec::new());
-    let len = fdpass::receive(fd, &mut octets, &mut fds, true).unwrap_or(0);
-    octets.truncate(len);
-    (octets, fds)
+    let (mut bytes, mut fds) = (vec![0; 4096], Vec::new());
+    let len = fdpass::receive(fd, &mut bytes, &mut fds, true).unwrap_or(0);
+    bytes.truncate(len);
+    (bytes, fds)
 }
 
 pub(crate) fn works(site: &Site) {
@@ -70,11 +70,11 @@ fn nonsense_ends_the_connection_of_who_speaks_it() {
     let fd = raw(&site);
     ask(&fd, &hello);
     assert_eq!(ask(&fd, &hello).0, b"", "a second hello");
-    // Another version is answered, so that the program can say what is wrong.
+    // A different version is answered, so that the program can report the problem.
     let fd = raw(&site);
     let (answer, _) = ask(&fd, &Request::Hello { version: 999 }.encode());
     assert_eq!(answer[..4], 71_i32.to_ne_bytes());
-    // A token that nobody gave.
+    // An unknown token.
     let fd = raw(&site);
     ask(&fd, &hello);
     let (answer, _) = ask(&fd, &Request::Report { token: 12345 }.encode());
@@ -97,7 +97,7 @@ fn nonsense_on_a_data_descriptor_closes_that_socket() {
         socket::send(&data, record, false).unwrap();
         until("the end", || poll::is_hung_up(&data).unwrap());
         let (answer, _) = ask(&fd, &Request::Report { token: opened.token }.encode());
-        assert_eq!(answer, 9_i32.to_ne_bytes(), "the socket is gone");
+        assert_eq!(answer, 9_i32.to_ne_bytes(), "the socket no longer exists");
     }
     works(&site);
 }
@@ -108,19 +108,19 @@ fn limits_hold_and_say_so() {
     let mut sockets: Vec<_> = (0..4).map(|_| site.socket(Kind::Rdm)).collect();
     let refused = NodeSocket::open(site.path(), Kind::Rdm).unwrap_err();
     assert_eq!(refused.errno(), Errno::MFILE);
-    // A program may ask for more room than there is for it.
+    // A program may request more room than allowed.
     sockets[0].set_option(RECEIVE_BYTES, u32::MAX).unwrap();
     assert_eq!(sockets[0].option(RECEIVE_BYTES), Ok(2 << 20));
     assert!(refused.to_string().contains("--sockets-per-client"), "{refused}");
     sockets.pop();
     until("a free place", || NodeSocket::open(site.path(), Kind::Rdm).is_ok());
-    // This process is one program; two more are let in.
+    // This process is one program; two more are admitted.
     let hello = Request::Hello { version: VERSION }.encode();
     let more: Vec<_> = (0..3).map(|_| raw(&site)).collect();
     let answered = more.iter().filter(|fd| !ask(fd, &hello).0.is_empty()).count();
     assert_eq!(answered, 2);
     sockets.pop();
-    // A process that another test has just forked may hold what was closed for a moment.
+    // A process that another test has just forked may briefly hold closed descriptors.
     let mut two = Vec::new();
     until("two free places", || {
         two.extend(NodeSocket::open(site.path(), Kind::Rdm).map(Socket::Node));
@@ -129,31 +129,31 @@ fn limits_hold_and_say_so() {
     works_between(&two[0], &two[1]);
 }
 
-/// A program's place is free again when its last socket ends, also where its control connection ended before that.
+/// A program's place is freed when its last socket is closed, even if its control connection was closed before.
 #[test]
 fn programs_that_end_in_any_order_leave_their_places_to_others() {
-    // This process has one of the places.
+    // This process occupies one of the places.
     let site = Site::with(&["--clients", "3"]);
     let hello = Request::Hello { version: VERSION }.encode();
     let witness = raw(&site);
     ask(&witness, &hello);
     for round in 0..4 {
         let mut control = raw(&site);
-        // A process that another test has just forked may hold what was closed for a moment.
+        // A process that another test has just forked may briefly hold closed descriptors.
         until("a free place", || {
             control = raw(&site);
-            // Who is turned away is answered, too.
+            // A refused program is answered too.
             ask(&control, &hello).0.starts_with(&0_i32.to_ne_bytes())
         });
         let (_, data) = ask(&control, &Request::Open { kind: Kind::Rdm }.encode());
         assert_eq!(data.len(), 1, "round {round}");
         drop(control);
-        // Answered behind that end.
+        // Answered after that end has been handled.
         ask(&witness, &Request::Report { token: 0 }.encode());
     }
 }
 
-/// Whoever took the path over has it.
+/// A tipcd must not remove the socket of a successor that has taken over its path.
 #[test]
 fn a_tipcd_that_ends_leaves_its_successor_s_door_alone() {
     let site = Site::lone();
@@ -165,7 +165,7 @@ fn a_tipcd_that_ends_leaves_its_successor_s_door_alone() {
     let pid = site.tipcd().pid();
     let done = Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap();
     assert!(done.success());
-    // It is this process's to bury, so its number is not another's.
+    // It is a child of this process, so its process ID is not reused.
     until("its end", || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit(") ").next().unwrap().starts_with('Z')
@@ -183,7 +183,7 @@ fn the_permissions_of_the_door_are_those_that_were_asked_for() {
     }
 }
 
-/// Without descriptors a program that comes in used to stay before the door, and the tipcd turned round and round.
+/// Without free descriptors, a waiting program used to remain in the listen queue, and the tipcd spun.
 #[test]
 fn who_finds_no_descriptor_left_is_told_so_at_once() {
     let mut few = Command::new("sh");
@@ -201,7 +201,7 @@ fn who_finds_no_descriptor_left_is_told_so_at_once() {
         sockets.extend(fds);
     }
     assert!(sockets.len() > 30, "{}", sockets.len());
-    // The last descriptors are taken by connections; whoever comes then learns it, ten at once.
+    // The last descriptors are taken by connections; further programs receive the reason, ten at the same time.
     let rest: Vec<_> = (0..10).map(|_| raw(&site)).collect();
     let mut turned_away = 0;
     for fd in &rest {
@@ -229,7 +229,7 @@ fn a_reader_that_never_reads_holds_up_nobody() {
     assert!(report.queued_octets < (2 << 20) + 70_000, "{report:?}");
 }
 
-/// This test program again, as a peer that is to be killed.
+/// Runs this test program as a peer that is to be killed.
 fn peer(site: &Site, job: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["hostile::as_a_peer_this_process_does_its_job", "--exact", "--nocapture"])
@@ -240,12 +240,12 @@ fn peer(site: &Site, job: &str) -> std::process::Child {
         .unwrap()
 }
 
-/// What a peer says when its connection is full.
+/// Printed by a peer when its connection is full.
 const FULL: &str = "the connection is full";
 
-/// How many messages a peer that fills its connection sends at least, and their octets.
+/// Minimum number of messages that a peer sends to fill its connection, and their length.
 const FILLING: usize = 30;
-const FILLING_OCTETS: usize = 4096;
+const FILLING_BYTES: usize = 4096;
 
 #[test]
 fn as_a_peer_this_process_does_its_job() {
@@ -263,9 +263,9 @@ fn as_a_peer_this_process_does_its_job() {
             let _ = socket.recv(&mut [0; 64], Patience::Forever);
         }
         _ => {
-            let message = [2; FILLING_OCTETS];
+            let message = [2; FILLING_BYTES];
             for _ in 0..FILLING {
-                assert_eq!(socket.send(&message, None, Patience::Forever), Ok(FILLING_OCTETS));
+                assert_eq!(socket.send(&message, None, Patience::Forever), Ok(FILLING_BYTES));
             }
             let brief = || Patience::Until(Instant::now() + Duration::from_millis(20));
             while socket.send(&message, None, brief()).is_ok() {}
@@ -278,7 +278,7 @@ fn as_a_peer_this_process_does_its_job() {
 #[test]
 fn a_killed_peer_is_noticed_in_every_state() {
     for kind in [Kind::Seqpacket, Kind::Stream] {
-        // A closed listener stays bound as long as a process that another test has just forked holds it.
+        // A closed listener stays bound while a process that another test has just forked holds it.
         let site = Site::lone();
         let listener = site.socket(kind);
         listener.listen().unwrap();
@@ -296,16 +296,16 @@ fn a_killed_peer_is_noticed_in_every_state() {
             }
             child.kill().unwrap();
             child.wait().unwrap();
-            let mut octets = 0;
+            let mut bytes = 0;
             let outcome = loop {
                 match server.recv(&mut buf, soon()) {
-                    Ok(len) => octets += len,
+                    Ok(len) => bytes += len,
                     Err(errno) => break errno,
                 }
             };
             assert_eq!(outcome, Errno::CONNRESET, "{name}");
-            let least = if job == "fill" { FILLING * FILLING_OCTETS } else { 0 };
-            assert!(octets >= least, "what it had sent is lost: {octets}");
+            let least = if job == "fill" { FILLING * FILLING_BYTES } else { 0 };
+            assert!(bytes >= least, "data that it had sent is lost: {bytes}");
             assert_eq!(server.send(b"x", None, Patience::Now), Err(Errno::PIPE));
         }
         works(&site);

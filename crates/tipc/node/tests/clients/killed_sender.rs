@@ -1,4 +1,5 @@
-//! A program that is killed while it sends by a lane: what it had sent comes, in order and whole.
+//! A program that is killed while it sends through a lane: everything that it had sent arrives, in order and
+//! complete.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -38,7 +39,7 @@ fn what_a_killed_sender_had_sent_comes_in_order_and_whole() {
             for word in carry[..whole].chunks_exact(8) {
                 assert_eq!(u64::from_ne_bytes(word.try_into().unwrap()), expected, "{kind:?}");
                 expected += 1;
-                // How soon the lane is granted is the tipcd's matter, which a busy machine may keep from its work.
+                // When the lane is granted depends on the tipcd, which may be delayed on a busy machine.
                 if !killed && expected >= 20_000 && expected.is_multiple_of(1_000) {
                     killed = sent_by_lane(&site) > 100;
                     assert!(killed || begin.elapsed() < WATCHDOG, "{kind:?}: not by the lane");

@@ -1,4 +1,5 @@
-//! Programs that break the rules of the memory they share with their tipcd, or die in the middle of using it: others go on, and nothing of them is left.
+//! Programs that violate the rules for the memory they share with their tipcd, or die while using it: others are not affected, and nothing of them is
+//! left behind.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +18,15 @@ use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
 
 use crate::hostile::{ask, ask_showing, raw, works};
-use crate::lanes::{counts, node_socket, pair_with_lane, resident_octets, site};
+use crate::lanes::{counts, node_socket, pair_with_lane, resident_bytes, site};
 use crate::site::{Site, soon, until};
 
-/// Descriptors that a process has.
+/// Number of descriptors of a process.
 fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// A program that speaks with its tipcd by hand.
+/// A program that implements the protocol by hand.
 struct Outlaw {
     control: OwnedFd,
     data: OwnedFd,
@@ -41,7 +42,7 @@ impl Outlaw {
         Self { control, data: fds.pop().unwrap(), token }
     }
 
-    /// The errno of an answer; `None` when the tipcd took leave.
+    /// The errno of an answer; `None` if the tipcd closed the connection.
     fn asks(&self, request: &Request<'_>) -> Option<i32> {
         let (answer, _) = ask(&self.control, &request.encode());
         answer.first_chunk().map(|errno| i32::from_ne_bytes(*errno))
@@ -54,12 +55,12 @@ impl Outlaw {
         }
         let granted = Granted::decode(&mut Reader::new(&answer[4..])).unwrap();
         let bell = EventFd::from_fd(fds.pop().unwrap());
-        let memory = LaneMemory::open(fds.pop().unwrap(), granted.ring_octets as usize).unwrap();
+        let memory = LaneMemory::open(fds.pop().unwrap(), granted.ring_bytes as usize).unwrap();
         Some((memory, bell))
     }
 }
 
-/// Numbers go from one end to the other and are looked at, until this is told to stop; how many there were.
+/// Exchanges and checks numbers until told to stop; returns their count.
 fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBool) -> u64 {
     let mut raw = [0; 64];
     let mut n = 0_u64;
@@ -77,7 +78,7 @@ fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBool) -> u64 
     n
 }
 
-/// Tells it to stop, also when something fails before.
+/// Requests the stop even if something fails before.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -101,7 +102,7 @@ impl Random {
     }
 }
 
-/// Writes a word that a correct program would not write there, or not now.
+/// Writes a word that a correct program would not write there, or not at this time.
 fn scribble(memory: &LaneMemory, random: &mut Random) {
     let (up, down) = (memory.up(), memory.down());
     let ring: &SharedRing = if random.below(4) == 0 { &up } else { &down };
@@ -109,7 +110,7 @@ fn scribble(memory: &LaneMemory, random: &mut Random) {
     match random.below(64) {
         0 => ring.head().store(any, Ordering::Release),
         1..8 => {
-            // Forwards or backwards by a little: what could be.
+            // Plausible values, slightly forwards or backwards.
             let head = ring.head().load(Ordering::Relaxed);
             let step = any % 96 * 8;
             let head =
@@ -119,7 +120,7 @@ fn scribble(memory: &LaneMemory, random: &mut Random) {
         8..12 => ring.head_wanted().store(any >> random.below(64), Ordering::Release),
         12..20 => ring.producer_state().store(any as u32 % 3, Ordering::Release),
         20..22 => ring.consumer_state().store(any as u32 % 64 % 3, Ordering::Release),
-        // The bell's word, the lock's, and all others of the page.
+        // The word of the bell, that of the lock, and all others in the page.
         22..40 => {
             let words = memory.words();
             let value = if any >> 63 == 0 { any % 5 } else { any };
@@ -130,7 +131,7 @@ fn scribble(memory: &LaneMemory, random: &mut Random) {
             let bell = crossway_tipc_client::protocol::lane::DOWN;
             words.word(bell).store(any % 5, Ordering::Release);
         }
-        _ => ring.header(random.below(memory.ring_octets() / 8) * 8).store(any, Ordering::Release),
+        _ => ring.header(random.below(memory.ring_bytes() / 8) * 8).store(any, Ordering::Release),
     }
 }
 
@@ -147,7 +148,7 @@ fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() 
     let sender = node_socket(&site, Kind::Rdm);
     works(&site);
     let pid = site.tipcd().pid();
-    let (memory_before, lanes_before) = (resident_octets(pid), counts(&site).len());
+    let (memory_before, lanes_before) = (resident_bytes(pid), counts(&site).len());
     let descriptors_before = descriptors(pid);
     let stop = AtomicBool::new(false);
     let mut put = 0_u32;
@@ -167,14 +168,14 @@ fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() 
                 scribble(&memory, &mut random);
                 if n % 4 == 0 {
                     let to = Some(Address::service(6000, round));
-                    // Once its socket is taken from it nobody is there.
+                    // Once the program has lost its socket, there is no receiver.
                     put += u32::from(sender.send(&message, to, Patience::Now).is_ok());
                 }
                 if n % 16 == 0 {
                     bell.signal().unwrap();
                 }
                 if n % 500 == 0 {
-                    // More descriptors for who asks often, and a lane that begins once.
+                    // More descriptors for a program that makes many requests, and a lane that is switched on once.
                     outlaw.lanes();
                     outlaw.asks(&Request::LaneDown { token: outlaw.token });
                 }
@@ -184,17 +185,17 @@ fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() 
         assert!(others.join().unwrap() > 1_000);
     });
     assert!(put > ROUNDS, "hardly anything went to the scribblers: {put}");
-    // What came back to the sender is not of interest.
+    // Messages returned to the sender do not matter.
     drop(sender);
     works(&site);
     until("their lanes' end", || counts(&site).len() <= lanes_before);
     until("their descriptors' end", || descriptors(pid) <= descriptors_before);
-    let grown = resident_octets(pid).saturating_sub(memory_before);
-    assert!(grown < 16 << 20, "it grew by {grown} octets");
+    let grown = resident_bytes(pid).saturating_sub(memory_before);
+    assert!(grown < 16 << 20, "it grew by {grown} bytes");
 }
 
-/// A socket is taken from a program whose receiving lane is nonsense, but not before what it had sent is gone. It used to be able to send more and more meanwhile,
-/// and the tipcd kept all of it.
+/// A program whose receiving lane contains invalid data loses its socket, but only after the data it had sent has been sent on. It used to be able to
+/// send more in the meantime, all of which the tipcd kept.
 #[test]
 fn who_is_hung_up_sends_no_more_by_its_lane() {
     let site = site();
@@ -216,7 +217,7 @@ fn who_is_hung_up_sends_no_more_by_its_lane() {
     let mut tx = RingTx::new(memory.up(), Silent, Wait::Block);
     let mut message = [0; SEND_HEADER_LEN + 1_000];
     message[SEND_HEADER_LEN..].fill(9);
-    // The peer reads nothing, and at last nothing is taken out of the lane any more: a request is answered after that.
+    // The peer does not read, and finally nothing more is taken from the lane: a request is answered after that.
     let mut fill = |refused: &mut bool| loop {
         match tx.try_send_with(message.len(), |place| place.copy_from_slice(&message)) {
             Ok(()) => {}
@@ -235,26 +236,26 @@ fn who_is_hung_up_sends_no_more_by_its_lane() {
     }
     assert!(!refused);
     let pid = site.tipcd().pid();
-    let before = resident_octets(pid);
-    // What a program never says of the ring that it reads.
+    let before = resident_bytes(pid);
+    // A value that no program ever writes for a ring that it reads.
     memory.down().consumer_state().store(crossway_ring::layout::CLOSED, Ordering::Release);
     peer.send(b"for whom the lane is nonsense", None, soon()).unwrap();
     for _ in 0..400 {
         fill(&mut refused);
         bell.signal().unwrap();
-        // Which a tipcd answers when it has done what the bell wanted.
+        // A tipcd answers this when it has handled the bell.
         outlaw.asks(&Request::Report { token: outlaw.token });
-        assert!(outlaw.lanes().is_none() || !refused, "new lanes for who was hung up");
+        assert!(outlaw.lanes().is_none() || !refused, "a disconnected program got new lanes");
     }
-    let grown = resident_octets(pid).saturating_sub(before);
-    assert!(grown < 4 << 20, "it grew by {grown} octets");
+    let grown = resident_bytes(pid).saturating_sub(before);
+    assert!(grown < 4 << 20, "it grew by {grown} bytes");
     assert!(refused, "its lane is still there");
     works(&site);
     drop((peer, outlaw));
     until("the lanes' end", || counts(&site).is_empty());
 }
 
-/// Who holds a socket's descriptor may use it, but not beside lanes, of which he knows nothing.
+/// A process that holds a socket's descriptor may use it, but not together with lanes, of which it does not know.
 #[test]
 fn a_socket_is_adopted_or_has_lanes() {
     let site = site();
@@ -295,20 +296,20 @@ fn many_sockets_with_lanes_come_and_go_and_leave_nothing() {
         let exchange = |n: u8| {
             for (socket, itself) in &sockets {
                 socket.send(&[n], Some(*itself), soon()).unwrap();
-                let mut octet = [0];
-                assert_eq!(socket.recv(&mut octet, soon()), Ok(1));
-                assert_eq!(octet, [n]);
+                let mut byte = [0];
+                assert_eq!(socket.recv(&mut byte, soon()), Ok(1));
+                assert_eq!(byte, [n]);
             }
         };
         (0..24).for_each(exchange);
         until("as many as there may be", || counts(&site).len() >= 64);
         assert_eq!(counts(&site).len(), 64);
-        // A program takes a lane that is granted when it sends or receives next.
+        // A program starts to use a granted lane when it next sends or receives.
         until("a lane to receive by", || {
             exchange(24);
             sockets.iter().any(|(socket, _)| socket.down_lane_bells().is_some())
         });
-        // Some go with messages in their lanes.
+        // Some are closed with messages in their lanes.
         for (socket, itself) in &sockets {
             socket.send(b"unread", Some(*itself), soon()).unwrap();
         }

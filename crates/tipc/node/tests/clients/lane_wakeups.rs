@@ -1,5 +1,5 @@
-//! Nobody sleeps for ever at the lane that he receives by: not who is told of each change once, not who survives another receiver, and nobody waits
-//! for a tipcd that is stopped.
+//! No program sleeps for ever on the lane by which it receives: neither with edge-triggered events nor after another receiver was killed; and no
+//! non-blocking call waits for a stopped tipcd.
 
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crossway_tipc_client::{Errno, Kind, NodeSocket, Patience};
 use crate::lanes::{node_socket, pair_with_lane, signal, site};
 use crate::site::{Site, WATCHDOG, soon, until};
 
-/// A connection by lanes both ways.
+/// A connection with lanes in both directions.
 fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
     let (client, server) = pair_with_lane(site, kind);
     until("the receiving lane", || {
@@ -27,7 +27,7 @@ fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
     (client, server)
 }
 
-/// What has come when the ring was looked at for the last time gets no second edge, so a receiver that is told by edges must be given it then.
+/// Messages that have arrived by the last check of the ring cause no second edge, so a receiver that relies on edges must be given them then.
 #[test]
 fn who_reads_until_nothing_is_there_and_waits_for_edges_gets_all() {
     const MESSAGES: u64 = 300_000;
@@ -62,7 +62,8 @@ fn who_reads_until_nothing_is_there_and_waits_for_edges_gets_all() {
     });
 }
 
-/// The memory of all lanes of this process's sockets, seen once more. Closing a descriptor of it would end the process's part in its lock, so these come along.
+/// The memory of all lanes of this process's sockets, mapped again. Closing a descriptor of it would drop the process's file lock, so these are
+/// returned too.
 fn all_lanes() -> Vec<(LaneMemory, File)> {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
     let is_of_lanes = |path: &std::path::PathBuf| {
@@ -71,8 +72,8 @@ fn all_lanes() -> Vec<(LaneMemory, File)> {
     };
     let open = |path| {
         let file = File::options().read(true).write(true).open(path).unwrap();
-        let octets = (file.metadata().unwrap().len() as usize - crossway_sys::shm::page_len()) / 2;
-        (LaneMemory::open(&file, octets).unwrap(), file)
+        let bytes = (file.metadata().unwrap().len() as usize - crossway_sys::shm::page_len()) / 2;
+        (LaneMemory::open(&file, bytes).unwrap(), file)
     };
     let paths: Vec<_> = entries.filter(is_of_lanes).collect();
     paths.into_iter().map(open).collect()
@@ -82,13 +83,13 @@ fn words_of(memory: &LaneMemory) -> Receiver {
     Receiver::of(&memory.words(), lane::DOWN)
 }
 
-/// How many records are in the ring that is received from, and where the last of them ends.
+/// Number of records in the receiving ring, and the end position of the last one.
 fn stands_in(memory: &LaneMemory) -> (usize, u64) {
     let ring = memory.down();
     let mut position = ring.head().load(Ordering::SeqCst);
     let mut count = 0;
     loop {
-        let offset = (position % memory.ring_octets() as u64) as usize;
+        let offset = (position % memory.ring_bytes() as u64) as usize;
         let word = ring.header(offset).load(Ordering::SeqCst);
         let Some(len) = stated_len(word) else { return (count, position) };
         position += record_len(offset, len) as u64;
@@ -96,13 +97,13 @@ fn stands_in(memory: &LaneMemory) -> (usize, u64) {
     }
 }
 
-/// A receiver that is killed may have made room, and said so in the shared words, but not to the tipcd: whoever receives next says it.
+/// A receiver that is killed may have made room, and recorded that in the shared words, but not notified the tipcd: the next receiver does so.
 #[test]
 fn a_receiver_that_was_killed_before_it_told_of_room_leaves_nobody_waiting() {
     let site = site();
     let (client, server) = pair(&site, Kind::Seqpacket);
     let message = [5; 2_000];
-    // Other tests of this process have sockets, too, but none whose ring is full and never read.
+    // Other tests of this process also have sockets, but none whose ring is full and never read.
     let lanes = all_lanes();
     let is_full = |(memory, _): &&(LaneMemory, File)| {
         let ring = memory.down();
@@ -133,10 +134,10 @@ fn a_receiver_that_was_killed_before_it_told_of_room_leaves_nobody_waiting() {
     }
 }
 
-/// Who does not wait does not wait for the tipcd either, whatever he is about to ask it.
+/// A non-blocking call does not wait for the tipcd either, whatever it is about to request.
 #[test]
 fn receiving_without_waiting_does_not_wait_for_a_stopped_tipcd() {
-    // A tipcd that is asked in vain counts as hanging after 10 s.
+    // A tipcd that does not answer a request for 10 s counts as hanging.
     const BEFORE_IT_HANGS: Duration = Duration::from_secs(8);
     let site = Site::with(&["--lane-after", "1"]);
     let (client, server) = (node_socket(&site, Kind::Rdm), node_socket(&site, Kind::Rdm));
@@ -164,7 +165,7 @@ fn receiving_without_waiting_does_not_wait_for_a_stopped_tipcd() {
         });
         let outcome = is_over.recv_timeout(BEFORE_IT_HANGS);
         signal(&site, "-CONT");
-        assert_eq!(outcome, Ok(20), "it waits for a tipcd that is stopped");
+        assert_eq!(outcome, Ok(20), "it waited for a stopped tipcd");
     });
     until("the receiving lane", || {
         client.send(b"more", Some(itself), soon()).unwrap();

@@ -1,4 +1,5 @@
-//! Sending by lanes: order and number under overflow, among threads and across deaths; what a hostile program can do with the memory it shares.
+//! Sending through lanes: order and completeness under overflow, with several threads and after deaths; and the effects of a hostile program on
+//! the memory it shares.
 
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -25,8 +26,7 @@ pub(crate) fn node_socket(site: &Site, kind: Kind) -> NodeSocket {
     NodeSocket::open(site.path(), kind).unwrap()
 }
 
-/// A bound socket and its name, which no other has had: one that was closed stays bound as long as a process that another test has just forked
-/// holds it.
+/// A bound socket and its unique name: a closed socket stays bound while a process that another test has just forked holds it.
 pub(crate) fn bound(site: &Site, kind: Kind) -> (NodeSocket, Address) {
     static INSTANCE: AtomicU32 = AtomicU32::new(0);
     let instance = INSTANCE.fetch_add(1, Ordering::Relaxed);
@@ -38,7 +38,7 @@ pub(crate) fn bound(site: &Site, kind: Kind) -> (NodeSocket, Address) {
     (server, Address::service(5000, instance))
 }
 
-/// A client whose messages go by its lane, and its server.
+/// A client that sends through its lane, and its server.
 pub(crate) fn pair_with_lane(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
     let (bound, name) = bound(site, kind);
     let client = node_socket(site, kind);
@@ -52,7 +52,7 @@ pub(crate) fn pair_with_lane(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket
         client.connect(Some(name), soon()).unwrap();
         bound
     };
-    // The request for lanes is sent with the first message, and its answer looked for with each.
+    // The request for lanes is sent with the first message, and its answer is checked for with each.
     let mut begun = 0;
     until("the lane", || {
         begun += client.send(b"x", None, soon()).unwrap();
@@ -64,7 +64,7 @@ pub(crate) fn pair_with_lane(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket
     (client, server)
 }
 
-/// What went by the lanes of each socket that has any.
+/// Statistics of the lanes of each socket that has any.
 pub(crate) fn counts(site: &Site) -> Vec<LaneView> {
     let outcome = Administration::at(site.path()).unwrap().order(&Order::Sockets).unwrap();
     let Outcome::Sockets(sockets) = outcome else { panic!("{outcome:?}") };
@@ -101,7 +101,7 @@ fn a_thousand_messages_to_a_sleeping_tipcd_are_one_bell_and_nothing_goes_by_the_
             assert_eq!(client.send(&message, None, Patience::Now), Ok(64));
         }
         let (_, after) = client.lane_sleeps_and_wakes().unwrap();
-        // None if it was stopped before it had gone to sleep.
+        // None if it was stopped before it went to sleep.
         assert!(after - bells <= 1, "{kind:?}: {bells} {after}");
         signal(&site, "-CONT");
         for n in 0..1_000_u32 {
@@ -120,7 +120,7 @@ fn receive_all(socket: &NodeSocket, buf: &mut [u8]) {
     }
 }
 
-/// Sends all of it, in whatever way.
+/// Sends the whole message, however many calls that takes.
 fn send_all(socket: &NodeSocket, message: &[u8], patience: impl Fn() -> Patience) {
     let mut sent = 0;
     while sent < message.len() {
@@ -143,12 +143,12 @@ fn order_and_number_hold_when_the_lane_overflows_into_the_descriptor_and_back() 
             let (mut at, mut n) = (0, 0_u64);
             while at < WORDS {
                 n += 1;
-                // Mostly small, now and then a large one.
+                // Mostly small messages, with an occasional large one.
                 let words = if n.is_multiple_of(61) { 8_000 } else { n * 7 % 60 + 1 };
                 let words = words.min(WORDS - at);
                 let message: Vec<u8> = (at..at + words).flat_map(u64::to_ne_bytes).collect();
                 at += words;
-                // Phases that do not wait, that do for a moment, and that do.
+                // Phases with non-blocking calls, with short timeouts, and with blocking calls.
                 match n >> 9 & 3 {
                     0 => send_all(&client, &message, || Patience::Now),
                     1 => send_all(&client, &message, || {
@@ -228,9 +228,9 @@ fn who_writes_to_the_descriptor_itself_ends_the_use_of_the_lane() {
         }
     }
     for n in 0..100_u8 {
-        let mut octet = [0];
-        receive_all(&server, &mut octet);
-        assert_eq!(octet, [n]);
+        let mut byte = [0];
+        receive_all(&server, &mut byte);
+        assert_eq!(byte, [n]);
     }
     assert_eq!(sent_by_lane(&site), before);
 }
@@ -247,14 +247,14 @@ fn who_has_written_to_the_descriptor_itself_gets_no_lanes() {
     receive_all(&server, &mut [0; 3]);
     for n in 0..50_u8 {
         client.send(&[n], None, soon()).unwrap();
-        let mut octet = [0];
-        receive_all(&server, &mut octet);
-        assert_eq!(octet, [n]);
+        let mut byte = [0];
+        receive_all(&server, &mut byte);
+        assert_eq!(byte, [n]);
     }
     assert_eq!(client.lane_sleeps_and_wakes(), None);
 }
 
-/// A part of it that went by the descriptor, or none, does not keep the rest from the lane for ever.
+/// Even if part of a stream was sent through the descriptor, the rest eventually uses the lane again.
 #[test]
 fn a_stream_that_was_full_goes_on_by_its_lane() {
     let site = site();
@@ -303,7 +303,7 @@ fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_told_soon() {
         };
         let moment = || Patience::Until(Instant::now() + Duration::from_millis(20));
         if is_own {
-            // The descriptor's own patience.
+            // The descriptor's own blocking mode applies.
             socket::set_waiting(&client, false).unwrap();
             assert_eq!(fill(|| Patience::Forever), Errno::AGAIN, "{kind:?}");
         } else {
@@ -320,8 +320,8 @@ fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_told_soon() {
     assert_eq!(told, Some(Errno::NETDOWN));
 }
 
-/// Octets of a process's memory that are in use.
-pub(crate) fn resident_octets(pid: u32) -> u64 {
+/// Resident memory of a process in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
@@ -337,7 +337,7 @@ fn a_program_that_scribbles_over_the_shared_memory_harms_nobody_else() {
         random ^= random << 17;
         random
     };
-    let before = resident_octets(site.tipcd().pid());
+    let before = resident_bytes(site.tipcd().pid());
     for round in 0..40 {
         let control = raw(&site);
         ask(&control, &Request::Hello { version: VERSION }.encode());
@@ -347,12 +347,12 @@ fn a_program_that_scribbles_over_the_shared_memory_harms_nobody_else() {
         let granted = Granted::decode(&mut Reader::new(&answer[4..])).unwrap();
         assert!(granted.sends);
         let bell = crossway_sys::eventfd::EventFd::from_fd(fds.pop().unwrap());
-        let memory = LaneMemory::open(fds.pop().unwrap(), granted.ring_octets as usize).unwrap();
+        let memory = LaneMemory::open(fds.pop().unwrap(), granted.ring_bytes as usize).unwrap();
         let up = memory.up();
         for _ in 0..4_000 {
-            let place = next() as usize % (memory.ring_octets() / 8) * 8;
+            let place = next() as usize % (memory.ring_bytes() / 8) * 8;
             match next() % 8 {
-                // What could be a header, of the first records above all.
+                // Values that could be a header, mainly of the first records.
                 0 => {
                     let sequence = next() % 4;
                     let len = next() as usize % 70_000;
@@ -379,8 +379,8 @@ fn a_program_that_scribbles_over_the_shared_memory_harms_nobody_else() {
         }
     }
     works(&site);
-    let grown = resident_octets(site.tipcd().pid()).saturating_sub(before);
-    assert!(grown < 16 << 20, "it grew by {grown} octets");
+    let grown = resident_bytes(site.tipcd().pid()).saturating_sub(before);
+    assert!(grown < 16 << 20, "it grew by {grown} bytes");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a program sent before it closed or shut down is sent on when the way was full, but not for ever.
+//! Data that a program sent before it closed or shut down is sent on even if there was no room, but not for ever.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc;
@@ -21,17 +21,17 @@ pub(crate) fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
     (client, server)
 }
 
-/// Sends until there is no room: the octets that went.
+/// Sends until there is no room; returns the number of bytes sent.
 pub(crate) fn fill(socket: &NodeSocket) -> usize {
     let mut sent = 0;
-    // The tipcd takes from the descriptor until TIPC's window is full, too; then nothing goes any more.
+    // The tipcd also reads from the descriptor until TIPC's window is full; then nothing more is accepted.
     let mut refused = 0;
     while refused < 20 {
         match socket.send(&[5; 8_000], None, Patience::Now) {
             Ok(len) => (sent, refused) = (sent + len, 0),
             Err(errno) => {
                 assert_eq!(errno, Errno::AGAIN);
-                // Answered when it has taken what it can.
+                // Answered when it has read what it can.
                 socket.report().unwrap();
                 refused += 1;
             }
@@ -40,7 +40,7 @@ pub(crate) fn fill(socket: &NodeSocket) -> usize {
     sent
 }
 
-/// A connection whose first end has sent until there was no room, and the octets that went.
+/// A connection whose first end has sent until there was no room, and the number of bytes sent.
 fn full(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket, usize) {
     let (client, server) = pair(site, kind);
     let sent = fill(&client);
@@ -72,7 +72,7 @@ fn what_was_sent_before_the_end_comes_before_it_also_when_the_way_was_full() {
     }
 }
 
-/// Reads to the end: the octets, and how the connection ended.
+/// Reads to the end; returns the number of bytes, and how the connection ended.
 fn rest(socket: &NodeSocket) -> (usize, ErrorCode) {
     let (mut buf, mut got) = (vec![0; 66_000], 0);
     loop {
@@ -85,7 +85,7 @@ fn rest(socket: &NodeSocket) -> (usize, ErrorCode) {
     }
 }
 
-/// Closing does not take an orderly end back, also when both find the way full.
+/// Closing a socket after a shutdown does not turn it into a reset, even if there is no room for either.
 #[test]
 fn a_connection_that_was_shut_down_and_closed_ends_in_good_order() {
     for after in ["0", "1"] {
@@ -94,14 +94,14 @@ fn a_connection_that_was_shut_down_and_closed_ends_in_good_order() {
             let (client, server, sent) = full(&site, kind);
             client.shutdown().unwrap();
             drop(client);
-            // Its end has been noticed when later requests are answered.
+            // Later requests are answered only after its end has been handled.
             server.local_address().unwrap();
             assert_eq!(rest(&server), (sent, ErrorCode::Shutdown), "{after} {kind:?}");
         }
     }
 }
 
-/// Each end has sent until nothing went any more; one of them is over, and the other goes on sending before it reads.
+/// Each end has sent until nothing more was accepted; one of them is closed, and the other continues to send before it reads.
 #[test]
 fn who_sends_before_it_reads_still_gets_what_was_sent_before_the_end() {
     let site = Site::with(&["--lane-after", "0"]);
@@ -111,7 +111,7 @@ fn who_sends_before_it_reads_still_gets_what_was_sent_before_the_end() {
             let (there, told) = mpsc::channel();
             let sender = std::thread::spawn(move || {
                 for n in 0..400 {
-                    // Its peer does not read, so it comes to wait.
+                    // Its peer does not read, so it blocks.
                     if server.send(&[6; 8_000], None, soon()) == Err(Errno::PIPE) {
                         break;
                     }
@@ -119,7 +119,7 @@ fn who_sends_before_it_reads_still_gets_what_was_sent_before_the_end() {
                 }
                 rest(&server)
             });
-            // So many never find room.
+            // There is never room for this many.
             while told.recv_timeout(WATCHDOG).unwrap() < 60 {}
             if shuts {
                 client.shutdown().unwrap();
@@ -131,7 +131,7 @@ fn who_sends_before_it_reads_still_gets_what_was_sent_before_the_end() {
     }
 }
 
-/// Where data are lost, nobody is told an orderly end.
+/// If data is lost, no end receives an orderly shutdown.
 #[test]
 fn what_is_given_up_ends_in_a_reset() {
     let site = Site::with(&["--linger", "100", "--lane-after", "0"]);
@@ -167,7 +167,8 @@ fn what_nobody_takes_is_kept_no_longer_than_the_time_to_linger() {
     }
 }
 
-/// With something unread in its own descriptor, a program's end is told to the tipcd as an error, ahead of what the program sent.
+/// If there is unread data in a program's own descriptor, its end is reported to the tipcd as an error, ahead of data that the
+/// program sent.
 #[test]
 fn who_closes_with_something_unread_has_still_sent_what_it_sent() {
     let site = crate::lanes::site();
@@ -191,14 +192,14 @@ fn who_closes_with_something_unread_has_still_sent_what_it_sent() {
         drop(client);
         signal(site, "-CONT");
         for n in 0..100_u8 {
-            let mut octet = [0];
-            assert_eq!(server.recv(&mut octet, soon()), Ok(1), "{kind:?}, {lane}, message {n}");
-            assert_eq!(octet, [n], "{kind:?}");
+            let mut byte = [0];
+            assert_eq!(server.recv(&mut byte, soon()), Ok(1), "{kind:?}, {lane}, message {n}");
+            assert_eq!(byte, [n], "{kind:?}");
         }
     }
 }
 
-/// Who waits for an answer that will not come is told so.
+/// A program that waits for an answer that will not arrive must be notified.
 #[test]
 fn a_connect_ends_with_its_tipcd() {
     let site = Site::lone();
@@ -208,10 +209,10 @@ fn a_connect_ends_with_its_tipcd() {
     std::thread::spawn(move || told.send(client.connect(Some(name), Patience::Forever)));
     let asked = wait_ready(&listener, Interest::Readable, Some(Instant::now() + WATCHDOG));
     assert_eq!(asked, Ok(true));
-    // Answered behind the request, which then is under way.
+    // Answered after the request, which is pending by then.
     listener.local_address().unwrap();
     let pid = site.tipcd().pid();
     proc::kill_exactly(pid, proc::started_ticks(pid).unwrap());
-    let outcome = outcome.recv_timeout(WATCHDOG).expect("it goes on waiting");
+    let outcome = outcome.recv_timeout(WATCHDOG).expect("it continues to wait");
     assert_eq!(outcome, Err(Errno::NETDOWN));
 }

@@ -1,5 +1,5 @@
-//! Programs on a `tipcd` that is a process of its own: across nodes, dying, flooding, hostile. What a socket does in peace is checked
-//! by the `sockets` suite of `crates/conformance`, on this back end and on the kernel's.
+//! Programs on a `tipcd` in a process of its own: across nodes, dying, flooding, hostile. The ordinary behaviour of sockets is tested
+//! by the `sockets` suite of `crates/conformance`, with this back end and the kernel's.
 
 mod crowds;
 mod down_lane;

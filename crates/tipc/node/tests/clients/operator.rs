@@ -1,4 +1,5 @@
-//! What an operator is shown is what happened: each figure its own, in its own unit, of the right end.
+//! The figures shown to an operator match what happened: each the right one, in its own unit, for the
+//! right end.
 
 use std::net::UdpSocket;
 
@@ -80,7 +81,7 @@ fn a_socket_s_figures_are_its_own() {
     let back = client.local_address().unwrap();
     server.send(b"an answer", Some(back.into()), soon()).unwrap();
     assert_eq!(client.recv(&mut [0; 16], soon()), Ok(9));
-    // More than its descriptor holds.
+    // More than its descriptor can hold.
     let (_sleepy, to) = named(&site, 7001, Scope::Cluster);
     for _ in 0..60 {
         client.send(&[1; 10_000], Some(to), soon()).unwrap();
@@ -101,7 +102,7 @@ fn a_socket_s_figures_are_its_own() {
     assert!(sleepy.queued_octets >= 10_000 * sleepy.queued_messages, "{sleepy:?}");
 }
 
-/// A table of more than a page.
+/// A table of more than one page.
 #[test]
 fn the_name_table_is_shown_whole_however_long_it_is() {
     const COUNT: u32 = 4_200;
@@ -134,20 +135,20 @@ fn the_figures_of_links_bearers_and_peers_are_of_the_right_end() {
     let sent = |of: fn(&LinkView) -> u64| {
         (of(&after.0.0) - of(&before.0.0), of(&after.1.0) - of(&before.1.0))
     };
-    let octets = 20 * 66_000;
+    let bytes = 20 * 66_000;
     let (from, into) = sent(|link| link.counters.sent_octets);
-    assert!(from >= octets && into < octets / 2, "sent: {from} here, {into} there");
+    assert!(from >= bytes && into < bytes / 2, "sent: {from} here, {into} there");
     let (from, into) = sent(|link| link.counters.received_octets);
-    assert!(from < octets / 2 && into >= octets, "received: {from} here, {into} there");
+    assert!(from < bytes / 2 && into >= bytes, "received: {from} here, {into} there");
     let frames = |of: fn(&BearerView) -> u64| {
         (of(&after.0.1) - of(&before.0.1), of(&after.1.1) - of(&before.1.1))
     };
-    // In packets of 14,000 octets.
+    // In packets of 14,000 bytes.
     let (from, into) = frames(|bearer| bearer.sent_frames);
     assert!(from >= 100 && into < 100, "sent: {from} here, {into} there");
     let (from, into) = frames(|bearer| bearer.received_frames);
     assert!(from < 100 && into >= 100, "received: {from} here, {into} there");
-    // A round trip of less than a microsecond there is not.
+    // No round trip takes less than a microsecond.
     until("a round trip", || links(&here)[0].round_trip_us.is_some());
     assert_ne!(links(&here)[0].round_trip_us, Some(0));
     let peer = peers(&here).remove(0);
@@ -155,7 +156,7 @@ fn the_figures_of_links_bearers_and_peers_are_of_the_right_end() {
     let of_peer = names.iter().filter(|name| name.node == peer.address).count();
     assert!(peer.bindings == of_peer as u64 && of_peer < names.len(), "{peer:?} {names:?}");
 
-    // What is bound while there is a link is told by the broadcast link.
+    // Bindings made while there is a link are announced over the broadcast link.
     server.bind(ServiceRange::single(7008, 1), Scope::Cluster).unwrap();
     let names = || Administration::at(here.path()).unwrap().names().unwrap();
     until("the binding", || names().iter().any(|name| name.service == 7008));
@@ -172,7 +173,7 @@ fn the_figures_of_links_bearers_and_peers_are_of_the_right_end() {
     assert_eq!((view.method, view.replicast_percent), (MulticastWay::Broadcast, 100));
 }
 
-/// From a loopback address nothing goes to another host.
+/// Frames from a loopback address cannot reach another host.
 #[test]
 fn frames_that_a_medium_refuses_are_counted() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -182,7 +183,7 @@ fn frames_that_a_medium_refuses_are_counted() {
     assert!(bearer.unsent_frames > 0 && bearer.sent_frames == 0, "{bearer:?}");
 }
 
-/// A listener's program has eight requests in its hands and the node keeps the others.
+/// Eight requests are passed to a listener's program, and the node keeps the others.
 #[test]
 fn requests_that_nobody_accepts_take_no_more_than_eight_sockets_each() {
     let site = Site::lone();
@@ -201,7 +202,8 @@ fn requests_that_nobody_accepts_take_no_more_than_eight_sockets_each() {
     assert_eq!(node(&site).sockets, 1 + 20 + 20);
 }
 
-/// What was reachable when the program looked, and is not any more when its tipcd has the message.
+/// A destination that was reachable when the program checked, and no longer is when its tipcd gets the
+/// message.
 #[test]
 fn what_reaches_nobody_any_more_comes_back_with_its_cause_or_is_counted() {
     const NO_NAME: u8 = 1;
@@ -216,7 +218,7 @@ fn what_reaches_nobody_any_more_comes_back_with_its_cause_or_is_counted() {
     let send = |to: Address| {
         let record = [&to.encode()[..SEND_HEADER_LEN], &[7; 3_000]].concat();
         socket::send(&data, &record, false).unwrap();
-        // Answered behind it.
+        // Answered after the message has been handled.
         ask(&control, &Request::Report { token }.encode());
     };
     for to in [Address::service(7007, 1), lost.into()] {

@@ -1,25 +1,25 @@
-//! A program that cannot send because its peer does not read, while what the peer sent fills its own descriptor, may be unable to read before its send returns. It is
-//! relieved of what it has written, once each time that it reads, within bounds.
+//! A program that cannot send because its peer does not read, while the peer's data fills its own descriptor, may be unable to read before its send
+//! returns. The tipcd relieves it of the data it has written, once each time that it reads, within limits.
 
 use crossway_tipc_client::{Errno, Kind, NodeSocket, Patience};
 
 use crate::lingering::{fill, pair};
 use crate::site::{Site, soon};
 
-/// Octets that a tipcd of these tests keeps for a socket.
+/// Number of bytes that a tipcd in these tests keeps for a socket.
 const QUEUE: usize = 2 << 20;
-/// More than descriptors, lanes and the window of one direction hold.
+/// More than descriptors, lanes and the window of one direction can hold.
 const ON_ITS_WAY: usize = 3 << 20;
 
-/// Reads what is there: how many octets.
+/// Reads everything available; returns the number of bytes.
 fn drain(socket: &NodeSocket) -> usize {
-    let (mut buf, mut octets) = (vec![0; 66_000], 0);
+    let (mut buf, mut bytes) = (vec![0; 66_000], 0);
     loop {
         match socket.recv(&mut buf, Patience::Now) {
-            Ok(len) => octets += len,
+            Ok(len) => bytes += len,
             Err(errno) => {
                 assert_eq!(errno, Errno::AGAIN);
-                return octets;
+                return bytes;
             }
         }
     }
@@ -28,11 +28,11 @@ fn drain(socket: &NodeSocket) -> usize {
 fn relieves(site: &Site, kind: Kind) {
     let (one, other) = pair(site, kind);
     let (mut sent, mut back) = (fill(&one), fill(&other));
-    assert_eq!(fill(&other), 0, "{kind:?}: who has not read is relieved once");
-    // What the other end has sent filled this one's descriptor.
+    assert_eq!(fill(&other), 0, "{kind:?}: a program that has not read is relieved once");
+    // The data sent by the other end filled this one's descriptor.
     let relieved = fill(&one);
     assert!(relieved > 0, "{kind:?}: is not relieved");
-    assert_eq!(fill(&one), 0, "{kind:?}: who has not read is relieved once");
+    assert_eq!(fill(&one), 0, "{kind:?}: a program that has not read is relieved once");
     sent += relieved;
     let (mut read, mut rounds) = (0, 0);
     loop {
@@ -46,10 +46,10 @@ fn relieves(site: &Site, kind: Kind) {
             break;
         }
         rounds += 1;
-        assert!(sent < QUEUE + ON_ITS_WAY, "{kind:?}: {sent} octets in {rounds} rounds");
+        assert!(sent < QUEUE + ON_ITS_WAY, "{kind:?}: {sent} bytes in {rounds} rounds");
     }
-    assert!(rounds > 1, "{kind:?}: who reads is relieved again");
-    // Nothing is lost of all that.
+    assert!(rounds > 1, "{kind:?}: a program that reads is relieved again");
+    // None of it is lost.
     let mut buf = vec![0; 66_000];
     for (socket, left) in [(&other, sent), (&one, back - read)] {
         let mut left = left;

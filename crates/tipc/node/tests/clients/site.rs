@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{Backend, Kind, LoneTipcd, Patience, Socket};
 
-/// Long enough for a busy machine; reached only when something is wrong.
+/// Long enough for a busy machine; only reached if something is wrong.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
 pub(crate) fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
 }
 
-/// A tipcd that ends with this value.
+/// A tipcd that ends when this value is dropped.
 pub(crate) struct Site {
     tipcd: LoneTipcd,
     _dir: tempfile::TempDir,
 }
 
 impl Site {
-    /// A lone node.
+    /// A node without bearers.
     pub(crate) fn lone() -> Self {
         Self::with(&[])
     }
@@ -35,14 +35,14 @@ impl Site {
         Self::start(command)
     }
 
-    /// By a command that becomes a tipcd.
+    /// Starts it with a command that becomes a tipcd.
     pub(crate) fn start(command: Command) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
         Self { tipcd, _dir: dir }
     }
 
-    /// A node that another user runs, with so many descriptors, and that all may use.
+    /// A node run by another user, with this many descriptors, that all users may use.
     pub(crate) fn of_user(uid: u32, descriptors: usize, args: &[&str]) -> Self {
         let mut command = Command::new("sh");
         let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
@@ -72,7 +72,7 @@ pub(crate) fn is_writable(socket: &Socket) -> bool {
     wait_ready(socket, Interest::Writable, Some(Instant::now())).unwrap()
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {

@@ -1,4 +1,5 @@
-//! A member of a group that does not read: with `tipcd --group-patience` it stalls nobody, without it everybody.
+//! A group member that does not read: with `tipcd --group-patience` it blocks no other member, without it all of
+//! them.
 
 use crossway_tipc_client::{Errno, Event, Kind, Patience, Socket};
 
@@ -8,7 +9,7 @@ const GROUP: u32 = 4500;
 const CLUSTER: u32 = 2;
 const MEMBER_EVENTS: u32 = 2;
 const BROADCASTS: u32 = 300;
-const OCTETS: usize = 20_000;
+const BYTES: usize = 20_000;
 
 fn joined(site: &Site, instance: u32) -> Socket {
     let socket = site.socket(Kind::Rdm);
@@ -16,7 +17,7 @@ fn joined(site: &Site, instance: u32) -> Socket {
     socket
 }
 
-/// Hears of members until it has heard of so many.
+/// Waits for membership events until this many other members are known.
 fn meet(member: &Socket, others: u32) {
     for _ in 0..others {
         let news = member.recv_message(&mut [0; 8], soon()).unwrap();
@@ -25,7 +26,7 @@ fn meet(member: &Socket, others: u32) {
 }
 
 fn broadcast(n: u32) -> Vec<u8> {
-    [&n.to_be_bytes()[..], &[3; OCTETS - 4]].concat()
+    [&n.to_be_bytes()[..], &[3; BYTES - 4]].concat()
 }
 
 #[test]
@@ -36,15 +37,15 @@ fn a_member_that_does_not_read_is_left_behind_and_the_others_miss_nothing() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0..BROADCASTS {
-                assert_eq!(sender.send(&broadcast(n), None, soon()), Ok(OCTETS), "broadcast {n}");
+                assert_eq!(sender.send(&broadcast(n), None, soon()), Ok(BYTES), "broadcast {n}");
             }
         });
-        let mut buf = vec![0; OCTETS];
+        let mut buf = vec![0; BYTES];
         let mut next = 0;
         while next < BROADCASTS {
             let message = reader.recv_message(&mut buf, soon()).unwrap();
             if message.event == Event::Data {
-                assert_eq!((message.len, message.member), (OCTETS, Some(1)));
+                assert_eq!((message.len, message.member), (BYTES, Some(1)));
                 assert_eq!(buf[..4], next.to_be_bytes());
                 next += 1;
             }
@@ -52,9 +53,9 @@ fn a_member_that_does_not_read_is_left_behind_and_the_others_miss_nothing() {
     });
     let news = sender.recv_message(&mut [0; 8], soon()).unwrap();
     assert_eq!((news.event, news.member), (Event::MemberDown, Some(3)));
-    // It reads at last: the first of them in order and without a gap, then that the sender left it.
+    // It reads at last: the first broadcasts in order and without a gap, then that the sender left it.
     meet(&slow, 2);
-    let mut buf = vec![0; OCTETS];
+    let mut buf = vec![0; BYTES];
     let mut next: u32 = 0;
     loop {
         let message = slow.recv_message(&mut buf, soon()).unwrap();
@@ -79,7 +80,7 @@ fn without_that_it_holds_its_senders_up_until_it_reads_and_nothing_is_lost() {
             Ok(_) => (sent, refused) = (sent + 1, 0),
             Err(errno) => {
                 assert_eq!(errno, Errno::AGAIN);
-                // What the descriptors took goes on its way meanwhile.
+                // Messages in the descriptors are sent on in the meantime.
                 sender.local_address().unwrap();
                 refused += 1;
             }
@@ -87,13 +88,13 @@ fn without_that_it_holds_its_senders_up_until_it_reads_and_nothing_is_lost() {
         assert!(sent < 10_000, "nothing holds it up");
         refused == 3
     });
-    let mut buf = vec![0; OCTETS];
+    let mut buf = vec![0; BYTES];
     let mut next: u32 = 0;
     while next < sent {
-        assert_eq!(slow.recv(&mut buf, soon()), Ok(OCTETS));
+        assert_eq!(slow.recv(&mut buf, soon()), Ok(BYTES));
         assert_eq!(buf[..4], next.to_be_bytes());
         next += 1;
     }
-    assert_eq!(sender.send(&broadcast(sent), None, soon()), Ok(OCTETS));
-    assert_eq!(slow.recv(&mut buf, soon()), Ok(OCTETS));
+    assert_eq!(sender.send(&broadcast(sent), None, soon()), Ok(BYTES));
+    assert_eq!(slow.recv(&mut buf, soon()), Ok(BYTES));
 }

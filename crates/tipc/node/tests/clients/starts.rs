@@ -1,4 +1,4 @@
-//! A tipcd that cannot serve: one clear error, and nothing is changed.
+//! A tipcd that cannot start: one clear error, and nothing is changed.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -14,12 +14,12 @@ use crate::site::until;
 
 const NOBODY: u32 = 65_534;
 
-/// What a tipcd of this user with so many descriptors says when it does not start.
+/// Error output of a tipcd of this user, with this many descriptors, that does not start.
 fn refusal(uid: u32, descriptors: u32, path: &Path) -> String {
     refusal_under(uid, &format!("ulimit -n {descriptors}"), path)
 }
 
-/// What it says under limits that a shell sets.
+/// The same under limits set with shell commands.
 fn refusal_under(uid: u32, limits: &str, path: &Path) -> String {
     let limited = format!("{limits} && exec \"$0\" \"$@\"");
     let output = Command::new("sh")
@@ -36,7 +36,7 @@ fn refusal_under(uid: u32, limits: &str, path: &Path) -> String {
     said
 }
 
-/// A socket file at a path, at which nobody listens, with these permissions.
+/// A stale socket file at a path, with these permissions.
 fn left_over(path: &Path, mode: u32) {
     let fd = socket::unix(UnixKind::Seqpacket).unwrap();
     socket::bind(&fd, &socket::path_address(path).unwrap(), "left over").unwrap();
@@ -56,26 +56,27 @@ fn too_few_descriptors_are_named_with_how_many_it_needs() {
     assert!(!path.exists());
 }
 
-/// The system killed a tipcd that reached this limit (SIGXFSZ), at its start or when the first program came.
+/// The system used to kill a tipcd that reached this limit (SIGXFSZ), at its start or when the first program
+/// connected.
 #[test]
 fn a_limit_of_file_sizes_is_named_before_a_program_meets_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
     let user = proc::effective_user();
-    for (blocks, octets) in [(0, 0), (32, 32 * 512)] {
+    for (blocks, bytes) in [(0, 0), (32, 32 * 512)] {
         let said = refusal_under(user, &format!("ulimit -f {blocks}"), &path);
-        assert!(said.contains(&format!("only {octets} octets (RLIMIT_FSIZE)")), "{said}");
+        assert!(said.contains(&format!("only {bytes} bytes (RLIMIT_FSIZE)")), "{said}");
         assert!(said.contains("ulimit -f"), "{said}");
     }
 }
 
-/// What its log does not take is lost, and nothing else.
+/// Log lines that cannot be written are lost, and nothing else happens.
 #[test]
 fn a_log_that_may_not_grow_ends_nobody() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
     let log = std::fs::File::create(dir.path().join("log")).unwrap();
-    // The log is as long as it may be.
+    // The log has its maximum size.
     log.set_len(8 << 20).unwrap();
     let mut tipcd = Command::new("sh")
         .args(["-c", "ulimit -f 16384 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tipcd")])
@@ -101,15 +102,18 @@ fn a_socket_of_another_user_is_neither_taken_nor_called_a_tipcd() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
-    // As /tmp: everybody may make files, and remove his own.
+    // Like /tmp: all users may create files, and remove their own.
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
     left_over(&path, 0o600);
     let said = refusal(NOBODY, 256, &path);
-    assert!(said.contains("a socket of user 0") && said.contains("may not look whether"), "{said}");
+    assert!(said.contains("a socket of user 0") && said.contains("cannot check whether"), "{said}");
     assert!(said.contains(&path.display().to_string()) && said.contains("--socket"), "{said}");
     std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
     let said = refusal(NOBODY, 256, &path);
-    assert!(said.contains("nobody serves any more, cannot be removed"), "{said}");
+    assert!(
+        said.contains("an unused socket of user 0") && said.contains("cannot be removed"),
+        "{said}"
+    );
     assert!(said.contains("have user 0 or root remove it"), "{said}");
     assert!(path.exists());
 }

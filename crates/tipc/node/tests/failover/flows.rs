@@ -1,5 +1,4 @@
-//! Messages and streams from one node to the other without a pause, each checked for completeness and order, with the time of every
-//! arrival.
+//! Continuous messages and streams between the nodes, each checked for completeness and order, with the arrival times.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{Address, Backend, Errno, Kind, Patience, Scope, ServiceRange, Socket};
 
-/// Enough that both halves of the ports have some of each kind.
+/// Enough flows that both halves of the ports carry some of each kind.
 const FLOWS_OF_A_KIND: u32 = 6;
-/// Between two messages of a flow, unless another pace is given.
+/// Default interval between two messages of a flow.
 const PACE: Duration = Duration::from_millis(1);
 const WATCHDOG: Duration = Duration::from_secs(240);
 const MESSAGE_LEN: usize = 256;
-/// What ends a flow, in place of a number.
+/// Ends a flow; sent in place of a sequence number.
 const LAST: u64 = u64::MAX;
 
-/// The flows of both kinds, both ways.
+/// The flows of both kinds in both directions.
 pub(crate) struct Flows {
     stop: Arc<AtomicBool>,
     flows: Vec<Flow>,
@@ -35,16 +34,16 @@ fn soon() -> Patience {
 }
 
 fn message(number: u64) -> [u8; MESSAGE_LEN] {
-    let mut octets = [number as u8; MESSAGE_LEN];
-    octets[..8].copy_from_slice(&number.to_ne_bytes());
-    octets
+    let mut bytes = [number as u8; MESSAGE_LEN];
+    bytes[..8].copy_from_slice(&number.to_ne_bytes());
+    bytes
 }
 
-/// Behind so many messages nothing comes.
+/// The final message after this many messages.
 fn last_message(count: u64) -> [u8; MESSAGE_LEN] {
-    let mut octets = message(LAST);
-    octets[8..16].copy_from_slice(&count.to_ne_bytes());
-    octets
+    let mut bytes = message(LAST);
+    bytes[8..16].copy_from_slice(&count.to_ne_bytes());
+    bytes
 }
 
 impl Flows {
@@ -53,7 +52,7 @@ impl Flows {
         Self::start_ends([Some(&nodes[0]), Some(&nodes[1])], PACE)
     }
 
-    /// Those ends of all flows that are this process's, with so much time between two messages of a flow.
+    /// Starts this process's ends of all flows, with this interval between two messages of a flow.
     pub(crate) fn start_ends(nodes: [Option<&Backend>; 2], pace: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut flows = Vec::new();
@@ -66,7 +65,7 @@ impl Flows {
         Self { stop, flows }
     }
 
-    /// The longest pause of any flow that ended after an instant.
+    /// The longest pause in any flow that ended after `begin`.
     pub(crate) fn longest_pause_since(&self, begin: Instant) -> Duration {
         let pause = |flow: &Flow| {
             let arrivals = flow.arrivals.lock().expect("no panic");
@@ -76,7 +75,7 @@ impl Flows {
         self.flows.iter().map(pause).max().unwrap_or_default()
     }
 
-    /// Waits until every flow that ends here has gone on after an instant.
+    /// Waits until every flow received here has delivered a message after this instant.
     pub(crate) fn await_arrivals_after(&self, instant: Instant) {
         let begin = Instant::now();
         let goes_on = |flow: &Flow| {
@@ -89,8 +88,8 @@ impl Flows {
         }
     }
 
-    /// Ends all flows that begin here, and waits for the end of those that end here; how many messages arrived, which are all that were
-    /// sent.
+    /// Ends all flows sent from here, and waits for the end of those received here. Returns the number of messages received, after
+    /// checking that none is missing.
     pub(crate) fn finish(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = 0;
@@ -137,7 +136,7 @@ impl Flow {
     }
 }
 
-/// Sends numbered messages until it is to stop.
+/// Sends numbered messages until told to stop.
 fn send(kind: Kind, client: &Socket, to: Address, stop: &AtomicBool, pace: Duration) {
     if kind == Kind::Stream {
         retry(|| client.connect(Some(to), soon()));
@@ -146,11 +145,11 @@ fn send(kind: Kind, client: &Socket, to: Address, stop: &AtomicBool, pace: Durat
     let mut number = 0;
     loop {
         let last = stop.load(Ordering::Relaxed);
-        let octets = if last { last_message(number) } else { message(number) };
-        retry(|| match client.send(&octets, to, soon()) {
-            // Not known here yet: only at the beginning.
+        let bytes = if last { last_message(number) } else { message(number) };
+        retry(|| match client.send(&bytes, to, soon()) {
+            // The name is not known here yet: only allowed at the beginning.
             Err(errno) if number > 0 => panic!("message {number}: {errno}"),
-            outcome => outcome.map(|len| assert_eq!(len, octets.len())),
+            outcome => outcome.map(|len| assert_eq!(len, bytes.len())),
         });
         if last {
             return;
@@ -168,7 +167,7 @@ fn retry(mut call: impl FnMut() -> Result<(), Errno>) {
     }
 }
 
-/// Receives numbered messages until the last; each must be the next.
+/// Receives numbered messages until the final one; each must be the next in sequence.
 fn receive(socket: &Socket, arrivals: &Mutex<Vec<Instant>>) -> u64 {
     let (mut buf, mut number) = ([0; MESSAGE_LEN], 0);
     loop {

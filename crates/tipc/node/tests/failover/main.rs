@@ -1,5 +1,5 @@
-//! Two `tipcd` with two links between them while messages and streams run both ways: whichever way a medium is cut, everything arrives
-//! once and in order. `cargo bench -p crossway-tipc-node --bench failover` measures how long it takes.
+//! Two `tipcd` processes with two links between them while messages and streams are sent in both directions: however a medium is cut,
+//! everything arrives once and in order. `cargo bench -p crossway-tipc-node --bench failover` measures the time this takes.
 
 mod flows;
 mod planes;
@@ -15,7 +15,7 @@ use crossway_tipc_client::admin::{Order, Settings};
 use flows::Flows;
 use planes::{Cut, Planes, ip};
 
-/// `None`: not here, and why was said.
+/// Sets up the network; `None` if that is impossible here, after printing the reason.
 fn planes(tolerance: Duration) -> Option<Planes> {
     match Planes::up(tolerance) {
         Ok(planes) => Some(planes),
@@ -29,7 +29,7 @@ fn planes(tolerance: Duration) -> Option<Planes> {
 
 #[test]
 fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
-    // Far more than a busy machine keeps a daemon waiting: contact must not be lost while one of the links is cut.
+    // Far longer than a busy machine delays a daemon: contact must not be lost while one of the links is cut.
     let Some(mut planes) = planes(Duration::from_millis(1_000)) else { return };
     let flows = Flows::start([&planes.nodes[0].path, &planes.nodes[1].path]);
     let cuts = [
@@ -48,7 +48,8 @@ fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
         eprintln!("{how:?}: noticed after {:?}, pause {pause:?}", noticed.map(|at| at - cut));
         planes.mend(n, how);
     }
-    // A device that is deleted is told as one that went down; its successor is another, which the operator names anew.
+    // The removal of a device is reported like one that went down; its replacement is a different device, which the operator specifies
+    // again.
     ip(&mut planes.lab, "a", "link del p1");
     let noticed = planes.noticed(1);
     flows.await_arrivals_after(noticed[0].max(noticed[1]));
@@ -68,11 +69,11 @@ fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
     assert!(messages > 100, "{messages}");
 }
 
-/// What the system takes for a bearer, three to ten times the tolerance on a busy machine, is not the links' time.
+/// The time that the system needs to set up a bearer, three to ten times the tolerance on a busy machine, must not delay the links.
 #[test]
 fn links_of_the_shortest_tolerance_outlive_bearers_that_are_added_and_removed() {
-    // A machine that leaves a daemon without CPU time for as long as the tolerance ends links, too, and rightly so. A thread that
-    // wants hardly any CPU time tells whether that was so; then it is all done anew. Links that do not outlive bearers end each time.
+    // If the machine gives a daemon no CPU time for as long as the tolerance, links fail too, as they should. A thread that needs
+    // hardly any CPU time detects this; then the test is repeated. Links that do not survive changes of bearers fail every time.
     for attempt in 1.. {
         let Some(planes) = planes(SHORTEST) else { return };
         let control = Control::start();
@@ -86,10 +87,10 @@ fn links_of_the_shortest_tolerance_outlive_bearers_that_are_added_and_removed() 
     }
 }
 
-/// The shortest tolerance that a link may have.
+/// The shortest tolerance allowed.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// A thread that sleeps for a moment again and again.
+/// A thread that repeatedly sleeps for a moment.
 struct Control {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Duration>,
@@ -113,7 +114,7 @@ impl Control {
         Self { stop, thread }
     }
 
-    /// For how long it had to wait for a CPU at most.
+    /// Stops the thread and returns the longest time for which it had to wait for a CPU.
     fn stop(self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")

@@ -1,4 +1,4 @@
-//! Two hosts with two media between them, a `tipcd` on each, and the ways to cut a medium.
+//! Two hosts with two media between them, a `tipcd` on each, and several ways to cut a medium.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossway_netlab::{Lab, Link, NetError, Topology};
 use crossway_tipc_client::admin::{Administration, Order, Outcome, Settings};
 
-/// No single step takes so long unless something hangs.
+/// Longer than any single step takes unless something hangs.
 const WATCHDOG: Duration = Duration::from_secs(240);
 
 /// How a medium is cut.
@@ -19,18 +19,18 @@ pub(crate) enum Cut {
     Device,
     /// The first host's device loses its carrier and stays up.
     Carrier,
-    /// Frames are lost on the way, both ways, and nobody is told.
+    /// Frames are lost in both directions without any notification.
     Silence,
 }
 
-/// The two hosts. The first one's device is a port of a bridge to the second's, so that the bridge can be taken apart unseen.
+/// The two hosts. The first host's device is connected to the second's through a bridge, which can be taken apart unnoticed.
 pub(crate) struct Planes {
     pub(crate) nodes: [Tipcd; 2],
     pub(crate) lab: Lab,
     _dir: tempfile::TempDir,
 }
 
-/// One of the daemons, with what it says and when. It ends with this value.
+/// One of the daemons, with its log lines and their times. It ends when this value is dropped.
 pub(crate) struct Tipcd {
     pub(crate) path: PathBuf,
     pub(crate) said: Receiver<(Instant, String)>,
@@ -46,7 +46,7 @@ impl Drop for Tipcd {
 }
 
 impl Planes {
-    /// Both links are up, with this tolerance.
+    /// Sets up the network with both links up, with this tolerance.
     pub(crate) fn up(tolerance: Duration) -> Result<Self, NetError> {
         let mut lab = Lab::up(&Topology::of(&["a", "b"], Link::default()))?;
         let dir = tempfile::tempdir().expect("a directory");
@@ -89,7 +89,7 @@ impl Planes {
             }
         }
         planes.await_links(2);
-        // Only now: until both ends have the other link, a failure of the first would be the loss of contact.
+        // Only now: until both ends have the other link, a failure of the first would be a loss of contact.
         let Outcome::Links(links) = planes.nodes[0].order(&Order::Links) else { panic!("links") };
         for link in links {
             planes.nodes[0].order(&Order::SetLink { name: link.name, settings });
@@ -102,7 +102,7 @@ impl Planes {
         Ok(planes)
     }
 
-    /// Cuts a medium; when it was cut.
+    /// Cuts a medium and returns the time.
     pub(crate) fn cut(&mut self, n: usize, how: Cut) -> Instant {
         cut_of_first(&mut self.lab, n, how)
     }
@@ -112,18 +112,18 @@ impl Planes {
         self.await_links(2);
     }
 
-    /// Waits until both nodes have so many links up.
+    /// Waits until both nodes have this many links up.
     pub(crate) fn await_links(&self, wanted: usize) {
         self.nodes.iter().for_each(|node| node.await_links(wanted));
     }
 
-    /// When each node said that its link on a bearer was down. It must not have lost the other node meanwhile.
+    /// When each node logged that its link on a bearer was down. It must not have lost the other node in the meantime.
     pub(crate) fn noticed(&self, n: usize) -> [Instant; 2] {
         [&self.nodes[0], &self.nodes[1]].map(|node| node.said_down(&format!(":p{n}-")))
     }
 }
 
-/// Cuts a medium at the first host; when that began.
+/// Cuts a medium at the first host and returns the time at which that began.
 pub(crate) fn cut_of_first(lab: &mut Lab, n: usize, how: Cut) -> Instant {
     match how {
         Cut::Device => ip(lab, "a", &format!("link set p{n} down")),
@@ -169,7 +169,7 @@ impl Tipcd {
         outcome
     }
 
-    /// Waits until it has so many links up.
+    /// Waits until it has this many links up.
     pub(crate) fn await_links(&self, wanted: usize) {
         until("the links", || match self.order(&Order::Links) {
             Outcome::Links(links) => links.iter().filter(|l| l.up).count() == wanted,
@@ -177,7 +177,7 @@ impl Tipcd {
         });
     }
 
-    /// When it said that the link over this interface was down.
+    /// When it logged that the link over this interface was down.
     pub(crate) fn said_down(&self, interface: &str) -> Instant {
         let mut before = Vec::new();
         loop {
@@ -198,7 +198,7 @@ impl Tipcd {
     }
 }
 
-/// Runs `ip` on a host; when that began.
+/// Runs `ip` on a host and returns the time at which that began.
 pub(crate) fn ip(lab: &mut Lab, host: &str, line: &str) -> Instant {
     let begin = Instant::now();
     let mut command = lab.host(host).expect("the host").command("ip");

@@ -1,4 +1,4 @@
-//! The dissector's verdict on the frames of the node in user space.
+//! Checks the frames of the node in user space with tshark's dissector.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::Site;
 
-/// Captures on the node's interface and says which of the node's frames tshark calls malformed.
+/// Captures on the node's interface and reports which of the node's frames tshark considers malformed.
 pub(crate) struct Capture {
     tshark: Option<Child>,
     file: std::path::PathBuf,
@@ -31,7 +31,7 @@ impl Capture {
             eprintln!("SKIP the dissector's verdict: tshark is missing; install it");
             return Self { tshark: None, file, mac };
         };
-        // It says "Capturing on" once it listens.
+        // It prints "Capturing on" once it is capturing.
         let mut lines = BufReader::new(tshark.stderr.take().expect("piped")).lines();
         let listening = lines.by_ref().any(|l| l.is_ok_and(|l| l.contains("Capturing on")));
         assert!(listening, "tshark did not begin to capture");
@@ -46,13 +46,13 @@ impl Capture {
         tshark.wait().expect("waits");
         let count = |filter: &str| {
             let file = self.file.as_os_str();
-            // A second UDP bearer has the next port, which the dissector does not know by itself.
+            // A second UDP bearer uses the next port, which the dissector does not know by default.
             let second = ["-d", "udp.port==6119,tipc"].map(OsStr::new);
-            // Each frame by itself. TIPC's fragments say which of a message they are but not of which message, so a dissector that
-            // joins them joins those of different messages as soon as the capture misses one, as it does on a busy machine and
-            // where a device goes down, and calls the outcome malformed.
+            // Dissect each frame separately. TIPC's fragments do not identify their message, so a dissector that reassembles them
+            // mixes different messages as soon as the capture misses one, as happens on a busy machine and when a device goes down,
+            // and reports the result as malformed.
             let alone = ["-o", "tipc.defragment:FALSE"].map(OsStr::new);
-            // A bundle may have as many messages as tshark takes levels of a packet, which it would call a fault of its dissector.
+            // A bundle may contain more messages than tshark's limit of tree depth, which it would report as a dissector bug.
             let deep = ["-o", "gui.max_tree_depth:5000"].map(OsStr::new);
             let args = [
                 OsStr::new("-r"),
@@ -75,7 +75,7 @@ impl Capture {
         };
         assert!(count("tipc").len() > 100, "the capture has too few TIPC frames to judge by");
         let mut malformed = count(&format!("tipc && _ws.malformed && eth.src == {}", self.mac));
-        // It takes the messages of groups (user 9), a kernel's as well as ours, for the routing of TIPC 1, and bundles of them, too.
+        // It misinterprets group messages (user 9), the kernel's as well as ours, as TIPC 1 routing, also in bundles.
         malformed.retain(|line| !line.contains("Route Dist"));
         if !malformed.is_empty() {
             let kept = self.file.with_extension("malformed.pcapng");

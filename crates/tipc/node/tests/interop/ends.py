@@ -1,4 +1,4 @@
-"""One way to use sockets of the kernel and of the node in user space, without waiting. Both give the same values and raise OSError."""
+"""A common non-blocking interface to sockets of the kernel and of the node in user space. Both return the same values and raise OSError."""
 
 import os
 import select
@@ -9,12 +9,12 @@ RANGE, SERVICE, SOCKET = S.TIPC_ADDR_NAMESEQ, S.TIPC_ADDR_NAME, S.TIPC_ADDR_ID
 KINDS = {"stream": S.SOCK_STREAM, "seqpacket": S.SOCK_SEQPACKET, "rdm": S.SOCK_RDM, "dgram": S.SOCK_DGRAM}
 ERRINFO, RETDATA = 1, 2
 GROUP_JOIN = 135
-# A port that no socket has.
+# A port not used by any socket.
 DEAD = 4242
 
 
 class Kernel:
-    """Sockets of the kernel, without waiting."""
+    """Non-blocking sockets of the kernel."""
 
     def __init__(self):
         probe = S.socket(S.AF_TIPC, S.SOCK_RDM)
@@ -41,7 +41,7 @@ class Kernel:
         s.listen(4)
 
     def accept(self, s):
-        # Python's own accept() looks at its deadline first.
+        # Python's own accept() checks its deadline first.
         fd, _ = s._accept()
         new = S.socket(S.AF_TIPC, s.type, 0, fileno=fd)
         new.setblocking(False)

@@ -8,7 +8,7 @@ import time
 from ends import DEAD, GROUP_JOIN, KINDS, RANGE, SERVICE, SOCKET, Kernel, User
 
 GROUP_LEAVE = 136
-# How long the kernel's own work and the requests to the node may take; on a machine that is busy, much longer.
+# Time allowed for the kernel's own work and the requests to the node; on a busy machine, much longer.
 SETTLE = 0.05
 SETTLE_BUSY = 1.0
 
@@ -149,7 +149,7 @@ def connections(e, do):
         time.sleep(SETTLE)
         do("ready", e.ready, b)
         if kind == "stream":
-            do("some of the octets", lambda: len(e.recv(b, 1000)))
+            do("some of the bytes", lambda: len(e.recv(b, 1000)))
         else:
             do("the first", e.recv, b)
             do("the second, cut", e.recv, b, 2)
@@ -193,7 +193,7 @@ def connections(e, do):
         except BlockingIOError:
             return sent, e.ready(a)
 
-    do("messages of 1000 octets until the window is full", fill)
+    do("messages of 1000 bytes until the window is full", fill)
 
 
 def options(e, do):
@@ -250,7 +250,7 @@ CASES = (binding, listening, connecting, datagrams, connections, options, groups
 
 
 def run(end, settle=SETTLE):
-    """What each call of each case gave."""
+    """The result of each call in each case."""
     global SETTLE
     SETTLE = settle
     results = []
@@ -270,7 +270,7 @@ def run(end, settle=SETTLE):
 
 def compare(control):
     """Runs the table on both ends."""
-    # What differs because an end had no time to do its work does not when it has.
+    # Differences that are only due to an end's lack of time disappear when it has more.
     for settle in (SETTLE, SETTLE_BUSY):
         users = User(control)
         kernel, user = run(Kernel(), settle), run(users, settle)

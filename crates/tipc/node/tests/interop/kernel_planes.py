@@ -13,7 +13,7 @@ import zlib
 RANGE, SERVICE = S.TIPC_ADDR_NAMESEQ, S.TIPC_ADDR_NAME
 STOP = sys.argv[1]
 PATIENCE = 200
-STREAM_OCTETS = 400_000
+STREAM_BYTES = 400_000
 counts = {}
 failures = []
 
@@ -32,7 +32,7 @@ def read_all(s, count):
     data = bytearray()
     while len(data) < count:
         part = s.recv(min(65536, count - len(data)))
-        assert part, "a stream ended at %d of %d octets" % (len(data), count)
+        assert part, "a stream ended at %d of %d bytes" % (len(data), count)
         data += part
     return bytes(data)
 
@@ -69,14 +69,14 @@ def connection():
 
 
 def stream_out():
-    block = os.urandom(STREAM_OCTETS)
+    block = os.urandom(STREAM_BYTES)
     crc = zlib.crc32(block)
     rounds = 0
     while not stopped():
         s = make(S.SOCK_STREAM)
         s.connect((SERVICE, 19005, 0, 0))
-        s.sendall(struct.pack("!Q", STREAM_OCTETS))
-        for at in range(0, STREAM_OCTETS, 20_000):
+        s.sendall(struct.pack("!Q", STREAM_BYTES))
+        for at in range(0, STREAM_BYTES, 20_000):
             s.sendall(block[at : at + 20_000])
             time.sleep(0.002)
         assert struct.unpack("!I", read_all(s, 4))[0] == crc, "a stream to user space was damaged"
@@ -90,8 +90,8 @@ def stream_in():
     while not stopped():
         s = make(S.SOCK_STREAM)
         s.connect((SERVICE, 19006, 0, 0))
-        s.sendall(struct.pack("!Q", STREAM_OCTETS))
-        data = read_all(s, STREAM_OCTETS)
+        s.sendall(struct.pack("!Q", STREAM_BYTES))
+        data = read_all(s, STREAM_BYTES)
         crc = struct.unpack("!I", read_all(s, 4))[0]
         assert crc == zlib.crc32(data), "a stream from user space was damaged"
         s.close()

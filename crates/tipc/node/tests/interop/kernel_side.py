@@ -11,7 +11,7 @@ import zlib
 
 RANGE, SERVICE, SOCKET = S.TIPC_ADDR_NAMESEQ, S.TIPC_ADDR_NAME, S.TIPC_ADDR_ID
 PATIENCE = 200
-STREAM_OCTETS = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+STREAM_BYTES = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 PUBLISHED, WITHDRAWN = 1, 2
 
 
@@ -30,7 +30,7 @@ class Watch:
 
     def __init__(self, service, node=0):
         self.s = S.socket(S.AF_TIPC, S.SOCK_SEQPACKET)
-        # Python's own connect cannot name the node that is to look the service up.
+        # Python's own connect cannot specify the node that looks the service up.
         address = struct.pack("=HBbIII", S.AF_TIPC, SERVICE, 0, 1, 1, node)
         assert ctypes.CDLL(None).connect(self.s.fileno(), address, len(address)) == 0
         self.s.settimeout(PATIENCE)
@@ -47,7 +47,7 @@ def read_all(s, count):
     data = bytearray()
     while len(data) < count:
         part = s.recv(min(65536, count - len(data)))
-        assert part, "the stream ended at %d of %d octets" % (len(data), count)
+        assert part, "the stream ended at %d of %d bytes" % (len(data), count)
         data += part
     return bytes(data)
 
@@ -58,8 +58,8 @@ def messages():
         payload = os.urandom(size)
         client.sendto(payload, (SERVICE, 19000, 1, 0))
         answer, sender = client.recvfrom(70000)
-        assert answer == payload, "%d octets came back as %d others" % (size, len(answer))
-    held("RDM messages of 1 to 66000 octets come back whole")
+        assert answer == payload, "%d bytes came back as %d others" % (size, len(answer))
+    held("RDM messages of 1 to 66000 bytes are returned complete")
     for n in range(300):
         client.sendto(b"%d" % n, (SERVICE, 19000, 1, 0))
     for n in range(300):
@@ -93,7 +93,7 @@ def refusals(client, address):
     _, ancillary, _, _ = client.recvmsg(100, 400)
     returned = {kind: data for _, kind, data in ancillary}
     assert struct.unpack("=II", returned[1]) == (2, 9) and returned[2] == b"return me", returned
-    held("a refused connection and a returned message are told as such")
+    held("a refused connection and a returned message are reported as such")
 
 
 def connection():
@@ -108,7 +108,7 @@ def connection():
         if n % 10 == 9:
             for back in range(n - 9, n + 1):
                 assert s.recv(70000)[:5] == b"%05d" % back
-    held("a SEQPACKET connection carries messages of 1 to 66000 octets both ways")
+    held("a SEQPACKET connection carries messages of 1 to 66000 bytes both ways")
     s.shutdown(S.SHUT_RDWR)
     s.close()
     implied = make(S.SOCK_SEQPACKET)
@@ -121,25 +121,25 @@ def streams():
     s = make(S.SOCK_STREAM)
     s.connect((SERVICE, 19005, 0, 0))
     block = os.urandom(1 << 20)
-    s.sendall(struct.pack("!Q", STREAM_OCTETS))
-    crc, left = 0, STREAM_OCTETS
+    s.sendall(struct.pack("!Q", STREAM_BYTES))
+    crc, left = 0, STREAM_BYTES
     while left:
         part = block[: min(left, len(block))]
         s.sendall(part)
         crc, left = zlib.crc32(part, crc), left - len(part)
     assert struct.unpack("!I", read_all(s, 4))[0] == crc
-    held("a stream of %d octets arrives whole at the node in user space" % STREAM_OCTETS)
+    held("a stream of %d bytes arrives whole at the node in user space" % STREAM_BYTES)
     s = make(S.SOCK_STREAM)
     s.connect((SERVICE, 19006, 0, 0))
-    s.sendall(struct.pack("!Q", STREAM_OCTETS))
-    crc, left = 0, STREAM_OCTETS
+    s.sendall(struct.pack("!Q", STREAM_BYTES))
+    crc, left = 0, STREAM_BYTES
     while left:
         part = s.recv(min(left, 1 << 16))
-        assert part, "the stream ended with %d octets missing" % left
+        assert part, "the stream ended with %d bytes missing" % left
         crc, left = zlib.crc32(part, crc), left - len(part)
     assert struct.unpack("!I", read_all(s, 4))[0] == crc
     assert s.recv(100) == b"", "the peer shuts the connection down at its end"
-    held("a stream of %d octets arrives whole at the kernel" % STREAM_OCTETS)
+    held("a stream of %d bytes arrives whole at the kernel" % STREAM_BYTES)
 
 
 def small_writes():

@@ -1,4 +1,4 @@
-"""The kernel's end of the tests of sockets: plain AF_TIPC in a guest, beside sockets of the node in user space that it commands.
+"""The kernel's end of the tests of sockets: plain AF_TIPC in a guest, together with sockets of the node in user space that it controls.
 Prints one line per check that held; any other outcome is an exception and a status other than 0."""
 
 import errno
@@ -44,7 +44,7 @@ class Control:
                 time.sleep(0.1)
 
     def __call__(self, *words):
-        """The words of the answer; an error is an OSError."""
+        """Returns the words of the answer; an error is raised as OSError."""
         self.s.sendto(" ".join(map(str, words)).encode(), (SERVICE, 19100, 0, 0))
         answer = self.s.recv(200000).decode().split(" ")
         if answer[0] == "err":
@@ -53,7 +53,7 @@ class Control:
 
 
 def until(what, ask):
-    """Asks until the answer is true."""
+    """Repeats a query until the answer is true."""
     end = time.monotonic() + PATIENCE
     while True:
         answer = ask()
@@ -64,7 +64,7 @@ def until(what, ask):
 
 
 def multicast(control):
-    """Both ends change between broadcast and replicast while messages flow."""
+    """Both ends switch between broadcast and replicast while messages are sent."""
     first, second = kernel("rdm"), kernel("rdm")
     for s in (first, second):
         s.bind((RANGE, 19110, 0, 9, 2))
@@ -80,7 +80,7 @@ def multicast(control):
     control("bind", port, 19111, 0, 9, 2)
     s = kernel("rdm")
     until("the binding is known", lambda: reached(s, b"first", (RANGE, 19111, 3, 3)))
-    # The kernel marks the first message of a socket as a change of the way, but not one that setsockopt asks for: of those only
+    # The kernel marks the first message of a socket as a change of method, but not one requested by setsockopt: for those, only
     # completeness can be expected.
     got = collect(control, port, 1)
     assert got == [b"first"], got
@@ -128,8 +128,8 @@ def streams(control):
                 if not part:
                     break
                 got += part
-            assert got == payload * times, "%d writes of %d octets: %d arrived" % (times, size, len(got))
-    held("writes of 1 to 20000 octets, merged or not, arrive whole at the kernel")
+            assert got == payload * times, "%d writes of %d bytes: %d arrived" % (times, size, len(got))
+    held("writes of 1 to 20000 bytes, merged or not, arrive whole at the kernel")
 
 
 GROUP_JOIN, GROUP_LEAVE = 135, 136
@@ -150,7 +150,7 @@ def user_member(control, group, instance, flags=0, scope=2):
 
 
 def event(s):
-    """The next news of a member: whether it came or went, and its port."""
+    """The next membership event: whether the member joined or left, and its port."""
     data, _, flags, sender = s.recvmsg(70000)
     assert data == b"" and flags & S.MSG_OOB, (data, flags)
     return "left" if flags & S.MSG_EOR else "joined", sender[2]
@@ -206,7 +206,7 @@ def groups(control):
     for port in theirs:
         control("option", port, "multicast", 133)
         control("burst", port, "-", 300, 3000)
-    # Both ends send at once and read at once; the numbers of each sender must come without a gap.
+    # Both ends send and read at the same time; the numbers of each sender must arrive without a gap.
     sent, count = [0] * 3, [{} for _ in mine]
     while min(sent) < 300 or any(sum(c.values()) < 2 * 300 + 2 * 300 for c in count):
         for n, s in enumerate(mine):
@@ -287,7 +287,7 @@ def slow_members(control):
 
 
 def many_members(control):
-    """More senders than large windows: they are taken back and given in turn."""
+    """More senders than large windows: the windows are reclaimed and granted in turn."""
     ks = member(19220, 1)
     users = [user_member(control, 19220, 2) for _ in range(30)]
     for port in users:

@@ -1,8 +1,9 @@
 //! A node in user space and a Linux kernel's TIPC in one cluster: discovery, links, names, messages, multicast, connections,
 //! streams, loss of contact and recovery, over UDP (IPv4 and IPv6) and Ethernet.
 //!
-//! The kernel runs in a user-mode guest, so this needs root, user-mode-linux, iproute2's `tipc` and python3; where one is missing
-//! it says so and passes. This program plays every part itself: the test, the guest's keeper and first program, and the node.
+//! The kernel runs in a user-mode guest, so this needs root, user-mode-linux, iproute2's `tipc` and python3; if one is missing,
+//! the test prints that and passes. This program has several roles: the test itself, the guest's keeper and first program, and the
+//! node.
 
 mod capture;
 mod planes;
@@ -23,34 +24,34 @@ use site::{KernelSide, Medium, Site, UserSide};
 
 const PYTHON: &str = "/usr/bin/python3";
 const KERNEL_SIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_side.py");
-/// The script that commands the node in user space.
+/// The script that controls the node in user space.
 const KERNEL_SOCKETS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_sockets.py");
-/// Octets of a stream each way, among the other checks and in the test of streams alone.
-const STREAM_OCTETS: &str = "10000000";
-const LONG_STREAM_OCTETS: &str = "100000000";
-/// No part takes so long unless something hangs.
+/// Number of stream bytes in each direction, both among the other checks and in the test of streams alone.
+const STREAM_BYTES: &str = "10000000";
+const LONG_STREAM_BYTES: &str = "100000000";
+/// Longer than any part takes unless something hangs.
 const WATCHDOG: Duration = Duration::from_secs(900);
 
-/// Everything that two nodes do with each other while contact holds.
+/// Every interaction of two nodes during contact.
 fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {
     let site = Site::up(name)?;
     let capture = Capture::start(&site, name);
     let bearer = site.bearers(medium);
     let user = site.user_side(&bearer);
-    KernelSide::start(&site, &["all", STREAM_OCTETS]).finish();
+    KernelSide::start(&site, &["all", STREAM_BYTES]).finish();
     drop(user);
     capture.verdict();
     Ok(())
 }
 
-/// The node wants the address that the kernel has, is refused, and takes the one that the kernel suggests.
+/// The node tries the kernel's address, is refused, and takes the one that the kernel suggests.
 fn taken_address() -> Result<(), NetError> {
     let site = Site::up("cwta")?;
     let bearer = site.bearers(Medium::UdpV4);
     let kernels =
         NodeId::from_media(&MediaAddr::Udp { ip: site.lab.host("kernel")?.ipv4.into(), port: 0 });
-    // Another identity whose four words give the same address.
+    // A different identity whose four words result in the same address.
     let mut twin = kernels.0;
     (twin[4], twin[8]) = (1, 1);
     let twin = NodeId(twin);
@@ -61,7 +62,7 @@ fn taken_address() -> Result<(), NetError> {
     Ok(())
 }
 
-/// Sockets of both ends, all commanded by the kernel's side.
+/// Sockets of both ends, all controlled by the kernel's side.
 fn sockets(medium: Medium) -> Result<(), NetError> {
     let site = Site::up("cwtk")?;
     let capture = Capture::start(&site, "cwtk");
@@ -76,18 +77,17 @@ fn sockets(medium: Medium) -> Result<(), NetError> {
     Ok(())
 }
 
-/// More octets than there are packet numbers, each way.
+/// More data than packet numbers can cover, in each direction.
 fn long_streams() -> Result<(), NetError> {
     let site = Site::up("cwts")?;
     let bearer = site.bearers(Medium::Ethernet);
     let user = site.user_side(&bearer);
-    KernelSide::start(&site, &["streams", LONG_STREAM_OCTETS]).finish();
+    KernelSide::start(&site, &["streams", LONG_STREAM_BYTES]).finish();
     drop(user);
     Ok(())
 }
 
-/// The node is killed without a word and comes back; then the medium is cut and comes back; then the kernel's bearer; then another
-/// kernel is there.
+/// The node is killed and restarted; then the medium is cut and restored; then the kernel's bearer; then the kernel is replaced.
 fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
     let site = Site::up(name)?;
     let capture = Capture::start(&site, name);
@@ -109,7 +109,7 @@ fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
     ip(&["link", "set", &host.interface, "down"]);
     kernel.until("service gone");
     ip(&["link", "set", &host.interface, "up"]);
-    // A device that goes down loses its addresses of IPv6.
+    // A device that goes down loses its IPv6 addresses.
     if let Medium::UdpV6 = medium {
         let address = format!("{}/64", host.ipv6);
         ip(&["addr", "replace", &address, "dev", &host.interface, "nodad"]);

@@ -1,5 +1,5 @@
-//! Two links between a node in user space and a kernel, over two media of their own, while traffic of every kind runs both ways: cut at
-//! either end, with and without the device's knowledge, brought back, cut at the other.
+//! Two links between a node in user space and a kernel, over two separate media, with traffic of every kind in both directions: each is
+//! cut at either end, with and without notification of the device, then restored, while the other one carries the traffic.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use crossway_tipc_proto::addr::NodeId;
 use super::{Capture, KernelSide, Site, UserSide};
 
 const TRAFFIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_planes.py");
-/// Its presence in the guest ends the traffic.
+/// The existence of this file in the guest ends the traffic.
 const STOP: &str = "/tmp/stop";
-/// A cut link is noticed after 2.4 s, found again after at most a minute, and both ends are slow when the machine is busy.
+/// A cut link is detected after 2.4 s and found again after at most a minute, and both ends are slow when the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Octets of a packet over UDP: what a device of an Ethernet plane takes, less than a tunnel's.
+/// Packet size over UDP in bytes: what a device of an Ethernet plane accepts, less than a tunnel's.
 const UDP_MTU: u32 = 1_320;
 
 /// The medium of one of the two links.
@@ -30,9 +30,9 @@ pub(crate) enum Plane {
 enum Cut {
     /// The device of the node in user space goes down.
     UserDevice,
-    /// The kernel's device goes down, and its bearer knows at once.
+    /// The kernel's device goes down, and its bearer is notified immediately.
     KernelDevice,
-    /// What the kernel sends is lost, and nobody is told.
+    /// Frames sent by the kernel are lost without any notification.
     KernelSilence,
     /// The kernel's bearer is disabled.
     KernelBearer,
@@ -41,12 +41,12 @@ enum Cut {
 struct Planes {
     site: Site,
     media: [Plane; 2],
-    /// Of the kernel's bearers; the higher one's link carries all that the kernel sends.
+    /// Priorities of the kernel's bearers; the link with the higher one carries everything that the kernel sends.
     priority: [u8; 2],
 }
 
 impl Planes {
-    /// Two tunnels between the hosts, each a device of its own at both ends.
+    /// Two tunnels between the hosts, each a separate device at both ends.
     fn up(name: &str, media: [Plane; 2], priority: [u8; 2]) -> Result<Self, NetError> {
         let planes = Self { site: Site::up(name)?, media, priority };
         let (user, kernel) = (planes.site.lab.host("user")?, planes.site.lab.host("kernel")?);
@@ -92,7 +92,7 @@ impl Planes {
         self.site.guest_does(&words)
     }
 
-    /// Enables the kernel's bearer on a plane. Each UDP bearer has a port of its own, as the kernel wants it.
+    /// Enables the kernel's bearer on a plane. Each UDP bearer has a port of its own, as the kernel requires.
     fn enable(&self, n: usize) {
         let priority = self.priority[n];
         match self.media[n] {
@@ -111,7 +111,7 @@ impl Planes {
         };
     }
 
-    /// The node's bearers, as its program takes them.
+    /// The node's bearers, in the form that its program expects.
     fn bearers(&self) -> String {
         let of = |n: usize| match self.media[n] {
             Plane::Udp => {
@@ -145,7 +145,7 @@ impl Planes {
 
     fn mend(&self, n: usize, how: Cut) {
         match how {
-            // A device that goes down loses its addresses of IPv6.
+            // A device that goes down loses its IPv6 addresses.
             Cut::UserDevice => {
                 self.user_does(&format!("link set plane{n} up"));
                 self.user_does(&format!("addr replace fd99:{n}::1/64 dev plane{n} nodad"));
@@ -162,7 +162,7 @@ impl Planes {
         }
     }
 
-    /// Waits until both ends have so many links up, while the node in user space lives; that says itself why it ends.
+    /// Waits until both ends have this many links up while the node in user space is running; if it ends, it prints the reason itself.
     fn await_links_of(&self, user: &mut UserSide, wanted: usize) {
         let reached = || {
             let ended = user.child.try_wait().expect("a child");
@@ -172,7 +172,7 @@ impl Planes {
         self.await_links_when(reached, wanted);
     }
 
-    /// Waits until the kernel lists so many links as up.
+    /// Waits until the kernel lists this many links as up.
     fn await_links(&self, wanted: usize) {
         self.await_links_when(|| true, wanted);
     }
@@ -196,7 +196,7 @@ impl Planes {
     }
 }
 
-/// Traffic over two links, which are cut in turn.
+/// Sends traffic over two links, which are cut in turn.
 fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), NetError> {
     let planes = Planes::up(name, media, [10; 2])?;
     let capture = Capture::start(&planes.site, name);
@@ -214,10 +214,10 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
         eprintln!("  plane {n} is cut: {how:?}");
         planes.cut(n, how);
         planes.await_links_of(&mut user, 1);
-        // Long enough for every kind of traffic to go on over the other.
+        // Long enough for every kind of traffic to continue over the other link.
         std::thread::sleep(Duration::from_millis(300));
         planes.mend(n, how);
-        // Both ends: a device that goes down ends the other link at once.
+        // Both ends: a device that goes down takes the other end's link down immediately.
         planes.await_links_of(&mut user, 2);
     }
     planes.site.guest_does(&["touch", STOP]);
@@ -227,7 +227,7 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
     Ok(())
 }
 
-/// Ethernet beside UDP, cut at both ends in every way.
+/// Ethernet and UDP, cut at both ends in every way.
 pub(crate) fn over_udp_and_ethernet() -> Result<(), NetError> {
     let cuts = [
         (0, Cut::UserDevice),
@@ -250,7 +250,8 @@ pub(crate) fn over_two_ethernet() -> Result<(), NetError> {
     failover("cwpe", [Plane::Ethernet; 2], &[(0, Cut::KernelDevice), (1, Cut::UserDevice)])
 }
 
-/// The kernel prefers one link and keeps the other ready; then the node is killed without a word, and its next life is met over both.
+/// The kernel prefers one link and keeps the other as a standby; then the node is killed, and its new incarnation is connected over
+/// both.
 pub(crate) fn preference_and_restart() -> Result<(), NetError> {
     let planes = Planes::up("cwpr", [Plane::Udp, Plane::Ethernet], [10, 20])?;
     let capture = Capture::start(&planes.site, "cwpr");

@@ -1,5 +1,5 @@
-//! The user-space end under the kernel's command: a program in the guest opens, binds, connects and uses this node's sockets by requests
-//! in text, so that one script says what is done to a kernel's socket and to one of this node.
+//! The user-space end, controlled by the kernel's side: a program in the guest opens, binds, connects and uses this node's sockets with
+//! textual requests, so that a single script controls both a kernel socket and one of this node.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use crossway_tipc_proto::socket::{
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::ErrorCode;
 
-/// Where requests arrive.
+/// Service that receives the requests.
 const CONTROL: u32 = 19_100;
 
 /// The words of a request, taken one by one.
@@ -62,27 +62,27 @@ impl Words<'_> {
         }
     }
 
-    /// Octets in hexadecimal digits, or `COUNTxDIGITS` for a repetition.
+    /// Bytes in hexadecimal digits, or `COUNTxDIGITS` for a repetition.
     fn payload(&mut self) -> Vec<u8> {
         let Some(text) = self.0.next() else { return Vec::new() };
         let (count, digits) = text.split_once('x').unwrap_or(("1", text));
-        let octet = |n: usize| u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).expect("digits");
-        let once: Vec<u8> = (0..digits.len() / 2).map(octet).collect();
+        let byte = |n: usize| u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).expect("digits");
+        let once: Vec<u8> = (0..digits.len() / 2).map(byte).collect();
         once.repeat(count.parse().expect("a count"))
     }
 }
 
 #[derive(Default)]
 struct Remote {
-    /// Connection requests that failed, until asked for.
+    /// Failed connection requests, until queried.
     failed: BTreeMap<Port, SocketError>,
-    /// Multicasts still to be sent: by which socket, where to, the next number and how many in all.
+    /// Multicasts still to be sent: the socket, the destination, the next number and the total.
     casts: Option<(Port, ServiceRange, u32, u32)>,
-    /// Numbered messages still to be sent by a member: where to, the next number, how many in all, and the octets of each.
+    /// Numbered messages still to be sent by a member: the destination, the next number, the total, and the length of each.
     bursts: BTreeMap<Port, (Option<Address>, u32, u32, usize)>,
-    /// What came to sockets that are read at once: per sender, how many numbered messages in the right order.
+    /// Messages received by sockets that are read immediately: for each sender, the number of messages in order.
     drains: BTreeMap<Port, BTreeMap<SocketAddr, u32>>,
-    /// Writes still to be made: how many, of what, and how much of the present one is done.
+    /// Writes still to be made: their number, the data, and the progress of the current one.
     feeds: BTreeMap<Port, (u32, Vec<u8>, usize)>,
 }
 
@@ -156,8 +156,8 @@ impl Remote {
             }),
             "report" => node.socket_report(w.port()).map(|r| {
                 let peer = r.peer.map_or("-".to_owned(), |p| format!("{},{}", p.port.0, p.node.0));
-                let (messages, octets) = (r.queued_messages, r.queued_octets);
-                format!("{},{} {peer} {messages} {octets}", r.local.port.0, r.local.node.0)
+                let (messages, bytes) = (r.queued_messages, r.queued_octets);
+                format!("{},{} {peer} {messages} {bytes}", r.local.port.0, r.local.node.0)
             }),
             "setopt" => {
                 let (port, number) = (w.port(), w.number());
@@ -246,7 +246,7 @@ impl Remote {
         }
     }
 
-    /// Sends a member's numbered messages until all are sent or somebody has no room.
+    /// Sends a member's numbered messages until all are sent or some member has no room.
     fn burst(&mut self, node: &mut Node, now: Nanos, port: Port) {
         let Some((dest, number, count, size)) = self.bursts.get_mut(&port) else { return };
         while number < count {
@@ -260,7 +260,7 @@ impl Remote {
         }
     }
 
-    /// Reads everything that came to a socket; messages of each sender must be numbered without a gap.
+    /// Reads all messages of a socket; those of each sender must be numbered without a gap.
     fn drain(&mut self, node: &mut Node, now: Nanos, port: Port) {
         let Some(counts) = self.drains.get_mut(&port) else { return };
         while let Ok(m) = node.recv(now, port, 100_000) {
@@ -273,7 +273,7 @@ impl Remote {
         }
     }
 
-    /// Writes on until all is written or the stream is full, then shuts it down.
+    /// Continues to write until all is written or the stream is full; then shuts it down.
     fn feed(&mut self, node: &mut Node, now: Nanos, port: Port) {
         let Some((left, payload, done)) = self.feeds.get_mut(&port) else { return };
         while *left > 0 {
@@ -290,7 +290,7 @@ impl Remote {
         node.shutdown(now, port).expect("shutdown");
     }
 
-    /// Numbered multicasts, with a change of the way after every third.
+    /// Sends numbered multicasts, with a change of method after every third.
     fn send_casts(&mut self, node: &mut Node, now: Nanos) {
         while let Some((port, range, number, count)) = &mut self.casts {
             let mut options = node.socket_report(*port).expect("open").options;
@@ -313,7 +313,7 @@ impl Remote {
     }
 }
 
-/// Obeys requests on a bearer, as a node of this identity, until standard input ends.
+/// Executes requests on a bearer, as a node with this identity, until standard input ends.
 pub(crate) fn run(bearer: &str, id: NodeId) {
     let spec: BearerSpec = bearer.parse().expect("a bearer");
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -323,7 +323,7 @@ pub(crate) fn run(bearer: &str, id: NodeId) {
     let control = node.open(SocketKind::Rdm).expect("open");
     let range = ServiceRange::single(CONTROL, 0);
     node.bind(control, range, Scope::Cluster).expect("bind");
-    // Answers have a backlog of their own, whatever the sockets under command do to the link.
+    // Answers have a backlog of their own, so that the controlled sockets cannot block them.
     let mut options = node.socket_report(control).expect("open").options;
     options.importance = Importance::Critical;
     node.set_options(control, options).expect("open");

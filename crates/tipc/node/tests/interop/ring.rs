@@ -1,4 +1,5 @@
-//! A kernel and five nodes in user space beyond the monitor's threshold: each tells the others whom it watches, and each relies on them.
+//! A kernel and five nodes in user space above the monitor's threshold: each reports which nodes it monitors, and relies on the others'
+//! reports.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,19 +13,19 @@ use crossway_tipc_proto::node::{Config, Event};
 use super::{Site, UserSide};
 
 const USERS: usize = 5;
-/// Nodes of each domain in a cluster of six.
+/// Size of each domain in a cluster of six nodes.
 const DOMAIN: usize = 2;
-/// Words in which the nodes in user space tell what they see.
+/// Line printed by the nodes in user space when they see the expected state.
 const WHOLE: &str = "the ring is whole";
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// One line of the kernel's list.
+/// A line of the kernel's list.
 #[derive(Debug)]
 struct Line {
     up: bool,
     direct: bool,
     generation: u32,
-    /// One letter for each member that applies, without the commas.
+    /// One letter for each matching member, without the commas.
     applied: String,
     rest: String,
 }
@@ -79,8 +80,9 @@ pub(crate) fn watched_together() -> Result<(), NetError> {
         let id = NodeId::from_text(name).expect("legal");
         users.push(site.program_on(name, "ring", &format!("udp:{}", host.ipv4), id));
     }
-    // A kernel applies a record when it comes, and again only to near predecessors of a newcomer: one may stay half applied. It chooses
-    // its own domain when a node comes up that it heads, and not again when the cluster grows elsewhere: its own may stay smaller.
+    // A kernel applies a record when it arrives, and again only to close predecessors of a new node: one may remain partly applied. It
+    // computes its own domain when a node comes up that it heads, and not when the cluster grows elsewhere: its own domain may remain
+    // smaller.
     let members = |l: &Line| l.applied.len() + l.rest.matches(':').count();
     let applies = |l: &&Line| l.applied == "U".repeat(members(l)) && l.rest == "[]";
     await_list(&site, "all six up, each with its domain", |lines| {
@@ -93,7 +95,7 @@ pub(crate) fn watched_together() -> Result<(), NetError> {
     });
     let summary = site.guest_does(&["tipc", "link", "monitor", "summary"]);
     assert!(summary.contains("overlapping-ring"), "{summary}");
-    // Nobody takes the others' silence for their loss, and everybody notices who is gone. The others look at the end.
+    // No node mistakes silence for a loss, and every node detects the one that is really lost. The other nodes check this at the end.
     std::thread::sleep(Duration::from_secs(6));
     users[2].kill();
     await_list(&site, "one down, the others up, those that watched it tell of it", |lines| {
@@ -105,7 +107,7 @@ pub(crate) fn watched_together() -> Result<(), NetError> {
     Ok(())
 }
 
-/// A node that monitors in any company. It fails when it loses another than the one that is killed, or the ring is not as it must be.
+/// A node that always monitors. It fails if it loses any node except the one that is killed, or if the ring is wrong.
 pub(crate) fn run(bearer: &str, id: NodeId) {
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
@@ -121,7 +123,7 @@ pub(crate) fn run(bearer: &str, id: NodeId) {
             lost += u32::from(matches!(event, Event::PeerDown { .. }));
         }
         let members = runner.node().monitored(BearerId(0));
-        // The kernel's own domain may be smaller, as above.
+        // The kernel's own domain may be smaller, see above.
         let of = |len: usize| members.iter().filter(|m| m.up && m.applied.len() >= len).count();
         if !whole && of(1) == USERS + 1 && of(DOMAIN) >= USERS && members.iter().any(|m| !m.direct)
         {
@@ -134,7 +136,7 @@ pub(crate) fn run(bearer: &str, id: NodeId) {
     }
     let members = runner.node().monitored(BearerId(0));
     assert!(whole, "the ring was never whole: {members:?}");
-    // Those that end before this one are lost, too, but properly: by then at most the killed one is.
+    // Nodes that end before this one are lost in an orderly way: by then, only the killed one is lost otherwise.
     assert!(lost <= USERS as u32, "{lost} losses");
     assert_eq!(runner.node().drops().get(DropReason::BadMonitorRecord), 0);
     runner.stop();

@@ -1,4 +1,4 @@
-//! A network with a guest and a place for the node, and the two sides that act on it.
+//! A network with a guest and a host for the node, and the two sides that run on it.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -13,13 +13,13 @@ use crossway_tipc_proto::addr::NodeId;
 use super::user_side::LINKS_UP;
 use super::{KERNEL_SIDE, PYTHON, WATCHDOG};
 
-/// One network with a guest and a place for the node.
+/// A network with a guest and a host for the node.
 pub(crate) struct Site {
     pub(crate) guest: Guest,
     pub(crate) lab: Lab,
 }
 
-/// How the two ends reach each other.
+/// Medium between the two ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Medium {
     UdpV4,
@@ -31,7 +31,7 @@ pub(crate) enum Medium {
 
 impl Site {
     pub(crate) fn up(name: &str) -> Result<Self, NetError> {
-        // Two runs of this test on one machine must not meet.
+        // Two concurrent runs of this test on one machine must not interfere.
         let name = &format!("{name}{:x}", std::process::id() % 0x1_0000);
         let mut topology = Topology::of(&[], Link::default());
         topology.name = Some(name.to_owned());
@@ -49,7 +49,7 @@ impl Site {
         command
     }
 
-    /// The kernel is killed, and another boots in its place.
+    /// Kills the kernel and boots another in its place.
     pub(crate) fn with_another_kernel(self) -> Result<Self, NetError> {
         let Self { guest, lab } = self;
         drop(guest);
@@ -58,7 +58,7 @@ impl Site {
         Ok(Self { guest, lab })
     }
 
-    /// The words that name the kernel's bearer when it is disabled.
+    /// The words that identify the kernel's bearer when it is disabled.
     pub(crate) const fn disabling(medium: Medium) -> &'static [&'static str] {
         match medium {
             Medium::Ethernet => &["tipc", "bearer", "disable", "media", "eth", "device", "eth0"],
@@ -75,13 +75,14 @@ impl Site {
         text
     }
 
-    /// Enables the kernel's bearer and says how the node is to call its own.
+    /// Enables the kernel's bearer and returns the specification of the node's bearer.
     pub(crate) fn bearers(&self, medium: Medium) -> String {
         let (user, kernel) = (self.lab.host("user").unwrap(), self.lab.host("kernel").unwrap());
         let (k4, k6) = (kernel.ipv4.to_string(), kernel.ipv6.to_string());
         let (u4, u6, device) = (user.ipv4.to_string(), user.ipv6.to_string(), &user.interface);
         if let Medium::UdpV4Unicast = medium {
-            // Packets that IP need not cut. A kernel whose own bearer's are larger than its peer's loses what it multicasts by copies.
+            // Packets that IP need not fragment. A kernel whose own bearer has larger packets than its peer's loses multicasts sent as
+            // copies.
             self.guest_does(&["tipc", "media", "set", "mtu", "1472", "media", "udp"]);
         }
         let mut words = vec!["tipc", "bearer", "enable", "media"];
@@ -142,7 +143,7 @@ impl Site {
     }
 }
 
-/// The node in user space; it ends with this value.
+/// The node in user space; it ends when this value is dropped.
 pub(crate) struct UserSide {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
@@ -150,7 +151,7 @@ pub(crate) struct UserSide {
 }
 
 impl UserSide {
-    /// How many of its links are up, by its own account.
+    /// Number of links that it reports as up.
     pub(crate) fn links_up(&self) -> usize {
         self.links_up.load(Ordering::Relaxed)
     }
@@ -174,7 +175,7 @@ impl Drop for UserSide {
     }
 }
 
-/// The kernel's side: started, read line by line, waited for.
+/// The kernel's side: started, read line by line, and waited for.
 pub(crate) struct KernelSide {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
@@ -195,7 +196,7 @@ impl KernelSide {
         Self { child, out, start: Instant::now() }
     }
 
-    /// Reads until a line says this. The guest's program has deadlines of its own, so reading ends.
+    /// Reads until a line contains this text. The guest's program has its own deadlines, so this ends.
     pub(crate) fn until(&mut self, wanted: &str) {
         let mut said = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! The user-space end of the interoperation test: a node with a handful of services.
+//! The user-space end of the interoperability test: a node with a few services.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
@@ -11,25 +11,25 @@ use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::ErrorCode;
 
-/// Makes the role of an accepted connection.
+/// Creates the role of an accepted connection.
 type NewRole = fn() -> Role;
 
-/// What a socket is there for.
+/// The purpose of a socket.
 #[derive(Debug)]
 enum Role {
-    /// Sends every message back to its sender.
+    /// Returns every message to its sender.
     Echo(VecDeque<(Address, Vec<u8>)>),
-    /// Accepts connections of this kind of role.
+    /// Accepts connections with this role.
     Listener(NewRole),
-    /// Sends every message of a connection back.
+    /// Returns every message of a connection.
     EchoConnection(VecDeque<Vec<u8>>),
-    /// Reads a length and so many octets, answers their checksum.
+    /// Reads a length and this many bytes, and answers with their checksum.
     Sink(Vec<u8>, u64, crc32fast::Hasher),
-    /// Reads a length, sends so many octets and their checksum.
+    /// Reads a length, and sends this many bytes and their checksum.
     Source { head: Vec<u8>, left: u64, crc: crc32fast::Hasher, pending: Vec<u8> },
-    /// Binds and unbinds on command.
+    /// Binds and unbinds on request.
     Control,
-    /// Talks to the kernel's datagram service.
+    /// Communicates with the kernel's datagram service.
     Client,
     /// Connects to the kernel's listener.
     Caller { greeted: bool },
@@ -114,7 +114,7 @@ impl Services {
                     self.roles.insert(new, make());
                     accepted.push(new);
                 }
-                // A request may have brought the first message.
+                // A request may have carried the first message.
                 for new in accepted {
                     self.ready(node, now, new);
                 }
@@ -147,7 +147,7 @@ impl Services {
                     *count += rest.len() as u64;
                 });
                 if head.len() == 8 && *count == u64::from_be_bytes(head[..].try_into().unwrap()) {
-                    // While a plane is silent there may be no room; then it is tried again.
+                    // While a plane is silent there may be no room; try again then.
                     match node.send(now, port, None, &crc.clone().finalize().to_be_bytes()) {
                         Ok(_) => head.push(0),
                         Err(error) => assert_eq!(error, SocketError::WouldBlock),
@@ -208,7 +208,7 @@ impl Services {
     }
 }
 
-/// Hands over everything that a connection has. Returns whether it is over.
+/// Passes on all data of a connection. Returns whether the connection has ended.
 fn read(node: &mut Node, now: Nanos, port: Port, take: &mut dyn FnMut(&[u8])) -> bool {
     loop {
         match node.recv(now, port, 100_000) {
@@ -219,14 +219,14 @@ fn read(node: &mut Node, now: Nanos, port: Port, take: &mut dyn FnMut(&[u8])) ->
     }
 }
 
-/// Completes the 8 octets of a length; what is left of the payload.
+/// Completes the 8 bytes of a length and returns the rest of the payload.
 fn fill<'a>(head: &mut Vec<u8>, payload: &'a [u8]) -> &'a [u8] {
     let (length, rest) = payload.split_at(payload.len().min(8usize.saturating_sub(head.len())));
     head.extend_from_slice(length);
     rest
 }
 
-/// Sends on. Returns whether all is sent and the connection shut down.
+/// Continues to send. Returns whether everything has been sent and the connection shut down.
 fn feed(
     node: &mut Node,
     now: Nanos,
@@ -262,15 +262,15 @@ fn feed(
     }
 }
 
-/// What the program says before the number of its links that are up, when that has changed.
+/// Printed before the number of links that are up whenever it changes.
 pub(crate) const LINKS_UP: &str = "links up: ";
 
-/// Runs the services on bearers, as a node of this identity, until standard input ends. `+` stands between several.
+/// Runs the services on bearers, separated by `+`, as a node with this identity, until standard input ends.
 pub(crate) fn run(bearers: &str, id: NodeId) {
     serve(bearers, id, false);
 }
 
-/// The same; the loss of a peer is an error.
+/// Like [`run`], but losing a peer is an error.
 pub(crate) fn run_without_losing_contact(bearers: &str, id: NodeId) {
     serve(bearers, id, true);
 }
@@ -284,7 +284,7 @@ fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
     for (n, bearer) in bearers.split('+').enumerate() {
         let spec: BearerSpec = bearer.parse().expect("a bearer");
         let id = runner.enable(&spec, &format!("user{n}")).expect("the bearer opens");
-        // Packets that IP need not cut, of streams.
+        // Stream packets that IP need not fragment.
         if matches!(spec, BearerSpec::Udp { local, mtu, .. } if local.is_ipv6() || mtu.is_some()) {
             whole.push(id);
         }

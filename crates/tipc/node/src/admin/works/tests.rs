@@ -1,5 +1,5 @@
-//! That the event loop goes on while a bearer is opened or closed, for as long as the system wants, and what becomes of orders and bearers
-//! meanwhile.
+//! The event loop continues while a bearer is opened or closed, however long that takes, and requests and bearers are handled correctly in
+//! the meantime.
 
 use std::net::UdpSocket;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use crate::service::{Service, ServiceLimits};
 
 const WATCHDOG: Duration = Duration::from_secs(240);
 
-/// A thread waits here until it is let through.
+/// Blocks a thread until it is released.
 #[derive(Clone)]
 struct Gate {
     reached: Arc<AtomicUsize>,
@@ -40,11 +40,11 @@ struct Site {
 }
 
 impl Site {
-    /// A daemon whose bearers are opened and closed only when the test lets them.
+    /// A daemon whose bearers are opened and closed only when the test allows it.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tipcd.sock");
-        // Each order comes by a connection of its own, all of one process.
+        // Each order uses a connection of its own, all from the same process.
         let limits = ServiceLimits { clients_per_process: 64, ..ServiceLimits::default() };
         let service = Service::open(&path, 0o600, limits).unwrap();
         let mut daemon = Daemon::new(Runner::new(Config::default()), service).unwrap();
@@ -53,15 +53,15 @@ impl Site {
         let gate = Gate { reached, passes: Arc::new(Mutex::new(passes)) };
         let (opening, closing) = (gate.clone(), gate.clone());
         let works = daemon.works();
-        works.open = Arc::new(move |spec, network, octets| {
+        works.open = Arc::new(move |spec, network, bytes| {
             opening.pass();
-            Bearer::open(spec, network, octets)
+            Bearer::open(spec, network, bytes)
         });
         works.close = Arc::new(move |_| closing.pass());
         Self { daemon: Some(daemon), path, orders: 0, gate, let_through, _dir: dir }
     }
 
-    /// As a program of its own gives it: this one has one connection to each path, and one request at a time on it.
+    /// Sends an order like a separate program: a process has only one connection to each path, and one request at a time on it.
     fn order(&mut self, order: Order) -> JoinHandle<Result<Outcome, String>> {
         self.orders += 1;
         let path = self.path.with_extension(self.orders.to_string());
@@ -75,7 +75,7 @@ impl Site {
     fn turn_until(&mut self, mut holds: impl FnMut(&mut Self) -> bool) {
         let begin = Instant::now();
         while !holds(self) {
-            assert!(begin.elapsed() < WATCHDOG, "nothing comes of it");
+            assert!(begin.elapsed() < WATCHDOG, "no outcome in time");
             self.daemon.as_mut().unwrap().turn(Duration::from_millis(1)).unwrap();
         }
     }
@@ -98,7 +98,7 @@ impl Site {
     }
 }
 
-/// One that is free, and that no other test gets meanwhile.
+/// A free port that no other test gets in the meantime.
 fn port() -> u16 {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let from = 20_000 + std::process::id() as usize % 500 * 20;
@@ -158,7 +158,7 @@ fn what_cannot_be_opened_or_enabled_is_told_as_ever_and_closed() {
     site.let_through.send(()).unwrap();
     let enabling = site.order(enable(taken.local_addr().unwrap().port()));
     let why = site.outcome(enabling).unwrap_err();
-    assert!(why.contains("another program has this address"), "{why}");
+    assert!(why.contains("another program uses this address"), "{why}");
     for n in 0..4 {
         site.let_through.send(()).unwrap();
         let enabling = site.order(enable(port()));
@@ -192,7 +192,7 @@ fn a_daemon_that_ends_meanwhile_leaves_nothing_open() {
     site.await_gate(1);
     site.daemon.take();
     site.let_through.send(()).unwrap();
-    // Its program is told by the end of the connection.
+    // Its program notices the end of the connection.
     enabling.join().unwrap().unwrap_err();
     let begin = Instant::now();
     while UdpSocket::bind(("127.0.0.1", port)).is_err() {

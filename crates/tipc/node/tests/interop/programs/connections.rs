@@ -1,16 +1,16 @@
-//! Connections across: messages, a long stream, and all the ways not to have one.
+//! Connections between nodes: messages, a long stream, and all ways in which a connection can fail.
 
 use crossway_tipc_client::{Errno, Event, Kind, Patience, SocketAddress};
 
-use super::{Part, is_readable, octets, soon, until};
+use super::{Part, bytes, is_readable, soon, until};
 
 const BOTH: [Kind; 2] = [Kind::Seqpacket, Kind::Stream];
 const SIZES: [usize; 6] = [1, 1_400, 3_000, 14_000, 60_000, 66_000];
-/// More than there are packet numbers, in a message each.
-const STREAM_OCTETS: usize = 100_000_000;
-/// What is written at once; no divisor of any packet.
+/// Takes more packets than there are sequence numbers.
+const STREAM_BYTES: usize = 100_000_000;
+/// Size of a single write; not a divisor of any packet size.
 const WRITE: usize = 100_003;
-/// A service of RDM for what is to be said beside a connection, after those of the connections.
+/// Offset of an RDM service for communication outside a connection, after the services of the connections.
 const BESIDE: u32 = 5;
 
 pub(super) fn answer(part: &Part<'_>) {
@@ -18,7 +18,7 @@ pub(super) fn answer(part: &Part<'_>) {
     let mut buf = vec![0; 66_000];
     loop {
         match socket.recv(&mut buf, soon()).unwrap() {
-            // The peer shut it down.
+            // The peer shut the connection down.
             0 => break,
             len => assert_eq!(socket.send(&buf[..len], None, soon()), Ok(len)),
         }
@@ -30,16 +30,16 @@ pub(super) fn ask(part: &Part<'_>) {
     let socket = part.connected(Kind::Seqpacket, 0);
     let mut buf = vec![0; 66_000];
     for (n, len) in (0..).zip(SIZES) {
-        assert_eq!(socket.send(&octets(len, n), None, soon()), Ok(len));
+        assert_eq!(socket.send(&bytes(len, n), None, soon()), Ok(len));
         assert_eq!(socket.recv(&mut buf, soon()), Ok(len));
-        assert!(buf[..len] == octets(len, n), "{len} octets came back changed");
+        assert!(buf[..len] == bytes(len, n), "{len} bytes came back changed");
     }
     for n in 0..200 {
-        socket.send(&octets(3_000, n), None, soon()).unwrap();
+        socket.send(&bytes(3_000, n), None, soon()).unwrap();
         if n % 10 == 9 {
             for back in n - 9..=n {
                 assert_eq!(socket.recv(&mut buf, soon()), Ok(3_000));
-                assert!(buf[..3_000] == octets(3_000, back));
+                assert!(buf[..3_000] == bytes(3_000, back));
             }
         }
     }
@@ -49,11 +49,11 @@ pub(super) fn ask(part: &Part<'_>) {
 pub(super) fn sink(part: &Part<'_>) {
     let socket = part.accepted(Kind::Stream, 0);
     let mut crc = crc32fast::Hasher::new();
-    let (mut left, mut buf) = (STREAM_OCTETS, vec![0; 1 << 16]);
+    let (mut left, mut buf) = (STREAM_BYTES, vec![0; 1 << 16]);
     while left > 0 {
         let most = buf.len().min(left);
         let len = socket.recv(&mut buf[..most], soon()).unwrap();
-        assert!(len > 0, "the stream ended with {left} octets missing");
+        assert!(len > 0, "the stream ended with {left} bytes missing");
         crc.update(&buf[..len]);
         left -= len;
     }
@@ -63,9 +63,9 @@ pub(super) fn sink(part: &Part<'_>) {
 
 pub(super) fn source(part: &Part<'_>) {
     let socket = part.connected(Kind::Stream, 0);
-    let block = octets(WRITE, part.service);
+    let block = bytes(WRITE, part.service);
     let mut crc = crc32fast::Hasher::new();
-    let mut left = STREAM_OCTETS;
+    let mut left = STREAM_BYTES;
     while left > 0 {
         let mut rest = &block[..WRITE.min(left)];
         crc.update(rest);
@@ -83,12 +83,12 @@ pub(super) fn source(part: &Part<'_>) {
     socket.shutdown().unwrap();
 }
 
-/// Connections of each kind that end in good order.
+/// Number of connections of each kind that end in an orderly way.
 const ENDS: usize = 10;
-/// Octets that go before the end: more than a window of messages of 1,000 octets, of which each takes two blocks.
+/// Number of bytes sent before the end: more than a window of messages of 1,000 bytes, each of which takes two blocks.
 const BEFORE_END: usize = 400_000;
 
-/// Begins to read when the other end is over already.
+/// Starts to read when the other end has already ended the connection.
 pub(super) fn ended(part: &Part<'_>) {
     let mut buf = vec![0; 66_000];
     for (n, kind) in (0..).zip(BOTH) {
@@ -97,7 +97,7 @@ pub(super) fn ended(part: &Part<'_>) {
             let (socket, _) = listener.accept(soon()).unwrap();
             let mut got = 0;
             loop {
-                // Not before there has been time for the end to come too early.
+                // Allow time for the end to arrive too early.
                 std::thread::sleep(std::time::Duration::from_millis(if got == 0 { 20 } else { 0 }));
                 match socket.recv(&mut buf, soon()).unwrap() {
                     0 => break,
@@ -121,7 +121,7 @@ pub(super) fn ender(part: &Part<'_>) {
     }
 }
 
-/// Of each kind: a listener that is closed with a request waiting, and a connection that is closed with a word unread.
+/// For each kind: a listener that is closed with a request waiting, and a connection that is closed with unread data.
 pub(super) fn refuser(part: &Part<'_>) {
     let mut buf = [0; 16];
     for (n, kind) in (0..).zip(BOTH) {
@@ -182,7 +182,7 @@ pub(super) fn accepter(part: &Part<'_>) {
                 assert_eq!(message.event, Event::Data);
                 got += message.len;
             }
-            assert!(buf[..len] == octets(len, n));
+            assert!(buf[..len] == bytes(len, n));
         }
         socket.send(b"welcome", None, soon()).unwrap();
         assert_eq!(socket.recv(&mut buf, soon()), Ok(0), "the end");
@@ -193,8 +193,8 @@ pub(super) fn implied(part: &Part<'_>) {
     for (n, kind) in (0..).zip(BOTH) {
         part.server(n);
         let socket = part.socket(kind);
-        assert_eq!(socket.send(&octets(60_000, n), part.name(n), soon()), Ok(60_000));
-        assert_eq!(socket.send(&octets(6, n), part.name(n), soon()), Ok(6), "once connected");
+        assert_eq!(socket.send(&bytes(60_000, n), part.name(n), soon()), Ok(60_000));
+        assert_eq!(socket.send(&bytes(6, n), part.name(n), soon()), Ok(6), "once connected");
         assert_eq!(socket.recv(&mut [0; 16], soon()), Ok(7));
         socket.shutdown().unwrap();
     }

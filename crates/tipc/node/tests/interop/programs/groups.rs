@@ -1,12 +1,12 @@
-//! A group with a member on either node: found, sent to in four ways, answered, left.
+//! A group with a member on either node: joining, the four ways to send, answers, leaving.
 
 use crossway_tipc_client::{Errno, Event, Kind, Message, Socket};
 
-use super::{Part, octets, soon};
+use super::{Part, bytes, soon};
 
 const EVENTS: u32 = 2;
 const CLUSTER: u32 = 2;
-/// Broadcasts each way: more than a member's window.
+/// Number of broadcasts in each direction: more than a member's window.
 const BROADCASTS: u32 = 200;
 
 fn joined(part: &Part<'_>, instance: u32) -> Socket {
@@ -15,7 +15,7 @@ fn joined(part: &Part<'_>, instance: u32) -> Socket {
     socket
 }
 
-/// The next from the other, whose instance is `from`.
+/// The next message from the other member, whose instance is `from`.
 fn next(socket: &Socket, from: u32, buf: &mut [u8]) -> Message {
     let message = socket.recv_message(buf, soon()).unwrap();
     assert_eq!(message.member, Some(from), "{message:?}");
@@ -24,22 +24,23 @@ fn next(socket: &Socket, from: u32, buf: &mut [u8]) -> Message {
 
 fn broadcast(socket: &Socket) {
     for n in 0..BROADCASTS {
-        socket.send(&octets(n as usize * 15 + 1, n), None, soon()).unwrap();
+        socket.send(&bytes(n as usize * 15 + 1, n), None, soon()).unwrap();
     }
-    socket.send(&octets(66_000, 1), None, soon()).unwrap();
+    socket.send(&bytes(66_000, 1), None, soon()).unwrap();
 }
 
 fn heard(socket: &Socket, from: u32, buf: &mut [u8]) {
     for n in 0..BROADCASTS {
         let got = next(socket, from, buf);
         assert_eq!((got.event, got.len), (Event::Data, n as usize * 15 + 1));
-        assert!(buf[..got.len] == octets(got.len, n));
+        assert!(buf[..got.len] == bytes(got.len, n));
     }
     let got = next(socket, from, buf);
-    assert!(buf[..got.len] == octets(66_000, 1));
+    assert!(buf[..got.len] == bytes(66_000, 1));
 }
 
-/// Meets the other, hears it in all four ways, answers all at once, and leaves.
+/// Waits for the other member, receives from it in all four ways, answers each immediately, and
+/// leaves.
 pub(super) fn first(part: &Part<'_>) {
     let socket = joined(part, 1);
     let mut buf = vec![0; 66_000];

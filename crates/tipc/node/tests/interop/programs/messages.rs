@@ -1,22 +1,22 @@
-//! Datagrams across: whole, many, to many, to nobody.
+//! Datagrams between nodes: complete, in large numbers, multicast, and undeliverable.
 
 use crossway_tipc_client::{ErrorCode, Event, Kind, SocketAddress};
 
-use super::{DEST_DROPPABLE, Part, is_readable, octets, soon};
+use super::{DEST_DROPPABLE, Part, bytes, is_readable, soon};
 
 const SIZES: [usize; 7] = [1, 100, 1_400, 1_429, 5_000, 20_000, 66_000];
-/// Messages that are under way at once.
+/// Number of messages in flight at the same time.
 const BURST: u32 = 300;
-/// The options that choose the way of multicasts.
+/// Options that select the multicast method.
 const BROADCAST: u32 = 133;
 const REPLICAST: u32 = 134;
-/// Services, after a check's first, whose sockets read nothing.
+/// Offsets, from a check's first service, of services whose sockets do not read.
 const DEAF: u32 = 1;
 const FULL: u32 = 2;
-/// What comes back of a message, at most.
+/// Maximum number of bytes of a returned message.
 const RETURNED: usize = 1_024;
 
-/// Sends everything back until a message says that it is enough.
+/// Returns every message to its sender until a message says to stop.
 pub(super) fn echo(part: &Part<'_>) {
     let socket = part.bound(Kind::Rdm, 0, 1, 1);
     let mut buf = vec![0; 66_000];
@@ -36,24 +36,24 @@ pub(super) fn call(part: &Part<'_>) {
     let socket = part.socket(Kind::Rdm);
     let mut buf = vec![0; 66_000];
     for (n, len) in (0..).zip(SIZES) {
-        let sent = octets(len, n);
+        let sent = bytes(len, n);
         socket.send(&sent, part.name(0), soon()).unwrap();
         let got = socket.recv_message(&mut buf, soon()).unwrap();
-        assert!(got.event == Event::Data && buf[..got.len] == sent, "{len} octets came changed");
+        assert!(got.event == Event::Data && buf[..got.len] == sent, "{len} bytes came changed");
         assert_eq!((got.from, got.service), (server, None));
     }
     for n in 0..BURST {
-        socket.send(&octets(n as usize * 9 + 1, n), part.name(0), soon()).unwrap();
+        socket.send(&bytes(n as usize * 9 + 1, n), part.name(0), soon()).unwrap();
     }
     for n in 0..BURST {
         let len = socket.recv(&mut buf, soon()).unwrap();
-        assert!(buf[..len] == octets(n as usize * 9 + 1, n), "message {n} of many");
+        assert!(buf[..len] == bytes(n as usize * 9 + 1, n), "message {n} of many");
     }
     socket.send(b"enough", part.name(0), soon()).unwrap();
     assert_eq!(socket.recv(&mut buf, soon()), Ok(6));
 }
 
-/// A range, the octets that are sent to it, and the members that it reaches.
+/// A range, the number of bytes sent to it, and the members that it reaches.
 type Round = ((u32, u32), usize, &'static [usize]);
 const ROUNDS: [Round; 6] = [
     ((0, 99), 5, &[0, 1, 2]),
@@ -64,20 +64,20 @@ const ROUNDS: [Round; 6] = [
     ((0, 99), 3_000, &[0, 1, 2]),
 ];
 
-/// The node's own choice, then by these.
+/// The node's own choice, then each method.
 const WAYS: [Option<u32>; 3] = [None, Some(REPLICAST), Some(BROADCAST)];
 
-/// Three sockets in overlapping ranges of a service.
+/// Three sockets bound to overlapping ranges of a service.
 pub(super) fn members(part: &Part<'_>) {
     let sockets = [(0, 49), (40, 99), (40, 60)].map(|(l, u)| part.bound(Kind::Rdm, 1, l, u));
-    // The one that the client looks for comes last.
+    // The socket that the client waits for is bound last.
     let done = part.bound(Kind::Rdm, 0, 1, 1);
     let mut buf = vec![0; 66_000];
     let rounds = WAYS.iter().flat_map(|_| (0..).zip(ROUNDS));
     for (round, (range, len, reached)) in rounds {
         for &member in reached {
             let got = sockets[member].recv_message(&mut buf, soon()).unwrap();
-            assert!(buf[..got.len] == octets(len, round), "round {round}");
+            assert!(buf[..got.len] == bytes(len, round), "round {round}");
             let at = got.service.map(|range| (range.lower, range.upper));
             assert_eq!(at, Some(range), "the range as sent");
             sockets[member].send(b"got it", Some(got.from.into()), soon()).unwrap();
@@ -96,7 +96,7 @@ pub(super) fn multicast(part: &Part<'_>) {
             socket.set_option(way, 0).unwrap();
         }
         for (round, ((lower, upper), len, reached)) in (0..).zip(ROUNDS) {
-            socket.send(&octets(len, round), part.range(1, lower, upper), soon()).unwrap();
+            socket.send(&bytes(len, round), part.range(1, lower, upper), soon()).unwrap();
             for _ in reached {
                 assert_eq!(socket.recv(&mut buf, soon()), Ok(6));
             }
@@ -105,7 +105,7 @@ pub(super) fn multicast(part: &Part<'_>) {
     part.socket(Kind::Rdm).send(b"done", part.name(0), soon()).unwrap();
 }
 
-/// Two sockets that read nothing: one is closed when told so, the other's room ends.
+/// Two sockets that do not read: one is closed on request, the other one's queue fills up.
 pub(super) fn deaf(part: &Part<'_>) {
     let deaf = part.bound(Kind::Rdm, DEAF, 1, 1);
     let _full = part.bound(Kind::Rdm, FULL, 1, 1);
@@ -126,14 +126,14 @@ pub(super) fn returned(part: &Part<'_>) {
         assert_eq!((got.event, got.from, got.len), (Event::Returned(why), from, what.len()));
         assert!(buf[..got.len] == *what);
     };
-    // No such socket: the beginning of a message comes back.
+    // The socket does not exist: the beginning of the message is returned.
     let nobody = SocketAddress { port: 4_242, ..server };
     for len in [1, 1_000, 3_000, 66_000] {
-        let sent = octets(len, 7);
+        let sent = bytes(len, 7);
         socket.send(&sent, Some(nobody.into()), soon()).unwrap();
         back(&sent[..len.min(RETURNED)], nobody, ErrorCode::NoPort);
     }
-    // One that is closed before it has read.
+    // A socket that is closed before it has read.
     let deaf = part.server(DEAF);
     for message in [&b"first"[..], b"second", b"third"] {
         socket.send(message, part.name(DEAF), soon()).unwrap();
@@ -142,14 +142,14 @@ pub(super) fn returned(part: &Part<'_>) {
     for message in [&b"first"[..], b"second", b"third"] {
         back(message, deaf, ErrorCode::NoPort);
     }
-    // One that reads too late.
+    // A socket that reads too late.
     let full = part.server(FULL);
-    let sent = octets(60_000, 8);
+    let sent = bytes(60_000, 8);
     for _ in 0..60 {
         socket.send(&sent, part.name(FULL), soon()).unwrap();
     }
     back(&sent[..RETURNED], full, ErrorCode::Overload);
-    // What else came back is not to be told from the end.
+    // Other returned messages cannot be distinguished from the last ones.
     let control = part.socket(Kind::Rdm);
     control.send(b"enough", part.name(0), soon()).unwrap();
 }

@@ -1,5 +1,5 @@
-//! A program on a `tipcd` and a program on a kernel's AF_TIPC in a guest talk to each other, both through the client library and
-//! both by the same code: every check is run with either of them as the server.
+//! A program on a `tipcd` and a program on the AF_TIPC of a guest's kernel communicate, both through the client library and with
+//! the same code: every check is run with either of them as the server.
 
 mod connections;
 mod groups;
@@ -18,22 +18,22 @@ use crossway_tipc_client::{
 use super::{Medium, Site};
 use topology::Subscriber;
 
-/// No single step takes so long unless something hangs.
+/// Longer than any single step takes unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(200);
-/// Nor all of them together, in seconds.
+/// The same for all steps together, in seconds.
 const WATCHDOG: &str = "900";
-/// Service of the first check; each check and each direction has its own.
+/// First service of the first check; each check and each direction uses different ones.
 const FIRST_SERVICE: u32 = 18_000;
-/// Services that a check may use.
+/// Number of services that a check may use.
 const SERVICES: u32 = 10;
-/// DEST_DROPPABLE: 0 has messages that nobody took come back.
+/// DEST_DROPPABLE: 0 makes undeliverable messages return.
 const DEST_DROPPABLE: u32 = 129;
 
 fn soon() -> Patience {
     Patience::Until(Instant::now() + PATIENCE)
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -46,15 +46,15 @@ fn is_readable(socket: &Socket) -> bool {
     wait_ready(socket, Interest::Readable, Some(Instant::now())).unwrap()
 }
 
-/// `len` octets that differ from those of other seeds.
-fn octets(len: usize, seed: u32) -> Vec<u8> {
+/// `len` bytes that differ from those of other seeds.
+fn bytes(len: usize, seed: u32) -> Vec<u8> {
     (0..len as u32).map(|n| ((n ^ seed).wrapping_mul(0x9e37_79b9) >> 11) as u8).collect()
 }
 
-/// One of the two programs, in one check.
+/// One of the two programs in a check.
 struct Part<'a> {
     backend: &'a Backend,
-    /// First of the services that this check may use.
+    /// First service that this check may use.
     service: u32,
 }
 
@@ -65,7 +65,7 @@ impl Part<'_> {
 
     fn bound(&self, kind: Kind, service: u32, lower: u32, upper: u32) -> Socket {
         let socket = self.socket(kind);
-        // Found is connected to, so listen before bind.
+        // The client connects as soon as the name is found, so listen before bind.
         if kind.is_connected_kind() {
             socket.listen().unwrap();
         }
@@ -82,7 +82,7 @@ impl Part<'_> {
         Some(Address::service(self.service + service, 1))
     }
 
-    /// Who serves, once this node knows it.
+    /// The server's address, once this node knows it.
     fn server(&self, service: u32) -> SocketAddress {
         Subscriber::at(self, 0, self.service + service).published().2
     }
@@ -99,14 +99,14 @@ impl Part<'_> {
     }
 }
 
-/// What is checked: by name, what the server does and what the client.
+/// A check: its name, the server's function and the client's.
 type Check = (&'static str, fn(&Part<'_>), fn(&Part<'_>));
 
 const CHECKS: [Check; 10] = [
-    ("RDM messages of 1 to 66,000 octets, one and many", messages::echo, messages::call),
+    ("RDM messages of 1 to 66,000 bytes, one and many", messages::echo, messages::call),
     ("multicast by all ways", messages::members, messages::multicast),
     ("returned messages", messages::deaf, messages::returned),
-    ("SEQPACKET of 1 to 66,000 octets", connections::answer, connections::ask),
+    ("SEQPACKET of 1 to 66,000 bytes", connections::answer, connections::ask),
     ("a stream of 100 MB", connections::sink, connections::source),
     ("orderly ends", connections::ended, connections::ender),
     ("refusals and resets", connections::refuser, connections::refused),
@@ -115,7 +115,7 @@ const CHECKS: [Check; 10] = [
     ("topology subscriptions at both nodes", topology::subject, topology::observer),
 ];
 
-/// The program: `words` are `kernel` or `node` with the tipcd's socket, and then which of the two it is, 0 or 1.
+/// The program: `words` are `kernel`, or `node` with the tipcd's socket, followed by the index of the program, 0 or 1.
 pub(crate) fn talk(words: &[&str]) {
     let (backend, place) = match words {
         ["kernel", place] => (Backend::Kernel, place),
@@ -140,7 +140,7 @@ pub(crate) fn talk(words: &[&str]) {
     println!("all checks held");
 }
 
-/// Runs both programs until both have ended.
+/// Runs both programs to their end.
 pub(crate) fn both(name: &str, medium: Medium) -> Result<(), NetError> {
     let site = Site::up(name)?;
     let bearer = site.bearers(medium);
@@ -161,7 +161,7 @@ pub(crate) fn both(name: &str, medium: Medium) -> Result<(), NetError> {
         command.stdin(std::process::Stdio::null());
         std::thread::spawn(move || command.output().expect("the program starts"))
     });
-    // The first to fail takes the other along, so what both said is of interest.
+    // If one fails, the other fails too, so print the output of both.
     let outputs = ends.map(|end| end.join().expect("no panic"));
     let held = outputs.iter().all(|o| o.status.success() && o.stdout == b"all checks held\n");
     for output in &outputs {

@@ -1,4 +1,4 @@
-//! Subscriptions at the topology service of either node, about sockets of either.
+//! Subscriptions at the topology service of either node, to sockets of either node.
 
 use crossway_tipc_client::{Address, Kind, Scope, ServiceRange, Socket, SocketAddress};
 
@@ -12,14 +12,15 @@ const SERVICES: u32 = 2;
 const CANCEL: u32 = 4;
 const FOREVER: u32 = u32::MAX;
 const EVENT_LEN: usize = 48;
-/// The service that comes and goes, after the check's first.
+/// Offset, from the check's first service, of the service that is bound and unbound.
 const WATCHED: u32 = 1;
 
 /// A connection to a topology service.
 pub(super) struct Subscriber(Socket);
 
 impl Subscriber {
-    /// To that of a node, 0 for the own one, and subscribed to every binding of a service.
+    /// Connects to the service of a node (0 for this one) and subscribes to every binding of a
+    /// service.
     pub(super) fn at(part: &Part<'_>, node: u32, service: u32) -> Self {
         let new = Self::quiet(part, node);
         new.ask(service, FOREVER, PORTS);
@@ -39,7 +40,7 @@ impl Subscriber {
         self.0.send(&request, None, soon()).unwrap();
     }
 
-    /// What happened, the range, and to which socket.
+    /// The next event: its kind, the range, and the socket.
     fn next(&self) -> (u32, (u32, u32), SocketAddress) {
         let mut event = [0; EVENT_LEN];
         assert_eq!(self.0.recv(&mut event, soon()), Ok(EVENT_LEN));
@@ -47,7 +48,7 @@ impl Subscriber {
         (word(0), (word(1), word(2)), SocketAddress { port: word(3), node: word(4) })
     }
 
-    /// The next binding that is there.
+    /// The next binding reported as published.
     pub(super) fn published(&self) -> (u32, (u32, u32), SocketAddress) {
         let event = self.next();
         assert_eq!(event.0, PUBLISHED);
@@ -55,7 +56,7 @@ impl Subscriber {
     }
 }
 
-/// Binds and unbinds another socket as it is told.
+/// Binds and unbinds another socket on request.
 pub(super) fn subject(part: &Part<'_>) {
     let control = part.bound(Kind::Rdm, 0, 1, 1);
     let watched = part.socket(Kind::Rdm);
@@ -101,19 +102,19 @@ pub(super) fn observer(part: &Part<'_>) {
         }
         assert_eq!(services.next().0, WITHDRAWN);
     }
-    // Its own time ends one; another is cancelled, and what it would have said is not said.
+    // One subscription times out; another is cancelled, and must not report anything.
     let short = Subscriber::quiet(part, control.node);
     short.ask(service, 30, PORTS);
     assert_eq!(short.next(), (TIMEOUT, (0, u32::MAX), SocketAddress::default()));
     places[1].ask(service, FOREVER, PORTS | CANCEL);
-    // Answered in turn, so the cancellation has been heard.
+    // Requests are processed in order, so the cancellation has taken effect.
     places[1].ask(service, 1, PORTS);
     assert_eq!(places[1].next().0, TIMEOUT);
     tell(b"bind");
     assert_eq!(places[0].next(), (PUBLISHED, (5, 9), watched));
     places[1].ask(service + 1, 1, PORTS);
     assert_eq!(places[1].next().0, TIMEOUT, "nothing of what was cancelled");
-    // The nodes themselves, as each other's services.
+    // The nodes themselves, as services of each other.
     let nodes = Subscriber::quiet(part, control.node);
     nodes.ask(0, FOREVER, PORTS);
     let own = beside.local_address().unwrap().node;
@@ -122,12 +123,12 @@ pub(super) fn observer(part: &Part<'_>) {
     let mut both = [own, control.node];
     both.sort_unstable();
     assert_eq!(up, both);
-    // And the link between them, as either end sees it.
+    // The link between them, as seen by either end.
     for (node, here, there) in [(control.node, control.node, own), (own, own, control.node)] {
         let links = Subscriber::quiet(part, node);
         links.ask(2, FOREVER, PORTS);
         let (_, range, bearers) = links.published();
-        assert_eq!((range, bearers.node), ((there, there), here), "told by {node:x}");
+        assert_eq!((range, bearers.node), ((there, there), here), "reported by {node:x}");
     }
     tell(b"done");
 }
