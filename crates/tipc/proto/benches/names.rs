@@ -174,7 +174,7 @@ fn subscriptions(figures: &mut Vec<Figure>) {
         assert_eq!(events, 2, "published and withdrawn");
         settle(&mut node);
     });
-    let what = format!("bind and close, told to 1 of {n} subscriptions");
+    let what = format!("bind and close, reported to 1 of {n} subscriptions");
     figures.push(Figure { what, value: ns, unit: "ns".into() });
     let ns = median_ns(200, || {
         let instance = draw.below(n);

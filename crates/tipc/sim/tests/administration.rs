@@ -42,7 +42,11 @@ fn a_tolerance_reaches_the_peer_and_a_priority_has_the_link_come_up_anew() {
     .unwrap();
     net.run(Duration::from_millis(100));
     assert_eq!(link(&mut net, A), (400, before.1, before.2));
-    assert_eq!(link(&mut net, B), (400, before.1, before.2), "told at once, and the link stays up");
+    assert_eq!(
+        link(&mut net, B),
+        (400, before.1, before.2),
+        "announced immediately, and the link stays up"
+    );
     set(&mut net, LinkSettings { priority: Some(20), ..Default::default() }).unwrap();
     net.run(Duration::from_secs(3));
     assert_eq!(link(&mut net, A), (400, 20, before.2 + 1));

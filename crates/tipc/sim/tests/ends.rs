@@ -1,4 +1,4 @@
-//! Connections that end, with every order of data, acknowledgements, ends and closes: an end whose peer shut the connection down is told so once,
+//! Connections that end, with every order of data, acknowledgements, ends and closes: an end whose peer shut the connection down is notified once,
 //! after all data; an end whose peer closed its socket gets a reset after all data; after an end, no later event changes what was reported.
 //!
 //! The environment variable `ENDS_SEEDS=first..last` replaces the default of the first 200 seeds.

@@ -117,7 +117,7 @@ fn groups_of_a_node_and_misuse() {
         assert_eq!(node.socket_report(a.port).unwrap().group, Some(node_scope(1)));
         assert_eq!(node.readiness(a.port).map(|r| r.writable), Ok(true));
         node.join(now, fresh, GroupRequest { group: GROUP + 1, ..request(1) }).unwrap();
-        assert_eq!(node.readiness(fresh).map(|r| r.writable), Ok(false), "nobody to send to");
+        assert_eq!(node.readiness(fresh).map(|r| r.writable), Ok(false), "no member to send to");
     });
 }
 
@@ -198,7 +198,7 @@ fn a_member_with_limited_patience_is_stalled_by_nobody_for_long() {
     net.run(Duration::from_millis(100));
     got += texts(&mut net, b).len();
     assert_eq!(got, 200, "those who keep up miss nothing");
-    assert!(waited > Duration::from_secs(2), "nobody was slow");
+    assert!(waited > Duration::from_secs(2), "no member was slow");
     assert_eq!(news(&mut net, a), [(slow.addr(&net), 3, MembershipEvent::Left)]);
     // The slow member reads what it was sent, then that the sender has left it; it rejoins and can be reached
     // again.

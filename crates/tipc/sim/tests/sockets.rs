@@ -233,7 +233,7 @@ fn connections_work_both_ways_within_and_between_nodes() {
             assert_eq!(
                 recv(&mut net, to, server),
                 Err(SocketError::WouldBlock),
-                "the end is told once"
+                "the end is reported once"
             );
             assert_eq!(send(&mut net, to, server, None, b"x"), Err(SocketError::Pipe));
             assert!(readiness(&mut net, to, server).hangup);
@@ -359,7 +359,11 @@ fn closing_tells_the_peer_and_a_lost_node_ends_its_connections() {
     net.with(A, |node, now| node.close(now, client)).unwrap().unwrap();
     net.run(Duration::from_millis(50));
     for _ in 0..2 {
-        assert_eq!(recv(&mut net, B, server), Err(SocketError::ConnectionReset), "told every time");
+        assert_eq!(
+            recv(&mut net, B, server),
+            Err(SocketError::ConnectionReset),
+            "reported every time"
+        );
     }
     let (client, _server) = connection(&mut net, A, B, SocketKind::Seqpacket);
     net.crash(B);

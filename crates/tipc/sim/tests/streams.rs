@@ -97,7 +97,7 @@ fn a_large_write_is_cut_into_full_packets() {
     let (lens, acks) = s.packets();
     assert_eq!(lens.len(), 41);
     assert!(lens[..40].iter().all(|&len| len == FULL), "{lens:?}");
-    assert_eq!((lens[40], acks), (100, 0), "the rest goes at once");
+    assert_eq!((lens[40], acks), (100, 0), "the rest is sent immediately");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn what_is_collected_goes_before_the_end() {
         if close {
             assert_eq!(end, Err(SocketError::ConnectionReset));
         } else {
-            assert_eq!(end, Err(SocketError::WouldBlock), "the end was told once");
+            assert_eq!(end, Err(SocketError::WouldBlock), "the end was reported once");
         }
     }
 }

@@ -337,10 +337,10 @@ impl Swarm {
             let twice = self.net.with(host, |node, _| node.drops().get(DropReason::BadBinding));
             // Frames in flight to an earlier incarnation may reach the next one: packets carry no session.
             let excused = !self.is_calm();
-            assert!(excused || twice == Some(0), "{host:?}: bindings told twice: {twice:?}");
+            assert!(excused || twice == Some(0), "{host:?}: bindings reported twice: {twice:?}");
             assert_eq!(own, first, "{host:?} and host 0 differ");
         }
-        assert!(self.ups >= count * (count - 1), "nobody met");
+        assert!(self.ups >= count * (count - 1), "no nodes met");
         if self.is_calm() {
             assert!(self.broken.is_empty(), "contact was lost without a reason: {:?}", self.broken);
         }
