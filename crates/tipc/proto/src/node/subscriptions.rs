@@ -14,7 +14,7 @@ pub(super) const EVENT_LEN: usize = 48;
 pub(super) const FILTER_PORTS: u32 = 1;
 pub(super) const FILTER_SERVICE: u32 = 2;
 pub(super) const FILTER_CANCEL: u32 = 4;
-/// Undocumented filter bits of the kernel, which it accepts in any request: only bindings with cluster scope, only those with node scope, and no
+/// Internal filter bits of the kernel, which it accepts in any request: only bindings with cluster scope, only those with node scope, and no
 /// report of existing bindings.
 const FILTER_CLUSTER_SCOPE: u32 = 0x20;
 const FILTER_NODE_SCOPE: u32 = 0x40;
