@@ -214,7 +214,7 @@ impl Compare {
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
         let read = |path: &Path| {
             read_beside::<Environment>(path, ENVIRONMENT)
-                .with_context(|| format!("the fingerprint beside {} is damaged", path.display()))
+                .with_context(|| format!("the fingerprint next to {} is damaged", path.display()))
         };
         let (Some(env_a), Some(env_b)) = (read(&self.a)?, read(b)?) else {
             return Ok(vec![

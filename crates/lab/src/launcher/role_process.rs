@@ -90,7 +90,7 @@ pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> S
             (None, Some(code)) => format!("ended with code {code}"),
             (None, None) => "ended".to_owned(),
         },
-        Err(e) => format!("is gone ({e})"),
+        Err(e) => format!("cannot be waited for ({e})"),
     };
     let text = wrote.trim();
     if text.is_empty() {
