@@ -28,8 +28,10 @@ pub(crate) struct ContenderCommand {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// List the declared contenders and whether each works here
+    /// List the declared contenders, all of them or those named, and whether each works here
     List {
+        /// Ids
+        ids: Vec<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -76,7 +78,7 @@ struct Row<'a> {
 impl Run for ContenderCommand {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         match self.action {
-            Action::List { json } => list(json, ui),
+            Action::List { ids, json } => list(&chosen(&ids)?, json, ui),
             Action::Build { ids } => build(&chosen(&ids)?),
             Action::Test { which } => test(&chosen(&which)?, ui),
             Action::New { name, lang } => {
@@ -142,8 +144,8 @@ fn chosen(words: &[String]) -> anyhow::Result<Vec<&'static Contender>> {
     Ok(found)
 }
 
-fn list(json: bool, ui: &Ui) -> anyhow::Result<ExitCode> {
-    let rows: Vec<Row<'_>> = catalogue::contenders()
+fn list(contenders: &[&'static Contender], json: bool, ui: &Ui) -> anyhow::Result<ExitCode> {
+    let rows: Vec<Row<'_>> = contenders
         .iter()
         .map(|c| Row {
             id: &c.id,

@@ -13,6 +13,7 @@ answers = None
 
 class Channel:
     measuring = False
+    late = None
 
     def library(self):
         return "bad 1.0"
@@ -22,7 +23,9 @@ class Channel:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.bind(path)
         self.listener.listen(1)
-        return {"path": path}
+        if mode == "late":
+            open("/dev/shm/" + role.shm_prefix + "-first", "w").close()
+        return {"path": path, "prefix": role.shm_prefix}
 
     def accept(self):
         self.channel, _ = self.listener.accept()
@@ -30,6 +33,7 @@ class Channel:
     def connect(self, role, words):
         self.channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel.connect(words["path"])
+        self.late = "/dev/shm/" + words["prefix"]
 
     def send(self, message):
         if mode == "repeats-one-message" and self.measuring:
@@ -44,6 +48,11 @@ class Channel:
 
     def close(self):
         self.channel.close()
+        if mode == "late" and self.late:
+            # The listening end is gone, and what it made was removed.
+            while os.path.exists(self.late + "-first"):
+                time.sleep(0.001)
+            open(self.late + "-last", "w").close()
 
 
 channel = Channel()

@@ -88,6 +88,27 @@ fn whatever_a_program_does_is_one_clear_error_and_the_run_goes_on() {
     assert_eq!(still_running(&file), Vec::<u32>::new());
 }
 
+/// Both ends make names under the listening end's prefix, and the connecting one may be the last that does.
+#[test]
+fn what_the_connecting_end_makes_in_shared_memory_last_is_removed_too() {
+    if !have("python3", "python3") {
+        return;
+    }
+    let plan = "[group.x]\nmechanisms = \"bad-late\"\nworkload = \"ping-pong\"\nsize_bytes = 64\n\
+                placement = \"unpinned\"\ntrials = 1\nmessages = 40\nwarmup_ms = 1\n";
+    let shop = Workshop::new(plan);
+    shop.write("bad.py", include_str!("bad.py"));
+    let file = shop.write("bad.toml", &declaration(&[("late", "late", "", "")]));
+    let out = shop.run(&["measure", "plan.toml", "--contender", file.to_str().unwrap()]);
+    assert!(out.status.success(), "{}", crate::stderr(&out));
+    let left: Vec<String> = std::fs::read_dir("/dev/shm")
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap_or_default())
+        .filter(|name| name.starts_with("crossway-") && name.ends_with("-last"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
 /// Processes of this test's program, whose working directories are gone by now.
 fn still_running(file: &std::path::Path) -> Vec<u32> {
     let folder = file.parent().unwrap().to_str().unwrap().to_owned();

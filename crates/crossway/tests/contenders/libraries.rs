@@ -11,10 +11,10 @@ fn conform(ids: &[&str]) {
             eprintln!("SKIP: {}", stderr(&built));
             continue;
         }
-        let list = stdout(&shop.run(&["contender", "list", "--json"]));
+        let list = stdout(&shop.run(&["contender", "list", id, "--json"]));
         let rows: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
-        let row = rows.iter().find(|row| row["id"] == *id).unwrap();
-        if let Some(missing) = row["probe"].get("why") {
+        assert_eq!(rows[0]["id"], *id);
+        if let Some(missing) = rows[0]["probe"].get("why") {
             eprintln!("SKIP: {id}: {missing}");
             continue;
         }

@@ -41,6 +41,8 @@ impl Workshop {
         command.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go-build"));
         // The same for what iceoryx2 depends on.
         command.env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/iceoryx2"));
+        // What is held here does not depend on speed, and optimising takes longer than all tests of this suite.
+        command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
         command
     }
 

@@ -122,13 +122,12 @@ fn stamp_file(contender: &Contender) -> PathBuf {
     contender.out.join(format!("built-{words:08x}"))
 }
 
-/// The command, and a hash of each file that it names and of each helper.
+/// The command, and a hash of each file that it names. Which helpers it was built with is in the name of their folder.
 fn stamp_text(contender: &Contender) -> String {
     let words = contender.build.iter().flat_map(|word| word.split_whitespace());
-    let named = words.map(PathBuf::from).filter(|path| path.starts_with(declared_in(contender)));
-    let helpers = fs::read_dir(&contender.helpers).into_iter().flatten().filter_map(Result::ok);
+    let named = words.map(|word| PathBuf::from(word.trim_end_matches(';')));
     let mut files: Vec<PathBuf> =
-        named.chain(helpers.map(|entry| entry.path())).filter(|file| file.is_file()).collect();
+        named.filter(|path| path.starts_with(declared_in(contender)) && path.is_file()).collect();
     files.sort();
     let mut text = contender.build.join("\n");
     for file in files {

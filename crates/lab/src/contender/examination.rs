@@ -19,14 +19,16 @@ use crate::trial::{self, Setting};
 /// Message sizes at which programs typically fail: no sequence number, an odd end, a word, a line, a page, a socket's
 /// buffer.
 const SIZES: &str = "[0, 1, 7, 8, 9, 64, 1000, 4096, 65536, 65537, 1048576]";
-/// Few messages are enough to be judged; more than any queue holds.
+/// Messages one way: more than any queue holds.
 const MESSAGES: u32 = 3000;
+/// Round trips: only one message is on its way at a time, so that no queue fills.
+const ROUND_TRIPS: u64 = 300;
 /// Messages of sizes that would take long otherwise.
-const MESSAGES_OF_LARGE: u32 = 60;
+const MESSAGES_OF_LARGE: u64 = 60;
 /// A size from which on messages are large.
 const LARGE: u64 = 32 << 10;
-/// How often the channel is opened and closed.
-const REOPENED: u32 = 2;
+/// The size that is carried twice: the second channel is opened without verifying first, as later trials are.
+const REOPENED: u64 = 64;
 /// The payload's memory.
 const WORKING_SET_BYTES: u64 = 256 << 10;
 /// Time limit for an end to notice that the other one was killed.
@@ -89,20 +91,26 @@ pub fn examine(
 fn cases(id: &str) -> Result<Vec<Case>, PlanError> {
     let text = format!(
         "[group.content]\nmechanisms = \"{id}\"\nworkload = [\"throughput\", \"ping-pong\"]\nsize_bytes = {SIZES}\n\
-         placement = \"unpinned\"\ntrials = {REOPENED}\nmessages = {MESSAGES}\nwarmup_ms = 1\n"
+         placement = \"unpinned\"\ntrials = 1\nmessages = {MESSAGES}\nwarmup_ms = 1\n"
     );
     let plan = Plan::parse("conformance", "conformance", &text)?;
     let topology = Topology::read().unwrap_or_default();
     let mut cases = case::expand(&plan, &topology, &[]);
     for case in &mut cases {
-        if case.inputs.size_bytes >= LARGE {
-            case.inputs.messages = Some(u64::from(MESSAGES_OF_LARGE));
+        let inputs = &mut case.inputs;
+        if inputs.size_bytes >= LARGE {
+            inputs.messages = Some(MESSAGES_OF_LARGE);
+        } else if inputs.workload == Workload::PingPong {
+            inputs.messages = Some(ROUND_TRIPS);
+        }
+        if inputs.size_bytes == REOPENED {
+            inputs.trials = 2;
         }
     }
     Ok(cases)
 }
 
-/// Opens, verifies, warms up, measures and closes, several times.
+/// Opens, verifies, warms up, measures and closes, in each trial.
 fn carry(
     contender: &'static Contender,
     case: &Case,

@@ -21,6 +21,8 @@ const GO_HELPER: (&str, &str) =
 const RUST_HELPER: (&str, &str) =
     ("crossway_contender.rs", include_str!("../../../../contenders/helpers/crossway_contender.rs"));
 
+const HELPERS: [(&str, &str); 4] = [C_HELPER, PYTHON_HELPER, GO_HELPER, RUST_HELPER];
+
 /// There is no place to build in.
 #[derive(Debug, thiserror::Error)]
 #[error("contenders are built below {dir}, which cannot be made: {cause}; set XDG_CACHE_HOME")]
@@ -100,7 +102,7 @@ impl Folders {
     pub(super) fn write_helpers(&self) -> Result<(), NoFolder> {
         let dir = helpers(&self.cache);
         make(&dir)?;
-        for (name, text) in [C_HELPER, PYTHON_HELPER, GO_HELPER, RUST_HELPER] {
+        for (name, text) in HELPERS {
             let path = dir.join(name);
             if fs::read(&path).is_ok_and(|now| now == text.as_bytes()) {
                 continue;
@@ -115,9 +117,15 @@ impl Folders {
     }
 }
 
-/// Where the helpers of this version are.
+/// Where the helpers of this version are: a folder of their own by their content, because programs of other versions share the cache,
+/// and what is built with a helper must not change when one of those writes its own.
 pub(super) fn helpers(cache: &Path) -> PathBuf {
-    cache.join("helpers")
+    let mut hasher = crc32fast::Hasher::new();
+    for (name, text) in HELPERS {
+        hasher.update(name.as_bytes());
+        hasher.update(text.as_bytes());
+    }
+    cache.join(format!("helpers-{:08x}", hasher.finalize()))
 }
 
 /// The folder in which the contenders of a declaration file are built.

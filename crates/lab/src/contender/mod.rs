@@ -26,7 +26,7 @@ pub use declaration::DeclarationError;
 pub(crate) use declaration::is_language;
 pub use examination::{Verdict, examine};
 pub use folders::{Folders, NoFolder};
-pub(crate) use role::live;
+pub(crate) use role::{SHM_PREFIX, live};
 pub use starter::{Language, StarterError, write_starter};
 
 use crate::inputs::Workload;

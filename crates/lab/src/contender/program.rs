@@ -86,7 +86,7 @@ pub(crate) struct Program {
     dir: PathBuf,
     mark: String,
     shm_prefix: String,
-    _leases: [lease::Lease; 4],
+    leases: Vec<lease::Lease>,
 }
 
 impl Program {
@@ -144,7 +144,7 @@ impl Program {
             dir,
             mark,
             shm_prefix,
-            _leases: [process, relatives, directory, shared],
+            leases: vec![process, relatives, directory, shared],
         })
     }
 
@@ -161,6 +161,12 @@ impl Program {
     /// Prefix of the names that it may leave in `/dev/shm`.
     pub(crate) fn shm_prefix(&self) -> &str {
         &self.shm_prefix
+    }
+
+    /// Has what it makes in `/dev/shm` under its peer's prefix removed with it as well.
+    pub(crate) fn share_memory(&mut self, prefix: String) -> Result<(), OsError> {
+        self.leases.push(lease::hold(lease::Resource::SharedMemory { prefix })?);
+        Ok(())
     }
 
     /// Its first line.

@@ -23,6 +23,9 @@ use crate::record::Span;
 use crate::role_context::{Distribution, RoleError};
 use crate::verify;
 
+/// The word of an offer that is not for the program: how the listening end's names begin in `/dev/shm`. The connecting end makes names of
+/// that kind, too, and may be the last to do so.
+pub(crate) const SHM_PREFIX: &str = "crossway-shm-prefix";
 /// Longest time to close, and again to end: both are within what the controller allows.
 const CLOSE_LIMIT: Duration = Duration::from_secs(9);
 /// Largest fraction by which the samples of round trips, which follow each other without a gap, may fail to add up to
@@ -49,7 +52,10 @@ fn serve(role: &mut Role, wire: &mut Wire) -> Result<(), RoleError> {
         let answer = match order {
             Order::Begin { .. } => return Err(RoleError::Wrong("a second task".to_owned())),
             Order::Connect { offers } => {
-                let words = offers.into_iter().next().unwrap_or_default().words;
+                let mut words = offers.into_iter().next().unwrap_or_default().words;
+                if let Some(prefix) = words.remove(SHM_PREFIX) {
+                    role.program.share_memory(prefix)?;
+                }
                 role.open("connect", &Ask::Connect { words })?
             }
             Order::Accept => role.open("accept", &Ask::Accept)?,
@@ -137,7 +143,12 @@ impl Role {
             key(&task, launch, 0, true),
         );
         let payload = SharedFile::new("crossway-payload", content.bytes().len())?;
-        let offers = if listens { vec![OfferText { words, fds: Vec::new() }] } else { Vec::new() };
+        let mut offers = Vec::new();
+        if listens {
+            let mut words = words;
+            words.insert(SHM_PREFIX.to_owned(), program.shm_prefix().to_owned());
+            offers.push(OfferText { words, fds: Vec::new() });
+        }
         let role = Role {
             launch: launch.clone(),
             task,

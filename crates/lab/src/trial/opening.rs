@@ -6,6 +6,7 @@ use std::path::Path;
 use crossway_mech::Facts;
 
 use super::{HeldOffer, STEP_LIMIT, TrialRun, unexpected};
+use crate::contender::SHM_PREFIX;
 use crate::control::{Answer, OfferText, Order, Task};
 use crate::launcher::{CLOSE_LIMIT, HeldDescriptor, LaunchError};
 use crate::role_layout::RoleLayout;
@@ -132,7 +133,7 @@ fn offered(offers: &[Vec<HeldOffer>]) -> Facts {
     let mut facts = Facts::new();
     for (text, _) in offers.iter().flatten() {
         *facts.entry("offered_descriptors".to_owned()).or_default() += text.fds.len() as i64;
-        for name in text.words.keys() {
+        for name in text.words.keys().filter(|name| *name != SHM_PREFIX) {
             facts.insert(format!("offered_{name}"), 1);
         }
     }
