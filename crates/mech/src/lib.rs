@@ -9,6 +9,7 @@
 pub mod caps;
 mod complete;
 pub mod contract;
+pub mod history;
 pub mod mechanisms;
 pub mod offer;
 pub mod probe;

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use crossway_mech::mechanisms::posix_shm::PosixShm;
 use crossway_mech::mechanisms::shm_eventfd::ShmEventfd;
 use crossway_mech::mechanisms::shm_futex::ShmFutex;
 use crossway_mech::mechanisms::shm_pipe::ShmPipe;
@@ -192,6 +193,7 @@ rings! {
     pipe_block: ShmPipe, Wait::Block;
     pipe_spin: ShmPipe, Wait::Spin;
     sysv_block: SysvShm, Wait::Block;
+    posix_block: PosixShm, Wait::Block;
     eventfd_block: ShmEventfd, Wait::Block;
     eventfd_hybrid: ShmEventfd, Wait::Hybrid { spin_us: 20 };
 }

@@ -54,7 +54,7 @@ impl Family {
             Family::Tipc
         } else if mechanism.starts_with("uds") {
             Family::Unix
-        } else if has("tcp") || has("udp") || has("vsock") || has("sctp") {
+        } else if has("tcp") || has("udp") || has("vsock") || has("sctp") || has("smc") {
             Family::Network
         } else if mechanism.ends_with("-mq") {
             Family::Queue
@@ -187,8 +187,10 @@ mod tests {
             ("uds-seqpacket", Family::Unix),
             ("uring-pipe", Family::Uring),
             ("mptcp", Family::Network),
+            ("smc", Family::Network),
             ("shm-pipe", Family::SharedMemory),
             ("sysv-shm", Family::SharedMemory),
+            ("posix-shm", Family::SharedMemory),
             ("memfd-uds", Family::SharedMemory),
             ("posix-mq", Family::Queue),
             ("tipc-kernel-rdm", Family::Tipc),

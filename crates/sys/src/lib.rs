@@ -27,6 +27,7 @@ pub mod lifeline;
 pub mod link_watch;
 pub mod mqueue;
 pub mod multicast;
+pub mod named_semaphore;
 pub mod netns;
 pub mod packet;
 pub mod packet_ring;

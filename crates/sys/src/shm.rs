@@ -1,13 +1,15 @@
-//! Anonymous shared memory, sealed and mapped.
+//! Shared memory, mapped: anonymous and sealed, or POSIX shared memory with a name.
 //!
 //! A `memfd` has no name: nothing can remain in `/dev/shm`, whatever kills the processes. It is sealed against
-//! shrinking and growing, so that a peer cannot make our accesses raise `SIGBUS`.
+//! shrinking and growing, so that a peer cannot make our accesses raise `SIGBUS`. POSIX shared memory (`shm_open(3)`) has a name until it is
+//! removed and cannot be sealed: a peer can shrink it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::shm::OFlags as ShmOFlags;
 
 use crate::OsError;
 
@@ -51,6 +53,28 @@ pub fn is_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<bool, OsError> {
         Err(e) => return Err(OsError::new("fcntl(F_GET_SEALS)", "shared memory", e)),
     };
     Ok(size == len as i64 && seals.contains(SealFlags::SHRINK | SealFlags::GROW))
+}
+
+/// Makes zeroed POSIX shared memory of `len` bytes for this user only; `EEXIST` if the name, which begins with a slash, is taken.
+pub fn create_named(name: &str, len: usize) -> Result<OwnedFd, OsError> {
+    let flags = ShmOFlags::CREATE | ShmOFlags::EXCL | ShmOFlags::RDWR;
+    let fd = rustix::shm::open(name, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(|e| OsError::new("shm_open", name, e))?;
+    rustix::fs::ftruncate(&fd, len as u64)
+        .map_err(|e| OsError::new("ftruncate", format!("{name} to {len} bytes"), e))?;
+    Ok(fd)
+}
+
+/// Opens POSIX shared memory by its name; it must be `len` bytes long.
+pub fn open_named(name: &str, len: usize) -> Result<OwnedFd, OsError> {
+    let fd = rustix::shm::open(name, ShmOFlags::RDWR, Mode::empty())
+        .map_err(|e| OsError::new("shm_open", name, e))?;
+    let size = rustix::fs::fstat(&fd).map_err(|e| OsError::new("fstat", name, e))?.st_size;
+    if size != len as i64 {
+        let why = format!("it has {size} bytes instead of {len}");
+        return Err(OsError::new("shm_open", name, std::io::Error::other(why)));
+    }
+    Ok(fd)
 }
 
 /// Shared memory in this process's address space, readable and writable; unmapped on drop.

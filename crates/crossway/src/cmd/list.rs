@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crossway_lab::catalogue;
-use crossway_mech::{Boundaries, Caps, Probe, Reliability};
+use crossway_mech::{Boundaries, Caps, Probe, Reliability, history};
 use serde::Serialize;
 
 use super::Run;
@@ -11,6 +11,8 @@ use crate::table::Grid;
 use crate::ui::Ui;
 
 /// List the mechanisms and contenders, their abilities, and whether each works here
+///
+/// Mechanisms that the studies name and that cannot be measured follow as history, with the reason and the replacement.
 #[derive(clap::Args)]
 pub(crate) struct List {
     /// Print JSON
@@ -25,14 +27,26 @@ pub(crate) struct List {
 struct Row {
     id: &'static str,
     about: &'static str,
-    caps: Caps,
+    /// `None`: history, of which nothing can be measured.
+    caps: Option<Caps>,
     probe: Probe,
+}
+
+/// What is listed for completeness only.
+fn bygone() -> impl Iterator<Item = Row> {
+    history::ALL.iter().map(|bygone| Row {
+        id: bygone.id,
+        about: bygone.about,
+        caps: None,
+        probe: Probe::Missing { why: (bygone.why)(), remedy: format!("use {}", bygone.instead) },
+    })
 }
 
 impl Run for List {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let rows: Vec<Row> = catalogue::all()
-            .map(|e| Row { id: e.id(), about: e.about(), caps: e.caps(), probe: e.probe() })
+            .map(|e| Row { id: e.id(), about: e.about(), caps: Some(e.caps()), probe: e.probe() })
+            .chain(bygone())
             .filter(|row| !self.ready || matches!(row.probe, Probe::Ready { .. }))
             .collect();
         if self.json {
@@ -41,12 +55,15 @@ impl Run for List {
         }
         let mut grid = Grid::of_text(["mechanism", "carries", "can", "what it is"]);
         for row in rows.iter().filter(|row| matches!(row.probe, Probe::Ready { .. })) {
-            grid.row([row.id, carries(&row.caps), &abilities(&row.caps), row.about]);
+            let (carries, can) =
+                row.caps.as_ref().map(|caps| (carries(caps), abilities(caps))).unwrap_or_default();
+            grid.row([row.id, carries, &can, row.about]);
         }
         println!("{}", grid.text(ui));
         for row in &rows {
             if let Probe::Missing { why, remedy } = &row.probe {
-                println!("{} {}: {why}; {remedy}", ui.paint("33", "missing"), row.id);
+                let word = if row.caps.is_some() { "missing" } else { "history" };
+                println!("{} {}: {why}; {remedy}", ui.paint("33", word), row.id);
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -3,6 +3,7 @@
 //! Calls on the measured path return the bare [`Errno`]: EAGAIN is common there and must be cheap.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -58,7 +59,14 @@ pub enum Inet {
     Udp,
     /// IPPROTO_SCTP, one-to-one style.
     Sctp,
+    /// AF_SMC, with Internet addresses.
+    Smc,
 }
+
+/// AF_SMC (`linux/socket.h`), which the C library's headers do not have everywhere.
+const AF_SMC: u16 = 43;
+/// AF_SMC's protocol over IPv6; that over IPv4 is 0.
+const SMCPROTO_SMC6: u32 = 1;
 
 fn make(
     family: AddressFamily,
@@ -89,6 +97,11 @@ pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
         Inet::Mptcp => (Kind::Stream, ipproto::MPTCP, "MPTCP"),
         Inet::Udp => (Kind::Dgram, ipproto::UDP, "UDP"),
         Inet::Sctp => (Kind::Stream, ipproto::SCTP, "SCTP"),
+        Inet::Smc => {
+            let six = NonZeroU32::new(SMCPROTO_SMC6).map(Protocol::from_raw);
+            let protocol = if address.is_ipv4() { None } else { six };
+            return make(AddressFamily::from_raw(AF_SMC), Kind::Stream, protocol, "AF_SMC");
+        }
     };
     make(family, kind, Some(number), name)
 }

@@ -171,6 +171,34 @@ pub fn tcp_max_segment_bytes(fd: impl AsFd) -> Result<u32, OsError> {
         .map_err(|e| OsError::new("getsockopt(TCP_MAXSEG)", "", e))
 }
 
+/// Bytes that TCP itself has received (`tcpi_bytes_received`): of a socket of AF_SMC those that did not go by SMC.
+pub fn tcp_bytes_received(fd: impl AsFd) -> Result<u64, OsError> {
+    /// Offset of the field in the kernel's `struct tcp_info`, which only ever grows at its end.
+    const AT: usize = 128;
+    let mut info = [0_u8; AT + 8];
+    let mut len = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the buffer's length.
+    let outcome = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut len,
+        )
+    };
+    let failed = |errno| OsError::new("getsockopt(TCP_INFO)", "", errno);
+    if outcome != 0 {
+        return Err(failed(last_errno()));
+    }
+    // Kernels before 4.1 know less.
+    if (len as usize) < info.len() {
+        return Err(failed(Errno::OPNOTSUPP));
+    }
+    let (_, field) = info.split_at(AT);
+    field.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes)).ok_or(failed(Errno::INVAL))
+}
+
 /// Reads and clears a descriptor's pending error (SO_ERROR), for example that a device went down; a descriptor with an error
 /// polls readable.
 ///
@@ -224,5 +252,24 @@ pub fn mptcp_in_use(fd: impl AsFd) -> Result<bool, OsError> {
         Ok(_) => Ok(true),
         Err(Errno::OPNOTSUPP) => Ok(false),
         Err(e) => Err(OsError::new("getsockopt(MPTCP_INFO)", "", e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn tcp_tells_how_much_it_has_received() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        assert_eq!(tcp_bytes_received(&receiver).unwrap(), 0);
+        sender.write_all(&[7; 5000]).unwrap();
+        receiver.read_exact(&mut [0; 5000]).unwrap();
+        assert_eq!(tcp_bytes_received(&receiver).unwrap(), 5000);
     }
 }

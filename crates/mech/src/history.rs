@@ -1,0 +1,108 @@
+//! What the studies name and no figure can be taken of: each is looked for, and told with what took its place. docs/HISTORY.md has more.
+
+use std::path::Path;
+
+/// A mechanism that Crossway does not measure.
+#[derive(Clone, Copy)]
+pub struct Bygone {
+    /// Its id, as a mechanism's.
+    pub id: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// What was looked for, and why that gives no figure.
+    pub why: fn() -> String,
+    /// What to use instead.
+    pub instead: &'static str,
+}
+
+/// All of them.
+pub const ALL: &[Bygone] = &[
+    Bygone {
+        id: "binder",
+        about: "Android's calls between processes: one copy, straight into the receiver's memory",
+        why: || {
+            if Path::new("/dev/binder").exists() || Path::new("/dev/binderfs").exists() {
+                "this kernel has it, but it needs a process that manages names (servicemanager), which is Android's".to_owned()
+            } else if file_systems().lines().any(|line| line.ends_with("\tbinder")) {
+                "this kernel has it, but binderfs is not mounted, and the process that manages names is Android's".to_owned()
+            } else {
+                "this kernel is built without it (CONFIG_ANDROID_BINDER_IPC)".to_owned()
+            }
+        },
+        instead: "on Android itself Binder; elsewhere dbus-peer, python-grpc, or cma, which copies once, too",
+    },
+    Bygone {
+        id: "rpmsg",
+        about: "messages to another processor of the same chip, over rings of virtio",
+        why: || {
+            let devices = std::fs::read_dir("/sys/bus/rpmsg/devices");
+            match devices.map(Iterator::count) {
+                Ok(0) => "this kernel has it, and no other processor: it connects no two processes of one kernel".to_owned(),
+                Ok(_) => "it leads to another processor with firmware of its own, not to another process".to_owned(),
+                Err(_) => "this kernel is built without it, and it connects no two processes of one kernel".to_owned(),
+            }
+        },
+        instead: "the rings (shm-*), or UNIX sockets",
+    },
+    Bygone {
+        id: "kdbus",
+        about: "D-Bus inside the kernel, proposed from 2014 to 2015",
+        why: || found("/sys/fs/kdbus", "it was never part of a Linux release"),
+        instead: "dbus-daemon and dbus-peer; memfd passes sealed memory as kdbus did",
+    },
+    Bygone {
+        id: "af-bus",
+        about: "sockets with multicast and filters, so that D-Bus needs no daemon between the ends; proposed in 2012",
+        // Its number was given to another family, so that asking for a socket of it would say nothing.
+        why: || {
+            "it was never part of a Linux release, and other sockets have its number today"
+                .to_owned()
+        },
+        instead: "dbus-peer; for multicast tipc-kernel-multicast",
+    },
+    Bygone {
+        id: "pvm",
+        about: "Parallel Virtual Machine: packed messages through a daemon on each host, or over direct TCP",
+        why: || {
+            let daemon = ["/usr/bin/pvmd", "/usr/lib/pvm3/lib/pvmd"];
+            if daemon.iter().any(|path| Path::new(path).exists()) {
+                "it is installed, but its last release is from 2009 and no contender of it is written".to_owned()
+            } else {
+                "it is not installed, its last release is from 2009, and no contender of it is written".to_owned()
+            }
+        },
+        instead: "mpi",
+    },
+    Bygone {
+        id: "bcl",
+        about: "communication with the network card without the kernel, on the Dawning clusters",
+        why: || "it is bound to the network cards of those clusters".to_owned(),
+        instead: "MPI over RDMA on clusters; here mpi",
+    },
+];
+
+fn file_systems() -> String {
+    std::fs::read_to_string("/proc/filesystems").unwrap_or_default()
+}
+
+fn found(path: &str, otherwise: &str) -> String {
+    if Path::new(path).exists() {
+        format!("{path} is there, from a kernel with patches of its own: {otherwise}")
+    } else {
+        format!("{path} is not there: {otherwise}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    #[test]
+    fn what_is_history_is_no_mechanism_and_has_a_reason() {
+        for bygone in ALL {
+            assert!(registry::find(bygone.id).is_none(), "{}", bygone.id);
+            assert!(!(bygone.why)().is_empty() && !bygone.instead.is_empty(), "{}", bygone.id);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Shared Memory Communications: TCP's calls, whose bytes go by RDMA or, on one machine, through a loopback device.
+//!
+//! A connection is opened over TCP, over which the ends agree on a device. Where they find none it stays a TCP connection, silently, so that the
+//! probe sends more than opening takes and asks how much of it TCP has carried. A message costs one system call and one copy at each end.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crossway_sys::socket::{self, Inet};
+
+use super::connection::{ConnectionFamily, Dialling};
+use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use super::tcp;
+use crate::{Caps, Facts, Listener, Mechanism, Offer, OpenError, Privilege, Rx, Spec, Tx};
+
+/// AF_SMC.
+#[derive(Debug)]
+pub struct Smc;
+
+/// What the probe sends: far more than the ends exchange over TCP to open, and less than either buffer holds.
+const TRIED_BYTES: usize = 16 << 10;
+
+/// What TCP has received on a connection.
+const BY_TCP: &str = "tcp_bytes_received";
+
+impl ConnectionFamily for Smc {
+    const NAME: &'static str = "smc";
+    const SUMMARY: &'static str =
+        "Shared Memory Communications (AF_SMC): TCP's calls over RDMA or its loopback device";
+    type Socket = OwnedFd;
+    type Sender = SocketTx<Self>;
+    type Receiver = SocketRx<Self>;
+
+    fn capabilities() -> Caps {
+        stream_caps(true, Privilege::None)
+    }
+
+    fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+        tcp::listening(Inet::Smc, spec)
+    }
+
+    fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
+        tcp::dialling(Self::NAME, Inet::Smc, spec, offer)
+    }
+
+    fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
+        channel(spec, fd)
+    }
+
+    fn try_here() -> Result<(), String> {
+        let limit = Duration::from_secs(20);
+        let spec = Spec { open_timeout: limit, max_message: TRIED_BYTES, ..Spec::default() };
+        let until = Some(Instant::now() + limit);
+        let (mut listener, mut offer) = Self::listen(&spec).map_err(|e| e.to_string())?;
+        let connecting = std::thread::spawn(move || Self::connect(&spec, &mut offer));
+        let accepted = listener.accept(until);
+        let connected = connecting.join().map_err(|_| "connecting panicked".to_owned())?;
+        let (mut tx, _rx) = connected.map_err(|e| e.to_string())?;
+        let (_tx, mut rx) = accepted.map_err(|e| e.to_string())?;
+        let message = vec![1; TRIED_BYTES];
+        tx.send(&message, until).map_err(|e| e.to_string())?;
+        rx.recv(&mut vec![0; TRIED_BYTES], until).map_err(|e| e.to_string())?;
+        match rx.facts().get(BY_TCP) {
+            Some(&bytes) if bytes < TRIED_BYTES as i64 => Ok(()),
+            Some(_) => {
+                Err("the kernel has AF_SMC, but a connection over loopback fell back to TCP: \
+                            there is no device for it"
+                    .to_owned())
+            }
+            None => {
+                Err("the kernel does not tell whether a connection fell back to TCP".to_owned())
+            }
+        }
+    }
+
+    fn remedy() -> &'static str {
+        "a kernel with CONFIG_SMC and CONFIG_SMC_LO (6.10 and later) or CONFIG_DIBS_LO (6.18 and later): sudo modprobe smc"
+    }
+
+    fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
+        if let Some(bytes) = socket::tcp_bytes_received(fd).ok().and_then(|n| i64::try_from(n).ok())
+        {
+            facts.insert(BY_TCP.to_owned(), bytes);
+        }
+    }
+}
