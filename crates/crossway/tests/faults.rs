@@ -88,6 +88,52 @@ fn a_ring_tells_of_a_death_inside_it_and_survives_garbage() {
 }
 
 #[test]
+fn a_contender_is_broken_like_a_mechanism() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("SKIP: cc is missing; sudo apt-get install gcc libc6-dev");
+        return;
+    }
+    // Not below /tmp, where the worker has a file system of its own.
+    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/faults");
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("faults.jsonl");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crossway"));
+        command.args(words).env("XDG_CACHE_HOME", cache).stdin(Stdio::null());
+        command.output().expect("crossway runs")
+    };
+    let built = run(&["contender", "build", "pipe-c"]);
+    assert!(built.status.success(), "{built:?}");
+    let path = file.display().to_string();
+    let output = run(&["faults", "pipe-c", "--save", &path, "--watch-ms", "4000"]);
+    assert!(output.status.success(), "{output:?}");
+    let records = read_faults(&file).expect("fault records");
+    for state in [State::Idle, State::Sending, State::Receiving, State::Full, State::NotReceiving] {
+        let of_state: Vec<_> =
+            measured(&records, Fault::Kill).into_iter().filter(|r| r.state == state).collect();
+        assert_eq!(of_state.len(), 2, "{state:?}: one death of each end");
+        for kill in of_state {
+            assert_eq!(kill.outcome, Some(Outcome::Told), "{kill:?}");
+            assert!(kill.detected_after_ns.is_some() && kill.detected_by.is_some(), "{kill:?}");
+            let left = kill.left_behind.iter().flatten();
+            assert!(left.clone().all(|l| l.remover != Remover::ByHand), "{kill:?}");
+        }
+    }
+    let whole =
+        measured(&records, Fault::Stop).into_iter().chain(measured(&records, Fault::FullQueue));
+    for resumed in whole {
+        assert_eq!(resumed.outcome, Some(Outcome::Resumed), "{resumed:?}");
+        assert_eq!((resumed.sent, resumed.sent_lost), (Some(3000), Some(0)), "{resumed:?}");
+    }
+    for garbage in measured(&records, Fault::Garbage) {
+        assert_eq!(garbage.outcome, Some(Outcome::Deceived), "{garbage:?}");
+    }
+    for refused in records.iter().filter(|r| r.fault == Fault::WrongLength) {
+        assert!(refused.status == Status::Skipped && refused.reason.is_some(), "{refused:?}");
+    }
+}
+
+#[test]
 fn an_unknown_mechanism_is_refused_before_anything_runs() {
     let output = crossway(&["faults", "piipe"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -19,15 +19,15 @@ use super::Run;
 use crate::output;
 use crate::ui::{self, Ui};
 
-/// Kill, stop and starve one end of each mechanism and record what the other end observes
+/// Kill, stop and starve one end of each mechanism and contender and record what the other end observes
 ///
-/// For each mechanism, real processes are killed (idle, sending, receiving, with a full channel, while they hold a slot in shared
+/// For each mechanism and each contender that is built, real processes are killed (idle, sending, receiving, with a full channel, while they hold a slot in shared
 /// memory), stopped, made to write garbage and wrong lengths, and deprived of buffer space, descriptors, disk, /dev/shm or locked
 /// memory. The record states how and how soon the survivor is notified, whether it hangs, what it received that was never sent,
 /// which sent messages are lost, and what is left behind. All mechanisms together take some minutes.
 #[derive(clap::Args)]
 pub(crate) struct Faults {
-    /// Mechanisms to try [default: all]
+    /// Mechanisms and contenders to try [default: all]
     #[arg(value_name = "MECHANISM")]
     mechanisms: Vec<String>,
     /// Print the records, one JSON object per line

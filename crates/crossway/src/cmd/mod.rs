@@ -64,6 +64,7 @@ impl Command {
             | Command::Rerun(_)
             | Command::List(_)
             | Command::Doctor(_)
+            | Command::Faults(_)
             | Command::Profile(_) => true,
             Command::ContenderCommand(command) => command.needs_contenders(),
             _ => false,

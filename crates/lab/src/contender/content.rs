@@ -90,6 +90,11 @@ impl Content {
         &self.bytes
     }
 
+    /// Bytes of a message.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
     pub(super) fn described(&self, path: PathBuf) -> Payload {
         let count = (self.bytes.len() / self.stride) as u64;
         Payload { path, count, stride: self.stride as u64 }

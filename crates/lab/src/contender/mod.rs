@@ -8,6 +8,7 @@
 mod building;
 mod content;
 mod declaration;
+mod end;
 mod examination;
 mod folders;
 mod program;
@@ -24,8 +25,10 @@ use serde::{Deserialize, Serialize};
 pub use building::BuildError;
 pub use declaration::DeclarationError;
 pub(crate) use declaration::is_language;
+pub(crate) use end::End;
 pub use examination::{Verdict, examine};
 pub use folders::{Folders, NoFolder};
+pub(crate) use program::ProgramError;
 pub(crate) use role::{SHM_PREFIX, live};
 pub use starter::{Language, StarterError, write_starter};
 

@@ -262,6 +262,20 @@ impl Program {
         }
     }
 
+    /// Whether an answer waits to be heard, or it has ended.
+    pub(crate) fn has_answered(&self) -> bool {
+        let fds = [self.stdout.as_fd(), self.ended.as_fd()];
+        !self.pending.is_empty()
+            || poll::any_readable(&fds, Some(Instant::now()))
+                .is_ok_and(|ready| ready.contains(&true))
+    }
+
+    /// Kills its process and waits until that is dead; what it started is left alone.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     fn has_ended(&self) -> bool {
         poll::any_readable(&[self.ended.as_fd()], Some(Instant::now()))
             .is_ok_and(|ready| ready.contains(&true))
@@ -300,8 +314,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         family::kill_marked(&self.mark);
     }
 }

@@ -12,7 +12,7 @@ use super::cells::Cell;
 use super::observation::{Ended, NoObservation, Observation};
 use super::places::{self, Things};
 use super::vandal::Vandal;
-use super::{Act, Fault, Leftover, Outcome, Remover, State};
+use super::{Act, Fault, Leftover, Outcome, State};
 use crate::payload::next_random;
 
 /// How long a process stays stopped.
@@ -145,12 +145,7 @@ impl Bench<'_> {
             self.run.remove_leases_of(pid);
         }
         let swept = now();
-        let remover = |thing| match () {
-            () if swept.contains(thing) => Remover::ByHand,
-            () if closed.contains(thing) => Remover::LeaseSweep,
-            () => Remover::Survivor,
-        };
-        at_death.iter().map(|thing| places::leftover(thing, remover(thing))).collect()
+        places::leftovers(&at_death, &closed, &swept)
     }
 
     fn stop(&self, cell: &Cell) -> Result<Observation, NoObservation> {

@@ -10,15 +10,17 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use crossway_mech::registry::{self, Entry};
-use crossway_mech::{Probe, Wait};
+use crossway_mech::{Probe, Wait, registry};
 use crossway_sys::{OsError, clock, lease, proc};
 use serde::{Deserialize, Serialize};
 
 use super::bench::{Bench, SIZE_BYTES};
 use super::cells::{self, Cell};
 use super::observation::{NoObservation, Observation};
+use super::outside::Outside;
 use super::{FaultRecord, Outcome, SCHEMA, places};
+use crate::catalogue::{self, Entry};
+use crate::contender::{Contender, Launch};
 use crate::env::Environment;
 use crate::launcher::Launcher;
 use crate::record::Status;
@@ -28,7 +30,7 @@ use crate::shutdown;
 /// Options of the matrix.
 #[derive(Debug)]
 pub struct Options {
-    /// Ids of the mechanisms; empty: all.
+    /// Ids of the mechanisms and contenders; empty: all.
     pub mechanisms: Vec<String>,
     /// How long a silent survivor is watched before it counts as hung.
     pub watch: Duration,
@@ -64,8 +66,8 @@ pub enum FaultEvent<'a> {
 /// The reason why the matrix was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
-    /// There is no such mechanism.
-    #[error("there is no mechanism '{0}'; `crossway list` shows all")]
+    /// There is no such mechanism or contender.
+    #[error("there is no mechanism or contender '{0}'; `crossway list` shows all")]
     Unknown(String),
     /// A stop was requested; the records are incomplete.
     #[error("interrupted")]
@@ -87,11 +89,40 @@ pub enum MatrixError {
 #[derive(Debug, Serialize, Deserialize)]
 struct Work {
     mechanism: String,
+    contender: Option<Foreign>,
     run: String,
     environment: String,
     watch_ms: u64,
     private: bool,
     role: Vec<String>,
+}
+
+/// A program outside of Crossway, as the worker needs it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Foreign {
+    launch: Launch,
+    remedy: String,
+    /// Why it cannot be started at all.
+    missing: Option<String>,
+}
+
+impl Foreign {
+    fn of(contender: &Contender) -> Foreign {
+        let built = contender.is_built();
+        let remedy = match built {
+            true => contender.remedy.clone(),
+            false => format!("crossway contender build {}", contender.id),
+        };
+        let missing = (!built).then(|| "it is not built".to_owned());
+        Foreign { launch: contender.launch(0), remedy, missing }
+    }
+
+    /// Whether it would not be found where `/tmp` is another one.
+    fn lies_in_tmp(&self) -> bool {
+        let helpers = self.launch.helpers.to_string_lossy();
+        let words = self.launch.run.iter().map(String::as_str).chain([&*helpers]);
+        words.into_iter().any(|word| word.starts_with("/tmp/"))
+    }
 }
 
 /// Runs the matrix. Mechanisms that sleep while they wait are tested several at a time, the others one by one.
@@ -109,18 +140,22 @@ pub fn run(
         tell(FaultEvent::NoPrivatePlaces { why: &format!("{why}; {}", places::REMEDY) });
     }
     let run = new_name();
-    let work = |entry: &Entry| Work {
-        mechanism: entry.id.to_owned(),
-        run: run.clone(),
-        environment: environment.machine_id.clone(),
-        watch_ms: options.watch.as_millis() as u64,
-        private: why.is_none(),
-        role: options.role.clone(),
+    let work = |entry: Entry| {
+        let contender = entry.contender().map(Foreign::of);
+        Work {
+            mechanism: entry.id().to_owned(),
+            run: run.clone(),
+            environment: environment.machine_id.clone(),
+            watch_ms: options.watch.as_millis() as u64,
+            private: why.is_none() && !contender.as_ref().is_some_and(Foreign::lies_in_tmp),
+            role: options.role.clone(),
+            contender,
+        }
     };
     let per_mechanism: usize = cells::all().iter().map(|cell| cell.trials as usize).sum();
     let of = per_mechanism * chosen.len();
     let (spinning, sleeping): (Vec<_>, Vec<_>) =
-        chosen.into_iter().partition(|entry| !(entry.caps)().can_block);
+        chosen.into_iter().partition(|entry| !entry.caps().can_block);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let mut records = Vec::new();
     for (entries, at_once) in [(sleeping, cpus.clamp(1, 4)), (spinning, 1)] {
@@ -131,17 +166,17 @@ pub fn run(
             tell(FaultEvent::Record { record, done: records.len(), of });
         })?;
     }
-    let place = |r: &FaultRecord| registry::ALL.iter().position(|e| e.id == r.mechanism);
+    let place = |r: &FaultRecord| catalogue::all().position(|e| e.id() == r.mechanism);
     records.sort_by_key(|r| (place(r), r.fault, r.state, r.affected, r.trial));
     Ok(records)
 }
 
-fn chosen(ids: &[String]) -> Result<Vec<&'static Entry>, MatrixError> {
+fn chosen(ids: &[String]) -> Result<Vec<Entry>, MatrixError> {
     if ids.is_empty() {
-        return Ok(registry::ALL.iter().collect());
+        return Ok(catalogue::all().collect());
     }
     ids.iter()
-        .map(|id| registry::find(id).ok_or_else(|| MatrixError::Unknown(id.clone())))
+        .map(|id| catalogue::find(id).ok_or_else(|| MatrixError::Unknown(id.clone())))
         .collect()
 }
 
@@ -254,8 +289,18 @@ fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixEr
 pub fn work(task: &str) -> Result<(), OsError> {
     let bad = |why: String| OsError::new("read", "the worker's task", std::io::Error::other(why));
     let work: Work = serde_json::from_str(task).map_err(|e| bad(e.to_string()))?;
-    let entry = registry::find(&work.mechanism).ok_or_else(|| bad(work.mechanism.clone()))?;
     let leases = lease::Run::begin(None)?;
+    if let Some(foreign) = &work.contender {
+        let watch = Duration::from_millis(work.watch_ms);
+        let outside = Outside { launch: &foreign.launch, watch, private: work.private };
+        let probe = match foreign.missing.clone().map_or_else(|| outside.version(), Err) {
+            Ok(version) => Probe::Ready { version },
+            Err(why) => Probe::Missing { why, remedy: foreign.remedy.clone() },
+        };
+        let wait = if foreign.launch.caps.can_block { Wait::Block } else { Wait::Spin };
+        return matrix_of(&work, &probe, wait, |cell, trial| outside.attempt(cell, trial));
+    }
+    let entry = registry::find(&work.mechanism).ok_or_else(|| bad(work.mechanism.clone()))?;
     let launcher = Launcher {
         // Not by its path, which may be hidden by a mount here, and not as `self`, which may be a different program
         // when the role starts.
@@ -271,15 +316,26 @@ pub fn work(task: &str) -> Result<(), OsError> {
         watch: Duration::from_millis(work.watch_ms),
         private: work.private,
     };
-    let probe = (entry.probe)();
+    matrix_of(&work, &(entry.probe)(), bench.wait(), |cell, trial| bench.attempt(cell, trial))
+}
+
+/// Tries all cells and writes their records.
+fn matrix_of(
+    work: &Work,
+    probe: &Probe,
+    wait: Wait,
+    attempt: impl Fn(&Cell, u32) -> Result<Observation, NoObservation>,
+) -> Result<(), OsError> {
     let mut out = std::io::stdout().lock();
     for cell in cells::all() {
-        for trial in 0..cell.trials {
-            let mut record = blank(&work, &cell, trial, bench.wait());
-            match &probe {
+        // Two programs are started for each attempt on a contender, which takes up to a second in some languages.
+        let trials = if work.contender.is_some() { 1 } else { cell.trials };
+        for trial in 0..trials {
+            let mut record = blank(work, &cell, trial, wait);
+            match probe {
                 Probe::Ready { version } => {
                     record.mechanism_version = Some(version.clone());
-                    enter(&mut record, bench.attempt(&cell, trial));
+                    enter(&mut record, attempt(&cell, trial));
                 }
                 Probe::Missing { why, remedy } => {
                     record.status = Status::Skipped;
@@ -287,7 +343,8 @@ pub fn work(task: &str) -> Result<(), OsError> {
                     record.remedy = Some(remedy.clone());
                 }
             }
-            let text = serde_json::to_string(&record).map_err(|e| bad(e.to_string()))?;
+            let text = serde_json::to_string(&record)
+                .map_err(|e| OsError::new("encode", "a fault record", std::io::Error::other(e)))?;
             writeln!(out, "{text}").map_err(|e| OsError::new("write", "standard output", e))?;
             // Silence does not depend on timing, and what is impossible once stays impossible: do not repeat.
             let silent = matches!(record.outcome, Some(Outcome::Hung | Outcome::Unnoticed));

@@ -1,6 +1,6 @@
 //! The fault matrix: what the ends of a channel observe when something breaks.
 //!
-//! For each mechanism, a real fault is injected into one of two processes, and the other one, the survivor, is
+//! For each mechanism and contender, a real fault is injected into one of two processes, and the other one, the survivor, is
 //! observed: how and how soon it learns of the fault, whether it hangs, what it received that was never sent, which
 //! sent messages were lost, and what is left behind on the machine. Each attempt gives one [`FaultRecord`]. Enea's
 //! study rates data integrity and monitoring by colours without describing the method (study item E23); these records
@@ -13,6 +13,7 @@ mod cells;
 mod matrix;
 mod message;
 mod observation;
+mod outside;
 mod places;
 mod record;
 mod records_io;

@@ -84,8 +84,19 @@ fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
     }
 }
 
+/// What there was when an end had died, with what removed it; `closed` and `swept` are what was still there when the survivor had closed its end and
+/// when the leases were swept.
+pub(super) fn leftovers(at_death: &Things, closed: &Things, swept: &Things) -> Vec<Leftover> {
+    let remover = |thing| match () {
+        () if swept.contains(thing) => Remover::ByHand,
+        () if closed.contains(thing) => Remover::LeaseSweep,
+        () => Remover::Survivor,
+    };
+    at_death.iter().map(|thing| leftover(thing, remover(thing))).collect()
+}
+
 /// An object that was left behind, with the command that removes it.
-pub(super) fn leftover((kind, name): &(LeftoverKind, String), remover: Remover) -> Leftover {
+fn leftover((kind, name): &(LeftoverKind, String), remover: Remover) -> Leftover {
     let remedy = match kind {
         LeftoverKind::Path | LeftoverKind::PosixShm => format!("rm {name}"),
         LeftoverKind::PosixMq => {

@@ -138,14 +138,19 @@ fn wait_until_up(actor: &Actor) {
 
 /// Limits a process to the descriptors that it already has.
 fn no_descriptors(actor: &Actor) -> Result<(), NoObservation> {
-    let dir = format!("/proc/{}/fd", actor.pid());
+    leave_no_descriptor(actor.pid())
+}
+
+/// As [`no_descriptors`], by the process's number.
+pub(super) fn leave_no_descriptor(pid: u32) -> Result<(), NoObservation> {
+    let dir = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&dir).map_err(|e| NoObservation::Failed(format!("{dir}: {e}")))?;
     let numbers =
         entries.filter_map(Result::ok).filter_map(|e| e.file_name().to_str()?.parse().ok());
     let taken: BTreeSet<u64> = numbers.collect();
     // A new descriptor would get the lowest free number, which this limit excludes.
     let free = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
-    Ok(proc::set_limit(actor.pid(), Limited::Descriptors, free)?)
+    Ok(proc::set_limit(pid, Limited::Descriptors, free)?)
 }
 
 /// Records that an end could not be opened.

@@ -1,0 +1,369 @@
+//! The fault matrix of contenders: the same faults, in programs of which only their protocol is known.
+//!
+//! A program says nothing while it sends or receives, so that a death is timed, not counted: how much of what was sent is lost is known of windows
+//! that end. What a window carried is judged by its checksum. Killed is the end's own process; what it had started, such as a broker, is left.
+
+use std::time::Duration;
+
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::lease;
+use crossway_sys::proc::{self, Limited};
+
+use super::bench::SIZE_BYTES;
+use super::cells::Cell;
+use super::observation::{NoObservation, Observation};
+use super::places::{self, Filled, Things};
+use super::resources::leave_no_descriptor;
+use super::vandal::Vandal;
+use super::{Detection, Fault, Leftover, Outcome, Side, State};
+use crate::contender::{End, Launch, ProgramError};
+use crate::payload::next_random;
+
+/// A step with nothing broken that takes longer has failed.
+const STEP_LIMIT: Duration = Duration::from_secs(20);
+/// A stopped process stays so for so long.
+const STOPPED: Duration = Duration::from_millis(200);
+/// A sender that is not done after this waits for its receiver.
+const SETTLED: Duration = Duration::from_millis(300);
+/// More messages than any channel holds.
+const WITHOUT_END: u64 = 1 << 40;
+/// Messages of a window that ends, and that no channel holds: 18 MB.
+const MESSAGES: u64 = 3000;
+/// Messages that show that a channel works, and that every channel holds.
+const FEW: u64 = 4;
+
+/// What all attempts on one contender share.
+pub(super) struct Outside<'a> {
+    pub(super) launch: &'a Launch,
+    pub(super) watch: Duration,
+    pub(super) private: bool,
+}
+
+/// The two ends of an attempt.
+struct Ends {
+    affected: End,
+    survivor: End,
+}
+
+impl Outside<'_> {
+    /// The library that the program greets with, or why it cannot be tried.
+    pub(super) fn version(&self) -> Result<String, String> {
+        End::start(self.launch, true, true, SIZE_BYTES, self.launch.deadline)
+            .map(|end| end.library().to_owned())
+            .map_err(|error| error.to_string())
+    }
+
+    /// Tries it once; `trial` varies the instant.
+    pub(super) fn attempt(&self, cell: &Cell, trial: u32) -> Result<Observation, NoObservation> {
+        match cell.fault {
+            Fault::Kill => self.kill(cell, trial),
+            Fault::Stop => self.stop(cell),
+            Fault::Garbage => self.garbage(cell),
+            Fault::WrongLength => Err(NoObservation::skipped(
+                "a contender sends messages of the length that was agreed upon only",
+            )),
+            Fault::FullQueue => self.full_queue(cell),
+            Fault::FullDisk | Fault::FullShm | Fault::FullDescriptorTable | Fault::LockedMemory => {
+                self.resource(cell)
+            }
+        }
+    }
+
+    /// Programs that have greeted, the affected one first.
+    fn start(&self, cell: &Cell, affected_sends: bool) -> Result<Ends, NoObservation> {
+        // Both ends of an attempt make the payload from the same secret.
+        let launch = Launch { secret: lease::random_number(), ..self.launch.clone() };
+        let mut limited = launch.clone();
+        if cell.fault == Fault::LockedMemory && proc::is_root() {
+            limited.run.splice(0..0, ["setpriv", "--bounding-set=-ipc_lock"].map(str::to_owned));
+        }
+        let listens = cell.affected == Side::Listener;
+        let limit = self.launch.deadline;
+        let start = |launch, listens, sends| {
+            End::start(launch, listens, sends, SIZE_BYTES, limit).map_err(failed)
+        };
+        Ok(Ends {
+            affected: start(&limited, listens, affected_sends)?,
+            survivor: start(&launch, !listens, !affected_sends)?,
+        })
+    }
+
+    fn open(&self, cell: &Cell, affected_sends: bool) -> Result<Ends, NoObservation> {
+        let mut ends = self.start(cell, affected_sends)?;
+        ends.join(cell.affected, STEP_LIMIT).map_err(|(_, error)| failed(error))?;
+        Ok(ends)
+    }
+
+    fn kill(&self, cell: &Cell, trial: u32) -> Result<Observation, NoObservation> {
+        let before = self.private.then(places::look);
+        let affected_sends = match cell.state {
+            State::Idle | State::Sending | State::Full => true,
+            State::Receiving | State::NotReceiving => false,
+            State::WritingInPlace | State::ReadingInPlace | State::Opening => {
+                let why = "a contender's protocol knows no instant inside a send or a receive";
+                return Err(NoObservation::skipped(why));
+            }
+        };
+        let mut ends = self.open(cell, affected_sends)?;
+        let mut chance = u64::from(trial);
+        let amid = Duration::from_millis(20 + next_random(&mut chance) % 60);
+        let go = |end: &mut End| end.go(WITHOUT_END, STEP_LIMIT).map_err(failed);
+        match cell.state {
+            State::Idle => {
+                go(&mut ends.survivor)?;
+                std::thread::sleep(amid);
+            }
+            State::Full => {
+                go(&mut ends.affected)?;
+                std::thread::sleep(SETTLED);
+            }
+            State::NotReceiving => {
+                go(&mut ends.survivor)?;
+                std::thread::sleep(SETTLED);
+            }
+            _ => {
+                go(&mut ends.survivor)?;
+                go(&mut ends.affected)?;
+                std::thread::sleep(amid);
+            }
+        }
+        let killed_ns = monotonic_ns();
+        ends.affected.kill();
+        let mut seen = Observation::default();
+        // A survivor that did not wait for its peer yet begins now.
+        let began = if cell.state == State::Full {
+            ends.survivor.go(WITHOUT_END, self.watch)
+        } else {
+            Ok(())
+        };
+        match began.and_then(|()| ends.survivor.done(self.watch)) {
+            Ok(_) => seen.outcome = Some(Outcome::Unaffected),
+            Err(error) => seen.told_outside(&error, call(!affected_sends), killed_ns),
+        }
+        seen.warnings.push(
+            "a contender does not say how much of a window that broke off was lost".to_owned(),
+        );
+        match before {
+            Some(before) => seen.left_behind = Some(left_behind(&before, ends)),
+            None => seen.warnings.push(format!(
+                "not looked for what stays behind: no private places here; {}",
+                places::REMEDY
+            )),
+        }
+        Ok(seen)
+    }
+
+    fn stop(&self, cell: &Cell) -> Result<Observation, NoObservation> {
+        let affected_sends = cell.state == State::Sending;
+        let mut ends = self.open(cell, affected_sends)?;
+        ends.affected.go(MESSAGES, STEP_LIMIT).map_err(failed)?;
+        let stopped_ns = monotonic_ns();
+        proc::stop(ends.affected.pid());
+        // A survivor that cannot even be told to begin is told of by `whole`.
+        let began = ends.survivor.go(MESSAGES, STEP_LIMIT);
+        std::thread::sleep(STOPPED);
+        proc::resume(ends.affected.pid());
+        let mut seen = Observation::default();
+        match began {
+            Ok(()) => self.whole(&mut ends, affected_sends, stopped_ns, &mut seen),
+            Err(error) => seen.told_outside(&error, call(!affected_sends), stopped_ns),
+        }
+        if seen.outcome == Some(Outcome::Unaffected) {
+            seen.outcome = Some(Outcome::Resumed);
+        }
+        Ok(seen)
+    }
+
+    /// Waits until the windows of both ends are over and judges what was carried.
+    fn whole(&self, ends: &mut Ends, affected_sends: bool, begin_ns: u64, seen: &mut Observation) {
+        let (sender, receiver) = if affected_sends {
+            (&mut ends.affected, &mut ends.survivor)
+        } else {
+            (&mut ends.survivor, &mut ends.affected)
+        };
+        // A window takes what it takes; only the end without an answer counts as hung.
+        let limit = STEP_LIMIT.max(self.watch);
+        let received = receiver.done(limit);
+        let sent = sender.done(if received.is_ok() { limit } else { self.watch });
+        match (sent, received) {
+            (Ok(sent), Ok(received)) => {
+                seen.sent = Some(sent.sent);
+                seen.received = Some(received.received);
+                seen.sent_lost = Some(sent.sent.saturating_sub(received.received));
+                match receiver.is_genuine(received, limit) {
+                    Ok(true) => {
+                        seen.received_not_sent = Some(0);
+                        seen.outcome = Some(match seen.sent_lost {
+                            Some(0) => Outcome::Unaffected,
+                            _ => Outcome::Unnoticed,
+                        });
+                    }
+                    // At least one message: the checksum is that of the whole window.
+                    Ok(false) => {
+                        seen.received_not_sent = Some(1);
+                        seen.outcome = Some(Outcome::Deceived);
+                    }
+                    Err(error) => seen.told_outside(&error, "receive", begin_ns),
+                }
+            }
+            (_, Err(error)) => seen.told_outside(&error, "receive", begin_ns),
+            (Err(error), _) => seen.told_outside(&error, "send", begin_ns),
+        }
+    }
+
+    fn garbage(&self, cell: &Cell) -> Result<Observation, NoObservation> {
+        let mut ends = self.start(cell, true)?;
+        let vandal = Vandal::before(ends.affected.pid());
+        ends.join(cell.affected, STEP_LIMIT).map_err(|(_, error)| failed(error))?;
+        ends.affected.go(FEW, STEP_LIMIT).map_err(failed)?;
+        // Mechanisms that hand messages over directly take none until the survivor receives.
+        std::thread::sleep(SETTLED);
+        let damage = vandal.strike(0x7641);
+        if damage.descriptors == 0 && damage.shared_bytes == 0 {
+            return Err(NoObservation::skipped(
+                "the end holds no descriptor that takes bytes and no shared memory of the channel",
+            ));
+        }
+        let struck_ns = monotonic_ns();
+        let mut seen = Observation::default();
+        seen.warnings.push(format!(
+            "{} descriptors took random bytes, {} bytes of shared memory were overwritten",
+            damage.descriptors, damage.shared_bytes
+        ));
+        match ends.survivor.go(FEW, self.watch).and_then(|()| ends.survivor.done(self.watch)) {
+            Ok(window) => {
+                seen.received = Some(window.received);
+                let genuine = ends.survivor.is_genuine(window, self.watch);
+                let (outcome, not_sent) = match genuine {
+                    Ok(true) => (Outcome::Unaffected, 0),
+                    _ => (Outcome::Deceived, 1),
+                };
+                seen.outcome = Some(outcome);
+                seen.received_not_sent = Some(not_sent);
+            }
+            Err(error) => seen.told_outside(&error, "receive", struck_ns),
+        }
+        Ok(seen)
+    }
+
+    fn full_queue(&self, cell: &Cell) -> Result<Observation, NoObservation> {
+        let mut ends = self.open(cell, true)?;
+        let begin_ns = monotonic_ns();
+        ends.affected.go(MESSAGES, STEP_LIMIT).map_err(failed)?;
+        let mut seen = Observation::default();
+        // Its sender waits, or its library takes whatever comes.
+        std::thread::sleep(SETTLED);
+        let waits = !ends.affected.has_answered();
+        match ends.survivor.go(MESSAGES, STEP_LIMIT) {
+            Ok(()) => self.whole(&mut ends, true, begin_ns, &mut seen),
+            Err(error) => seen.told_outside(&error, "receive", begin_ns),
+        }
+        if waits && seen.outcome == Some(Outcome::Unaffected) {
+            seen.outcome = Some(Outcome::Resumed);
+        } else if !waits {
+            seen.warnings.push(format!("it was not full after {MESSAGES} messages"));
+        }
+        Ok(seen)
+    }
+
+    fn resource(&self, cell: &Cell) -> Result<Observation, NoObservation> {
+        if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) && !self.private {
+            return Err(NoObservation::Skipped {
+                why: "no file system of its own to fill".to_owned(),
+                remedy: Some(places::REMEDY.to_owned()),
+            });
+        }
+        let in_traffic = cell.state == State::Receiving;
+        let mut ends = if in_traffic { self.open(cell, false)? } else { self.start(cell, false)? };
+        match cell.fault {
+            Fault::FullDescriptorTable => leave_no_descriptor(ends.affected.pid())?,
+            Fault::LockedMemory => proc::set_limit(ends.affected.pid(), Limited::LockedMemory, 0)?,
+            _ => {}
+        }
+        let filled = match cell.fault {
+            Fault::FullDisk => Some(Filled::disk()),
+            Fault::FullShm => Some(Filled::shm()),
+            _ => None,
+        };
+        let begin_ns = monotonic_ns();
+        let mut seen = Observation::default();
+        if !in_traffic && let Err((listener, error)) = ends.join(cell.affected, STEP_LIMIT) {
+            seen.told_outside(&error, "open", begin_ns);
+            if listener != (cell.affected == Side::Listener) {
+                seen.warnings.push("it was the other end that failed".to_owned());
+            }
+            drop(filled);
+            return Ok(seen);
+        }
+        // What the helper needs for a window is a file that it opens.
+        proc::set_limit(ends.affected.pid(), Limited::Descriptors, 1024)?;
+        let ready =
+            ends.affected.go(FEW, STEP_LIMIT).and_then(|()| ends.survivor.go(FEW, STEP_LIMIT));
+        match ready {
+            Ok(()) => self.whole(&mut ends, false, begin_ns, &mut seen),
+            Err(error) => seen.told_outside(&error, "receive", begin_ns),
+        }
+        drop(filled);
+        Ok(seen)
+    }
+}
+
+impl Ends {
+    fn join(&mut self, affected: Side, limit: Duration) -> Result<(), (bool, ProgramError)> {
+        match affected {
+            Side::Listener => End::join(&mut self.affected, &mut self.survivor, limit),
+            Side::Connector => End::join(&mut self.survivor, &mut self.affected, limit),
+        }
+    }
+}
+
+/// What stayed when one end died, and what removed it: the survivor's closing, Crossway's leases, or nothing.
+fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
+    let now = || places::look().difference(before).cloned().collect::<Things>();
+    let at_death = now();
+    // Most survivors have ended with their error; one that hangs is ended.
+    if ends.survivor.close(Duration::from_secs(1)).is_err() {
+        ends.survivor.kill();
+    }
+    let closed = now();
+    drop(ends);
+    let swept = now();
+    places::leftovers(&at_death, &closed, &swept)
+}
+
+impl Observation {
+    /// Enters what came instead of an answer.
+    fn told_outside(&mut self, error: &ProgramError, call: &str, fault_ns: u64) {
+        self.outcome = Some(match error {
+            ProgramError::Silent { .. } => {
+                self.hung = true;
+                Outcome::Hung
+            }
+            ProgramError::Failed { reason, .. } => {
+                self.detected_after_ns = Some(monotonic_ns().saturating_sub(fault_ns));
+                self.detected_by = Some(Detection {
+                    call: call.to_owned(),
+                    error: reason.clone(),
+                    // Its words are for people; whether the library's code says so is not known.
+                    peer_closed: false,
+                });
+                Outcome::Told
+            }
+            error => {
+                self.warnings.push(error.to_string());
+                Outcome::Died
+            }
+        });
+    }
+}
+
+fn call(sends: bool) -> &'static str {
+    if sends { "send" } else { "receive" }
+}
+
+fn failed(error: ProgramError) -> NoObservation {
+    match error {
+        ProgramError::Failed { reason, unsupported: true } => NoObservation::skipped(reason),
+        error => NoObservation::Failed(error.to_string()),
+    }
+}
