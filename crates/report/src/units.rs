@@ -46,6 +46,8 @@ pub enum Quantity {
     MessageRate,
     /// Bits per second, also per CPU-second.
     BitRate,
+    /// System calls per second.
+    CallRate,
     /// Bytes.
     Bytes,
     /// A dimensionless number: packets per message, Jain's index.
@@ -63,6 +65,9 @@ impl Quantity {
                 decimal_scale(value, ["msg/s", "k msg/s", "M msg/s", "G msg/s"])
             }
             Quantity::BitRate => decimal_scale(value, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]),
+            Quantity::CallRate => {
+                decimal_scale(value, ["calls/s", "k calls/s", "M calls/s", "G calls/s"])
+            }
             Quantity::Bytes => (1.0, "B"),
             Quantity::Number => (1.0, ""),
             Quantity::Share => (0.01, "%"),

@@ -23,6 +23,7 @@ const SMALL: u64 = 4096;
 pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     Study {
         plan: PLAN,
+        trials: evidence.planned_trials(),
         title: "Sun, Jin and Yin: TIPC and TCP on a cluster",
         setup: "Blades with two Xeon E5410, 1000Base-T, Kerrighed 3.0.0 on Linux 2.6.30; iperf, and an exchange that connects, sends \
                 once, receives once and closes.",

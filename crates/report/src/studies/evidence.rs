@@ -89,6 +89,11 @@ impl<'a> Evidence<'a> {
         all.filter(|r| r.status == Status::Ok && r.mechanism == mechanism && wanted(r)).collect()
     }
 
+    /// Trials a case that the run's plan has, at most.
+    pub(super) fn planned_trials(&self) -> u32 {
+        self.run.records.iter().map(|r| r.inputs.trials).max().unwrap_or(0)
+    }
+
     /// A place at which both protocols have trials that satisfy `wanted`. Of several, the one whose link has the study's rate comes first, then
     /// the one with the most trials.
     pub(super) fn pair(

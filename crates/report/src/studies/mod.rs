@@ -100,6 +100,13 @@ pub struct Finding {
     pub rule: &'static str,
 }
 
+impl Finding {
+    /// Whether a figure of it is of too few trials to decide anything.
+    fn lacks_trials(&self) -> bool {
+        self.figures.iter().any(|figure| !evidence::enough(&figure.value))
+    }
+}
+
 /// A verdict, with the number of trials that an undecided one needs.
 struct Outcome {
     verdict: Verdict,
@@ -160,6 +167,8 @@ impl Claim {
 pub struct Study {
     /// Name of the plan that repeats the study; also the anchor on the page.
     pub plan: &'static str,
+    /// Trials a case that this run's plan has.
+    pub trials: u32,
     /// Title of the study.
     pub title: &'static str,
     /// What the study measured, and on which hardware and software.

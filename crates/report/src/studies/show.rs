@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crossway_lab::stats::TRIALS_AT_LEAST;
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
@@ -101,7 +102,18 @@ fn shown(figure: &Figure) -> (String, String, String) {
 /// The reason for the verdict and, for an undecided one, what would decide it.
 fn why(study: &Study, finding: &Finding) -> String {
     let why = sentence(&finding.why);
-    match (finding.verdict, finding.trials_needed) {
+    let needed = match finding.trials_needed {
+        None if finding.lacks_trials() => Some(TRIALS_AT_LEAST as u32),
+        needed => needed,
+    };
+    match (finding.verdict, needed) {
+        (Verdict::Undecided, Some(n)) if n <= study.trials => format!(
+            "{why} The plan's {} trials a case would decide, but of some cases trials are missing or degraded: resume the run if it was \
+             interrupted, or take more: crossway measure {} --trials {}",
+            study.trials,
+            study.plan,
+            2 * study.trials
+        ),
         (Verdict::Undecided, Some(n)) => format!(
             "{why} About {n} trials per case would decide it: crossway measure {} --trials {n}",
             study.plan

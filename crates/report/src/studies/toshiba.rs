@@ -29,6 +29,7 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     findings.push(headers(evidence));
     Study {
         plan: PLAN,
+        trials: evidence.planned_trials(),
         title: "Toshiba, 2011: TIPC and TCP between two embedded systems",
         setup: "Two boards with a MIPS 24K at 533 MHz, 100 Mbit/s Ethernet, Linux 2.6.20.19, TIPC 1.7.7-rc1, SOCK_STREAM.",
         findings,

@@ -106,6 +106,18 @@ fn every_finding_is_listed_and_names_the_plan_that_takes_it() {
 }
 
 #[test]
+fn trials_that_were_lost_are_not_asked_for_again_by_the_same_number() {
+    let mut made = Local::new();
+    made.one_way("pipe", 57_344, 10_000.0, 10_000.0).one_way("pipe", 66_560, 20_000.0, 20_000.0);
+    made.records.retain(|r| r.inputs.trial < 3);
+    let run = made.run();
+    assert_eq!(finding(&run, "E11 drop").verdict, Undecided);
+    let text = terminal::terminal(&run, false, 500);
+    let line = text.lines().find(|line| line.contains("- E11 drop")).expect("it is listed");
+    assert!(line.contains("missing or degraded") && line.contains("--trials 10"), "{line}");
+}
+
+#[test]
 fn the_pipes_drop_is_looked_for_on_both_sides_of_its_buffer() {
     let with = |below: f64, above: f64| {
         let mut made = Local::new();

@@ -40,6 +40,7 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     findings.push(colours::finding(evidence.run));
     Study {
         plan: PLAN,
+        trials: evidence.planned_trials(),
         title: "Enea, 2014: IPC mechanisms within one machine",
         setup: "Intel Core i5-3320M at 2.6 GHz, two cores of two hardware threads; ipc-bench. The values of its figures are lost; those of its tables \
                 are shown beside ours below. Here mempipe is shm-futex, mempipe_spin is shm-spin, shmem_pipe is shm-pipe and unix is uds-stream.",
@@ -141,8 +142,9 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
         .iter()
         .filter(|c| c.object.starts_with("sysv") && c.threads != 2)
         .map(|c| {
-            let what = format!("{}, {}, {} threads: per second", c.object, c.operation, c.threads);
-            Figure::new(what, Quantity::Number, crate::limits::estimate(&c.per_s))
+            let threads = if c.threads == 1 { "thread" } else { "threads" };
+            let what = format!("{}, {}, {} {threads}", c.object, c.operation, c.threads);
+            Figure::new(what, Quantity::CallRate, crate::limits::estimate(&c.per_s))
         })
         .collect();
     if figures.is_empty() {
