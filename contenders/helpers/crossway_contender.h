@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -672,6 +673,8 @@ static inline __attribute__((always_inline)) int cw_main(const struct cw_contend
         return 2;
     dup2(null, 0);
     dup2(2, 1);
+    /* A send to a peer that has died fails and is reported; it does not kill this program. */
+    signal(SIGPIPE, SIG_IGN);
     return cw_serve(of, in, out);
 }
 
