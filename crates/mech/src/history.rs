@@ -29,7 +29,7 @@ pub const ALL: &[Bygone] = &[
                 "this kernel is built without it (CONFIG_ANDROID_BINDER_IPC)".to_owned()
             }
         },
-        instead: "on Android itself Binder; elsewhere dbus-peer, python-grpc, or cma, which copies once, too",
+        instead: "Binder, on Android; elsewhere dbus-peer, python-grpc, or cma, which copies once, too",
     },
     Bygone {
         id: "rpmsg",
@@ -77,7 +77,7 @@ pub const ALL: &[Bygone] = &[
         id: "bcl",
         about: "communication with the network card without the kernel, on the Dawning clusters",
         why: || "it is bound to the network cards of those clusters".to_owned(),
-        instead: "MPI over RDMA on clusters; here mpi",
+        instead: "MPI over RDMA on clusters, mpi here",
     },
 ];
 

@@ -57,6 +57,11 @@ impl End {
         Ok(End { program, greeting, spins, listens, sends, content, payload })
     }
 
+    /// Has the names that the connecting end makes under the listening end's prefix removed with the former as well.
+    pub(crate) fn share_memory(&mut self, listener: &End) -> Result<(), ProgramError> {
+        Ok(self.program.share_memory(listener.program.shm_prefix().to_owned())?)
+    }
+
     /// Opens the channel between two ends that were started.
     ///
     /// # Errors
@@ -70,8 +75,6 @@ impl End {
         let of_connector = |error| (false, error);
         let words = listener.begin(limit).map_err(of_listener)?;
         connector.begin(limit).map_err(of_connector)?;
-        let prefix = listener.program.shm_prefix().to_owned();
-        connector.program.share_memory(prefix).map_err(|e| of_connector(e.into()))?;
         listener.program.tell("accept", &Ask::Accept).map_err(of_listener)?;
         connector.program.tell("connect", &Ask::Connect { words }).map_err(of_connector)?;
         connector.opened("connect", limit).map_err(of_connector)?;

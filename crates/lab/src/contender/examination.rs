@@ -163,6 +163,7 @@ fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramEr
     let launch = contender.launch(lease::random_number());
     let mut survivor = End::start(&launch, true, sends, SIZE_BYTES, STEP_LIMIT)?;
     let mut victim = End::start(&launch, false, !sends, SIZE_BYTES, STEP_LIMIT)?;
+    victim.share_memory(&survivor)?;
     End::join(&mut survivor, &mut victim, STEP_LIMIT).map_err(|(_, error)| error)?;
     // More messages than any queue takes, so that a sender, too, waits for its dead peer.
     survivor.go(1 << 40, STEP_LIMIT)?;

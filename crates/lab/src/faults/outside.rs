@@ -82,10 +82,14 @@ impl Outside<'_> {
         let start = |launch, listens, sends| {
             End::start(launch, listens, sends, SIZE_BYTES, limit).map_err(failed)
         };
-        Ok(Ends {
-            affected: start(&limited, listens, affected_sends)?,
-            survivor: start(&launch, !listens, !affected_sends)?,
-        })
+        let mut affected = start(&limited, listens, affected_sends)?;
+        let mut survivor = start(&launch, !listens, !affected_sends)?;
+        let shared = match cell.affected {
+            Side::Listener => survivor.share_memory(&affected),
+            Side::Connector => affected.share_memory(&survivor),
+        };
+        shared.map_err(failed)?;
+        Ok(Ends { affected, survivor })
     }
 
     fn open(&self, cell: &Cell, affected_sends: bool) -> Result<Ends, NoObservation> {
@@ -198,11 +202,7 @@ impl Outside<'_> {
                             _ => Outcome::Unnoticed,
                         });
                     }
-                    // At least one message: the checksum is that of the whole window.
-                    Ok(false) => {
-                        seen.received_not_sent = Some(1);
-                        seen.outcome = Some(Outcome::Deceived);
-                    }
+                    Ok(false) => seen.deceived(),
                     Err(error) => seen.told_outside(&error, "receive", begin_ns),
                 }
             }
@@ -230,17 +230,25 @@ impl Outside<'_> {
             "{} descriptors took random bytes, {} bytes of shared memory were overwritten",
             damage.descriptors, damage.shared_bytes
         ));
-        match ends.survivor.go(FEW, self.watch).and_then(|()| ends.survivor.done(self.watch)) {
-            Ok(window) => {
+        let mut received = |messages| {
+            ends.survivor.go(messages, self.watch)?;
+            let window = ends.survivor.done(self.watch)?;
+            Ok((window, ends.survivor.is_genuine(window, self.watch)?))
+        };
+        match received(FEW) {
+            Ok((window, true)) => {
                 seen.received = Some(window.received);
-                let genuine = ends.survivor.is_genuine(window, self.watch);
-                let (outcome, not_sent) = match genuine {
-                    Ok(true) => (Outcome::Unaffected, 0),
-                    _ => (Outcome::Deceived, 1),
-                };
-                seen.outcome = Some(outcome);
-                seen.received_not_sent = Some(not_sent);
+                // What comes after all that was sent was not sent.
+                match received(1) {
+                    Ok(_) => seen.deceived(),
+                    Err(ProgramError::Silent { .. }) => {
+                        seen.received_not_sent = Some(0);
+                        seen.outcome = Some(Outcome::Unaffected);
+                    }
+                    Err(error) => seen.told_outside(&error, "receive", struck_ns),
+                }
             }
+            Ok((_, false)) => seen.deceived(),
             Err(error) => seen.told_outside(&error, "receive", struck_ns),
         }
         Ok(seen)
@@ -332,6 +340,12 @@ fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
 }
 
 impl Observation {
+    /// Enters that a window's checksum is wrong, or that there was a window that nobody sent: at least one message.
+    fn deceived(&mut self) {
+        self.received_not_sent = Some(1);
+        self.outcome = Some(Outcome::Deceived);
+    }
+
     /// Enters what came instead of an answer.
     fn told_outside(&mut self, error: &ProgramError, call: &str, fault_ns: u64) {
         self.outcome = Some(match error {
