@@ -2,12 +2,14 @@
 //! hang.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use crossway_ring::bell::Silent;
 use crossway_ring::doorbell::RUNG;
-use crossway_ring::receiver::Receiver;
+use crossway_ring::receiver::Receiver as LaneWords;
 use crossway_ring::shared_rx::ReceiverWords;
 use crossway_ring::{RingTx, Wait};
 use crossway_sys::eventfd::EventFd;
@@ -43,15 +45,59 @@ fn records() -> [Vec<u8>; 2] {
 
 /// Signals that the lane has data.
 fn ring(memory: &LaneMemory, data: &OwnedFd) {
-    let words = Receiver::of(&memory.words(), lane::DOWN);
+    let words = LaneWords::of(&memory.words(), lane::DOWN);
     if words.bell().swap(RUNG, Ordering::SeqCst) != RUNG {
         socket::send(data, &[RUNG as u8], true).unwrap();
     }
 }
 
+/// How the strange tipcd switches on a lane that a program requests.
+enum Beginning {
+    /// Immediately.
+    Prompt,
+    /// It writes a record and the first bell into the descriptor, and marks the bell as written only after a signal to continue.
+    Late(Steps),
+    /// It writes a record into the descriptor, and switches the lane off again after a signal to continue.
+    Withdrawn(Steps),
+}
+
+/// Shows that the strange tipcd is in the middle of switching on a lane, and carries the signal to continue.
+struct Steps {
+    begun: Arc<AtomicBool>,
+    go_on: Receiver<()>,
+}
+
+impl Beginning {
+    /// Switches the lane on. Returns whether it stays on.
+    fn begin(&self, memory: &LaneMemory, down: &AtomicU64, data: &OwnedFd) -> bool {
+        down.store(1, Ordering::SeqCst);
+        let steps = match self {
+            Self::Prompt => {
+                ring(memory, data);
+                return true;
+            }
+            Self::Late(steps) | Self::Withdrawn(steps) => steps,
+        };
+        let stays = matches!(self, Self::Late(_));
+        socket::send(data, &records()[1], true).unwrap();
+        if stays {
+            socket::send(data, &[RUNG as u8], true).unwrap();
+        }
+        steps.begun.store(true, Ordering::SeqCst);
+        steps.go_on.recv().unwrap();
+        if stays {
+            let words = LaneWords::of(&memory.words(), lane::DOWN);
+            words.bell().store(RUNG, Ordering::SeqCst);
+        } else {
+            down.store(0, Ordering::SeqCst);
+        }
+        stays
+    }
+}
+
 /// Serves one program. A socket that sends a request gets these records, through the descriptor or through its lane,
 /// if it has one.
-fn serve(door: &OwnedFd, lane_after: u32) {
+fn serve(door: &OwnedFd, lane_after: u32, beginning: &Beginning) {
     let control = socket::accept(door).unwrap();
     let (region, region_fd) =
         SharedWords::create("strange-slots", SLOTS as usize * slot::WORDS).unwrap();
@@ -81,10 +127,10 @@ fn serve(door: &OwnedFd, lane_after: u32) {
             }
             Some(Request::LaneDown { .. }) => {
                 let memory: &LaneMemory = memory.as_ref().unwrap();
-                region.word(slot::DOWN).store(1, Ordering::SeqCst);
-                lane = Some(RingTx::new(memory.down(), Silent, Wait::Block));
-                ring(memory, data.as_ref().unwrap());
-                Writer::answer(0).finish()
+                let is_on =
+                    beginning.begin(memory, region.word(slot::DOWN), data.as_ref().unwrap());
+                lane = is_on.then(|| RingTx::new(memory.down(), Silent, Wait::Block));
+                Writer::answer(if is_on { 0 } else { Errno::AGAIN.raw_os_error() }).finish()
             }
             Some(Request::Report { .. }) => {
                 for record in records() {
@@ -122,7 +168,7 @@ fn door() -> (OwnedFd, tempfile::TempDir, std::path::PathBuf) {
 fn look_at_what_nobody_knows(lane_after: u32) {
     let (door, _dir, path) = door();
     // The process keeps its connection, so this continues until the process ends.
-    std::thread::spawn(move || serve(&door, lane_after));
+    std::thread::spawn(move || serve(&door, lane_after, &Beginning::Prompt));
     let socket = NodeSocket::open(&path, Kind::Rdm).unwrap();
     let mut buf = [0; 64];
     let begin = Instant::now();
@@ -147,6 +193,52 @@ fn a_look_at_a_record_of_an_unknown_kind_ends_with_an_error() {
 #[test]
 fn so_does_one_by_a_lane() {
     look_at_what_nobody_knows(1);
+}
+
+/// An edge-triggered receiver gets one edge for the data in the descriptor, possibly while its lane is being switched on. If the receive call then returned
+/// EAGAIN, the receiver would never call again.
+fn receive_while_a_lane_is_switched_on(beginning: fn(Steps) -> Beginning) {
+    let (door, _dir, path) = door();
+    let begun = Arc::new(AtomicBool::new(false));
+    let (proceed, go_on) = channel();
+    let steps = Steps { begun: begun.clone(), go_on };
+    std::thread::spawn(move || serve(&door, 1, &beginning(steps)));
+    let socket = NodeSocket::open(&path, Kind::Rdm).unwrap();
+    let (told, outcome) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                let is_there = begun.load(Ordering::SeqCst);
+                let came = socket.recv(&mut [0; 64], Patience::Now);
+                if is_there || came != Err(Errno::AGAIN) {
+                    return told.send(came).unwrap();
+                }
+            }
+        });
+        let begin = Instant::now();
+        while !begun.load(Ordering::SeqCst) {
+            assert!(begin.elapsed() < WATCHDOG, "it asks for no lane");
+            std::thread::yield_now();
+        }
+        // A call that does not wait for the tipcd has returned by then.
+        let early = outcome.recv_timeout(Duration::from_millis(100));
+        proceed.send(()).unwrap();
+        let came = early.or_else(|_| outcome.recv_timeout(WATCHDOG));
+        assert_eq!(came, Ok(Ok(4)));
+    });
+    assert_eq!(socket.recv(&mut [0; 64], Patience::Now), Err(Errno::AGAIN), "nothing is left");
+    let readable = poll::wait_ready(&socket, poll::Interest::Readable, Some(Instant::now()));
+    assert_eq!(readable, Ok(false), "the bell is left");
+}
+
+#[test]
+fn what_a_descriptor_held_is_received_while_its_lane_is_switched_on() {
+    receive_while_a_lane_is_switched_on(Beginning::Late);
+}
+
+#[test]
+fn what_a_descriptor_held_is_received_when_its_lane_is_switched_off_again() {
+    receive_while_a_lane_is_switched_on(Beginning::Withdrawn);
 }
 
 /// A program that is refused receives the reason before it sends its request, or just after.

@@ -24,6 +24,11 @@ const GATHERS_FROM: u32 = 8;
 /// One in this number of receive calls checks for a waiting message before it waits.
 const TRY_EVERY: u32 = 4;
 
+/// A receiver that finds its lane being switched on yields this number of times, and then checks at this interval whether the tipcd has finished: the tipcd may
+/// share this CPU with a thread of higher priority.
+const YIELDS: u32 = 100;
+const CHECK_EVERY: Duration = Duration::from_micros(50);
+
 /// How messages have arrived at a socket without a lane.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -107,6 +112,8 @@ pub(super) enum Found {
     Nothing { bells_eaten: u32 },
     /// The end of the connection.
     End,
+    /// Nothing, but the next attempt may succeed immediately: the lane is off again, or the first record was of an unknown kind.
+    Again,
 }
 
 type MyTurn<'a> = Turn<'a, SharedRing, Receiver, Held<'a>>;
@@ -198,7 +205,10 @@ impl NodeSocket {
             turn.settle(&bell, || down.wake_tipcd())?;
         }
         if down.rx.words().begun().load(Ordering::Relaxed) == 0 {
-            match self.read_what_was_before(down, buf, look)? {
+            if !self.await_first_bell(down)? {
+                return Ok(Found::Again);
+            }
+            match self.read_what_was_before(buf, look)? {
                 Some(found) => {
                     // Data that was read must be delivered even if the bell could not be consumed.
                     if !look && self.has_begun(down).unwrap_or(false) && turn.is_empty() {
@@ -295,22 +305,34 @@ impl NodeSocket {
         Ok(begun)
     }
 
+    /// Waits until the tipcd that is switching the lane on has written the first bell into the descriptor and marked it as written, or has switched the lane off
+    /// again; it does nothing else in between. A non-blocking call waits for this too: the descriptor may hold messages, or the bell, and the caller may have
+    /// received their only edge. Returns false if the lane is off.
+    #[cold]
+    fn await_first_bell(&self, down: &Down) -> Result<bool, Errno> {
+        let is_rung = || down.rx.words().bell().load(Ordering::Acquire) == doorbell::RUNG;
+        let mut checks = 0;
+        while !is_rung() {
+            if !self.is_down_lane_on() {
+                return Ok(false);
+            }
+            // If the tipcd was killed in between, no bell will come: its remaining data is read, and then the end.
+            if poll::is_hung_up(&self.fd)? && !is_rung() {
+                return Ok(true);
+            }
+            if checks < YIELDS {
+                checks += 1;
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(CHECK_EVERY);
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads what the descriptor held before the lane began: everything up to the first bell. Returns `None` if nothing is left.
     #[cold]
-    fn read_what_was_before(
-        &self,
-        down: &Down,
-        buf: &mut [u8],
-        look: bool,
-    ) -> Result<Option<Found>, Errno> {
-        let bells_eaten = down.rx.words().bells_eaten().load(Ordering::Relaxed);
-        let is_rung = || down.rx.words().bell().load(Ordering::Acquire) == doorbell::RUNG;
-        // If the tipcd was killed while it switched, no bell will come: its remaining data is read, and then the end.
-        if !is_rung() && (!poll::is_hung_up(&self.fd)? || is_rung()) {
-            // The tipcd is about to write the bell, or to cancel the switch.
-            std::thread::yield_now();
-            return Ok(Some(Found::Nothing { bells_eaten }));
-        }
+    fn read_what_was_before(&self, buf: &mut [u8], look: bool) -> Result<Option<Found>, Errno> {
         let before = self.bytes_before_bell()?;
         if before == 0 {
             return Ok(None);
@@ -323,7 +345,7 @@ impl NodeSocket {
         };
         match outcome {
             Ok(Some(came)) => Ok(Some(Found::Came(came))),
-            Ok(None) => Ok(Some(Found::Nothing { bells_eaten })),
+            Ok(None) => Ok(Some(Found::Again)),
             Err(Errno::AGAIN | Errno::CONNRESET) => Ok(None),
             Err(errno) => Err(errno),
         }

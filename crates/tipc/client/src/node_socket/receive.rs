@@ -146,6 +146,7 @@ impl NodeSocket {
                     Found::Came(came) => return Ok(self.message(&came, buf.len())),
                     Found::End => return self.end(),
                     Found::Nothing { bells_eaten } => waited = Some(bells_eaten),
+                    Found::Again => continue,
                 }
             } else {
                 match self.read_descriptor(|| self.read(buf, true, peek)) {

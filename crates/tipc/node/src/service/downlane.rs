@@ -180,6 +180,8 @@ impl Service {
             return Err(Errno::OPNOTSUPP);
         }
         let client = self.clients.get(local.client).ok_or(Errno::BADF)?;
+        let down = Box::new(Down::new(lanes));
+        // From here on receivers wait until the first bell is there, or the lane off again.
         client.store(local.slot, slot::DOWN, 1);
         // Ordering: either we see the reader of the descriptor, or the reader sees that it must not read.
         fence(Ordering::SeqCst);
@@ -193,9 +195,8 @@ impl Service {
             client.store(local.slot, slot::DOWN, 0);
             return Err(Errno::AGAIN);
         }
-        let down = Down::new(lanes);
         down.words.bell().store(doorbell::RUNG, Ordering::Release);
-        local.down = Some(Box::new(down));
+        local.down = Some(down);
         local.writable = true;
         Ok(())
     }

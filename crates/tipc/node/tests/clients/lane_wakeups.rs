@@ -62,6 +62,49 @@ fn who_reads_until_nothing_is_there_and_waits_for_edges_gets_all() {
     });
 }
 
+/// Answers each message with another, edge-triggered: it reads until EAGAIN and then waits for the next edge. `begins`: it sends the first message.
+fn exchange(socket: &NodeSocket, rounds: u32, begins: bool) {
+    let mut epoll = Epoll::new(8).unwrap();
+    epoll.add(socket, 7, Report::Changes).unwrap();
+    let mut got = 0;
+    if begins {
+        assert_eq!(socket.send(b"x", None, Patience::Now), Ok(1));
+    }
+    while got < rounds {
+        let edges = epoll.wait_for(Some(WATCHDOG / 3)).unwrap().count();
+        assert!(edges > 0, "no edge after message {got}");
+        loop {
+            match socket.recv(&mut [0; 8], Patience::Now) {
+                Ok(1) => got += 1,
+                Err(Errno::AGAIN) => break,
+                other => panic!("{other:?}"),
+            }
+            if !begins || got < rounds {
+                assert_eq!(socket.send(b"x", None, Patience::Now), Ok(1));
+            }
+        }
+    }
+}
+
+/// A lane is switched on while messages arrive. A receiver that gets an edge during the switch gets no second edge for the same data.
+#[test]
+fn who_waits_for_edges_misses_none_while_the_lane_begins() {
+    const CONNECTIONS: u32 = 60;
+    let site = site();
+    let mut lanes = 0;
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        for _ in 0..CONNECTIONS {
+            let (client, server) = crate::lingering::pair(&site, kind);
+            std::thread::scope(|scope| {
+                scope.spawn(|| exchange(&server, 50, false));
+                exchange(&client, 50, true);
+            });
+            lanes += u32::from(client.down_lane_bells().is_some());
+        }
+    }
+    assert!(lanes > CONNECTIONS, "only {lanes} lanes have begun");
+}
+
 /// The memory of all lanes of this process's sockets, mapped again. Closing a descriptor of it would drop the process's file lock, so these are
 /// returned too.
 fn all_lanes() -> Vec<(LaneMemory, File)> {
