@@ -194,7 +194,9 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
     if testbed.kind == TestbedKind::Hosts && testbed.hosts.len() < 2 {
         return no("two hosts are needed", "name two: --hosts 'ssh a,ssh b'");
     }
-    let by_tipcd = mechanism.starts_with("tipc-node-");
+    // Either TIPC will do for a link.
+    let by_tipcd = mechanism.starts_with("tipc-node-")
+        || (mechanism == "linx-tipc" && !testbed.tipc.contains(&Tipc::Kernel));
     if by_tipcd && testbed.kind != TestbedKind::Hosts && !testbed.tipc.contains(&Tipc::Node) {
         return no("no tipcd joins the testbed's hosts", "tipc = [\"node\"] in the testbed");
     }

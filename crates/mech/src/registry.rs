@@ -96,6 +96,7 @@ macro_rules! for_every_mechanism {
             linx::LinxFifo,
             linx::LinxShm,
             linx_link::LinxTcp,
+            linx_link::LinxTipc,
         }
     };
 }

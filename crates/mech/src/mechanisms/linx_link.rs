@@ -1,4 +1,4 @@
-//! The LINX messaging model between two nodes, joined by a link over TCP.
+//! The LINX messaging model between two nodes, joined by a link: over TCP, or over TIPC.
 //!
 //! Each end runs a node without a name in a thread and has two endpoints on it, one to send from and one to receive at,
 //! which the other end hunts for by the path of the link. A signal passes through both nodes: three socket hops and two more
@@ -13,12 +13,18 @@ use std::time::{Duration, Instant};
 
 use crossway_linx::{
     Endpoint, Error, Filter, LinkAddress, LinkSettings, Node, NodeThread, Settings, Spid,
+    TipcBackend,
 };
-use crossway_sys::OsError;
+use crossway_sys::{OsError, random};
+use crossway_tipc_client::{KernelSocket, Kind};
 
 use super::linx::{Ends, HELLO, LinxRx, LinxTx, MAX_MESSAGE, check, os};
+use super::tipc_node;
 use crate::self_test::exchange_a_byte;
 use crate::{Caps, Deadline, Listener, Mechanism, Offer, OpenError, Privilege, Probe, Spec};
+
+/// The service type of every link here; any number above 63 would do.
+const SERVICE: u32 = 0x4357_0003;
 
 /// Long, because a stopped peer is not dead.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -41,6 +47,12 @@ pub trait Over: fmt::Debug + 'static {
     /// # Errors
     /// [`OpenError::Os`] if a system call fails.
     fn address(spec: &Spec) -> Result<LinkAddress, OpenError>;
+
+    /// The TIPC implementation to use.
+    ///
+    /// # Errors
+    /// [`OpenError`] if there is none.
+    fn tipc() -> Result<TipcBackend, OpenError>;
 }
 
 /// LINX over one kind of link.
@@ -50,9 +62,14 @@ pub struct LinxLink<V>(PhantomData<V>);
 /// Over TCP.
 #[derive(Debug)]
 pub struct Tcp;
+/// Over TIPC.
+#[derive(Debug)]
+pub struct Tipc;
 
 /// LINX over a link that uses TCP.
 pub type LinxTcp = LinxLink<Tcp>;
+/// LINX over a link that uses TIPC.
+pub type LinxTipc = LinxLink<Tipc>;
 
 impl Over for Tcp {
     const NAME: &'static str = "linx-tcp";
@@ -63,10 +80,33 @@ impl Over for Tcp {
         let ip = spec.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         Ok(LinkAddress::Tcp(SocketAddr::new(ip, 0)))
     }
+
+    fn tipc() -> Result<TipcBackend, OpenError> {
+        Ok(TipcBackend::Automatic)
+    }
+}
+
+impl Over for Tipc {
+    const NAME: &'static str = "linx-tipc";
+    const SUMMARY: &'static str =
+        "LINX signals between two nodes by a link over TIPC (the kernel's, or a tipcd's)";
+    const REMEDY: &'static str = tipc_node::REMEDY;
+
+    fn address(_: &Spec) -> Result<LinkAddress, OpenError> {
+        let instance = (random::unguessable()? >> 32) as u32;
+        Ok(LinkAddress::Tipc { service: SERVICE, instance })
+    }
+
+    fn tipc() -> Result<TipcBackend, OpenError> {
+        match KernelSocket::open(Kind::Stream) {
+            Ok(_) => Ok(TipcBackend::Kernel),
+            Err(_) => Ok(TipcBackend::Node(tipc_node::node().map_err(tipc_node::open_error)?)),
+        }
+    }
 }
 
 /// A node, and an end's two endpoints on it.
-fn place(
+fn place<V: Over>(
     name: &str,
     listen: Vec<LinkAddress>,
     links: Vec<LinkSettings>,
@@ -77,6 +117,7 @@ fn place(
         links,
         link_timeout: PATIENCE,
         reconnect_within: Some(Duration::ZERO),
+        tipc: V::tipc()?,
         ..Settings::default()
     };
     let node = Arc::new(Node::spawn_private(settings).map_err(os)?);
@@ -160,7 +201,7 @@ impl<V: Over> Mechanism for LinxLink<V> {
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
         check(Self::ID, spec)?;
-        let (node, ends) = place("listener", vec![V::address(spec)?], Vec::new())?;
+        let (node, ends) = place::<V>("listener", vec![V::address(spec)?], Vec::new())?;
         let at = node.listens_at().first().copied().ok_or_else(|| {
             let why = std::io::Error::other("the node does not report its address");
             OsError::new("getsockname", "LINX node", why)
@@ -176,7 +217,7 @@ impl<V: Over> Mechanism for LinxLink<V> {
         let until = Some(start + spec.open_timeout);
         let address: LinkAddress = offer.word(Self::ID, "address")?;
         let link = LinkSettings { name: "peer".to_owned(), addresses: vec![address] };
-        let (node, mut ends) = place("connector", Vec::new(), vec![link])?;
+        let (node, mut ends) = place::<V>("connector", Vec::new(), vec![link])?;
         let mut find = |path| match ends.tx.hunt_and_wait(path, until) {
             Err(Error::TimedOut) => {
                 Err(OpenError::TimedOut { mechanism: Self::ID, waited: start.elapsed() })
