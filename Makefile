@@ -81,6 +81,8 @@ install-built: $(LIBRARIES:%=install-%)
 	install -m755 $(BUILT)/crossway $(BUILT)/tipcd $(BIN)
 	install -m755 $(BUILT)/libcrossway_tipc_preload.so $(LIB)
 	sed 's|@PREFIX@|$(PREFIX)|' crates/tipc/node/tipcd.service.in > $(UNITS)/tipcd.service
+	install -Dm644 -t $(EXAMPLES)/go crates/tipc/capi/examples/go/go.mod crates/tipc/capi/examples/go/tipc.go
+	install -Dm644 -t $(EXAMPLES)/go/echo crates/tipc/capi/examples/go/echo/main.go
 	install -m644 contenders/*.toml contenders/*.c contenders/*.py contenders/*.go $(SHARE)
 	install -Dm644 -t $(SHARE)/iceoryx2 contenders/iceoryx2/Cargo.toml contenders/iceoryx2/Cargo.lock
 	install -Dm644 -t $(SHARE)/iceoryx2/src contenders/iceoryx2/src/main.rs

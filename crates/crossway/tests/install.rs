@@ -71,6 +71,10 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
         ("share/zsh/site-functions/_crossway", "#compdef crossway"),
         ("share/fish/vendor_completions.d/crossway.fish", "CROSSWAY_COMPLETE"),
         ("lib/systemd/system/tipcd.service", "tipcd"),
+        // What `crossway tipc run` tells those to use whose program is one of Go.
+        ("share/doc/crossway/examples/go/go.mod", "module"),
+        ("share/doc/crossway/examples/go/tipc.go", "package tipc"),
+        ("share/doc/crossway/examples/go/echo/main.go", "package main"),
     ] {
         let text = std::fs::read_to_string(at(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
         assert!(text.contains(word), "{path}");

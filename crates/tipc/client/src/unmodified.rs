@@ -62,7 +62,7 @@ pub enum CannotRun {
     /// The program's calls do not go through the C library.
     #[error(
         "{} is a Go program, which makes its system calls itself, so they cannot be intercepted: use Crossway's C library through cgo \
-         (crossway_tipc.h; package in crates/tipc/capi/examples/go)",
+         (crossway_tipc.h; package in share/doc/crossway/examples/go, or crates/tipc/capi/examples/go in the sources)",
         .path.display()
     )]
     Go {
