@@ -153,9 +153,9 @@ fn programs_that_stay_cost_no_more_and_outlive_their_tipcd() {
             ["ENETDOWN", "ECONNRESET", "EPIPE", "EHOSTUNREACH", "EAFNOSUPPORT", "ECONNREFUSED"];
         assert!(known.contains(&error.as_str()), "{round:?}");
     }
-    // Connections that were re-established by then get their echo; in the next round, all do.
-    let next = programs.round();
-    assert_eq!(next.echoes, CONNECTIONS, "{next:?}");
+    // Connections whose echo came before the tipcd died notice that in this round; after it, all are connected.
+    programs.round();
+    programs.good_round();
     programs.good_round();
     programs.end();
 }

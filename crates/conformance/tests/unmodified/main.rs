@@ -1,6 +1,7 @@
 //! Programs that know nothing of a `tipcd` run on one, with the library of `crates/tipc/preload` loaded before the C
 //! library. They must print the same here as on a kernel's AF_TIPC in a guest.
 
+mod ends;
 #[path = "../in_guest/mod.rs"]
 mod in_guest;
 mod longlived;

@@ -83,12 +83,17 @@ pub(crate) enum Node {
 impl Node {
     /// A command that runs a program on the node, with a watchdog.
     pub(crate) fn command(&self, words: &[&Path]) -> Command {
+        self.command_within(WATCHDOG, words)
+    }
+
+    /// The same with another watchdog, in seconds.
+    pub(crate) fn command_within(&self, seconds: &str, words: &[&Path]) -> Command {
         match self {
-            Self::Tipcd(site) => site.command(words),
+            Self::Tipcd(site) => site.command_within(seconds, words),
             Self::Kernel(guest) => {
                 let prefix = guest.prefix();
                 let mut command = Command::new(&prefix[0]);
-                command.args(&prefix[1..]).args(["timeout", WATCHDOG]).args(words);
+                command.args(&prefix[1..]).args(["timeout", seconds]).args(words);
                 command.stdin(Stdio::null());
                 command
             }

@@ -101,53 +101,66 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
 }
 
 /// More than its window has gone when the client shuts down and closes. `CROSSWAY_ORDERLY_ENDS=N` has N connections of each sort.
+fn end_in_good_order(from: &Site, to: &Site, what: &str) {
+    let ends = std::env::var("CROSSWAY_ORDERLY_ENDS").map_or(10, |n| n.parse().unwrap());
+    for kind in [Kind::Seqpacket, Kind::Stream] {
+        let service = 1002 + kind as u32;
+        let listener = to.socket(kind);
+        listener.listen().unwrap();
+        listener.bind(ServiceRange::single(service, 1), Scope::Cluster).unwrap();
+        let backend = Backend::Node(from.path().to_owned());
+        let name = Some(Address::service(service, 1));
+        let sender = std::thread::spawn(move || {
+            for _ in 0..ends {
+                let mut client = Socket::open_on(&backend, kind).unwrap();
+                until("the name", || match client.connect(name, soon()) {
+                    Err(Errno::HOSTUNREACH) => {
+                        client = Socket::open_on(&backend, kind).unwrap();
+                        false
+                    }
+                    other => other.is_ok(),
+                });
+                for _ in 0..400 {
+                    assert_eq!(client.send(&[5; 1_000], None, soon()), Ok(1_000));
+                }
+                client.shutdown().unwrap();
+            }
+        });
+        let mut buf = vec![0; 66_000];
+        for n in 0..ends {
+            let (server, _) = listener.accept(soon()).unwrap();
+            // Time for an end to come too early.
+            std::thread::sleep(Duration::from_millis(5));
+            let mut got = 0;
+            let end = loop {
+                let message = server.recv_message(&mut buf, soon()).unwrap();
+                match message.event {
+                    Event::Data => got += message.len,
+                    Event::End(code) => break code,
+                    other => panic!("{other:?}"),
+                }
+            };
+            let whole = (got, end) == (400_000, ErrorCode::Shutdown);
+            assert!(whole, "{what}, {kind:?}, {n}: {got} {end:?}");
+        }
+        sender.join().unwrap();
+        eprintln!("{what}, {kind:?}: {ends} orderly ends, no reset");
+    }
+}
+
 #[test]
 fn a_connection_that_was_shut_down_and_closed_ends_in_good_order_at_the_other_node() {
-    let ends = std::env::var("CROSSWAY_ORDERLY_ENDS").map_or(10, |n| n.parse().unwrap());
     for (lane_after, netid) in [("0", "93"), ("1", "94")] {
         let (here, there) = sites_with(netid, &["--lane-after", lane_after]);
-        for kind in [Kind::Seqpacket, Kind::Stream] {
-            let service = 1002 + kind as u32;
-            let listener = there.socket(kind);
-            listener.listen().unwrap();
-            listener.bind(ServiceRange::single(service, 1), Scope::Cluster).unwrap();
-            let backend = Backend::Node(here.path().to_owned());
-            let name = Some(Address::service(service, 1));
-            let sender = std::thread::spawn(move || {
-                for _ in 0..ends {
-                    let mut client = Socket::open_on(&backend, kind).unwrap();
-                    until("the name", || match client.connect(name, soon()) {
-                        Err(Errno::HOSTUNREACH) => {
-                            client = Socket::open_on(&backend, kind).unwrap();
-                            false
-                        }
-                        other => other.is_ok(),
-                    });
-                    for _ in 0..400 {
-                        assert_eq!(client.send(&[5; 1_000], None, soon()), Ok(1_000));
-                    }
-                    client.shutdown().unwrap();
-                }
-            });
-            let mut buf = vec![0; 66_000];
-            for n in 0..ends {
-                let (server, _) = listener.accept(soon()).unwrap();
-                // Time for an end to come too early.
-                std::thread::sleep(Duration::from_millis(5));
-                let mut got = 0;
-                let end = loop {
-                    let message = server.recv_message(&mut buf, soon()).unwrap();
-                    match message.event {
-                        Event::Data => got += message.len,
-                        Event::End(code) => break code,
-                        other => panic!("{other:?}"),
-                    }
-                };
-                let whole = (got, end) == (400_000, ErrorCode::Shutdown);
-                assert!(whole, "{kind:?}, lanes after {lane_after}, {n}: {got} {end:?}");
-            }
-            sender.join().unwrap();
-        }
+        end_in_good_order(&here, &there, &format!("two nodes, lanes after {lane_after}"));
+    }
+}
+
+#[test]
+fn a_connection_that_was_shut_down_and_closed_ends_in_good_order_on_the_same_node() {
+    for lane_after in ["0", "1"] {
+        let site = Site::with(&["--lane-after", lane_after]);
+        end_in_good_order(&site, &site, &format!("one node, lanes after {lane_after}"));
     }
 }
 

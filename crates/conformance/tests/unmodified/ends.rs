@@ -1,0 +1,110 @@
+//! Connections whose program sends more than a window, shuts down and closes at once: their other end reads all of it and then the end, and never a reset.
+//! `CROSSWAY_ORDERLY_ENDS=10000` has as many of each kind in each place; without it, it is a few.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use crate::nodes::{Node, Site, Two, What};
+use crate::{compiled, printed};
+
+const KINDS: [&str; 2] = ["seqpacket", "stream"];
+/// Connections of each kind in each place, and in places with a guest, which is slow.
+const ENDS: u32 = 60;
+const ENDS_WITH_GUEST: u32 = 20;
+/// Processes that have connections at the same time.
+const PROCESSES: &str = "4";
+/// The first service; each kind and each way has its own.
+const SERVICE: u32 = 18_930;
+/// Of a run of a few; of a long one it is for what hangs, too.
+const WATCHDOG: &str = "3600";
+
+fn ends(otherwise: u32) -> u32 {
+    std::env::var("CROSSWAY_ORDERLY_ENDS").map_or(otherwise, |n| n.parse().unwrap())
+}
+
+fn words<'a>(
+    program: &'a Path,
+    role: &'a str,
+    kind: &'a str,
+    service: &'a str,
+    [count, processes]: [&'a str; 2],
+) -> [&'a Path; 6] {
+    [
+        program,
+        Path::new(role),
+        Path::new(kind),
+        Path::new(service),
+        Path::new(count),
+        Path::new(processes),
+    ]
+}
+
+fn expected(count: u32) -> String {
+    format!("{count} of {count} connections ended in good order after 400000 octets\n")
+}
+
+fn told(place: &str, kind: &str, count: u32, begin: Instant) {
+    eprintln!("{place}, {kind}: {count} orderly ends, no reset, in {:?}", begin.elapsed());
+}
+
+/// From one node to another, by so many processes at either end.
+fn between(
+    program: &Path,
+    place: &str,
+    service: u32,
+    [from, to]: [&Node; 2],
+    count: u32,
+    processes: &str,
+) {
+    for (kind, service) in KINDS.into_iter().zip(service..) {
+        let (service, number, begin) = (service.to_string(), count.to_string(), Instant::now());
+        let server = words(program, "server", kind, &service, [&number, processes]);
+        let mut server = to.command_within(WATCHDOG, &server);
+        let mut server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let client = words(program, "client", kind, &service, [&number, processes]);
+        let client = from.command_within(WATCHDOG, &client).output().unwrap();
+        if !client.status.success() {
+            let _ = server.kill();
+        }
+        let server = server.wait_with_output().unwrap();
+        assert_eq!(printed(&format!("{place}, {kind}"), &server), expected(count));
+        assert_eq!(printed(&format!("{place}, {kind}"), &client), "");
+        told(place, kind, count, begin);
+    }
+}
+
+#[test]
+fn connections_end_in_good_order_within_a_node() {
+    let site = Site::new();
+    let Some(program) = compiled("ends", site.dir.path()) else { return };
+    let count = ends(ENDS);
+    for (kind, service) in KINDS.into_iter().zip(SERVICE..) {
+        let (service, number, begin) = (service.to_string(), count.to_string(), Instant::now());
+        let words = words(&program, "both", kind, &service, [&number, PROCESSES]);
+        let output = site.command_within(WATCHDOG, &words).output().unwrap();
+        assert_eq!(printed("within a node", &output), expected(count), "{kind}");
+        told("within a node", kind, count, begin);
+    }
+}
+
+#[test]
+fn connections_end_in_good_order_between_two_tipcds() {
+    let Some(two) = Two::new("ett", [What::Tipcd; 2]) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("ends", dir.path()) else { return };
+    let [one, other] = &two.nodes;
+    between(&program, "between two tipcds", SERVICE, [one, other], ends(ENDS), PROCESSES);
+}
+
+#[test]
+fn connections_end_in_good_order_between_a_tipcd_and_a_kernel() {
+    let Some(two) = Two::new("etk", [What::Tipcd, What::Kernel]) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("ends", dir.path()) else { return };
+    let [tipcd, kernel] = &two.nodes;
+    let count = ends(ENDS_WITH_GUEST);
+    between(&program, "from a tipcd to a kernel", SERVICE, [tipcd, kernel], count, PROCESSES);
+    // One after the other: a kernel's own ends overtake what several of its connections have sent before, also towards a kernel.
+    between(&program, "from a kernel to a tipcd", SERVICE + 2, [kernel, tipcd], count, "1");
+}
