@@ -65,7 +65,7 @@ fn a_limit_of_file_sizes_is_named_before_a_program_meets_it() {
     let user = proc::effective_user();
     for (blocks, bytes) in [(0, 0), (32, 32 * 512)] {
         let said = refusal_under(user, &format!("ulimit -f {blocks}"), &path);
-        assert!(said.contains(&format!("only {bytes} bytes (RLIMIT_FSIZE)")), "{said}");
+        assert!(said.contains(&format!("limited to {bytes} bytes (RLIMIT_FSIZE)")), "{said}");
         assert!(said.contains("ulimit -f"), "{said}");
     }
 }
