@@ -111,11 +111,7 @@ impl Progress {
                     human(*expected_ms),
                     folder.dir().display()
                 );
-                if self.terminal {
-                    self.bar = Some(bar(*trials as u64, self.colour));
-                } else {
-                    self.lines = Some(Lines::new(*trials as u64));
-                }
+                self.begin(*trials as u64);
             }
             RunEvent::Trial { case, .. } => {
                 if let Some(bar) = &self.bar {
@@ -124,6 +120,19 @@ impl Progress {
                 }
             }
             RunEvent::Written { record } => self.written(record),
+        }
+    }
+
+    /// Counts this number of trials from here on.
+    pub(crate) fn begin(&mut self, trials: u64) {
+        if self.quiet {
+            return;
+        }
+        self.finish();
+        if self.terminal {
+            self.bar = Some(bar(trials, self.colour));
+        } else {
+            self.lines = Some(Lines::new(trials));
         }
     }
 

@@ -1,6 +1,9 @@
 //! `crossway advise` from the command line.
 
+mod place;
+
 use assert_cmd::Command;
+use place::{Place, await_that};
 
 fn advise(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::cargo_bin("crossway").expect("the program");
@@ -108,4 +111,69 @@ fn a_question_is_measured_answered_drawn_and_kept() {
     ];
     let (_, out, err) = advise(&again);
     assert!(out.contains("Compared by round trip p50"), "{out}{err}");
+}
+
+/// Asks in a place of its own; gives back the answer and the errors.
+fn asked(place: &Place, arguments: &[&str]) -> (serde_json::Value, String) {
+    let mut all = vec!["advise", "--size", "64", "--json", "--time", "2s"];
+    all.extend(arguments);
+    let output = place.command(&all).output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{errors}");
+    let answer = serde_json::from_slice(&output.stdout).expect("JSON");
+    await_that("the end of everything", || place.leftovers().is_empty());
+    (answer, errors)
+}
+
+/// Candidates with figures.
+fn compared(answer: &serde_json::Value) -> Vec<&str> {
+    let all = answer["compared"].as_array().expect("a list");
+    all.iter().filter_map(|c| c["candidate"].as_str()).collect()
+}
+
+#[test]
+fn between_hosts_only_what_crosses_them_is_measured_by_their_agents() {
+    let place = Place::new("");
+    let hosts = "env A=1,env A=2";
+    // Kernel interfaces only: a tipcd's sockets would first wait for a link between the two.
+    let few = ["--where", "other-host", "--require", "delivery,language=c"];
+    let (answer, errors) = asked(&place, &[&few[..], &["--hosts", hosts]].concat());
+    let found = compared(&answer);
+    assert!(found.contains(&"tcp") && !found.contains(&"pipe"), "{found:?}: {errors}");
+    let command = answer["commands"][0].as_str().expect("a command");
+    assert!(command.ends_with(&format!("plan.toml --hosts '{hosts}'")), "{command}");
+    let out = answer["ruled_out"].as_array().expect("a list");
+    let pipe = out.iter().find(|r| r["candidate"] == "pipe").expect("ruled out");
+    assert!(
+        pipe["why"].as_str().is_some_and(|why| why.contains("does not work between hosts")),
+        "{pipe}"
+    );
+    // These records answer for these hosts, and for no others.
+    let again = [&few[..], &["--no-measure", "--hosts"]].concat();
+    let (answer, _) = asked(&place, &[&again[..], &[hosts]].concat());
+    assert!(compared(&answer).contains(&"tcp"), "{answer}");
+    let (answer, _) = asked(&place, &[&again[..], &["env A=1,env A=3"]].concat());
+    assert_eq!(compared(&answer), Vec::<&str>::new());
+}
+
+#[test]
+fn between_containers_what_they_share_decides() {
+    let place = Place::new("");
+    if !crossway_sys::proc::is_root() {
+        eprintln!("SKIP: containers need root; run the test as root");
+        return;
+    }
+    let few = ["--where", "other-container", "--require", "pollable", "--prohibit", "boundaries"];
+    let (answer, errors) = asked(&place, &few);
+    let found = compared(&answer);
+    assert!(found.contains(&"pipe") && !found.contains(&"fifo"), "{found:?}: {errors}");
+    let out = answer["ruled_out"].as_array().expect("a list");
+    let fifo = out.iter().find(|r| r["candidate"] == "fifo").expect("ruled out");
+    assert!(
+        fifo["why"].as_str().is_some_and(|w| w.contains("cannot communicate between")),
+        "{fifo}"
+    );
+    assert!(fifo["basis"].as_str().is_some_and(|b| b.contains("in run")), "{fifo}");
+    let (answer, errors) = asked(&place, &[&few[..], &["--shares", "volume"]].concat());
+    assert!(compared(&answer).contains(&"fifo"), "{answer}: {errors}");
 }

@@ -73,8 +73,9 @@ fn row(c: &Compared) -> Row {
                 Some(false) => "missed",
                 None => "undecided",
             };
-            let measured =
-                g.measured.map_or(String::new(), |f| format!(", {}", three_digits(f.median)));
+            let measured = g
+                .measured
+                .map_or(String::new(), |f| format!(" ({} {})", three_digits(f.median), g.unit));
             format!("{} {word}{measured}", g.goal)
         })
         .collect();

@@ -111,7 +111,10 @@ impl Run for Advise {
         let environment = Environment::take()?;
         let library = Library::read(&self.records, &environment.machine_id, &question);
         let faults = self.faults(&environment.machine_id)?;
+        // Probes make sockets and FIFOs; whatever they leave goes with this.
+        let leases = crossway_sys::lease::Run::begin(None)?;
         let probes = probes(self.no_measure);
+        drop(leases);
         let sources = Sources {
             known: Known { probes: &probes, faults: &faults },
             library: &library,
@@ -245,14 +248,17 @@ impl Advise {
                 filters: Vec::new(),
                 name: None,
                 resume: None,
-                hosts: None,
+                hosts: question.hosts.clone(),
                 agent_program: None,
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),
             }),
             runs: Vec::new(),
-            // Show warnings about the machine's state once, not at every stage.
+            // Show warnings about the machine's state, and the hosts, once and not at every stage.
             tell: Box::new(move |event| match event {
-                RunEvent::Begin { .. } if std::mem::replace(&mut begun, true) => {}
+                RunEvent::Begin { trials, .. } if std::mem::replace(&mut begun, true) => {
+                    progress.begin(*trials as u64);
+                }
+                RunEvent::Testbed { .. } | RunEvent::Hosts { .. } if begun => {}
                 event => progress.show(event),
             }),
         };

@@ -11,6 +11,7 @@ use super::judge::{CONFIDENT, Choice, Figure, GoalVerdict, Judged, choose, judge
 use super::property::Wish;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
+use super::trials::Trial;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -86,6 +87,8 @@ pub struct Advice {
     pub flips: Vec<Flip>,
     /// Requirements without evidence, and other remarks.
     pub notes: Vec<String>,
+    /// Whether the figures are another machine's.
+    pub foreign: bool,
     /// Time spent measuring, seconds.
     pub measured_s: f64,
     /// Commands that reproduce the figures.
@@ -115,6 +118,7 @@ pub(super) fn put_together(
         ruled_out: field.ruled_out,
         flips: Vec::new(),
         notes: field.unanswered,
+        foreign: false,
         measured_s: survey.took.as_secs_f64(),
         commands: Vec::new(),
     };
@@ -125,8 +129,8 @@ pub(super) fn put_together(
     }
     if question.site == Site::OtherContainer {
         advice.notes.push(
-            "containers are not set up for measuring: both ends ran on this host outside of containers, so the figures are for one \
-             kernel, and it was not tested whether the mechanism works across your containers' isolation (user, network, /dev/shm, seccomp)"
+            "the containers were made by root for measuring: name spaces for mounts, processes, IPC and network, without a user name \
+             space, seccomp filter or dropped capabilities, which your containers may have; --shares states what yours have in common"
                 .to_owned(),
         );
     }
@@ -147,8 +151,11 @@ pub(super) fn put_together(
     runs.sort();
     runs.dedup();
     let plan = |run: &String| sources.folder.join(run).join("plan.toml");
+    // The plan that is kept with a run does not name hosts.
+    let hosts =
+        question.hosts.as_ref().map_or(String::new(), |h| format!(" --hosts {}", quoted(h)));
     advice.commands =
-        runs.iter().map(|run| format!("crossway measure {}", plan(run).display())).collect();
+        runs.iter().map(|run| format!("crossway measure {}{hosts}", plan(run).display())).collect();
     match &choice {
         None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),
         Some(choice) => enter_choice(&mut advice, question, choice, &judged, survey),
@@ -177,6 +184,7 @@ fn all_judged(
             .filter_map(|c| judge(question, c, sources.library.foreign.iter()))
             .collect();
         if !judged.is_empty() {
+            advice.foreign = true;
             advice.notes.push(
                 "these figures are from another machine: rankings differ between machines, so measure here before you rely on them".to_owned(),
             );
@@ -186,23 +194,34 @@ fn all_judged(
         if judged.iter().any(|j| j.candidate == *candidate) {
             continue;
         }
-        let failed =
-            survey.trials.iter().find(|t| t.mechanism == candidate.mechanism && t.reason.is_some());
-        advice.ruled_out.push(match failed {
-            Some(trial) => RuledOut {
-                candidate: candidate.label(),
-                why: trial.reason.clone().unwrap_or_default(),
-                basis: format!("trials of {} in run {}", trial.case, trial.run),
-            },
-            None => RuledOut {
-                candidate: candidate.label(),
-                why: "no record answers this question".to_owned(),
-                basis: "no record on this machine".to_owned(),
-            },
-        });
+        let of = |t: &&Trial| t.mechanism == candidate.mechanism;
+        let failed = survey.trials.iter().filter(of).find(|t| t.reason.is_some());
+        let (why, basis) = match (failed, survey.trials.iter().find(of)) {
+            (Some(trial), _) => (
+                trial.reason.clone().unwrap_or_default(),
+                format!("trials of {} in run {}", trial.case, trial.run),
+            ),
+            (None, Some(trial)) => (
+                format!(
+                    "its trials have no {}: where the hosts have no common clock, round trips and rates can be measured, but not one-way latencies",
+                    advice.objective_words
+                ),
+                format!("trials of {} in run {}", trial.case, trial.run),
+            ),
+            (None, None) => (
+                "no record answers this question".to_owned(),
+                "no record of this machine".to_owned(),
+            ),
+        };
+        advice.ruled_out.push(RuledOut { candidate: candidate.label(), why, basis });
     }
     judged.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
     judged
+}
+
+/// As one word for a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 fn enter_table(advice: &mut Advice, judged: &[Judged], choice: Option<&Choice<'_>>) {

@@ -103,7 +103,14 @@ pub fn field(
         if let Some((_, Probe::Missing { why, remedy })) =
             known.probes.iter().find(|(id, _)| *id == entry.id())
         {
-            out(format!("{why}; {remedy}"), "probe of this machine");
+            // One reason for all of them, whatever their names.
+            match entry.contender() {
+                Some(contender) if !contender.is_built() => out(
+                    "it is not built; `crossway contender build NAME` builds it".to_owned(),
+                    "what is built on this machine",
+                ),
+                _ => out(format!("{why}; {remedy}"), "probe of this machine"),
+            }
             continue;
         }
         let subject = |wait| Subject { entry, wait, caps: &caps, faults: known.faults, question };

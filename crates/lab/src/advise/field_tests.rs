@@ -10,9 +10,10 @@ use super::question::Question;
 use super::*;
 use crate::catalogue::Entry;
 use crate::contender::Contender;
-use crate::inputs::Workload;
+use crate::inputs::{Ends, Workload};
 use crate::record::{Pacing, Record};
 use crate::samples;
+use crate::testbed::{Share, TestbedKind};
 
 const NOTHING_KNOWN: Known<'static> = Known { probes: &[], faults: &[] };
 
@@ -206,5 +207,59 @@ fn a_size_beyond_every_mechanism_and_containers_are_spoken_of() {
     let why = found.conflict.unwrap_or_default();
     assert!(why.contains("posix-mq: its largest message here is"), "{why}");
     let advice = answer("size_bytes = 64\nwhere = \"other-container\"", &[]);
-    assert!(advice.notes.iter().any(|n| n.contains("outside of containers")), "{:?}", advice.notes);
+    assert!(advice.notes.iter().any(|n| n.contains("made by root")), "{:?}", advice.notes);
+}
+
+/// The plan that measures pipe and TCP for a question.
+fn plan_of(text: &str) -> crate::plan::Plan {
+    let asked = question(text);
+    let few = ["pipe", "tcp-nodelay"].map(|id| registry::find(id).expect("there"));
+    let found = field(&asked, &NOTHING_KNOWN, few.into_iter().map(Entry::Mechanism));
+    survey::plan(&asked, &found.candidates, 3, 1).expect("a plan")
+}
+
+#[test]
+fn other_places_are_measured_on_a_testbed_of_their_kind() {
+    for (text, kind, hosts, shares) in [
+        ("where = \"other-host\"", TestbedKind::Netlab, vec![], vec![]),
+        (
+            "where = \"other-host\"\nhosts = \"env A=1,env A=2\"",
+            TestbedKind::Hosts,
+            vec!["env A=1", "env A=2"],
+            vec![],
+        ),
+        ("where = \"other-container\"", TestbedKind::Containers, vec![], vec![]),
+        (
+            "where = \"other-container\"\nshares = [\"volume\", \"ipc\"]",
+            TestbedKind::Containers,
+            vec![],
+            vec![Share::Ipc, Share::Volume],
+        ),
+    ] {
+        let text = format!("size_bytes = 64\n{text}");
+        let plan = plan_of(&text);
+        let [testbed] = &plan.testbeds[..] else { panic!("{text}: {:?}", plan.testbeds) };
+        assert_eq!((testbed.kind, &testbed.shares), (kind, &shares), "{text}");
+        assert_eq!(testbed.hosts, hosts, "{text}");
+        assert_eq!(Some(testbed), question(&text).testbed().as_ref());
+        assert_eq!(plan.groups[0].testbeds, [Some(testbed.name.clone())]);
+        assert_eq!(plan.groups[0].ends, [Ends::Between]);
+    }
+    assert!(plan_of("size_bytes = 64").testbeds.is_empty());
+}
+
+#[test]
+fn records_of_one_place_do_not_answer_for_another() {
+    let between = "size_bytes = 64\nwhere = \"other-container\"\nplacement = \"shared-cache\"\n";
+    let mut records = with_facts("pipe", 5000, &[]);
+    for record in &mut records {
+        record.inputs.testbed = Some("mine".to_owned());
+        record.inputs.ends = Ends::Between;
+        record.inputs.testbed_spec = question(between).testbed();
+    }
+    assert_eq!(answer(between, &records).choice.as_deref(), Some("pipe"));
+    assert_eq!(answer(&format!("{between}shares = \"ipc\""), &records).choice, None);
+    assert_eq!(answer(SHARED, &records).choice, None);
+    let hosts = "size_bytes = 64\nwhere = \"other-host\"\nplacement = \"shared-cache\"\n";
+    assert_eq!(answer(hosts, &records).choice, None);
 }

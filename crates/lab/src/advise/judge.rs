@@ -10,6 +10,7 @@ use super::trials::Trial;
 use crate::inputs::{Ends, Load};
 use crate::record::Status;
 use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
+use crate::testbed::Testbed;
 
 /// Minimum fraction of an offered rate that counts as achieved.
 pub const RATE_REACHED: f64 = 0.99;
@@ -64,6 +65,8 @@ pub struct GoalVerdict {
     pub goal: String,
     /// The figure, in the goal's unit.
     pub measured: Option<Figure>,
+    /// The unit: `us`, `%` or `bytes`.
+    pub unit: &'static str,
     /// The maximum allowed, in the goal's unit.
     pub most: f64,
     /// Whether it is met; `None` if the interval contains the limit, or if there is no figure.
@@ -71,13 +74,14 @@ pub struct GoalVerdict {
 }
 
 impl GoalVerdict {
-    fn of(goal: String, most: f64, measured: Option<Figure>) -> GoalVerdict {
+    fn of(what: &str, most: f64, unit: &'static str, measured: Option<Figure>) -> GoalVerdict {
+        let goal = format!("{what} at most {most} {unit}");
         let met = measured.and_then(|f| match f {
             f if f.high <= most => Some(true),
             f if f.low > most => Some(false),
             _ => None,
         });
-        GoalVerdict { goal, measured, most, met }
+        GoalVerdict { goal, measured, unit, most, met }
     }
 
     /// The measured figure as a multiple of the limit; 1 if nothing was measured.
@@ -131,11 +135,12 @@ impl Judged {
         for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
             if let Some(f) = goal.measured {
                 why.push(format!(
-                    "{}: {:.4} ({:.4} to {:.4})",
+                    "{}: {} ({} to {}) {}",
                     goal.goal,
                     Short(f.median),
                     Short(f.low),
-                    Short(f.high)
+                    Short(f.high),
+                    goal.unit
                 ));
             }
         }
@@ -207,7 +212,7 @@ impl Setting {
 /// Whether a trial was measured under the question's conditions, for messages of one size.
 fn answers(trial: &Trial, question: &Question, bytes: u64, candidate: &Candidate) -> bool {
     let i = &trial.inputs;
-    let between = question.site == super::question::Site::OtherHost;
+    let testbed = question.testbed();
     trial.mechanism == candidate.mechanism
         && i.wait == candidate.wait
         && i.workload == question.workload(bytes)
@@ -219,8 +224,11 @@ fn answers(trial: &Trial, question: &Question, bytes: u64, candidate: &Candidate
         && i.beside.is_empty()
         && i.socket_buffer_bytes.is_none()
         && i.capacity_bytes.is_none()
-        && i.testbed.is_some() == between
-        && (!between || i.ends == Ends::Between)
+        && i.testbed.is_some() == testbed.is_some()
+        && testbed.is_none_or(|asked| {
+            let named = |spec: &Testbed| Testbed { name: asked.name.clone(), ..spec.clone() };
+            i.ends == Ends::Between && i.testbed_spec.as_ref().map(named) == Some(asked.clone())
+        })
 }
 
 /// A candidate's figures for a question, from the trials that answer it; `None` if there are none for one of the
@@ -287,11 +295,7 @@ pub fn judge<'a>(
             // its parts.
             let us: Vec<f64> =
                 worst(&|t: &Trial| t.latency_ns(percentile)).iter().map(|ns| ns / 1e3).collect();
-            GoalVerdict::of(
-                format!("{} at most {most} us", percentile.name()),
-                most,
-                Figure::of(&us),
-            )
+            GoalVerdict::of(percentile.name(), most, "us", Figure::of(&us))
         })
         .collect();
     if let Some(most) = question.goals.cpu_percent {
@@ -302,15 +306,11 @@ pub fn judge<'a>(
             .enumerate()
             .filter_map(|(k, cpu)| Some(cpu / per_message_ns(k)? * 100.0))
             .collect();
-        goals.push(GoalVerdict::of(format!("CPU at most {most} %"), most, Figure::of(&percent)));
+        goals.push(GoalVerdict::of("CPU", most, "%", Figure::of(&percent)));
     }
     if let Some(most) = question.goals.memory_bytes {
         let bytes = worst(&Trial::buffer_bytes);
-        goals.push(GoalVerdict::of(
-            format!("buffers at most {most} bytes"),
-            most as f64,
-            Figure::of(&bytes),
-        ));
+        goals.push(GoalVerdict::of("buffers", most as f64, "bytes", Figure::of(&bytes)));
     }
     let all = || by_size.iter().flat_map(|(_, t)| t.iter());
     let mut cases: Vec<String> = all().map(|t| t.case.clone()).collect();

@@ -215,6 +215,10 @@ impl Property {
                 let by_hand = |l: &crate::faults::Leftover| l.remover == Remover::ByHand;
                 !r.left_behind.as_ref().is_some_and(|left| left.iter().any(by_hand))
             }),
+            Property::PrivateDevShm if subject.question.has_private_dev_shm() => Fact::new(
+                true,
+                "measured between containers that have a /dev/shm each; what does not pass is ruled out",
+            ),
             Property::UnprivilegedContainer | Property::PrivateDevShm => Fact {
                 holds: None,
                 basis: "not covered by records of this machine; test it in the container itself"

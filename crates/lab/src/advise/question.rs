@@ -7,12 +7,14 @@ mod sentence;
 
 use std::collections::BTreeMap;
 
+use crossway_netlab::Link;
 use parts::{Wishes, float, goals, sizes, wishes, word};
 use toml::Table;
 
 use super::property::{Property, Wish};
 use crate::inputs::{Load, Placement, Workload};
-use crate::plan::{At, PlacementAxis, PlanError, load, placement, size_bytes};
+use crate::plan::{At, PlacementAxis, PlanError, load, placement, share, size_bytes};
+use crate::testbed::{HostWords, Share as Shared, Testbed, TestbedKind, Tipc};
 
 /// Maximum number of peers of a fan-in or fan-out.
 const MOST_PEERS: u64 = 64;
@@ -34,6 +36,7 @@ const KEYS: &[&str] = &[
     "load",
     "where",
     "hosts",
+    "shares",
     "optimise",
     "goal",
     "properties",
@@ -200,6 +203,8 @@ pub struct Question {
     pub site: Site,
     /// Command prefixes of the two hosts, as for `crossway measure --hosts`; `None`: two network namespaces.
     pub hosts: Option<String>,
+    /// What two containers have in common besides the kernel.
+    pub shares: Vec<Shared>,
     /// The figure to optimise.
     pub objective: Objective,
     /// The goals.
@@ -289,6 +294,33 @@ impl Question {
         if hosts.is_some() && site != Site::OtherHost {
             return Err(at.key("hosts").bad("hosts can only be given with where = \"other-host\""));
         }
+        if let Some(words) = &hosts {
+            let listed = HostWords::list(words).map_err(|e| at.key("hosts").bad(e.to_string()))?;
+            if listed.len() != 2 {
+                return Err(at.key("hosts").bad(format!(
+                    "a question has two hosts, not {}: write for example \"ssh a,ssh b\" or \"local,ssh b\"",
+                    listed.len()
+                )));
+            }
+        }
+        let mut shares = match top.get("shares") {
+            Some(_) if site != Site::OtherContainer => {
+                let only = "only containers share something: where = \"other-container\"";
+                return Err(at.key("shares").bad(only));
+            }
+            Some(value) => at.key("shares").axis(value, share)?,
+            None => Vec::new(),
+        };
+        shares.sort_by_key(|share| share.name());
+        shares.dedup();
+        let load =
+            top.get("load").map(|v| load(&at.key("load"), v)).transpose()?.unwrap_or_default();
+        if site != Site::SameHost && !load.is_idle() {
+            return Err(at.key("load").bad(format!(
+                "other work is started beside both ends on one host only; leave it out for where = \"{}\"",
+                site.word()
+            )));
+        }
         let goals = match top.get("goal") {
             Some(value) => goals(&at.key("goal"), value)?,
             None => Goals::default(),
@@ -297,6 +329,12 @@ impl Question {
             Some(value) => wishes(&at.key("properties"), value)?,
             None => Wishes::default(),
         };
+        let private = wishes.get(&Property::PrivateDevShm);
+        if shares.contains(&Shared::Shm) && private == Some(&Wish::Require) {
+            return Err(at.key("shares").bad(
+                "containers that share \"shm\" contradict \"require private-dev-shm\"; remove one of the two",
+            ));
+        }
         let objective = match top.get("optimise") {
             Some(value) => word(&at.key("optimise"), value, &Objective::ALL)?,
             None => usual_objective(pattern, rate_per_s, &goals),
@@ -339,13 +377,10 @@ impl Question {
                     }
                 }
             },
-            load: top
-                .get("load")
-                .map(|v| load(&at.key("load"), v))
-                .transpose()?
-                .unwrap_or_default(),
+            load,
             site,
             hosts,
+            shares,
             objective,
             goals,
             wishes,
@@ -379,6 +414,33 @@ impl Question {
                 }
             },
         }
+    }
+
+    /// Where it is measured, unless on this host as it is. The words of hosts are those of the question.
+    pub fn testbed(&self) -> Option<Testbed> {
+        let kind = match (self.site, &self.hosts) {
+            (Site::SameHost, _) => return None,
+            (Site::OtherContainer, _) => TestbedKind::Containers,
+            (Site::OtherHost, None) => TestbedKind::Netlab,
+            (Site::OtherHost, Some(_)) => TestbedKind::Hosts,
+        };
+        let usual = Link::default();
+        let hosts = self.hosts.as_deref().and_then(|words| HostWords::list(words).ok());
+        Some(Testbed {
+            name: self.site.word().to_owned(),
+            kind,
+            rate: None,
+            mtu_bytes: usual.mtu_bytes,
+            offloads: usual.offloads,
+            tipc: if kind == TestbedKind::Netlab { vec![Tipc::Node] } else { Vec::new() },
+            hosts: hosts.unwrap_or_default(),
+            shares: self.shares.clone(),
+        })
+    }
+
+    /// Whether it is measured between containers that do not share `/dev/shm`.
+    pub fn has_private_dev_shm(&self) -> bool {
+        self.site == Site::OtherContainer && !self.shares.contains(&Shared::Shm)
     }
 
     /// The percentile by which latency is judged: the strictest goal's, else the median.

@@ -73,6 +73,23 @@ fn errors_name_the_file_the_key_and_the_remedy() {
             "size_bytes = 64\nhosts = \"ssh a,ssh b\"",
             "hosts can only be given with where = \"other-host\"",
         ),
+        (
+            "size_bytes = 64\nwhere = \"other-host\"\nhosts = \"ssh a\"",
+            "a question has two hosts, not 1",
+        ),
+        ("size_bytes = 64\nshares = \"ipc\"", "where = \"other-container\""),
+        (
+            "size_bytes = 64\nwhere = \"other-container\"\nshares = \"icp\"",
+            "unknown share 'icp'; allowed: volume",
+        ),
+        (
+            "size_bytes = 64\nwhere = \"other-container\"\nshares = \"shm\"\n[properties]\nprivate-dev-shm = \"require\"",
+            "contradict \"require private-dev-shm\"",
+        ),
+        (
+            "size_bytes = 64\nwhere = \"other-host\"\nload = { cpu = 1 }",
+            "leave it out for where = \"other-host\"",
+        ),
     ] {
         let said = error(text);
         assert!(said.contains(wanted), "{text:?} gave {said:?}");

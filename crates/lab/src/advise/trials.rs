@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::question::Percentile;
 use crate::inputs::{Beside, Ends, Load, Placement, Workload};
 use crate::record::{Record, Span, Status};
+use crate::testbed::Testbed;
 
 /// The inputs that determine whether a trial answers a question.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -15,6 +16,9 @@ pub struct TrialInputs {
     /// The testbed's name.
     #[serde(default)]
     pub testbed: Option<String>,
+    /// The testbed itself.
+    #[serde(default)]
+    pub testbed_spec: Option<Testbed>,
     /// Location of the roles on it.
     #[serde(default)]
     pub ends: Ends,
@@ -149,6 +153,7 @@ impl Trial {
             mechanism: record.mechanism.clone(),
             inputs: TrialInputs {
                 testbed: i.testbed.clone(),
+                testbed_spec: i.testbed_spec.clone(),
                 ends: i.ends,
                 workload: i.workload,
                 size_bytes: i.size_bytes,
@@ -194,7 +199,8 @@ impl Trial {
             Workload::PingPong | Workload::Requests { .. } => of(Span::RoundTrip),
             Workload::Paced { .. } => of(Span::OneWay),
             Workload::Exchange => {
-                Some(of(Span::SetUp)? + of(Span::Exchange)? + of(Span::TearDown)?)
+                // Between hosts the closing is nobody's own measurement.
+                Some(of(Span::SetUp)? + of(Span::Exchange)? + of(Span::TearDown).unwrap_or(0.0))
             }
             _ => None,
         }

@@ -26,6 +26,7 @@ pub(crate) use axes::{load, placement};
 pub(crate) use repeat::{load_value, number, placement_value, table, workload_value};
 pub(crate) use sizes::bytes as size_bytes;
 pub use testbeds::HostsError;
+pub(crate) use testbeds::{share, written as testbed_table};
 
 /// The plans that come with the program, by name.
 pub const PRESETS: &[(&str, &str)] = &[

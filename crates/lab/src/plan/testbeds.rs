@@ -78,7 +78,7 @@ fn kind(at: &At<'_>, value: &Value) -> Result<TestbedKind, PlanError> {
     }
 }
 
-fn share(at: &At<'_>, value: &Value) -> Result<Share, PlanError> {
+pub(crate) fn share(at: &At<'_>, value: &Value) -> Result<Share, PlanError> {
     let word = at.text(value)?;
     let known = Share::ALL.into_iter().find(|share| share.name() == word);
     known.ok_or_else(|| {
@@ -199,15 +199,17 @@ pub(super) fn named(
 }
 
 /// The testbed as written in a plan.
-pub(super) fn written(testbed: &Testbed) -> Table {
+pub(crate) fn written(testbed: &Testbed) -> Table {
     let mut table = Table::new();
     table.insert("kind".into(), testbed.kind.name().into());
     if testbed.kind == TestbedKind::Hosts {
         return table;
     }
     if testbed.kind == TestbedKind::Containers {
-        let words = testbed.shares.iter().map(|share| share.name().into()).collect();
-        table.insert("shares".into(), Value::Array(words));
+        if !testbed.shares.is_empty() {
+            let words = testbed.shares.iter().map(|share| share.name().into()).collect();
+            table.insert("shares".into(), Value::Array(words));
+        }
         return table;
     }
     if let Some(rate) = testbed.rate {

@@ -37,6 +37,9 @@ pub(super) struct Asked {
     /// Hosts of the two ends, as for `crossway measure --hosts` [default: two network namespaces]
     #[arg(long, value_name = "PREFIX,PREFIX")]
     hosts: Option<String>,
+    /// What two containers have in common, separated by commas: volume, shm, network, ipc, pid; default: only the kernel
+    #[arg(long, value_name = "SHARE", value_delimiter = ',')]
+    shares: Vec<String>,
     /// What to optimise: latency, throughput or cpu
     #[arg(long)]
     optimise: Option<String>,
@@ -106,6 +109,10 @@ impl Asked {
         if let Some(workers) = self.load_cpu {
             let load = Table::from_iter([("cpu".to_owned(), Value::Integer(workers))]);
             table.insert("load".into(), Value::Table(load));
+        }
+        if !self.shares.is_empty() {
+            let words = self.shares.iter().map(|word| word.clone().into()).collect();
+            table.insert("shares".into(), Value::Array(words));
         }
         let goals = [
             ("p50_us", self.p50_us),

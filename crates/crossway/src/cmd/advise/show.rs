@@ -53,6 +53,11 @@ pub(super) fn print(
         println!("          {}", wishes.join(", "));
     }
     println!();
+    if advice.foreign {
+        let caution =
+            "These figures are from another machine: measure here before you rely on them.";
+        println!("{}", ui.paint("1", caution));
+    }
     match (&advice.choice, &advice.abstained) {
         (Some(choice), _) => print_choice(advice, choice, ui),
         (None, Some(why)) => println!("{} {why}.", ui.paint("1", "No choice:")),

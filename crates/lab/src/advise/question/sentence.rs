@@ -44,6 +44,14 @@ impl Question {
             None => ", as fast as possible".to_owned(),
         };
         text += &format!(", {}", self.site.word());
+        let shared: Vec<&str> = self.shares.iter().map(|share| share.name()).collect();
+        match (self.site, &self.hosts) {
+            (Site::SameHost, _) => {}
+            (Site::OtherContainer, _) if shared.is_empty() => text += " (nothing shared)",
+            (Site::OtherContainer, _) => text += &format!(" (shared: {})", shared.join(", ")),
+            (Site::OtherHost, None) => text += " (two network namespaces)",
+            (Site::OtherHost, Some(hosts)) => text += &format!(" ({hosts})"),
+        }
         if self.site != Site::OtherHost {
             text += &format!(", {}", self.placement.word());
         }
