@@ -81,7 +81,12 @@ fn bad_declarations_and_builds_are_refused_by_name() {
     let twice = shop.run(&["list", "--contender", first, "--contender", second]);
     assert_eq!(twice.status.code(), Some(2));
     let said = stderr(&twice);
-    assert!(said.contains("'one'") && said.contains("first.toml already"), "{said}");
+    assert!(
+        said.contains("'one'")
+            && said.contains("already declared in")
+            && said.contains("first.toml"),
+        "{said}"
+    );
 
     let taken = shop.write("taken.toml", &good.replace("one", "pipe"));
     let said = stderr(&shop.run(&["list", "--contender", taken.to_str().unwrap()]));
