@@ -156,6 +156,13 @@ pub fn local_address(fd: impl AsFd) -> Result<Address, OsError> {
     rustix::net::getsockname(fd).map_err(|e| OsError::new("getsockname", "", e))
 }
 
+/// The address of the socket's peer.
+pub fn peer_address(fd: impl AsFd) -> Result<Address, OsError> {
+    rustix::net::getpeername(fd)
+        .map_err(|e| OsError::new("getpeername", "", e))?
+        .ok_or_else(|| OsError::new("getpeername", "", Errno::NOTCONN))
+}
+
 /// Connects. A timeout set with [`set_send_timeout`] limits the time; the error is then EINPROGRESS or EAGAIN.
 pub fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
     match rustix::net::connect(&fd, address) {

@@ -138,6 +138,18 @@ pub fn set_tcp_nodelay(fd: impl AsFd, on: bool) -> Result<(), OsError> {
     sockopt::set_tcp_nodelay(fd, on).map_err(|e| OsError::new("setsockopt(TCP_NODELAY)", "", e))
 }
 
+/// Has TCP give a connection up when its peer is silent: probes after `idle` without traffic, and no data unacknowledged for longer than
+/// `limit`. Both ways end with ETIMEDOUT. Whole seconds count for `idle`.
+pub fn set_tcp_liveness(fd: impl AsFd, idle: Duration, limit: Duration) -> Result<(), OsError> {
+    const PROBE_EVERY: Duration = Duration::from_secs(1);
+    let failed = |e| OsError::new("setsockopt", "TCP keepalive", e);
+    let limit_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_socket_keepalive(&fd, true).map_err(failed)?;
+    sockopt::set_tcp_keepidle(&fd, idle.max(PROBE_EVERY)).map_err(failed)?;
+    sockopt::set_tcp_keepintvl(&fd, PROBE_EVERY).map_err(failed)?;
+    sockopt::set_tcp_user_timeout(&fd, limit_ms).map_err(failed)
+}
+
 /// Whether Nagle's algorithm is off.
 pub fn tcp_nodelay(fd: impl AsFd) -> Result<bool, OsError> {
     sockopt::tcp_nodelay(fd).map_err(|e| OsError::new("getsockopt(TCP_NODELAY)", "", e))
