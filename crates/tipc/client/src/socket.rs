@@ -1,5 +1,6 @@
 //! A socket with either back end.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
@@ -24,6 +25,17 @@ pub enum Backend {
     Kernel,
     /// The `tipcd` whose socket has this path.
     Node(PathBuf),
+}
+
+impl Backend {
+    /// As people name one: `auto`, `kernel`, or the path of a tipcd's socket.
+    pub fn named(name: impl AsRef<OsStr>) -> Backend {
+        match name.as_ref().to_str() {
+            Some("auto") => Backend::Automatic,
+            Some("kernel") => Backend::Kernel,
+            _ => Backend::Node(name.as_ref().into()),
+        }
+    }
 }
 
 /// A TIPC socket.
