@@ -10,15 +10,18 @@ use crossway_mech::Deadline;
 use crossway_ring::biased::biased;
 use crossway_sys::epoll::Epoll;
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::{OsError, random, socket};
+use crossway_sys::{OsError, socket};
 
 use crate::directory::Directory;
 use crate::error::{Error, RecvError};
 use crate::event::{Event, Happening, Reason};
 use crate::hand_over;
-use crate::link::{Link, Parts, flag};
+use crate::link::{Abroad, Link, Parts, flag};
 use crate::listener::Listener;
-use crate::message::{self, Hello, Message, OfferText, Outbox, Packet, VERSION, Welcome};
+use crate::message::{self, Hello, Message, OfferText, Outbox, Packet, Welcome};
+use crate::net::Network;
+use crate::net::connect::connect;
+use crate::net::wire::Wire;
 use crate::page::Page;
 use crate::policy::Policy;
 use crate::protocol::{Marks, Role, Switch};
@@ -28,7 +31,7 @@ use crate::sender::{Sender, TxState};
 use crate::status::Status;
 use crate::transport::{Halves, Shape, Transport};
 
-/// Between looks for a listener that is not there yet.
+/// Time between looks for a listener that is not there yet, at first and at most.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
@@ -41,8 +44,10 @@ pub struct Options {
     pub capacity_bytes: Option<usize>,
     /// What the channel may use.
     pub policy: Policy,
-    /// Where names are.
+    /// Where the names of this host are.
     pub directory: Directory,
+    /// How other hosts are reached; `None`: as the environment says ([`Network::of_environment`]).
+    pub network: Option<Network>,
 }
 
 impl Default for Options {
@@ -52,6 +57,7 @@ impl Default for Options {
             capacity_bytes: None,
             policy: Policy::default(),
             directory: Directory::of_user(),
+            network: None,
         }
     }
 }
@@ -62,7 +68,23 @@ impl Options {
     /// # Errors
     /// The name is none, the directory cannot be written to, or the policy allows no transport.
     pub fn listen(self, name: &str) -> Result<Listener, Error> {
-        Listener::new(&self.directory, name, self.policy)
+        let network = self.network_for(name)?;
+        Listener::new(&self.directory, name, self.policy, network)
+    }
+
+    /// How other hosts are reached, if a name can be there.
+    fn network_for(&self, name: &str) -> Result<Option<Arc<Network>>, Error> {
+        let network = match &self.network {
+            Some(network) => network.clone(),
+            None => Network::of_environment()?,
+        };
+        if !network.reaches(name) {
+            return Ok(None);
+        }
+        if !network.is_protected_by_choice() {
+            return Err(Error::Unprotected { name: name.to_owned() });
+        }
+        Ok(Some(Arc::new(network)))
     }
 
     /// Listens on a name, and takes over the channels of a process that does and hands them over ([`Listener::hand_over`]). From the moment of the
@@ -76,14 +98,13 @@ impl Options {
         Ok((listener, channels))
     }
 
-    /// Connects to a listener of a name; waits for one until the deadline.
+    /// Connects to a listener of a name, on this host if there is one, else on another; waits for one until the deadline.
     ///
     /// # Errors
     /// See [`Error`].
     pub fn connect(self, name: &str, until: Deadline) -> Result<Channel, Error> {
-        if self.policy.transports().is_empty() {
-            return Err(Error::Policy("the policy allows no transport".to_owned()));
-        }
+        let network = self.network_for(name)?;
+        self.policy.check(network.is_some())?;
         static TURN: AtomicUsize = AtomicUsize::new(0);
         let start = Instant::now();
         let mut pause = FIRST_LOOK;
@@ -91,21 +112,45 @@ impl Options {
             // Several listeners of a name get their connectors in turn.
             let turn =
                 TURN.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() as usize);
-            if let Some(socket) = self.directory.connect(name, turn)?
-                && let Some(channel) = self.greet(name, socket, until)?
-            {
+            if let Some(channel) = self.connect_here(name, turn, until)? {
                 return Ok(channel);
+            }
+            let mut elsewhere = String::new();
+            if let Some(network) = &network {
+                match connect(&self, network, name, turn, until)? {
+                    Ok(channel) => return Ok(channel),
+                    Err(tried) if tried.is_empty() => {}
+                    Err(tried) => elsewhere = format!("; {tried}"),
+                }
+                // The search took time.
+                if let Some(channel) = self.connect_here(name, turn, until)? {
+                    return Ok(channel);
+                }
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::NobodyListens {
                     name: name.to_owned(),
                     directory: self.directory.path().to_owned(),
+                    elsewhere,
                     waited: start.elapsed(),
                 });
             }
             std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
             pause = (2 * pause).min(LAST_LOOK);
+        }
+    }
+
+    /// Connects to a listener of this host; `None` if there is none.
+    fn connect_here(
+        &self,
+        name: &str,
+        turn: usize,
+        until: Deadline,
+    ) -> Result<Option<Channel>, Error> {
+        match self.directory.connect(name, turn)? {
+            Some(socket) => self.greet(name, socket, until),
+            None => Ok(None),
         }
     }
 
@@ -123,18 +168,8 @@ impl Options {
         let (page, page_fd) = Page::make()?;
         fds.insert(0, page_fd);
         let wrote = page.write_nonce(false)?;
-        let (id, marks) =
-            (random::unguessable()?, [random::unguessable()?, random::unguessable()?]);
-        let hello = Hello {
-            version: VERSION,
-            name: name.to_owned(),
-            id,
-            marks,
-            shape,
-            boot_id: boot_id(),
-            transports: self.policy.transports(),
-            first,
-        };
+        let hello = Hello::new(name, shape, self.policy.transports(), first)?;
+        let (id, marks) = (hello.id, hello.marks);
         Outbox::default().send(&socket, &Message::Hello(Box::new(hello)), fds);
         let welcome = match answer(name, &socket, until)? {
             Some(welcome) => welcome,
@@ -166,8 +201,9 @@ impl Options {
             sequences: (0, 0),
             held: VecDeque::new(),
             fin: false,
+            abroad: None,
         };
-        let channel = Channel::new(ends, socket)?;
+        let channel = Channel::new(ends, Wire::unix(socket))?;
         reactor::add(Source::Link(channel.link()))?;
         Ok(Some(channel))
     }
@@ -188,7 +224,7 @@ fn answer(name: &str, socket: &OwnedFd, until: Deadline) -> Result<Option<Welcom
         }
         Packet::Message(..) => Err(no_answer("it says something else than a greeting")),
         Packet::Nonsense(why) => Err(no_answer(&why)),
-        Packet::Nothing | Packet::End => Ok(None),
+        Packet::Nothing | Packet::End | Packet::Broken => Ok(None),
     }
 }
 
@@ -217,6 +253,8 @@ pub(crate) struct Ends {
     pub(crate) held: VecDeque<Vec<u8>>,
     /// The peer sends no more.
     pub(crate) fin: bool,
+    /// If the peer is on another host.
+    pub(crate) abroad: Option<Abroad>,
 }
 
 /// One end of a channel: whole messages, in order, both ways, each exactly once while both ends live.
@@ -226,8 +264,9 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(ends: Ends, control: OwnedFd) -> Result<Channel, Error> {
+    pub(crate) fn new(ends: Ends, wire: Wire) -> Result<Channel, Error> {
         let (tx, rx) = ends.halves;
+        let session = tx.session().cloned();
         let (poll, poll_fd) = if ends.policy.pollable {
             let poll = Epoll::new(1)?;
             let fd = poll.as_fd().try_clone_to_owned();
@@ -254,7 +293,9 @@ impl Channel {
             shape: ends.shape,
             peer_pid: ends.peer_pid,
             directory: ends.directory,
-            control,
+            wire,
+            abroad: ends.abroad,
+            session,
             page: ends.page,
             tx: tx_visitor,
             rx: rx_visitor,
@@ -411,8 +452,8 @@ impl Handle {
         let pollable = state.policy.pollable;
         state.policy = Policy { pollable, ..policy };
         if self.0.role == Role::Follower {
-            let transports = state.policy.transports();
-            state.outbox.send(&self.0.control, &Message::Policy { transports }, Vec::new());
+            let transports = state.own_transports();
+            state.wire.send(&Message::Policy { transports }, Vec::new());
         }
         drop(state);
         self.0.call_policy();

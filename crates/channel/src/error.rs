@@ -6,6 +6,8 @@ use std::time::Duration;
 use crossway_mech::OpenError;
 use crossway_sys::OsError;
 
+use crate::net::BadNetwork;
+
 /// Why a channel could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -19,13 +21,15 @@ pub enum Error {
     },
     /// Nobody listened until the deadline.
     #[error(
-        "nobody listens on channel '{name}' ({waited:?} waited, in {}); start the listener, or give both ends the same CROSSWAY_CHANNEL_DIR", directory.display()
+        "nobody listens on channel '{name}' ({waited:?} waited, in {}{elsewhere}); start the listener, or give both ends the same CROSSWAY_CHANNEL_DIR, or CROSSWAY_CHANNEL_HOSTS for another host", directory.display()
     )]
     NobodyListens {
         /// The channel's name.
         name: String,
         /// Where it was looked for.
         directory: PathBuf,
+        /// What other hosts said, in words; empty if none were asked.
+        elsewhere: String,
         /// How long it was waited for.
         waited: Duration,
     },
@@ -44,6 +48,37 @@ pub enum Error {
         name: String,
         /// In its words.
         why: String,
+    },
+    /// A channel between hosts would be neither encrypted nor authenticated, and nobody has said that it may be.
+    #[error(
+        "channel '{name}' may be on other hosts, and there is no key: set CROSSWAY_CHANNEL_KEY to a key file that all hosts have (crossway channel key makes one), or CROSSWAY_CHANNEL_PLAIN=1 to do without"
+    )]
+    Unprotected {
+        /// The channel's name.
+        name: String,
+    },
+    /// Settings for other hosts cannot be used.
+    #[error("{0}")]
+    Network(#[from] BadNetwork),
+    /// Two hosts do not agree on a key.
+    #[error("the listener of channel '{name}' at {place} and this end do not agree: {why}")]
+    Disagreed {
+        /// The channel's name.
+        name: String,
+        /// Where it listens.
+        place: String,
+        /// On what.
+        why: String,
+    },
+    /// The list of hosts has addresses of the name, none of them this host's.
+    #[error(
+        "channel '{name}' cannot be listened on from here: the list of hosts has it at {addresses}, and none of these is an address of this host; add one"
+    )]
+    NotHere {
+        /// The channel's name.
+        name: String,
+        /// Those of the list.
+        addresses: String,
     },
     /// Both ends answer, but they share no memory.
     #[error(

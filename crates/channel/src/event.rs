@@ -133,6 +133,13 @@ pub enum Happening {
         /// In words.
         because: String,
     },
+    /// A connection to another host broke; the ends look for each other.
+    Interrupted,
+    /// They found each other, and go on where they were.
+    Resumed {
+        /// How long the search took, in microseconds.
+        took_us: u64,
+    },
     /// The peer closed the channel.
     PeerClosed,
     /// The peer died, or its connection broke, without closing.
@@ -177,6 +184,10 @@ impl fmt::Display for Event {
             }
             Happening::Refused { from, to, because } => {
                 write!(f, "stays on {from}, {to} did not open: {because}")
+            }
+            Happening::Interrupted => f.write_str("connection lost, looking for the peer"),
+            Happening::Resumed { took_us } => {
+                write!(f, "found the peer again in {}", Nanos(took_us * 1000))
             }
             Happening::PeerClosed => f.write_str("the peer closed"),
             Happening::PeerDied => f.write_str("the peer died"),

@@ -21,14 +21,15 @@ use crate::event::Reason;
 use crate::link::flag;
 use crate::listener::Listener;
 use crate::message::{self, Handed, Message, Outbox, Packet};
+use crate::net::wire::Wire;
 use crate::page::Page;
 use crate::protocol::{Marks, Role, Switch};
 use crate::reactor::{self, Source};
 use crate::transport::{RxHalf, Transport, TxHalf};
 
-/// The old process receives for so long between looks whether the peer has parked.
+/// How long the old process receives before it looks again whether the peer has parked.
 const SLICE: Duration = Duration::from_millis(2);
-/// Between looks for the old process.
+/// Time between looks for the old process.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Old process: hands channels over; returns how many.
@@ -75,6 +76,9 @@ fn send(
 /// Switches a channel to no transport, and lets go of its control connection; false if its peer is gone.
 fn park(channel: &mut Channel, until: Deadline) -> Result<bool, Error> {
     let link = channel.link();
+    if link.abroad.is_some() {
+        return Err(no_answer("a channel whose peer is on another host cannot be handed over"));
+    }
     if link.role != Role::Leader {
         return Err(no_answer("only channels of a listener can be handed over"));
     }
@@ -123,8 +127,9 @@ fn take_apart(channel: &mut Channel) -> Result<(Handed, Vec<OwnedFd>), Error> {
     let copy = |fd: &OwnedFd| {
         fd.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "control connection", e))
     };
-    let fds = vec![copy(&link.control)?, copy(link.page.fd())?, file.into()];
     let state = link.lock();
+    let control = state.wire.socket().ok_or_else(|| no_answer("its peer is on another host"))?;
+    let fds = vec![copy(control)?, copy(link.page.fd())?, file.into()];
     let handed = Handed {
         id: link.id,
         marks: link.marks.random(),
@@ -155,7 +160,8 @@ pub(crate) fn take_over(
         if until.is_some_and(|until| until <= Instant::now()) {
             let directory = options.directory.path().to_owned();
             let (name, waited) = (name.to_owned(), start.elapsed());
-            return Err(Error::NobodyListens { name, directory, waited });
+            let elsewhere = String::new();
+            return Err(Error::NobodyListens { name, directory, elsewhere, waited });
         }
         std::thread::sleep(LOOK);
     };
@@ -212,8 +218,9 @@ fn put_together(
         sequences: handed.sequences,
         held,
         fin: handed.fin,
+        abroad: None,
     };
-    let channel = Channel::new(ends, control)?;
+    let channel = Channel::new(ends, Wire::unix(control))?;
     let link = channel.link();
     if handed.deaf {
         link.tx.raise(flag::DEAF);

@@ -1,24 +1,27 @@
 //! What the halves of one end, the control thread and the handles share: the state of the switch and the control connection.
 
 mod attend;
+mod markers;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::Instant;
 
-use crossway_mech::{Deadline, OpenError, SendError};
+use crossway_mech::{Deadline, OpenError};
 use crossway_ring::biased::Visitor;
 
 use crate::directory::Directory;
-use crate::error::RecvError;
 use crate::event::{Event, Happening, Reason};
 use crate::fault;
-use crate::message::{Message, OfferText, Outbox};
+use crate::message::{Message, OfferText};
+use crate::net::Network;
+use crate::net::session::Session;
+use crate::net::wire::Wire;
 use crate::page::Page;
 use crate::policy::{Judge, Policy};
-use crate::protocol::{Action, Internal, MARKER_LEN, Marks, Role, Signal, Switch};
+use crate::protocol::{Action, Marks, Role, Signal, Switch};
 use crate::reactor;
 use crate::receiver::RxState;
 use crate::sender::TxState;
@@ -95,7 +98,18 @@ pub(crate) struct State {
     /// It is time to open it.
     must_open: bool,
     old: Old,
-    pub(crate) outbox: Outbox,
+    /// The control connection.
+    pub(crate) wire: Wire,
+    /// Between hosts: those of this epoch and the next.
+    sessions: Vec<Arc<Session>>,
+    /// A thread looks for the peer.
+    pub(crate) searching: bool,
+    /// A connection broke, and the log says so.
+    pub(crate) was_interrupted: bool,
+    /// Since when a connection is missing, at the listening end.
+    missing_since: Option<Instant>,
+    /// The transport between the two hosts.
+    between: Option<Transport>,
     log: VecDeque<Event>,
     subscribers: Vec<mpsc::Sender<Event>>,
     pub(crate) policy: Policy,
@@ -121,9 +135,32 @@ impl State {
         self.next_rx.is_some()
     }
 
+    /// What this end allows.
+    pub(crate) fn own_transports(&self) -> Vec<Transport> {
+        match self.between {
+            Some(transport) => self.policy.transports_between(transport),
+            None => self.policy.transports(),
+        }
+    }
+
+    /// Sessions without a connection.
+    pub(crate) fn sessions_down(&self) -> Vec<Arc<Session>> {
+        self.sessions.iter().filter(|session| session.is_down()).cloned().collect()
+    }
+
+    /// The session of an epoch.
+    pub(crate) fn session(&self, epoch: u32) -> Option<&Arc<Session>> {
+        self.sessions.iter().find(|session| session.epoch() == Some(epoch))
+    }
+
+    /// The session of an epoch that is over.
+    pub(crate) fn forget_session(&mut self, epoch: u32) {
+        self.sessions.retain(|session| session.epoch() != Some(epoch));
+    }
+
     /// What both ends allow.
     pub(crate) fn allowed(&self) -> Vec<Transport> {
-        let ours = self.policy.transports().into_iter();
+        let ours = self.own_transports().into_iter();
         ours.filter(|transport| self.peer_allows.contains(transport)).collect()
     }
 }
@@ -137,7 +174,9 @@ pub(crate) struct Link {
     pub(crate) shape: Shape,
     pub(crate) peer_pid: u32,
     directory: Directory,
-    pub(crate) control: OwnedFd,
+    /// If the peer is on another host.
+    pub(crate) abroad: Option<Abroad>,
+    me: Weak<Link>,
     pub(crate) page: Page,
     pub(crate) tx: Visitor<TxState>,
     pub(crate) rx: Visitor<RxState>,
@@ -152,6 +191,15 @@ pub(crate) struct Link {
     hurry: AtomicBool,
 }
 
+/// A peer on another host.
+pub(crate) struct Abroad {
+    /// How it is reached.
+    pub(crate) network: Arc<Network>,
+    pub(crate) transport: Transport,
+    /// Where it is, in words.
+    pub(crate) peer: String,
+}
+
 /// What a new link needs.
 pub(crate) struct Parts {
     pub(crate) name: String,
@@ -161,7 +209,10 @@ pub(crate) struct Parts {
     pub(crate) shape: Shape,
     pub(crate) peer_pid: u32,
     pub(crate) directory: Directory,
-    pub(crate) control: OwnedFd,
+    pub(crate) wire: Wire,
+    pub(crate) abroad: Option<Abroad>,
+    /// The session of the first epoch, between hosts.
+    pub(crate) session: Option<Arc<Session>>,
     pub(crate) page: Page,
     pub(crate) tx: Visitor<TxState>,
     pub(crate) rx: Visitor<RxState>,
@@ -183,7 +234,12 @@ impl Link {
             offered: None,
             must_open: false,
             old: Old::default(),
-            outbox: Outbox::default(),
+            wire: parts.wire,
+            sessions: Vec::new(),
+            searching: false,
+            was_interrupted: false,
+            missing_since: None,
+            between: parts.abroad.as_ref().map(|abroad| abroad.transport),
             log: VecDeque::new(),
             subscribers: Vec::new(),
             policy: parts.policy,
@@ -196,7 +252,9 @@ impl Link {
             left: false,
             over: false,
         };
-        Arc::new(Link {
+        let link = Arc::new_cyclic(|me| Link {
+            me: Weak::clone(me),
+            abroad: parts.abroad,
             name: parts.name,
             id: parts.id,
             role: state.switch.role(),
@@ -204,7 +262,6 @@ impl Link {
             shape: parts.shape,
             peer_pid: parts.peer_pid,
             directory: parts.directory,
-            control: parts.control,
             page: parts.page,
             tx: parts.tx,
             rx: parts.rx,
@@ -214,7 +271,27 @@ impl Link {
             changed: Condvar::new(),
             called: AtomicBool::new(true),
             hurry: AtomicBool::new(false),
-        })
+        });
+        if let Some(session) = parts.session {
+            let mut state = link.lock();
+            let epoch = state.switch.epoch();
+            link.take_session(&mut state, &session, epoch);
+        }
+        link
+    }
+
+    /// If a transport that is made is a session between hosts, that becomes this channel's in the next epoch.
+    fn take_session_of(&self, state: &mut State, tx: &TxHalf) {
+        if let Some(session) = tx.session().filter(|session| session.epoch().is_none()) {
+            let epoch = state.switch.epoch().wrapping_add(1);
+            self.take_session(state, session, epoch);
+        }
+    }
+
+    /// A session between hosts becomes this channel's in an epoch.
+    fn take_session(&self, state: &mut State, session: &Arc<Session>, epoch: u32) {
+        session.belongs_to(Weak::clone(&self.me), epoch);
+        state.sessions.push(Arc::clone(session));
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -262,20 +339,22 @@ impl Link {
                         _ => (None, Vec::new(), None),
                     };
                     let message = Message::Signal { signal, offer, why };
-                    state.outbox.send(&self.control, &message, fds);
+                    state.wire.send(&message, fds);
                     fault::point(&format!("{signal:?}"));
                 }
                 Action::Open(_) => state.must_open = true,
                 Action::Install(_) => {
                     let halves = state.pending.as_mut().and_then(|p| p.halves.take());
                     let (tx, rx) = halves.expect("made before it is installed");
+                    self.take_session_of(state, &tx);
                     (state.next_tx, state.next_rx) = (Some(tx), Some(rx));
                 }
                 Action::MoveTx(_) => {
                     state.must_mark = true;
                     self.tx.raise(flag::MOVE);
                 }
-                Action::Discard(_) => {
+                Action::Discard(epoch) => {
+                    state.forget_session(epoch);
                     if let Some(pending) = state.pending.take() {
                         let (from, to) = (state.transport, pending.transport);
                         let because = "the peer cannot open it".to_owned();
@@ -286,6 +365,8 @@ impl Link {
                 Action::Settled(_) => {
                     let pending = state.pending.take().expect("a switch ends that has begun");
                     let from = std::mem::replace(&mut state.transport, pending.transport);
+                    let epoch = state.switch.epoch();
+                    state.sessions.retain(|session| session.epoch() >= Some(epoch));
                     let took_us =
                         pending.since.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
                     let (to, why) = (pending.transport, pending.why);
@@ -337,12 +418,15 @@ impl Link {
                 return Ok(false);
             }
         }
+        self.check_carries(to)?;
         let (halves, offer) = self.shape.make(to)?;
         fault::point("Made");
         let mut state = self.lock();
         if state.over || state.switch.offer().is_err() {
             return Ok(false);
         }
+        // The peer may connect before it is heard that it is ready.
+        self.take_session_of(&mut state, &halves.0);
         let (text, fds) = OfferText::new(to, offer);
         state.to_offer = Some((text, fds, why.clone()));
         if state.transport.spins() && why.is_urgent() {
@@ -354,6 +438,18 @@ impl Link {
         Ok(true)
     }
 
+    /// Whether a transport leads from this end to the other.
+    pub(crate) fn check_carries(&self, transport: Transport) -> Result<(), OpenError> {
+        let why = match &self.abroad {
+            _ if transport == Transport::Parked => return Ok(()),
+            None if Transport::LOCAL.contains(&transport) => return Ok(()),
+            Some(abroad) if abroad.transport == transport => return Ok(()),
+            Some(abroad) => format!("the peer is on another host, at {}", abroad.peer),
+            None => "both ends are on one host".to_owned(),
+        };
+        Err(OpenError::Unsupported { mechanism: transport.id(), why })
+    }
+
     /// The program, here or there, wants a transport.
     pub(crate) fn wish(&self, transport: Transport) {
         let mut state = self.lock();
@@ -363,7 +459,7 @@ impl Link {
             self.call_policy();
         } else {
             let wish = Message::Wish { transport, why: Reason::Asked };
-            state.outbox.send(&self.control, &wish, Vec::new());
+            state.wire.send(&wish, Vec::new());
         }
     }
 
@@ -403,6 +499,23 @@ impl Link {
                 state.peer_allows = transports;
                 self.call_policy();
             }
+            Message::Received { epoch, items } => {
+                // One of an epoch that is over says nothing new.
+                if let Some(session) = state.session(epoch)
+                    && !session.acknowledged(items)
+                {
+                    return Err(format!("it acknowledges {items} items, which were not sent"));
+                }
+                self.call();
+            }
+            Message::Broken { epoch, connection } => {
+                if let Some(session) = state.session(epoch)
+                    && session.connections() == connection
+                {
+                    session.disconnect();
+                    self.call();
+                }
+            }
             Message::Deaf => self.tx.raise(flag::DEAF),
             Message::Bye => state.peer_said_bye = true,
             other => return Err(format!("{other:?} in an open channel")),
@@ -419,6 +532,7 @@ impl Link {
         state.over = true;
         state.switch.end();
         state.must_mark = false;
+        state.sessions.iter().for_each(|session| session.end());
         self.tx.raise(flag::DEAF);
         let what = match violation {
             Some(why) => Happening::Violated(why),
@@ -435,81 +549,6 @@ impl Link {
         }
     }
 
-    /// Puts the marker out, if it is due and there is room, and goes over to the new transport. False if there is no room.
-    pub(crate) fn try_mark(&self, tx: &mut TxState) -> Result<bool, SendError> {
-        let mut state = self.lock();
-        if state.must_mark {
-            match tx.half.try_send(&self.marker(&state, tx.sequence)) {
-                Ok(()) => self.marked(&mut state, tx),
-                Err(SendError::Full) => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
-
-    /// The marker that is due, if one is.
-    pub(crate) fn due_marker(&self, sequence: u64) -> Option<[u8; MARKER_LEN]> {
-        let state = self.lock();
-        state.must_mark.then(|| self.marker(&state, sequence))
-    }
-
-    fn marker(&self, state: &State, sequence: u64) -> [u8; MARKER_LEN] {
-        let epoch = state.switch.epoch().wrapping_add(1);
-        self.marks.encode(Internal::Move { epoch, sequence })
-    }
-
-    /// The marker is out.
-    pub(crate) fn marked(&self, state: &mut State, tx: &mut TxState) {
-        fault::point("Marked");
-        // It may have become pointless meanwhile, when the peer was lost.
-        if let Some(next) = state.next_tx.take() {
-            state.old.tx.push(std::mem::replace(&mut tx.half, next));
-            state.must_mark = false;
-            self.tx.lower(flag::MOVE);
-            state.switch.tx_moved();
-            self.carry_out(state);
-        }
-    }
-
-    /// The receiver has read a marker: goes over to the new transport.
-    pub(crate) fn follow(
-        &self,
-        rx: &mut RxState,
-        epoch: u32,
-        sequence: u64,
-    ) -> Result<(), RecvError> {
-        if sequence != rx.sequence {
-            return Err(RecvError::Damaged(format!(
-                "{sequence} messages were sent before epoch {epoch}, {} were received",
-                rx.sequence
-            )));
-        }
-        let mut state = self.lock();
-        let due = state.switch.epoch().wrapping_add(1) == epoch;
-        let Some(next) = state.next_rx.take_if(|_| due) else {
-            return Err(RecvError::Damaged(format!("nothing is known of epoch {epoch}")));
-        };
-        self.followed(&mut state, rx, next)
-    }
-
-    /// A parked receiver has nothing to read: it follows as soon as there is something to follow to.
-    pub(crate) fn follow_parked(&self, rx: &mut RxState) -> Result<bool, RecvError> {
-        let mut state = self.lock();
-        let Some(next) = state.next_rx.take() else { return Ok(false) };
-        self.followed(&mut state, rx, next)?;
-        Ok(true)
-    }
-
-    fn followed(&self, state: &mut State, rx: &mut RxState, next: RxHalf) -> Result<(), RecvError> {
-        fault::point("Followed");
-        let old = rx.replace(next)?;
-        state.old.rx.push(old);
-        state.switch.rx_moved();
-        self.carry_out(state);
-        Ok(())
-    }
-
     pub(crate) fn status(&self) -> Status {
         let (sent_msgs, sent_bytes) = self.sent.read();
         let (received_msgs, received_bytes) = self.received.read();
@@ -519,6 +558,7 @@ impl Link {
             id: self.id,
             pid: std::process::id(),
             peer_pid: self.peer_pid,
+            peer_host: self.abroad.as_ref().map(|abroad| abroad.peer.clone()),
             transport: state.transport,
             switching_to: state.pending.as_ref().map(|pending| pending.transport),
             epoch: state.switch.epoch(),

@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_mech::Offer;
-use crossway_sys::{Errno, fdpass};
+use crossway_sys::{Errno, OsError, fdpass, random};
 use serde::{Deserialize, Serialize};
 
+use crate::channel::boot_id;
 use crate::event::Reason;
 use crate::protocol::Signal;
 use crate::status::Status;
 use crate::transport::{Shape, Transport};
 
 /// The version of the control protocol; peers of different versions refuse each other by name.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Longest packet.
 pub(crate) const PACKET: usize = 128 << 10;
 
@@ -30,6 +31,12 @@ impl OfferText {
     pub(crate) fn new(transport: Transport, offer: Offer) -> (OfferText, Vec<OwnedFd>) {
         let (names, fds) = offer.fds.into_iter().unzip();
         (OfferText { transport, words: offer.words, fds: names }, fds)
+    }
+
+    /// Takes its content out.
+    pub(crate) fn take(&mut self) -> OfferText {
+        let (words, fds) = (std::mem::take(&mut self.words), std::mem::take(&mut self.fds));
+        OfferText { transport: self.transport, words, fds }
     }
 
     /// Puts it together again; `None` if the descriptors do not match.
@@ -51,6 +58,30 @@ pub(crate) struct Hello {
     /// What the connector's policy lets the channel use.
     pub(crate) transports: Vec<Transport>,
     pub(crate) first: OfferText,
+}
+
+impl Hello {
+    /// The first words about a new channel.
+    ///
+    /// # Errors
+    /// As [`random::unguessable`].
+    pub(crate) fn new(
+        name: &str,
+        shape: Shape,
+        transports: Vec<Transport>,
+        first: OfferText,
+    ) -> Result<Hello, OsError> {
+        Ok(Hello {
+            version: VERSION,
+            name: name.to_owned(),
+            id: random::unguessable()?,
+            marks: [random::unguessable()?, random::unguessable()?],
+            shape,
+            boot_id: boot_id(),
+            transports,
+            first,
+        })
+    }
 }
 
 /// The listener's answer.
@@ -118,6 +149,20 @@ pub(crate) enum Message {
     Handed(Handed),
     /// No further one.
     AllHanded,
+    /// Between hosts: this many items of the epoch's session have been received.
+    Received { epoch: u32, items: u64 },
+    /// Between hosts, from the leader: the connection of that number of the epoch's session has broken.
+    Broken { epoch: u32, connection: u64 },
+    /// First between hosts, from a connector that lost its control connection: how many packets it has received.
+    Resume { id: u64, secret: [u64; 2], received: u64 },
+    /// First between hosts: a connection for the messages of an epoch, and how many items were received before.
+    Attach { id: u64, secret: [u64; 2], epoch: u32, received: u64 },
+    /// The answer to both: how many packets or items this end has received.
+    Resumed { received: u64 },
+    /// The other answer: that epoch is over.
+    Settled,
+    /// The other answer: no such channel is here.
+    Unknown,
 }
 
 /// A packet that waits for room.
@@ -162,6 +207,8 @@ pub(crate) enum Packet {
     Nothing,
     /// The peer closed it or died.
     End,
+    /// The connection between hosts died; another may take its place.
+    Broken,
     /// What no correct peer sends, in words.
     Nonsense(String),
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::error::Error;
 use crate::event::Reason;
 use crate::profile::{Profile, Traffic};
 use crate::transport::Transport;
@@ -41,14 +42,30 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// What this end lets the channel use.
+    /// Whether it leaves anything for a channel within a host or, if names `may_be_abroad`, between hosts.
+    pub(crate) fn check(&self, may_be_abroad: bool) -> Result<(), Error> {
+        let between =
+            may_be_abroad && [Transport::Tcp, Transport::Tipc].into_iter().any(|t| self.allows(t));
+        if self.transports().is_empty() && !between {
+            return Err(Error::Policy("the policy allows no transport".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What this end lets the channel use within a host.
     pub fn transports(&self) -> Vec<Transport> {
-        let fits = |t: &Transport| {
-            self.pin.is_none_or(|pinned| pinned == *t)
-                && !self.forbid.contains(t)
-                && (!self.pollable || t.pollable())
-        };
-        Transport::ALL.into_iter().filter(fits).collect()
+        Transport::LOCAL.into_iter().filter(|t| self.allows(*t)).collect()
+    }
+
+    /// What this end lets the channel use between hosts that are connected by `transport`: that, or nothing.
+    pub(crate) fn transports_between(&self, transport: Transport) -> Vec<Transport> {
+        [transport].into_iter().filter(|t| self.allows(*t)).collect()
+    }
+
+    fn allows(&self, transport: Transport) -> bool {
+        self.pin.is_none_or(|pinned| pinned == transport)
+            && !self.forbid.contains(&transport)
+            && (!self.pollable || transport.pollable())
     }
 }
 
@@ -69,15 +86,15 @@ pub(crate) struct Sight {
     pub(crate) cpus: u32,
 }
 
-/// A switch must make a message this much cheaper.
+/// A switch must make a message cheaper by this share.
 const GAIN: f64 = 0.2;
-/// Each CPU second that spinning takes must save so many seconds of waiting.
+/// Spinning must save this many seconds of waiting per second of CPU time it takes.
 const SPIN_PAYS: f64 = 0.05;
-/// A cheaper transport must have been the cheapest for so many looks in a row.
+/// A transport must have been the cheapest at this many looks in a row before the channel switches to it.
 const LOOKS: u32 = 3;
-/// Time between switches that only save cost.
+/// Shortest time between two switches that only save cost.
 const LEAST_STAY: Duration = Duration::from_millis(500);
-/// Spinning is not tried again for so long after it failed; doubled each time, up to [`LONGEST_BAN`].
+/// How long spinning is not tried again after it failed; doubled each time, up to [`LONGEST_BAN`].
 const FIRST_BAN: Duration = Duration::from_secs(5);
 const LONGEST_BAN: Duration = Duration::from_secs(300);
 
@@ -228,7 +245,7 @@ mod tests {
     fn sight(current: Transport, rate_msgs_per_s: f64) -> Sight {
         Sight {
             current,
-            allowed: Transport::ALL.to_vec(),
+            allowed: Transport::LOCAL.to_vec(),
             traffic: Traffic { rate_msgs_per_s, mean_bytes: 64.0 },
             same_cpu: None,
             runnable: 1,
@@ -317,7 +334,7 @@ mod tests {
         let loaded = Sight { runnable: 9, ..spin.clone() };
         let why = Reason::Load { runnable: 9, cpus: 4 };
         assert_eq!(verdict(&policy(), &loaded), Some((Transport::ShmFutex, why)));
-        let lone = Sight { cpus: 1, allowed: Transport::ALL.to_vec(), ..spin.clone() };
+        let lone = Sight { cpus: 1, allowed: Transport::LOCAL.to_vec(), ..spin.clone() };
         assert!(matches!(verdict(&policy(), &lone), Some((Transport::ShmFutex, _))));
         let frugal = Policy { cpu_budget: 0.1, ..policy() };
         let left = verdict(&frugal, &spin);

@@ -11,15 +11,15 @@ use crate::transport::Transport;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// A message of no bytes in a stream, in nanoseconds.
+    /// Time per message in a stream of messages of length 0, in nanoseconds.
     pub message_ns: f64,
-    /// Each byte of it, in nanoseconds.
+    /// Additional time per byte of a message, in nanoseconds.
     pub byte_ns: f64,
-    /// Added when the receiver waits for the message: how much longer it takes than when it is awake, in nanoseconds.
+    /// Additional time when the receiver has to be woken for the message, in nanoseconds.
     pub wake_ns: f64,
 }
 
-/// The costs of all transports on a machine: a file of JSON, or the built-in defaults.
+/// What messages cost on each transport of a machine: read from a JSON file, or the built-in defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -36,8 +36,8 @@ pub struct BadProfile {
 }
 
 impl Default for Profile {
-    /// Round figures of a machine of 2025, for where nothing was measured. What counts is their order: a ring costs tens of
-    /// nanoseconds, a socket a microsecond, waking a sleeper several.
+    /// Rounded figures of a machine of 2025, used where nothing was measured. Only their order matters: a message costs tens of
+    /// nanoseconds on a ring and a microsecond on a socket; waking a sleeping receiver costs several microseconds.
     fn default() -> Self {
         let cost = |message_ns, byte_ns, wake_ns| Cost { message_ns, byte_ns, wake_ns };
         Profile {
@@ -46,6 +46,8 @@ impl Default for Profile {
                 (Transport::ShmFutex, cost(45.0, 0.06, 5_000.0)),
                 (Transport::ShmEventfd, cost(60.0, 0.06, 5_500.0)),
                 (Transport::UdsSeqpacket, cost(900.0, 0.15, 5_500.0)),
+                (Transport::Tcp, cost(1_500.0, 0.30, 20_000.0)),
+                (Transport::Tipc, cost(1_000.0, 0.60, 30_000.0)),
             ]),
         }
     }
@@ -71,11 +73,11 @@ impl Profile {
         Ok(profile)
     }
 
-    /// What a message costs in traffic of that kind, in nanoseconds, and the CPU time that waiting takes at one end, as a share of one CPU.
+    /// Expected cost of a message in this traffic, in nanoseconds, and the CPU time that one end spends waiting, as a share of one CPU.
     pub(crate) fn expect(&self, transport: Transport, traffic: Traffic) -> (f64, f64) {
         let Some(cost) = self.costs.get(&transport) else { return (f64::INFINITY, 0.0) };
         let busy_ns = cost.message_ns + cost.byte_ns * traffic.mean_bytes;
-        // While messages follow each other without a gap nobody waits.
+        // In a stream without gaps, no end waits.
         let waits = (1.0 - traffic.rate_msgs_per_s * busy_ns / 1e9).clamp(0.0, 1.0);
         let waiting_cpu = if transport.spins() {
             waits

@@ -13,13 +13,20 @@ use crossway_sys::socket;
 
 use crate::link::Link;
 use crate::listener::Core;
-use crate::message::{self, Message, Packet};
+use crate::message::{self, Message, PACKET, Packet};
+use crate::net::endpoint::{Acceptor, Place};
+use crate::net::{Incoming, Progress, write_now};
+use crate::protocol::Role;
 use crate::watch::Watch;
 
-/// Descriptors told at once.
+/// Descriptors reported by one call of epoll_wait.
 const BATCH: usize = 64;
 /// A connection that has not said what it wants after this time is closed.
 const GREETING: Duration = Duration::from_secs(5);
+/// Connections from other hosts that may be about to say what they want; further ones are closed.
+const INCOMING: usize = 256;
+/// Between attempts to listen at a place that another process has, or that has no tipcd.
+const REOPEN: Duration = Duration::from_millis(100);
 /// While something is due that cannot be done at once, it is tried again after this time, then after twice as much ...
 const FIRST_RETRY: Duration = Duration::from_micros(200);
 /// ... up to this.
@@ -41,6 +48,8 @@ pub(crate) enum Source {
     Link(Arc<Link>),
     /// A listening socket.
     Listener(Arc<Core>),
+    /// A place where other hosts find a listener; without a socket, that is opened when it can be.
+    Place(Arc<Core>, Place, Option<Acceptor>),
 }
 
 /// Makes the control thread look at the links that want it.
@@ -73,9 +82,43 @@ fn start() -> Result<Shared, OsError> {
 }
 
 enum Entry {
-    Link { link: Arc<Link>, watch: Box<Watch>, retry: Option<(Instant, Duration)> },
+    Link {
+        link: Arc<Link>,
+        watch: Box<Watch>,
+        retry: Option<(Instant, Duration)>,
+        /// Which of its control connections is watched.
+        connection: u64,
+    },
     Listener(Arc<Core>),
-    Guest { socket: OwnedFd, core: Arc<Core>, until: Instant },
+    Guest {
+        socket: OwnedFd,
+        core: Arc<Core>,
+        until: Instant,
+    },
+    Place {
+        core: Arc<Core>,
+        place: Place,
+        acceptor: Option<Acceptor>,
+        retry: Instant,
+    },
+    /// A connection from another host that has not said what it wants.
+    Incoming {
+        incoming: Box<Incoming>,
+        core: Arc<Core>,
+        until: Instant,
+    },
+}
+
+impl Entry {
+    /// The name at which a peer on another host may look for this channel again.
+    fn awaits(&self) -> Option<String> {
+        match self {
+            Entry::Link { link, .. } if link.abroad.is_some() && link.role == Role::Leader => {
+                Some(link.name.clone())
+            }
+            _ => None,
+        }
+    }
 }
 
 struct Reactor {
@@ -123,21 +166,28 @@ impl Reactor {
     fn adopt(&mut self, source: Source) {
         let entry = match source {
             Source::Link(link) => {
-                Entry::Link { watch: Box::new(Watch::new(Instant::now())), link, retry: None }
+                let watch = Box::new(Watch::new(Instant::now()));
+                Entry::Link { watch, link, retry: None, connection: 0 }
             }
             Source::Listener(core) => Entry::Listener(core),
+            Source::Place(core, place, acceptor) => {
+                Entry::Place { core, place, acceptor, retry: Instant::now() }
+            }
         };
         self.insert(entry);
     }
 
     fn insert(&mut self, entry: Entry) {
         let fd = match &entry {
-            Entry::Link { link, .. } => link.control.as_fd(),
-            Entry::Listener(core) => core.socket.as_fd(),
-            Entry::Guest { socket, .. } => socket.as_fd(),
+            // Its connections are watched as they come.
+            Entry::Link { .. } => None,
+            Entry::Listener(core) => Some(core.socket.as_fd()),
+            Entry::Guest { socket, .. } => Some(socket.as_fd()),
+            Entry::Place { acceptor, .. } => acceptor.as_ref().map(AsFd::as_fd),
+            Entry::Incoming { incoming, .. } => Some(incoming.stream().as_fd()),
         };
         // Without room in the kernel for another watched descriptor the entry is dropped, which closes its connection.
-        if self.epoll.add(fd, self.next, Report::WhileReadable).is_ok() {
+        if fd.is_none_or(|fd| self.epoll.add(fd, self.next, Report::WhileReadable).is_ok()) {
             self.entries.insert(self.next, entry);
             self.next += 1;
         }
@@ -146,9 +196,16 @@ impl Reactor {
     fn remove(&mut self, token: u64) -> Option<Entry> {
         let entry = self.entries.remove(&token)?;
         let _ = match &entry {
-            Entry::Link { link, .. } => self.epoll.remove(&link.control),
+            Entry::Link { link, .. } => match link.lock().wire.watched() {
+                Some((fd, _)) => self.epoll.remove(fd),
+                None => Ok(()),
+            },
             Entry::Listener(core) => self.epoll.remove(&core.socket),
             Entry::Guest { socket, .. } => self.epoll.remove(socket),
+            Entry::Place { acceptor, .. } => {
+                acceptor.as_ref().map_or(Ok(()), |acceptor| self.epoll.remove(acceptor))
+            }
+            Entry::Incoming { incoming, .. } => self.epoll.remove(incoming.stream()),
         };
         Some(entry)
     }
@@ -157,9 +214,11 @@ impl Reactor {
         match self.entries.get_mut(&token) {
             Some(Entry::Link { link, .. }) => {
                 let link = Arc::clone(link);
-                if !read_link(&link) {
+                if !read_link(&link)
+                    && let Some((fd, _)) = link.lock().wire.watched()
+                {
                     // It stays for what its program still wants; nothing comes from there any more.
-                    let _ = self.epoll.remove(&link.control);
+                    let _ = self.epoll.remove(fd);
                 }
                 // An offer wants to be opened, a marker put.
                 link.call();
@@ -172,6 +231,8 @@ impl Reactor {
                 }
             }
             Some(Entry::Guest { .. }) => self.greet(token),
+            Some(Entry::Place { .. }) => self.accept(token),
+            Some(Entry::Incoming { .. }) => self.hear(token),
             None => {}
         }
     }
@@ -198,6 +259,78 @@ impl Reactor {
         message::Outbox::default().send(&socket, &reply, Vec::new());
     }
 
+    /// Takes what comes from other hosts.
+    fn accept(&mut self, token: u64) {
+        let mut waiting =
+            self.entries.values().filter(|entry| matches!(entry, Entry::Incoming { .. })).count();
+        loop {
+            let Some(Entry::Place { core, acceptor, retry, .. }) = self.entries.get_mut(&token)
+            else {
+                return;
+            };
+            let stream = match acceptor.as_ref().map(Acceptor::accept) {
+                Some(Ok(Some(stream))) => stream,
+                Some(Ok(None)) | None => return,
+                Some(Err(_)) => {
+                    // Its tipcd has ended; it is opened again as soon as there is one.
+                    (*acceptor, *retry) = (None, Instant::now() + REOPEN);
+                    return;
+                }
+            };
+            let core = Arc::clone(core);
+            if waiting < INCOMING {
+                let (incoming, until) =
+                    (Box::new(Incoming::new(stream)), Instant::now() + GREETING);
+                self.insert(Entry::Incoming { incoming, core, until });
+                waiting += 1;
+            }
+        }
+    }
+
+    /// A connection from another host says what it wants.
+    fn hear(&mut self, token: u64) {
+        let Some(Entry::Incoming { incoming, core, .. }) = self.entries.get_mut(&token) else {
+            return;
+        };
+        let Some(network) = &core.network else { return };
+        let question = match incoming.read(network, PACKET) {
+            Progress::Waiting => return,
+            Progress::Over => None,
+            Progress::Asks(frame) => serde_json::from_slice(&frame).ok(),
+        };
+        let Some(Entry::Incoming { incoming, core, .. }) = self.remove(token) else { return };
+        let (mut writer, reader) = incoming.into_ends();
+        let unknown = |mut writer| write_now(&mut writer, &Message::Unknown);
+        match question {
+            Some(Message::Hello(_)) if core.is_closed() => unknown(writer),
+            Some(Message::Hello(hello)) => {
+                if let Some(link) = core.welcome_from_abroad(*hello, writer, reader) {
+                    self.adopt(Source::Link(link));
+                }
+            }
+            Some(Message::Resume { id, secret, received }) => {
+                let heard = match self.link_by_id(&core.name, id) {
+                    Some(link) => link.resume_wire(secret, received, writer, reader),
+                    None => Err(writer),
+                };
+                heard.unwrap_or_else(unknown);
+            }
+            Some(Message::Attach { id, secret, epoch, received }) => {
+                let heard = match self.link_by_id(&core.name, id) {
+                    Some(link) => link.attach(secret, epoch, received, writer, reader),
+                    None => Err(writer),
+                };
+                heard.unwrap_or_else(unknown);
+            }
+            Some(_) => write_now(&mut writer, &Message::Unknown),
+            None => {}
+        }
+    }
+
+    fn link_by_id(&self, name: &str, id: u64) -> Option<Arc<Link>> {
+        self.links(name).find(|link| link.id == id && link.role == Role::Leader).cloned()
+    }
+
     fn links<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Arc<Link>> {
         self.entries.values().filter_map(move |entry| match entry {
             Entry::Link { link, .. } if link.name == name => Some(link),
@@ -210,10 +343,20 @@ impl Reactor {
         let now = Instant::now();
         let mut next: Option<Instant> = None;
         let mut soonest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
-        let mut done = Vec::new();
+        let (mut done, mut fresh) = (Vec::new(), Vec::new());
+        // While a channel with another host lives, its peer may come back to where it found the listener.
+        let awaited: Vec<String> = self.entries.values().filter_map(Entry::awaits).collect();
         for (token, entry) in &mut self.entries {
             match entry {
-                Entry::Link { link, watch, retry } => {
+                Entry::Link { link, watch, retry, connection } => {
+                    let watched = |fd| self.epoll.add(fd, *token, Report::WhileReadable).is_ok();
+                    if let Some((fd, new)) = link.lock().wire.watched()
+                        && new != *connection
+                        && watched(fd)
+                    {
+                        *connection = new;
+                        fresh.push(*token);
+                    }
                     let called = link.was_called();
                     if called {
                         *retry = None;
@@ -236,7 +379,30 @@ impl Reactor {
                 Entry::Guest { until, .. } => soonest(*until),
                 Entry::Listener(core) if core.is_closed() => done.push(*token),
                 Entry::Listener(_) => {}
+                Entry::Incoming { until, .. } if *until <= now => done.push(*token),
+                Entry::Incoming { until, .. } => soonest(*until),
+                Entry::Place { core, .. } if core.is_closed() && !awaited.contains(&core.name) => {
+                    done.push(*token);
+                }
+                Entry::Place { core, place, acceptor, retry } if acceptor.is_none() => {
+                    if *retry <= now {
+                        *retry = now + REOPEN;
+                        if let Ok(new) = place.open(&core.name)
+                            && self.epoll.add(&new, *token, Report::WhileReadable).is_ok()
+                        {
+                            *acceptor = Some(new);
+                            continue;
+                        }
+                    }
+                    soonest(*retry);
+                }
+                Entry::Place { .. } => {}
             }
+        }
+        for token in fresh {
+            // What came with the greeting is in memory already, and the descriptor does not tell of it.
+            self.read(token);
+            next = Some(now);
         }
         for token in done {
             if let Some(Entry::Link { link, .. }) = self.remove(token) {
@@ -250,8 +416,14 @@ impl Reactor {
 /// Reads all that has come; false at the end of the connection.
 fn read_link(link: &Arc<Link>) -> bool {
     loop {
-        match message::receive(&link.control, true) {
+        let packet = link.lock().wire.receive();
+        match packet {
             Packet::Nothing => return true,
+            // The link looks for another one.
+            Packet::Broken => {
+                link.broken();
+                return true;
+            }
             Packet::End => {
                 link.lost(None);
                 return false;

@@ -14,13 +14,23 @@ use crate::error::RecvError;
 use crate::link::{Link, flag};
 use crate::page::Half;
 use crate::protocol::{Internal, MARKER_LEN, Marks};
-use crate::sender::{NAP, SLICE};
+use crate::slice;
 use crate::transport::RxHalf;
 
 /// What came out of a transport.
 enum Got<R> {
     Message(R),
     Internal(Option<Internal>),
+}
+
+/// Shows what came out of a transport to `read`, unless it is internal.
+#[inline]
+fn sort<R>(marks: Marks, bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> Got<R> {
+    if marks.is_internal(bytes) {
+        Got::Internal(marks.decode(bytes))
+    } else {
+        Got::Message(read(bytes))
+    }
 }
 
 impl RxHalf {
@@ -33,18 +43,13 @@ impl RxHalf {
         until: Deadline,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Got<R>, TransportError> {
-        let look = |bytes: &[u8]| {
-            if marks.is_internal(bytes) {
-                Got::Internal(marks.decode(bytes))
-            } else {
-                Got::Message(read(bytes))
-            }
-        };
+        let look = |bytes: &[u8]| sort(marks, bytes, read);
         match self {
             RxHalf::Spin(rx) => rx.recv_in_place(scratch, until, look),
             RxHalf::Futex(rx) => rx.recv_in_place(scratch, until, look),
             RxHalf::Eventfd(rx) => rx.recv_in_place(scratch, until, look),
             RxHalf::Uds(rx) => rx.recv_in_place(scratch, until, look),
+            RxHalf::Net(rx) => rx.recv(until, look),
             RxHalf::Parked => Err(TransportError::Empty),
         }
     }
@@ -56,13 +61,7 @@ impl RxHalf {
         scratch: &mut [u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Got<R>, TransportError> {
-        let look = |bytes: &[u8]| {
-            if marks.is_internal(bytes) {
-                Got::Internal(marks.decode(bytes))
-            } else {
-                Got::Message(read(bytes))
-            }
-        };
+        let look = |bytes: &[u8]| sort(marks, bytes, read);
         match self {
             RxHalf::Spin(rx) => rx.try_recv_with(usize::MAX, look),
             RxHalf::Futex(rx) => rx.try_recv_with(usize::MAX, look),
@@ -71,6 +70,7 @@ impl RxHalf {
                 let len = rx.try_recv(scratch)?;
                 Ok(look(&scratch[..len]))
             }
+            RxHalf::Net(rx) => rx.try_recv(look),
             RxHalf::Parked => Err(TransportError::Empty),
         }
     }
@@ -79,6 +79,7 @@ impl RxHalf {
         match self {
             RxHalf::Eventfd(rx) => rx.wait_fd(),
             RxHalf::Uds(rx) => rx.wait_fd(),
+            RxHalf::Net(rx) => rx.wait_fd(),
             _ => None,
         }
     }
@@ -159,7 +160,12 @@ impl RxState {
         match internal {
             Some(Internal::Move { epoch, sequence }) => link.follow(self, epoch, sequence)?,
             Some(Internal::Empty) => return Ok(true),
-            Some(Internal::Fin { sequence }) if sequence == self.sequence => self.fin = true,
+            Some(Internal::Fin { sequence }) if sequence == self.sequence => {
+                self.fin = true;
+                if let RxHalf::Net(rx) = &mut self.half {
+                    rx.acknowledge_all();
+                }
+            }
             Some(Internal::Fin { sequence }) => {
                 return Err(RecvError::Damaged(format!(
                     "{sequence} messages were sent, {} were received",
@@ -201,15 +207,7 @@ impl RxState {
         flags: Flags<'_>,
         until: Deadline,
     ) -> Result<(), RecvError> {
-        let now = Instant::now();
-        if until.is_some_and(|until| until <= now) {
-            return Err(RecvError::TimedOut);
-        }
-        link.page.note_cpu(link.role, Half::Receiver, affinity::current());
-        if flags.raised() & flag::RELAX != 0 {
-            std::thread::sleep(NAP);
-        }
-        self.slice = until.map_or(now + SLICE, |until| until.min(now + SLICE));
+        self.slice = slice::next(link, Half::Receiver, flags, until).ok_or(RecvError::TimedOut)?;
         Ok(())
     }
 

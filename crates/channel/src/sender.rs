@@ -1,7 +1,7 @@
 //! The sending half of a channel.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossway_mech::{Deadline, SendError, Tx};
 use crossway_ring::biased::{Flags, Owner};
@@ -11,12 +11,8 @@ use crate::link::{Link, flag};
 use crate::message::Message;
 use crate::page::Half;
 use crate::protocol::{Internal, MARKER_LEN};
+use crate::slice;
 use crate::transport::TxHalf;
-
-/// An end that spins looks around after so long.
-pub(crate) const SLICE: Duration = Duration::from_micros(200);
-/// An end that gives way while it waits looks for its message so often.
-pub(crate) const NAP: Duration = Duration::from_micros(100);
 
 impl TxHalf {
     #[inline]
@@ -26,6 +22,7 @@ impl TxHalf {
             TxHalf::Futex(tx) => tx.send(msg, until),
             TxHalf::Eventfd(tx) => tx.send(msg, until),
             TxHalf::Uds(tx) => tx.send(msg, until),
+            TxHalf::Net(tx) => tx.send(msg, until),
             TxHalf::Parked => Err(SendError::Full),
         }
     }
@@ -38,6 +35,7 @@ impl TxHalf {
             TxHalf::Futex(tx) => tx.try_send(msg),
             TxHalf::Eventfd(tx) => tx.try_send(msg),
             TxHalf::Uds(tx) => tx.try_send(msg),
+            TxHalf::Net(tx) => tx.try_send(msg),
             TxHalf::Parked => Ok(()),
         }
     }
@@ -55,6 +53,10 @@ impl TxHalf {
             TxHalf::Futex(tx) => tx.send_in_place(len, scratch, until, fill),
             TxHalf::Eventfd(tx) => tx.send_in_place(len, scratch, until, fill),
             TxHalf::Uds(tx) => tx.send_in_place(len, scratch, until, fill),
+            TxHalf::Net(tx) => {
+                fill(&mut scratch[..len]);
+                tx.send(&scratch[..len], until)
+            }
             TxHalf::Parked => Err(SendError::Full),
         }
     }
@@ -128,19 +130,10 @@ impl TxState {
         flags: Flags<'_>,
         until: Deadline,
     ) -> Result<(), SendError> {
-        let now = Instant::now();
-        if until.is_some_and(|until| until <= now) {
-            return Err(SendError::TimedOut);
-        }
-        link.page.note_cpu(link.role, Half::Sender, affinity::current());
-        let raised = flags.raised();
-        if raised & flag::DEAF != 0 {
+        if flags.raised() & flag::DEAF != 0 {
             return Err(SendError::PeerClosed);
         }
-        if raised & flag::RELAX != 0 {
-            std::thread::sleep(NAP);
-        }
-        self.slice = until.map_or(now + SLICE, |until| until.min(now + SLICE));
+        self.slice = slice::next(link, Half::Sender, flags, until).ok_or(SendError::TimedOut)?;
         Ok(())
     }
 
@@ -290,7 +283,7 @@ impl Sender {
             if flags.raised() != 0 {
                 tx.attend(link, flags, Some(until))?;
             }
-            if matches!(tx.half, TxHalf::Uds(_)) {
+            if matches!(tx.half, TxHalf::Uds(_) | TxHalf::Net(_)) {
                 // A socket may refuse what is filled already; then it is sent again as it is.
                 tx.scratch.resize(len.max(tx.scratch.len()), 0);
                 if let Some(fill) = fill.take() {
@@ -318,8 +311,8 @@ impl Sender {
         self.tx.with(|tx, _| tx.sequence)
     }
 
-    /// Closes the sending direction, waiting until the deadline for room for the last word. Dropping does the same without waiting: the last word then
-    /// goes out as soon as there is room, while this process lives.
+    /// Closes the sending direction, waiting until the deadline for room for the last word; between hosts, also for a connection to send it on.
+    /// Dropping does the same without waiting: the last word then goes out as soon as there is room, while this process lives.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -332,7 +325,8 @@ impl Sender {
             let last: [u8; MARKER_LEN] = link.marks.encode(Internal::Fin { sequence: tx.sequence });
             tx.put(link, flags, until, |half, _, limit| half.send(&last, limit))?;
             tx.fin = Fin::Sent;
-            Ok(())
+            // A process that exits next leaves the rest to its kernel.
+            tx.half.session().map_or(Ok(()), |session| session.wait_written(until))
         })
     }
 }
@@ -356,7 +350,7 @@ impl Link {
         let mut state = self.lock();
         state.dropped[which] = true;
         if which == 1 && !state.over && !state.dropped[0] {
-            state.outbox.send(&self.control, &Message::Deaf, Vec::new());
+            state.wire.send(&Message::Deaf, Vec::new());
         }
         drop(state);
         self.call();

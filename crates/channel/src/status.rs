@@ -16,6 +16,8 @@ pub struct Status {
     pub pid: u32,
     /// The connected process; 0 if it lives in a PID namespace that the listener does not see.
     pub peer_pid: u32,
+    /// Where the peer is, if on another host: the transport and its address there, or how it reached the listener.
+    pub peer_host: Option<String>,
     /// The transport in use.
     pub transport: Transport,
     /// The one that a switch leads to.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crossway_mech::mechanisms::connection::ConnectionFamily;
 use crossway_mech::mechanisms::shm_eventfd::{ShmEventfd, ShmEventfdRx, ShmEventfdTx};
@@ -12,6 +13,7 @@ use crossway_mech::{Listener, Mechanism, Offer, OpenError, Spec, Wait};
 use crossway_sys::socket::{self, Kind};
 use serde::{Deserialize, Serialize};
 
+use crate::net::session::{NetRx, NetTx, Session};
 use crate::protocol::MARKER_LEN;
 
 /// The sending half of an AF_UNIX socket.
@@ -19,7 +21,7 @@ pub(crate) type UdsTx = <UdsSeqpacket as Mechanism>::Tx;
 /// The receiving half of an AF_UNIX socket.
 pub(crate) type UdsRx = <UdsSeqpacket as Mechanism>::Rx;
 
-/// A way for the messages of a channel; all but [`Transport::Parked`] are mechanisms of `crossway-mech` of the same name.
+/// A way for the messages of a channel. Those within a host are mechanisms of `crossway-mech` of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -31,13 +33,26 @@ pub enum Transport {
     ShmEventfd,
     /// A pair of AF_UNIX sockets.
     UdsSeqpacket,
+    /// TCP, to another host.
+    Tcp,
+    /// A stream of TIPC, the kernel's or a tipcd's, to another host.
+    Tipc,
     /// None: messages wait at their sender. A channel is parked while it is handed to another process.
     Parked,
 }
 
 impl Transport {
     /// Those that carry messages.
-    pub const ALL: [Transport; 4] =
+    pub const ALL: [Transport; 6] = [
+        Transport::ShmSpin,
+        Transport::ShmFutex,
+        Transport::ShmEventfd,
+        Transport::UdsSeqpacket,
+        Transport::Tcp,
+        Transport::Tipc,
+    ];
+    /// Those within a host.
+    pub const LOCAL: [Transport; 4] =
         [Transport::ShmSpin, Transport::ShmFutex, Transport::ShmEventfd, Transport::UdsSeqpacket];
 
     /// The stable id.
@@ -47,6 +62,8 @@ impl Transport {
             Transport::ShmFutex => ShmFutex::ID,
             Transport::ShmEventfd => ShmEventfd::ID,
             Transport::UdsSeqpacket => UdsSeqpacket::NAME,
+            Transport::Tcp => "tcp",
+            Transport::Tipc => "tipc",
             Transport::Parked => "parked",
         }
     }
@@ -58,7 +75,10 @@ impl Transport {
 
     /// Whether a receiver has a descriptor for poll.
     pub const fn pollable(self) -> bool {
-        matches!(self, Transport::ShmEventfd | Transport::UdsSeqpacket)
+        matches!(
+            self,
+            Transport::ShmEventfd | Transport::UdsSeqpacket | Transport::Tcp | Transport::Tipc
+        )
     }
 }
 
@@ -91,6 +111,7 @@ pub(crate) enum TxHalf {
     Futex(ShmFutexTx),
     Eventfd(ShmEventfdTx),
     Uds(UdsTx),
+    Net(NetTx),
     Parked,
 }
 
@@ -100,11 +121,31 @@ pub(crate) enum RxHalf {
     Futex(ShmFutexRx),
     Eventfd(ShmEventfdRx),
     Uds(UdsRx),
+    Net(NetRx),
     Parked,
 }
 
 /// Both halves of one end.
 pub(crate) type Halves = (TxHalf, RxHalf);
+
+impl Transport {
+    /// The halves of a session between hosts.
+    pub(crate) fn halves_of(self, session: &Arc<Session>) -> Halves {
+        debug_assert!(!Transport::LOCAL.contains(&self));
+        let (tx, rx) = session.halves();
+        (TxHalf::Net(tx), RxHalf::Net(rx))
+    }
+}
+
+impl TxHalf {
+    /// The session, between hosts.
+    pub(crate) fn session(&self) -> Option<&Arc<Session>> {
+        match self {
+            TxHalf::Net(tx) => Some(tx.session()),
+            _ => None,
+        }
+    }
+}
 
 /// What both ends must know to open a transport for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +200,8 @@ impl Shape {
                 let offer = Offer::new().with_fd("socket", theirs);
                 ((TxHalf::Uds(tx), RxHalf::Uds(rx)), offer)
             }
+            // The peer connects once it has opened its end.
+            Transport::Tcp | Transport::Tipc => (self.session(transport), Offer::new()),
             Transport::Parked => ((TxHalf::Parked, RxHalf::Parked), Offer::new()),
         })
     }
@@ -183,8 +226,14 @@ impl Shape {
                 let (tx, rx) = UdsSeqpacket::channel(&self.socket_spec(), socket)?;
                 (TxHalf::Uds(tx), RxHalf::Uds(rx))
             }
+            Transport::Tcp | Transport::Tipc => self.session(transport),
             Transport::Parked => (TxHalf::Parked, RxHalf::Parked),
         })
+    }
+
+    /// A session between hosts, whose connections come later.
+    fn session(self, transport: Transport) -> Halves {
+        transport.halves_of(&Session::new(self.max_message.max(MARKER_LEN), self.capacity_bytes))
     }
 
     /// The transport on which a channel of this shape begins: sockets always work; only what they cannot hold begins in a ring.

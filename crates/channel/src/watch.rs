@@ -13,18 +13,18 @@ use crate::profile::Traffic;
 use crate::protocol::Role;
 use crate::transport::Transport;
 
-/// Between looks at a channel whose ends spin: they may be in each other's way.
+/// Time between looks at a channel whose ends spin; it is short because spinning ends on one CPU stall each other.
 const SPINNING: Duration = Duration::from_millis(20);
-/// Between looks at a channel with traffic.
+/// Time between looks at a channel with traffic.
 const BUSY: Duration = Duration::from_millis(100);
-/// Between looks at a channel without.
+/// Time between looks at a channel without traffic.
 const IDLE: Duration = Duration::from_millis(500);
-/// The rate of a shorter time says nothing.
+/// A rate is taken over this time at least.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// A half that was not seen for so many looks does not run.
+/// A half that did not note its CPU during this many looks counts as not running.
 const FORGOTTEN: u32 = 3;
 
-/// Where a half was seen last, and how many looks ago that was new.
+/// Where a half was seen last, and for how many looks it has not noted its CPU again.
 #[derive(Default)]
 struct Trace {
     seen: Option<Seen>,

@@ -15,7 +15,7 @@ use crossway_channel::{
     Channel, Directory, Handle, Happening, Options, Policy, Receiver, RecvError, SendError, Sender,
     Transport,
 };
-use stream::{Stream, check, fill};
+use stream::{Stream, check, fill, soon};
 
 const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
 const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
@@ -24,17 +24,13 @@ const NAME: &str = "crash/test";
 /// Descriptors and mappings are those of the process, so its tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Only catches hangs.
-fn soon() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(120))
-}
-
 fn options(dir: &Path) -> Options {
     Options {
         max_message: 4096,
         capacity_bytes: Some(64 << 10),
         policy: Policy { dry_run: true, ..Policy::default() },
         directory: Directory::at(dir),
+        ..Options::default()
     }
 }
 
@@ -65,7 +61,7 @@ fn drain(mut receiver: Receiver, seed: u64) -> (u64, RecvError) {
 
 /// Changes the transport until the channel is over.
 fn switch_on(handle: &Handle) {
-    for to in Transport::ALL.into_iter().cycle() {
+    for to in Transport::LOCAL.into_iter().cycle() {
         if handle.is_over() {
             return;
         }

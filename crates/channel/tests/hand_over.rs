@@ -11,16 +11,11 @@ use crossway_channel::{
     Channel, Directory, Error, Happening, Listener, Options, Reason, RecvError, SendError,
     Transport,
 };
-use stream::{Stream, check, fill};
+use stream::{Stream, check, fill, soon};
 
 const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
 const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
 const NAME: &str = "moves/around";
-
-/// Only catches hangs.
-fn soon() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(120))
-}
 
 fn options(dir: &Path) -> Options {
     Options {

@@ -5,6 +5,10 @@
  *
  * A channel may be used by several threads; one that sends does not wait for one that receives. A child of fork must not use it.
  *
+ * Names on other hosts are looked up as the environment says: CROSSWAY_CHANNEL_HOSTS (a file of names and addresses) or CROSSWAY_CHANNEL_TIPC,
+ * with CROSSWAY_CHANNEL_KEY (a file) or CROSSWAY_CHANNEL_PLAIN=1; docs/CHANNEL.md explains them. Without a key and without the last one,
+ * listening on such a name and connecting to it fail with -EACCES.
+ *
  * ABI: programs bind to libcrossway_channel.so.0. The number rises when a structure or a prototype here changes its meaning; functions may
  * be added without that. What is not named here is not exported. */
 #ifndef CROSSWAY_CHANNEL_H

@@ -48,7 +48,9 @@ fn failed(errno: Errno, why: impl std::fmt::Display) -> c_int {
 
 fn open_failed(error: &Error) -> c_int {
     let errno = match error {
-        Error::Name { .. } | Error::Policy(_) => Errno::INVAL,
+        Error::Name { .. } | Error::Policy(_) | Error::Network(_) => Errno::INVAL,
+        Error::NotHere { .. } => Errno::ADDRNOTAVAIL,
+        Error::Unprotected { .. } | Error::Disagreed { .. } => Errno::ACCESS,
         Error::NobodyListens { .. } => Errno::CONNREFUSED,
         Error::NobodyConnected { .. } | Error::NoAnswer { .. } => Errno::TIMEDOUT,
         Error::Refused { .. } => Errno::ACCESS,
@@ -304,6 +306,8 @@ pub unsafe extern "C" fn cchannel_transport(channel: *const Cchannel) -> *const 
         Some(Transport::ShmSpin) => c"shm-spin",
         Some(Transport::ShmFutex) => c"shm-futex",
         Some(Transport::ShmEventfd) => c"shm-eventfd",
+        Some(Transport::Tcp) => c"tcp",
+        Some(Transport::Tipc) => c"tipc",
         Some(Transport::UdsSeqpacket) => c"uds-seqpacket",
         Some(Transport::Parked) => c"parked",
         None => c"closed",

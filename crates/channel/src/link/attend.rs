@@ -1,12 +1,26 @@
 //! What the control thread does for a link.
 
-use crossway_sys::socket;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::{Link, Old, Pending};
+use super::{Abroad, Link, Old, Pending};
 use crate::event::Happening;
 use crate::fault;
 use crate::message::Message;
+use crate::net::resume;
+use crate::net::session::Session;
+use crate::net::{Reader, Writer, write_now};
+use crate::protocol::Role;
 use crate::transport::{RxHalf, TxHalf};
+
+/// A connection that was never there is waited for this long at least.
+const FIRST_CONNECTION: Duration = Duration::from_secs(5);
+
+/// How long the connections that are missing are waited for.
+fn patience(abroad: &Abroad, down: &[Arc<Session>]) -> Duration {
+    let first = !down.is_empty() && down.iter().all(|session| session.connections() == 0);
+    if first { abroad.network.resume.max(FIRST_CONNECTION) } else { abroad.network.resume }
+}
 
 impl Link {
     /// Control thread: opens what was offered.
@@ -25,7 +39,10 @@ impl Link {
         let opened = text
             .offer(fds)
             .ok_or_else(|| "its descriptors did not arrive".to_owned())
-            .and_then(|mut offer| self.shape.open(to, &mut offer).map_err(|e| e.to_string()));
+            .and_then(|mut offer| {
+                let fits = self.check_carries(to);
+                fits.and_then(|()| self.shape.open(to, &mut offer)).map_err(|e| e.to_string())
+            });
         fault::point("Opened");
         let mut state = self.lock();
         let worked = opened.is_ok();
@@ -48,18 +65,18 @@ impl Link {
         self.open_offered();
         let (must_mark, installed, unsent, dropped, old) = {
             let mut state = self.lock();
-            state.outbox.flush(&self.control);
+            state.wire.flush();
             let installed = state.next_rx.is_some();
             let old = if state.switch.is_settled() || state.over {
                 std::mem::take(&mut state.old)
             } else {
                 Old::default()
             };
-            let unsent = !state.outbox.is_empty();
+            let unsent = state.wire.is_unsent();
             (state.must_mark, installed, unsent, state.dropped, old)
         };
         drop(old);
-        let mut again = unsent;
+        let mut again = unsent | self.attend_connections();
         if must_mark {
             // A failure is the program's to hear, at its next call.
             let marked = self.tx.try_visit(|tx| self.try_mark(tx));
@@ -72,10 +89,124 @@ impl Link {
             let quiet = self.rx.try_visit(|rx| rx.visit(self, dropped[1]));
             again |= installed && quiet != Some(true);
         }
-        if dropped == [true; 2] && self.tx.try_visit(|tx| tx.is_finished()) == Some(true) {
+        if dropped == [true; 2]
+            && self.tx.try_visit(|tx| tx.is_finished()) == Some(true)
+            && self.lock().sessions.iter().all(|session| session.is_all_acknowledged())
+        {
             self.close();
         }
-        again
+        // What the peer has sent must be read for it to learn that all has arrived, and it may come at any time.
+        again | (dropped == [true; 2] && self.abroad.is_some() && !self.lock().over)
+    }
+
+    /// Between hosts: sees to connections that broke. True if it should be called again soon.
+    fn attend_connections(&self) -> bool {
+        let Some(abroad) = &self.abroad else { return false };
+        let state = self.lock();
+        if state.over || state.leaving {
+            return false;
+        }
+        let sessions = state.sessions.clone();
+        drop(state);
+        let unsent = sessions.iter().fold(false, |unsent, session| session.flush() | unsent);
+        let mut state = self.lock();
+        let down: Vec<_> = sessions.into_iter().filter(|session| session.is_down()).collect();
+        if down.is_empty() && !state.wire.is_down() {
+            let since = state.missing_since.take();
+            if let Some(since) = since.filter(|_| state.was_interrupted) {
+                let took_us = since.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
+                state.was_interrupted = false;
+                self.log(&mut state, Happening::Resumed { took_us });
+            }
+            return unsent;
+        }
+        let broke = state.wire.is_down() || down.iter().any(|session| session.connections() > 0);
+        if broke && !state.was_interrupted && !state.searching {
+            state.was_interrupted = true;
+            self.log(&mut state, Happening::Interrupted);
+        }
+        if self.role == Role::Follower {
+            if !state.searching
+                && let Some(me) = self.me.upgrade()
+            {
+                state.searching = true;
+                drop(state);
+                resume::start(&me, patience(abroad, &down));
+            }
+            return unsent;
+        }
+        for session in &down {
+            if let (Some(connection), Some(epoch)) = (session.untold(), session.epoch()) {
+                state.wire.send(&Message::Broken { epoch, connection }, Vec::new());
+            }
+        }
+        let since = *state.missing_since.get_or_insert_with(Instant::now);
+        drop(state);
+        if since.elapsed() >= patience(abroad, &down) {
+            self.lost(None);
+        }
+        true
+    }
+
+    /// Control thread: the control connection between hosts broke. After a goodbye that is its end.
+    pub(crate) fn broken(&self) {
+        if self.lock().peer_said_bye {
+            self.lost(None);
+        }
+        self.call();
+    }
+
+    /// Leader: the connector has lost its control connection and brings another one. False if this is not the channel it means.
+    pub(crate) fn resume_wire(
+        &self,
+        secret: [u64; 2],
+        received: u64,
+        mut writer: Writer,
+        reader: Reader,
+    ) -> Result<(), Writer> {
+        let mut state = self.lock();
+        if secret != self.marks.random() || state.over || !state.wire.is_net() {
+            return Err(writer);
+        }
+        let answer = Message::Resumed { received: state.wire.disconnect() };
+        write_now(&mut writer, &answer);
+        let connected = state.wire.connect(writer, reader, received);
+        drop(state);
+        self.settle(connected);
+        Ok(())
+    }
+
+    /// Leader: the connector brings a connection for the messages of an epoch.
+    pub(crate) fn attach(
+        &self,
+        secret: [u64; 2],
+        epoch: u32,
+        received: u64,
+        mut writer: Writer,
+        reader: Reader,
+    ) -> Result<(), Writer> {
+        let state = self.lock();
+        if secret != self.marks.random() || state.over {
+            return Err(writer);
+        }
+        let session = state.session(epoch).map(Arc::clone);
+        drop(state);
+        let Some(session) = session else {
+            write_now(&mut writer, &Message::Settled);
+            return Ok(());
+        };
+        let answer = Message::Resumed { received: session.disconnect() };
+        write_now(&mut writer, &answer);
+        let connected = session.connect(writer, reader, received);
+        self.settle(connected);
+        Ok(())
+    }
+
+    fn settle(&self, connected: Result<(), String>) {
+        if let Err(why) = connected {
+            self.lost(Some(why));
+        }
+        self.call();
     }
 
     /// Says goodbye: both halves are dropped and the last word is out.
@@ -84,11 +215,12 @@ impl Link {
         if !state.over {
             state.over = true;
             state.switch.end();
-            state.outbox.send(&self.control, &Message::Bye, Vec::new());
+            state.wire.send(&Message::Bye, Vec::new());
         }
-        socket::shutdown_send(&self.control);
-        socket::shutdown_recv(&self.control);
+        state.wire.close();
+        let sessions = std::mem::take(&mut state.sessions);
         drop(state);
+        sessions.iter().for_each(|session| session.end());
         self.changed.notify_all();
         // What the peer has not read yet lives on in its own mappings and sockets.
         let tx = self.tx.try_visit(|tx| std::mem::replace(&mut tx.half, TxHalf::Parked));

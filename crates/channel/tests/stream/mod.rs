@@ -1,5 +1,54 @@
 //! A stream of messages whose order, lengths and content can be checked.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossway_channel::{Channel, Receiver, RecvError, Sender};
+
+/// Only catches hangs.
+pub(crate) fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(120))
+}
+
+fn pump(mut sender: Sender, seed: u64, stop: &AtomicBool) -> u64 {
+    let (mut stream, mut msg) = (Stream::new(seed), [0; 4096]);
+    while !stop.load(Ordering::Relaxed) {
+        let len = fill(&mut stream, &mut msg);
+        sender.send(&msg[..len], soon()).unwrap();
+    }
+    sender.close(soon()).unwrap();
+    stream.count()
+}
+
+fn drain(mut receiver: Receiver, seed: u64) -> u64 {
+    let mut stream = Stream::new(seed);
+    loop {
+        match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
+            Ok(()) => {}
+            Err(RecvError::Closed) => return stream.count(),
+            Err(error) => panic!("after {} messages: {error}", stream.count()),
+        }
+    }
+}
+
+/// Streams both ways at full load while something happens, then closes. Returns what each end sent, all of which was received once and in
+/// order.
+#[allow(dead_code)] // not every test that shares this file has both ends
+pub(crate) fn stream_while(here: Channel, there: Channel, happens: impl FnOnce()) -> [u64; 2] {
+    let stop = &AtomicBool::new(false);
+    let ((here_tx, here_rx), (there_tx, there_rx)) = (here.split(), there.split());
+    std::thread::scope(|scope| {
+        let sent =
+            [scope.spawn(|| pump(here_tx, 1, stop)), scope.spawn(|| pump(there_tx, 2, stop))];
+        let received = [scope.spawn(|| drain(there_rx, 1)), scope.spawn(|| drain(here_rx, 2))];
+        happens();
+        stop.store(true, Ordering::Relaxed);
+        let [sent, received] = [sent, received].map(|both| both.map(|t| t.join().unwrap()));
+        assert_eq!(sent, received, "each message once");
+        sent
+    })
+}
+
 /// What comes next at an end.
 pub(crate) struct Stream {
     state: u64,
@@ -11,7 +60,7 @@ impl Stream {
         Stream { state: seed, count: 0 }
     }
 
-    /// As if so many messages had passed.
+    /// As if this many messages had passed.
     #[allow(dead_code)] // not every test that shares this file continues a stream
     pub(crate) fn after(seed: u64, count: u64) -> Stream {
         let mut stream = Stream::new(seed);

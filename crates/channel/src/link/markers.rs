@@ -1,0 +1,88 @@
+//! Markers: how the sender leaves the old transport and the receiver follows it.
+
+use crossway_mech::SendError;
+
+use super::{Link, State, flag};
+use crate::error::RecvError;
+use crate::fault;
+use crate::protocol::{Internal, MARKER_LEN};
+use crate::receiver::RxState;
+use crate::sender::TxState;
+use crate::transport::RxHalf;
+
+impl Link {
+    /// Puts the marker out, if it is due and there is room, and goes over to the new transport. False if there is no room.
+    pub(crate) fn try_mark(&self, tx: &mut TxState) -> Result<bool, SendError> {
+        let mut state = self.lock();
+        if state.must_mark {
+            match tx.half.try_send(&self.marker(&state, tx.sequence)) {
+                Ok(()) => self.marked(&mut state, tx),
+                Err(SendError::Full) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The marker that is due, if one is.
+    pub(crate) fn due_marker(&self, sequence: u64) -> Option<[u8; MARKER_LEN]> {
+        let state = self.lock();
+        state.must_mark.then(|| self.marker(&state, sequence))
+    }
+
+    fn marker(&self, state: &State, sequence: u64) -> [u8; MARKER_LEN] {
+        let epoch = state.switch.epoch().wrapping_add(1);
+        self.marks.encode(Internal::Move { epoch, sequence })
+    }
+
+    /// The marker is out.
+    pub(crate) fn marked(&self, state: &mut State, tx: &mut TxState) {
+        fault::point("Marked");
+        // It may have become pointless meanwhile, when the peer was lost.
+        if let Some(next) = state.next_tx.take() {
+            state.old.tx.push(std::mem::replace(&mut tx.half, next));
+            state.must_mark = false;
+            self.tx.lower(flag::MOVE);
+            state.switch.tx_moved();
+            self.carry_out(state);
+        }
+    }
+
+    /// The receiver has read a marker: goes over to the new transport.
+    pub(crate) fn follow(
+        &self,
+        rx: &mut RxState,
+        epoch: u32,
+        sequence: u64,
+    ) -> Result<(), RecvError> {
+        if sequence != rx.sequence {
+            return Err(RecvError::Damaged(format!(
+                "{sequence} messages were sent before epoch {epoch}, {} were received",
+                rx.sequence
+            )));
+        }
+        let mut state = self.lock();
+        let due = state.switch.epoch().wrapping_add(1) == epoch;
+        let Some(next) = state.next_rx.take_if(|_| due) else {
+            return Err(RecvError::Damaged(format!("nothing is known of epoch {epoch}")));
+        };
+        self.followed(&mut state, rx, next)
+    }
+
+    /// A parked receiver has nothing to read: it follows as soon as there is something to follow to.
+    pub(crate) fn follow_parked(&self, rx: &mut RxState) -> Result<bool, RecvError> {
+        let mut state = self.lock();
+        let Some(next) = state.next_rx.take() else { return Ok(false) };
+        self.followed(&mut state, rx, next)?;
+        Ok(true)
+    }
+
+    fn followed(&self, state: &mut State, rx: &mut RxState, next: RxHalf) -> Result<(), RecvError> {
+        fault::point("Followed");
+        let old = rx.replace(next)?;
+        state.old.rx.push(old);
+        state.switch.rx_moved();
+        self.carry_out(state);
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Connecting to a listener on another host.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crossway_mech::{Deadline, Offer};
+
+use super::frames::{BadGreeting, Reader, Writer, greet};
+use super::network::Network;
+use super::stream::{NoConnection, Route, routes};
+use super::wire::Wire;
+use crate::channel::{Channel, Ends, Options};
+use crate::error::Error;
+use crate::link::Abroad;
+use crate::message::{Hello, Message, OfferText, PACKET};
+use crate::page::Page;
+use crate::protocol::{Marks, Role, Switch};
+use crate::reactor::{self, Source};
+use crate::transport::Shape;
+
+/// What came of asking at a place.
+pub(crate) enum Asked {
+    /// An answer, and the connection that brought it.
+    Answer(Box<(Message, Writer, Reader)>),
+    /// Nobody is there, or it is not who was looked for.
+    Nobody,
+    /// No answer, in words.
+    Silence(String),
+    /// The two do not agree on a key, in words.
+    Disagreed(String),
+}
+
+/// Connects to a place, says one thing and waits for the answer.
+pub(crate) fn ask(route: &Route, network: &Network, question: &Message, until: Deadline) -> Asked {
+    match dial(route, network, until) {
+        Ok((writer, reader)) => say(writer, reader, question, until),
+        Err(asked) => asked,
+    }
+}
+
+/// Connects to a place and agrees on a key.
+fn dial(route: &Route, network: &Network, until: Deadline) -> Result<(Writer, Reader), Asked> {
+    let stream = route.dial(until).map_err(|error| match error {
+        NoConnection::Refused => Asked::Nobody,
+        NoConnection::Unreachable(why) => Asked::Silence(why),
+    })?;
+    greet(stream, network, until).map_err(|error| match error {
+        BadGreeting::Broken(why) => Asked::Silence(why),
+        BadGreeting::Disagreed(why) => Asked::Disagreed(why),
+    })
+}
+
+fn say(mut writer: Writer, mut reader: Reader, question: &Message, until: Deadline) -> Asked {
+    let question = serde_json::to_vec(question).expect("messages are plain data");
+    let answer =
+        writer.write_frame(&question, until).and_then(|()| reader.read_frame(PACKET, until));
+    match answer.map(|answer| serde_json::from_slice(&answer)) {
+        Ok(Ok(Message::Unknown)) => Asked::Nobody,
+        Ok(Ok(answer)) => Asked::Answer(Box::new((answer, writer, reader))),
+        Ok(Err(error)) => Asked::Silence(error.to_string()),
+        Err(errno) => Asked::Silence(errno.to_string()),
+    }
+}
+
+/// Looks for a listener of a name on other hosts. `Err` holds what the places that were tried said, one after another.
+pub(crate) fn connect(
+    options: &Options,
+    network: &Arc<Network>,
+    name: &str,
+    turn: usize,
+    until: Deadline,
+) -> Result<Result<Channel, String>, Error> {
+    let (mut places, trouble) = routes(name, network);
+    let mut tried: Vec<String> = trouble.into_iter().collect();
+    if !places.is_empty() {
+        let first = turn % places.len();
+        places.rotate_left(first);
+    }
+    for place in places {
+        match connect_at(options, network, name, &place, until)? {
+            Ok(channel) => return Ok(Ok(channel)),
+            Err(why) => tried.push(format!("{place}: {why}")),
+        }
+    }
+    Ok(Err(tried.join("; ")))
+}
+
+fn connect_at(
+    options: &Options,
+    network: &Arc<Network>,
+    name: &str,
+    place: &Route,
+    until: Deadline,
+) -> Result<Result<Channel, String>, Error> {
+    let transport = place.transport();
+    let transports = options.policy.transports_between(transport);
+    if transports.is_empty() {
+        return Ok(Err(format!("the policy does not allow {transport}")));
+    }
+    let shape = Shape { max_message: options.max_message, capacity_bytes: options.capacity_bytes };
+    let (first, _) = OfferText::new(transport, Offer::new());
+    let hello = Hello::new(name, shape, transports, first)?;
+    let (id, marks) = (hello.id, hello.marks);
+    let asked = match dial(place, network, until) {
+        // A listener binds its name on its host first: if one has come to this host meanwhile, this is it, and it is nearer.
+        Ok(_) if options.directory.connect(name, 0)?.is_some() => {
+            return Ok(Err("a listener has come to this host".to_owned()));
+        }
+        Ok((writer, reader)) => say(writer, reader, &Message::Hello(Box::new(hello)), until),
+        Err(asked) => asked,
+    };
+    let (answer, writer, reader) = match asked {
+        Asked::Answer(answer) => *answer,
+        Asked::Nobody => return Ok(Err("nobody listens there".to_owned())),
+        Asked::Silence(why) => return Ok(Err(why)),
+        Asked::Disagreed(why) => {
+            let (name, place) = (name.to_owned(), place.to_string());
+            return Err(Error::Disagreed { name, place, why });
+        }
+    };
+    let welcome = match answer {
+        Message::Welcome(welcome) => welcome,
+        // Another name may have the same service in TIPC's name table.
+        Message::Refused(why) if why.starts_with(crate::listener::OTHER_NAME) => {
+            return Ok(Err(why));
+        }
+        Message::Refused(why) => return Err(Error::Refused { name: name.to_owned(), why }),
+        _ => return Ok(Err("it says something else than a greeting".to_owned())),
+    };
+    // The listener has checked that it is not too large.
+    let (halves, _) = shape.make(transport)?;
+    let ends = Ends {
+        name: name.to_owned(),
+        id,
+        switch: Switch::new(Role::Follower),
+        marks: Marks::new(marks),
+        shape,
+        peer_pid: 0,
+        directory: options.directory.clone(),
+        page: Page::make()?.0,
+        halves,
+        transport,
+        policy: options.policy.clone(),
+        peer_allows: welcome.transports,
+        sequences: (0, 0),
+        held: VecDeque::new(),
+        fin: false,
+        abroad: Some(Abroad { network: Arc::clone(network), transport, peer: place.to_string() }),
+    };
+    let channel = Channel::new(ends, Wire::net(writer, reader))?;
+    reactor::add(Source::Link(channel.link()))?;
+    Ok(Ok(channel))
+}

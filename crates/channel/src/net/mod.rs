@@ -1,0 +1,23 @@
+//! Channels between hosts: names that lead to other hosts, connections that are encrypted or plain by choice, and resumption when one dies.
+//!
+//! ```text
+//!   program        Session: items by number, kept until acknowledged      <- survives its connection
+//!                  Writer, Reader: frames, sealed by Noise or plain
+//!                  Stream: a TCP connection or a TIPC one                 <- may die
+//! ```
+//!
+//! A channel between hosts has two such connections: one for messages, used by the program's threads, and one for control, used by the control
+//! thread. Either may die and be replaced by the connecting end, which finds the listener by the channel's name again.
+
+pub(crate) mod connect;
+pub(crate) mod endpoint;
+mod frames;
+mod network;
+pub(crate) mod resume;
+pub(crate) mod session;
+mod stream;
+pub(crate) mod wire;
+
+pub(crate) use frames::{Incoming, Progress, Reader, Writer, write_now};
+pub use network::{BadNetwork, Hosts, Key, Network};
+pub(crate) use stream::Stream;

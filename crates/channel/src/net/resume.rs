@@ -1,0 +1,150 @@
+//! Finding the peer again after a connection between hosts broke.
+//!
+//! The connecting end looks for the listener by the channel's name, in a thread that lives as long as the search; the listening end waits. Each
+//! gives up after [`Network::resume`](super::Network). A process that knows nothing of the channel, or a host where nobody listens any more, ends
+//! the search at once: the peer is dead.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::connect::{Asked, ask};
+use super::session::Session;
+use super::stream::{Route, routes};
+use crate::event::Happening;
+use crate::link::{Abroad, Link};
+use crate::message::Message;
+
+/// Time between two searches, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a search at one place found.
+enum Found {
+    Peer,
+    /// This place does not know the channel.
+    Nothing,
+    /// It may know it later.
+    NoAnswer,
+}
+
+/// Starts the search in a thread of its own, for as long as `patience`.
+pub(crate) fn start(link: &Arc<Link>, patience: Duration) {
+    if patience.is_zero() {
+        return link.lost(None);
+    }
+    let link = Arc::clone(link);
+    let name = "crossway-resume".to_owned();
+    let searching = Arc::clone(&link);
+    let started =
+        std::thread::Builder::new().name(name).spawn(move || search(&searching, patience));
+    if started.is_err() {
+        link.lost(None);
+    }
+}
+
+fn search(link: &Link, patience: Duration) {
+    let Some(abroad) = &link.abroad else { return };
+    let start = Instant::now();
+    let until = start + patience;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (places, trouble) = routes(&link.name, &abroad.network);
+        let mut hopeless = !places.is_empty() && trouble.is_none();
+        for place in places {
+            match resume_at(link, abroad, &place, until) {
+                Found::Peer => return link.search_is_over(Some(start.elapsed())),
+                Found::Nothing => {}
+                Found::NoAnswer => hopeless = false,
+            }
+        }
+        if link.lock().over {
+            return link.search_is_over(None);
+        }
+        if hopeless || Instant::now() >= until {
+            link.lost(None);
+            return link.search_is_over(None);
+        }
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(LAST_PAUSE);
+    }
+}
+
+/// Replaces every connection that is down, at one place.
+fn resume_at(link: &Link, abroad: &Abroad, place: &Route, until: Instant) -> Found {
+    if link.lock().wire.is_down() {
+        let received = link.lock().wire.disconnect();
+        let secret = link.marks.random();
+        let question = Message::Resume { id: link.id, secret, received };
+        let asked = ask(place, &abroad.network, &question, Some(until));
+        let (received, writer, reader) = match asked {
+            Asked::Answer(answer) => match *answer {
+                (Message::Resumed { received }, writer, reader) => (received, writer, reader),
+                _ => return Found::NoAnswer,
+            },
+            other => return not_found(&other),
+        };
+        let connected = link.lock().wire.connect(writer, reader, received);
+        if let Err(why) = connected {
+            link.lost(Some(why));
+            return Found::NoAnswer;
+        }
+    }
+    loop {
+        let down = link.lock().sessions_down();
+        let Some(session) = down.into_iter().next() else { return Found::Peer };
+        match attach(link, abroad, place, until, &session) {
+            Found::Peer => {}
+            other => return other,
+        }
+    }
+}
+
+fn attach(link: &Link, abroad: &Abroad, place: &Route, until: Instant, session: &Session) -> Found {
+    let (secret, received) = (link.marks.random(), session.disconnect());
+    let epoch = session.epoch().unwrap_or_default();
+    let question = Message::Attach { id: link.id, secret, epoch, received };
+    let answer = match ask(place, &abroad.network, &question, Some(until)) {
+        Asked::Answer(answer) => *answer,
+        other => return not_found(&other),
+    };
+    match answer {
+        (Message::Resumed { received }, writer, reader) => {
+            match session.connect(writer, reader, received) {
+                Ok(()) => Found::Peer,
+                Err(why) => {
+                    link.lost(Some(why));
+                    Found::NoAnswer
+                }
+            }
+        }
+        // The epoch is over: the peer has gone on meanwhile, and says so on the control connection.
+        (Message::Settled, ..) => {
+            link.lock().forget_session(epoch);
+            Found::Peer
+        }
+        _ => Found::NoAnswer,
+    }
+}
+
+const fn not_found(asked: &Asked) -> Found {
+    match asked {
+        Asked::Nobody | Asked::Disagreed(_) => Found::Nothing,
+        Asked::Answer(..) | Asked::Silence(_) => Found::NoAnswer,
+    }
+}
+
+impl Link {
+    /// The thread that searched ends.
+    fn search_is_over(&self, took: Option<Duration>) {
+        let mut state = self.lock();
+        state.searching = false;
+        if let Some(took) = took.filter(|_| state.was_interrupted) {
+            let took_us = took.as_micros().try_into().unwrap_or(u64::MAX);
+            state.was_interrupted = false;
+            self.log(&mut state, Happening::Resumed { took_us });
+        }
+        drop(state);
+        // It may have broken again; there is a new descriptor to watch.
+        self.call();
+    }
+}

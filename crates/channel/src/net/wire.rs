@@ -1,0 +1,253 @@
+//! A channel's control connection: a UNIX socket within a host, a connection of its own between hosts.
+//!
+//! Between hosts, packets are numbered and kept until they are acknowledged, so that the switch protocol goes on undisturbed when the connection
+//! dies and another one takes its place.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossway_sys::{Errno, socket};
+use serde::{Deserialize, Serialize};
+
+use super::frames::{Reader, Writer, framed};
+use crate::message::{self, Message, Outbox, PACKET, Packet};
+
+/// Packets received before they are acknowledged, if nothing is sent meanwhile that says so.
+const ACKNOWLEDGE: u64 = 8;
+
+/// A control connection.
+pub(crate) enum Wire {
+    /// Within a host; carries descriptors. It breaks only when its peer dies.
+    Unix(OwnedFd, Outbox),
+    /// Between hosts.
+    Net(NetWire),
+}
+
+/// A packet between hosts.
+#[derive(Serialize, Deserialize)]
+struct Numbered<M> {
+    /// Its number, from 1 on; 0 if it only acknowledges.
+    number: u64,
+    /// The number of the last packet received.
+    received: u64,
+    message: Option<M>,
+}
+
+/// A control connection between hosts, and what must outlive it.
+pub(crate) struct NetWire {
+    ends: Option<(Writer, Reader)>,
+    /// Grows with each connection.
+    connection: u64,
+    /// Bytes that wait for room.
+    out: Vec<u8>,
+    /// Packets that were not acknowledged, the oldest first.
+    kept: VecDeque<(u64, serde_json::Value)>,
+    sent: u64,
+    received: u64,
+    /// What the peer was told of `received`.
+    told: u64,
+}
+
+impl Wire {
+    pub(crate) fn unix(socket: OwnedFd) -> Wire {
+        Wire::Unix(socket, Outbox::default())
+    }
+
+    pub(crate) fn net(writer: Writer, reader: Reader) -> Wire {
+        Wire::Net(NetWire {
+            ends: Some((writer, reader)),
+            connection: 1,
+            out: Vec::new(),
+            kept: VecDeque::new(),
+            sent: 0,
+            received: 0,
+            told: 0,
+        })
+    }
+
+    /// The descriptor to watch, and which connection it is; `None` while there is none.
+    pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        match self {
+            Wire::Unix(socket, _) => Some((socket.as_fd(), 1)),
+            Wire::Net(net) => {
+                let (_, reader) = net.ends.as_ref()?;
+                Some((reader.stream().as_fd(), net.connection))
+            }
+        }
+    }
+
+    /// The UNIX socket.
+    pub(crate) fn socket(&self) -> Option<&OwnedFd> {
+        match self {
+            Wire::Unix(socket, _) => Some(socket),
+            Wire::Net(_) => None,
+        }
+    }
+
+    /// Whether it is between hosts.
+    pub(crate) const fn is_net(&self) -> bool {
+        matches!(self, Wire::Net(_))
+    }
+
+    /// Whether it has no connection.
+    pub(crate) const fn is_down(&self) -> bool {
+        matches!(self, Wire::Net(NetWire { ends: None, .. }))
+    }
+
+    /// Sends a packet now or with a later [`Wire::flush`].
+    pub(crate) fn send(&mut self, message: &Message, fds: Vec<OwnedFd>) {
+        match self {
+            Wire::Unix(socket, outbox) => outbox.send(socket, message, fds),
+            Wire::Net(net) => {
+                debug_assert!(fds.is_empty(), "no descriptors pass between hosts");
+                let message = serde_json::to_value(message).expect("messages are plain data");
+                net.sent += 1;
+                net.put(net.sent, Some(&message));
+                net.kept.push_back((net.sent, message));
+                net.flush();
+            }
+        }
+    }
+
+    /// Sends what there is room for.
+    pub(crate) fn flush(&mut self) {
+        match self {
+            Wire::Unix(socket, outbox) => outbox.flush(socket),
+            Wire::Net(net) => net.flush(),
+        }
+    }
+
+    /// Whether something waits for room.
+    pub(crate) fn is_unsent(&self) -> bool {
+        match self {
+            Wire::Unix(_, outbox) => !outbox.is_empty(),
+            Wire::Net(net) => net.ends.is_some() && !net.out.is_empty(),
+        }
+    }
+
+    /// Reads the next packet.
+    pub(crate) fn receive(&mut self) -> Packet {
+        match self {
+            Wire::Unix(socket, _) => message::receive(socket, true),
+            Wire::Net(net) => net.receive(),
+        }
+    }
+
+    /// Takes the connection away; returns how many packets were received.
+    pub(crate) fn disconnect(&mut self) -> u64 {
+        let Wire::Net(net) = self else { return 0 };
+        net.ends = None;
+        net.received
+    }
+
+    /// Continues on another connection, whose peer has received `count` packets.
+    ///
+    /// # Errors
+    /// The peer claims to have what was not sent.
+    pub(crate) fn connect(
+        &mut self,
+        writer: Writer,
+        reader: Reader,
+        count: u64,
+    ) -> Result<(), String> {
+        let Wire::Net(net) = self else { return Err("the channel is within a host".to_owned()) };
+        if count > net.sent {
+            return Err(format!("it claims to have received {count} packets of {}", net.sent));
+        }
+        net.forget(count);
+        net.ends = Some((writer, reader));
+        net.connection += 1;
+        net.out.clear();
+        for (number, message) in std::mem::take(&mut net.kept) {
+            net.put(number, Some(&message));
+            net.kept.push_back((number, message));
+        }
+        net.flush();
+        Ok(())
+    }
+
+    /// Ends the connection; the peer reads what was sent, then the end.
+    pub(crate) fn close(&mut self) {
+        match self {
+            Wire::Unix(socket, _) => {
+                socket::shutdown_send(&*socket);
+                socket::shutdown_recv(&*socket);
+            }
+            Wire::Net(net) => {
+                net.flush();
+                net.ends = None;
+                net.kept.clear();
+            }
+        }
+    }
+}
+
+impl NetWire {
+    fn put(&mut self, number: u64, message: Option<&serde_json::Value>) {
+        if self.ends.is_some() {
+            let packet = Numbered { number, received: self.received, message };
+            let text = serde_json::to_vec(&packet).expect("packets are plain data");
+            self.out.extend(framed(&text));
+            self.told = self.received;
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some((writer, _)) = &mut self.ends else { return };
+        while !self.out.is_empty() {
+            match writer.write(&self.out) {
+                Ok(taken) => drop(self.out.drain(..taken)),
+                Err(Errno::AGAIN) => return,
+                // The reader meets it, too, and reports it.
+                Err(_) => return self.out.clear(),
+            }
+        }
+        let _ = writer.flush();
+    }
+
+    fn forget(&mut self, count: u64) {
+        while self.kept.front().is_some_and(|(number, _)| *number <= count) {
+            self.kept.pop_front();
+        }
+    }
+
+    fn receive(&mut self) -> Packet {
+        loop {
+            let Some((_, reader)) = &mut self.ends else { return Packet::Nothing };
+            match reader.frame(PACKET) {
+                Err(why) => return Packet::Nonsense(why),
+                Ok(Some(len)) => {
+                    let packet = serde_json::from_slice(reader.show(len));
+                    reader.consume(len);
+                    let packet: Numbered<Message> = match packet {
+                        Ok(packet) => packet,
+                        Err(error) => return Packet::Nonsense(error.to_string()),
+                    };
+                    self.forget(packet.received);
+                    let Some(message) = packet.message else { continue };
+                    if packet.number != self.received + 1 {
+                        return Packet::Nonsense(format!(
+                            "packet {} after packet {}",
+                            packet.number, self.received
+                        ));
+                    }
+                    self.received += 1;
+                    if self.received >= self.told + ACKNOWLEDGE {
+                        self.put(0, None);
+                        self.flush();
+                    }
+                    return Packet::Message(message, Vec::new());
+                }
+                Ok(None) => {}
+            }
+            match reader.fill() {
+                Ok(1..) => {}
+                Err(Errno::AGAIN) => return Packet::Nothing,
+                Ok(0) | Err(_) => {
+                    self.ends = None;
+                    return Packet::Broken;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! Channels between hosts: directories that share nothing, TCP between them, keys, connections that are cut, peers that die.
+
+mod cutter;
+mod stream;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crossway_channel::{
+    Channel, Directory, Error, Happening, Hosts, Key, Listener, Network, Options, Policy,
+    RecvError, SendError, SwitchError, Transport,
+};
+use cutter::Cutter;
+use stream::{Stream, check, fill, soon, stream_while};
+
+const NAME: &str = "camera/left";
+
+/// Nobody has it, and nobody is given it soon.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// The options of a host of its own: no directory is shared.
+fn host(dir: &Path, network: &Network) -> Options {
+    Options {
+        max_message: 4096,
+        capacity_bytes: Some(64 << 10),
+        policy: Policy::default(),
+        directory: Directory::at(dir),
+        network: Some(network.clone()),
+    }
+}
+
+fn network(address: SocketAddr, key: Option<&Key>) -> Network {
+    Network {
+        hosts: Hosts::default().with(NAME, address),
+        plain: key.is_none(),
+        key: key.cloned(),
+        ..Network::default()
+    }
+}
+
+/// Two hosts that reach each other, as options for the listener and for the connector.
+struct Hosts2 {
+    here: Options,
+    there: Options,
+    _dirs: [tempfile::TempDir; 2],
+}
+
+impl Hosts2 {
+    fn new(key: Option<&Key>) -> Hosts2 {
+        let address = free_address();
+        Self::at(&network(address, key), &network(address, key))
+    }
+
+    fn at(here: &Network, there: &Network) -> Hosts2 {
+        let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let (here, there) = (host(dirs[0].path(), here), host(dirs[1].path(), there));
+        Hosts2 { here, there, _dirs: dirs }
+    }
+
+    /// The accepted end and the connected one.
+    fn pair(&self) -> (Channel, Channel, Listener) {
+        let listener = self.here.clone().listen(NAME).unwrap();
+        let there = self.there.clone().connect(NAME, soon()).unwrap();
+        (listener.accept(soon()).unwrap(), there, listener)
+    }
+}
+
+#[test]
+fn messages_of_all_lengths_pass_in_order_both_ways_plain_and_sealed() {
+    let key = Key::generate().unwrap();
+    for key in [None, Some(&key)] {
+        let hosts = Hosts2::new(key);
+        let (mut here, mut there, _listener) = hosts.pair();
+        let mut buf = [0; 4096];
+        for len in [0, 1, 47, 48, 49, 64, 1000, 4096] {
+            let msg: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            here.sender().send(&msg, soon()).unwrap();
+            there.sender().send_in_place(len, soon(), |place| place.copy_from_slice(&msg)).unwrap();
+            there.sender().try_send(&msg).unwrap();
+            assert_eq!(there.receiver().recv(&mut buf, soon()).unwrap(), len);
+            assert_eq!(buf[..len], msg);
+            let seen = here.receiver().recv_in_place(soon(), <[u8]>::to_vec).unwrap();
+            assert_eq!(seen, msg);
+            let seen = here.receiver().recv_in_place(soon(), <[u8]>::to_vec).unwrap();
+            assert_eq!(seen, msg);
+            assert!(matches!(here.receiver().try_recv(&mut buf), Err(RecvError::Empty)));
+        }
+        let refused = here.sender().send(&[0; 4097], soon());
+        assert!(matches!(refused, Err(SendError::TooLarge { len: 4097, max: 4096 })));
+        let late = Some(Instant::now() + Duration::from_millis(5));
+        assert!(matches!(here.receiver().recv(&mut [0; 8], late), Err(RecvError::TimedOut)));
+        assert_eq!(here.handle().transport(), Transport::Tcp);
+        assert_eq!((here.handle().id(), here.sender().sequence()), (there.handle().id(), 8));
+        // A ring cannot lead there, and nothing happens to the channel.
+        let refused = here.handle().switch_to(Transport::ShmFutex, soon());
+        let Err(SwitchError::Refused { why, .. }) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("another host"), "{why}");
+    }
+}
+
+#[test]
+fn the_same_program_uses_memory_within_a_host_and_tcp_between_hosts() {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let network = network(free_address(), None);
+    // The same calls with the same settings; only the host differs.
+    let program = |dir: &tempfile::TempDir| host(dir.path(), &network);
+    let listener = program(&dirs[0]).listen(NAME).unwrap();
+    for (dir, wanted) in [(&dirs[0], Transport::ShmFutex), (&dirs[1], Transport::Tcp)] {
+        let mut there = program(dir).connect(NAME, soon()).unwrap();
+        let mut here = listener.accept(soon()).unwrap();
+        let limit = soon().unwrap();
+        while there.handle().transport() != wanted {
+            assert!(Instant::now() < limit, "{:?}", there.handle().log());
+            there.sender().send(b"hello", soon()).unwrap();
+            assert_eq!(here.receiver().recv(&mut [0; 8], soon()).unwrap(), 5);
+        }
+        let peer = here.handle().status().peer_host;
+        assert_eq!(peer.is_some(), wanted == Transport::Tcp, "{peer:?}");
+    }
+}
+
+#[test]
+fn what_is_not_protected_and_not_wanted_plain_is_refused_with_the_way_out() {
+    let address = free_address();
+    let [one, other] = [(); 2].map(|()| Key::generate().unwrap());
+    let open = Network { plain: false, ..network(address, None) };
+    let hosts = Hosts2::at(&open, &open);
+    let listened = hosts.here.clone().listen(NAME).map(drop);
+    for refused in [listened, hosts.there.clone().connect(NAME, soon()).map(drop)] {
+        let Err(error @ Error::Unprotected { .. }) = refused else { panic!("{refused:?}") };
+        let said = error.to_string();
+        assert!(said.contains("KEY") && said.contains("PLAIN"), "{said}");
+    }
+    // Names that are on no other host need no key.
+    drop(hosts.here.clone().listen("local/only").unwrap());
+    for (ours, theirs, why) in [
+        (Some(&one), None, "demands a key"),
+        (None, Some(&one), "has no key"),
+        (Some(&one), Some(&other), "another one"),
+    ] {
+        let address = free_address();
+        let hosts = Hosts2::at(&network(address, ours), &network(address, theirs));
+        let listener = hosts.here.clone().listen(NAME).unwrap();
+        let Err(error @ Error::Disagreed { .. }) = hosts.there.clone().connect(NAME, soon()) else {
+            panic!("they agree")
+        };
+        let said = error.to_string();
+        assert!(said.contains(why) && said.contains(&address.to_string()), "{said}");
+        assert!(listener.accept(Some(Instant::now())).is_err(), "nothing came of it");
+    }
+}
+
+#[test]
+fn names_abroad_are_looked_for_and_their_errors_say_where() {
+    let address = free_address();
+    let hosts = Hosts2::at(&network(address, None), &network(address, None));
+    let now = Some(Instant::now());
+    let Err(error @ Error::NobodyListens { .. }) = hosts.there.clone().connect(NAME, now) else {
+        panic!("it connects")
+    };
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    // 192.0.2.0/24 is no host's (RFC 5737).
+    let foreign = network("192.0.2.1:7400".parse().unwrap(), None);
+    let elsewhere = Hosts2::at(&foreign, &foreign);
+    let Err(error @ Error::NotHere { .. }) = elsewhere.here.listen(NAME) else {
+        panic!("it listens")
+    };
+    assert!(error.to_string().contains("192.0.2.1:7400"), "{error}");
+    let taken = TcpListener::bind(address).unwrap();
+    let Err(Error::Os(error)) = hosts.here.clone().listen(NAME) else { panic!("it listens") };
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    drop(taken);
+    // A listener that comes late is found; a second one of the name takes the address over when the first goes.
+    let late = std::thread::spawn({
+        let there = hosts.there.clone();
+        move || there.connect(NAME, soon()).unwrap()
+    });
+    let first = hosts.here.clone().listen(NAME).unwrap();
+    drop((first.accept(soon()).unwrap(), late.join().unwrap()));
+    let second = hosts.here.clone().listen(NAME).unwrap();
+    drop(first);
+    let again = hosts.there.clone().connect(NAME, soon()).unwrap();
+    assert_eq!(second.accept(soon()).unwrap().handle().id(), again.handle().id());
+}
+
+/// CROSSWAY_CUTS=1000 for the long run.
+#[test]
+fn connections_that_are_cut_in_the_middle_of_traffic_lose_double_and_reorder_nothing() {
+    let cuts = std::env::var("CROSSWAY_CUTS").map_or(30, |n| n.parse().expect("a number"));
+    let key = Key::generate().unwrap();
+    for key in [None, Some(&key)] {
+        let address = free_address();
+        let cutter = Cutter::before(address);
+        let hosts = Hosts2::at(&network(address, key), &network(cutter.address(), key));
+        let (here, there, listener) = hosts.pair();
+        // Its channels outlive it, and so does the way back to them.
+        drop(listener);
+        let (leader, follower) = (here.handle(), there.handle());
+        let events = follower.events();
+        let sent = stream_while(here, there, || {
+            for _ in 0..cuts {
+                let before = (leader.status().received_msgs, follower.status().received_msgs);
+                cutter.cut();
+                let limit = soon().unwrap();
+                while leader.status().received_msgs == before.0
+                    || follower.status().received_msgs == before.1
+                {
+                    assert!(Instant::now() < limit, "{:?}\n{:?}", leader.log(), follower.log());
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+        });
+        assert!(cutter.cuts() >= cuts, "one connection at least each time: {}", cutter.cuts());
+        let resumed = |what: &Happening| matches!(what, Happening::Resumed { .. });
+        let resumed = events.try_iter().filter(|event| resumed(&event.what)).count();
+        eprintln!("{cuts} cuts, {resumed} in the log, {sent:?} messages");
+        assert!(resumed > 0, "{:?}", follower.log());
+    }
+}
+
+#[test]
+fn an_idle_channel_whose_connections_were_cut_goes_on_with_the_next_message() {
+    let address = free_address();
+    let cutter = Cutter::before(address);
+    let hosts = Hosts2::at(&network(address, None), &network(cutter.address(), None));
+    let (mut here, mut there, _listener) = hosts.pair();
+    for round in 0..3_u8 {
+        here.sender().send(&[round], soon()).unwrap();
+        assert_eq!(there.receiver().recv_in_place(soon(), |msg| msg[0]).unwrap(), round);
+        there.sender().send(&[round], soon()).unwrap();
+        assert_eq!(here.receiver().recv_in_place(soon(), |msg| msg[0]).unwrap(), round);
+        cutter.cut();
+    }
+}
+
+#[test]
+fn without_resumption_a_cut_ends_the_channel_with_a_prefix_at_most_once() {
+    let address = free_address();
+    let cutter = Cutter::before(address);
+    let none = |address| Network { resume: Duration::ZERO, ..network(address, None) };
+    let hosts = Hosts2::at(&none(address), &none(cutter.address()));
+    let (here, there, _listener) = hosts.pair();
+    let handles = [here.handle(), there.handle()];
+    let ((mut sender, _rx), (_tx, mut receiver)) = (here.split(), there.split());
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(move || {
+            let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
+            loop {
+                let len = fill(&mut stream, &mut msg);
+                match sender.send(&msg[..len], soon()) {
+                    Ok(()) => {}
+                    Err(SendError::PeerClosed) => return stream.count(),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        let mut stream = Stream::new(1);
+        for _ in 0..1000 {
+            receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)).unwrap();
+        }
+        cutter.cut();
+        let end = loop {
+            match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
+                Ok(()) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(end, RecvError::PeerDied), "{end}");
+        assert!(sending.join().unwrap() >= stream.count());
+    });
+    for handle in handles {
+        let limit = soon().unwrap();
+        while handle.log().last().map(|event| event.what.clone()) != Some(Happening::PeerDied) {
+            assert!(Instant::now() < limit, "{:?}", handle.log());
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_closed_channel_is_heard_after_its_last_message_even_if_the_connection_is_cut_then() {
+    let address = free_address();
+    let cutter = Cutter::before(address);
+    let hosts = Hosts2::at(&network(address, None), &network(cutter.address(), None));
+    let (mut here, mut there, _listener) = hosts.pair();
+    there.sender().send(b"unread", soon()).unwrap();
+    for _ in 0..10 {
+        here.sender().send(b"last words", soon()).unwrap();
+    }
+    drop(here);
+    cutter.cut();
+    for _ in 0..10 {
+        assert_eq!(there.receiver().recv(&mut [0; 16], soon()).unwrap(), 10);
+    }
+    let end = there.receiver().recv(&mut [0; 16], soon());
+    assert!(matches!(end, Err(RecvError::Closed)), "{end:?}");
+    let limit = soon().unwrap();
+    while there.handle().log().last().map(|event| event.what.clone()) != Some(Happening::PeerClosed)
+    {
+        assert!(Instant::now() < limit, "{:?}", there.handle().log());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn two_ends_that_are_dropped_at_the_same_time_let_go_of_each_other() {
+    let hosts = Hosts2::new(None);
+    let (mut here, mut there, _listener) = hosts.pair();
+    let handles = [here.handle(), there.handle()];
+    here.sender().send(b"unread", soon()).unwrap();
+    there.sender().send(b"unread", soon()).unwrap();
+    drop((here, there));
+    for handle in handles {
+        let limit = soon().unwrap();
+        while !handle.is_over() {
+            assert!(Instant::now() < limit, "{:?}", handle.log());
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_too_long_for_the_network_is_refused() {
+    let mut hosts = Hosts2::new(None);
+    hosts.there.max_message = 2 << 30;
+    let _listener = hosts.here.clone().listen(NAME).unwrap();
+    let Err(Error::Refused { why, .. }) = hosts.there.connect(NAME, soon()) else {
+        panic!("it connects")
+    };
+    assert!(why.contains("1073741824"), "{why}");
+}
+
+#[test]
+fn one_descriptor_polls_across_connections() {
+    use crossway_sys::poll::{Interest, wait_ready};
+    let address = free_address();
+    let cutter = Cutter::before(address);
+    let mut hosts = Hosts2::at(&network(address, None), &network(cutter.address(), None));
+    hosts.there.policy.pollable = true;
+    let (mut here, mut there, _listener) = hosts.pair();
+    let fd = there.receiver().poll_fd().unwrap().try_clone_to_owned().unwrap();
+    for round in 0..3_u8 {
+        // Several come at once: those that wait in memory make it readable, too.
+        for part in 0..5 {
+            here.sender().send(&[round, part], soon()).unwrap();
+        }
+        for part in 0..5 {
+            let mut buf = [0; 8];
+            loop {
+                assert!(wait_ready(&fd, Interest::Readable, soon()).unwrap());
+                match there.receiver().try_recv(&mut buf) {
+                    Ok(len) => break assert_eq!(buf[..len], [round, part]),
+                    Err(RecvError::Empty) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        assert!(matches!(there.receiver().try_recv(&mut [0; 8]), Err(RecvError::Empty)));
+        assert!(!wait_ready(&fd, Interest::Readable, Some(Instant::now())).unwrap());
+        cutter.cut();
+    }
+    drop(here);
+    assert!(wait_ready(&fd, Interest::Readable, soon()).unwrap(), "the end polls readable, too");
+}
+
+const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
+const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
+const ADDRESS: &str = "CROSSWAY_CHANNEL_TEST_ADDRESS";
+
+/// A resumption that is long enough to see that an end does not wait for it, or short enough to wait for.
+fn network_for_deaths(address: SocketAddr, waits: bool) -> Network {
+    let resume = if waits { Duration::from_millis(100) } else { Duration::from_secs(3600) };
+    Network { resume, ..network(address, None) }
+}
+
+/// The child: an end that sends until it is killed.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let var = |name| std::env::var(name).expect("the parent says where");
+    let network = network_for_deaths(var(ADDRESS).parse().unwrap(), false);
+    let options = host(Path::new(&var(DIR)), &network);
+    let (_listener, mut channel) = if role == "listen" {
+        let listener = options.listen(NAME).unwrap();
+        let channel = listener.accept(soon()).unwrap();
+        (Some(listener), channel)
+    } else {
+        (None, options.connect(NAME, soon()).unwrap())
+    };
+    let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
+    loop {
+        let len = fill(&mut stream, &mut msg);
+        channel.sender().send(&msg[..len], soon()).unwrap();
+    }
+}
+
+#[test]
+fn a_killed_end_leaves_a_prefix_and_is_missed() {
+    for role in ["listen", "connect"] {
+        let (address, dirs) = (free_address(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
+        // A listener's host says at once that nobody is there any more; a connector is waited for.
+        let options = host(dirs[0].path(), &network_for_deaths(address, role == "connect"));
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "child", "--nocapture"]).env(ROLE, role);
+        child.env(DIR, dirs[1].path()).env(ADDRESS, address.to_string());
+        child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let (mut child, mut channel) = if role == "listen" {
+            let child = child.spawn().unwrap();
+            (child, options.connect(NAME, soon()).unwrap())
+        } else {
+            let listener = options.listen(NAME).unwrap();
+            let child = child.spawn().unwrap();
+            (child, listener.accept(soon()).unwrap())
+        };
+        let mut stream = Stream::new(1);
+        for _ in 0..1000 {
+            channel.receiver().recv_in_place(soon(), |msg| check(&mut stream, msg)).unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let end = loop {
+            let got = channel.receiver().recv_in_place(soon(), |msg| check(&mut stream, msg));
+            if let Err(error) = got {
+                break error;
+            }
+        };
+        assert!(matches!(end, RecvError::PeerDied), "{role}: {end}");
+        let deaf = loop {
+            if let Err(error) = channel.sender().send(b"in vain", soon()) {
+                break error;
+            }
+        };
+        assert!(matches!(deaf, SendError::PeerClosed), "{role}: {deaf}");
+    }
+}
+
+#[test]
+fn strangers_at_a_listener_s_address_do_no_harm() {
+    use std::io::{Read, Write};
+    let address = free_address();
+    let key = Key::generate().unwrap();
+    let hosts = Hosts2::at(&network(address, Some(&key)), &network(address, Some(&key)));
+    let listener = hosts.here.clone().listen(NAME).unwrap();
+    let hello = b"CWCHAN\x01\x01";
+    for said in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"CWCHAN\x01\x00", b"CWCHAN\x09\x01", &[0; 4096]] {
+        let mut stranger = std::net::TcpStream::connect(address).unwrap();
+        stranger.write_all(said).unwrap();
+        let mut answer = Vec::new();
+        // Closed, with what the listener demands or without a word.
+        let _ = stranger.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer == hello, "{answer:?}");
+    }
+    let mut guess = std::net::TcpStream::connect(address).unwrap();
+    guess.write_all(&[&hello[..], &[48, 0], &[7; 48]].concat()).unwrap();
+    let mut answer = Vec::new();
+    let _ = guess.read_to_end(&mut answer);
+    assert_eq!(answer, b"CWCHAN\x01\x02", "the key is another one");
+    let _there = hosts.there.clone().connect(NAME, soon()).unwrap();
+    assert!(listener.accept(soon()).is_ok());
+}
