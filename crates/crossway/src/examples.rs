@@ -235,12 +235,19 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "channel listen",
-        &["crossway channel listen camera/left", "crossway channel listen camera/left --once"],
+        &[
+            "crossway channel listen camera/left",
+            "crossway channel listen camera/left --hosts names.txt --key our.key",
+        ],
     ),
     (
         "channel send",
-        &["crossway channel send camera/left", "crossway channel send camera/left --answers"],
+        &[
+            "crossway channel send camera/left --answers",
+            "crossway channel send camera/left --tipc auto --plain",
+        ],
     ),
+    ("channel key", &["crossway channel key", "crossway channel key our.key"]),
     ("channel top", &["crossway channel top", "crossway channel top --once --json"]),
     (
         "channel switch",

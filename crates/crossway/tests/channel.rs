@@ -1,8 +1,12 @@
-//! `crossway channel`: two programs, a name, a switch while lines are sent, and the messages about it.
+//! `crossway channel`: two programs, a name, a switch while lines are sent, and the messages about it; the same two programs on two hosts.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use crossway_netlab::{Lab, Link, NetError, Topology};
+use crossway_tipc_client::LoneTipcd;
 
 struct Running(Child);
 
@@ -90,4 +94,158 @@ fn what_cannot_be_is_one_clear_line() {
     }
     let top = run(&dir, &["top", "--once", "--interval-s", "0"]);
     assert!(String::from_utf8(top.stdout).unwrap().starts_with("No channel is open in "));
+}
+
+/// What is said to one of the two programs, and what it answers.
+struct Sending {
+    child: Running,
+    input: Option<ChildStdin>,
+    answers: std::io::Lines<BufReader<ChildStdout>>,
+    said: std::io::Lines<BufReader<ChildStderr>>,
+}
+
+impl Sending {
+    fn start(mut command: Command) -> Sending {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Running(command.spawn().unwrap());
+        let input = child.0.stdin.take();
+        let answers = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let said = BufReader::new(child.0.stderr.take().unwrap()).lines();
+        Sending { child, input, answers, said }
+    }
+
+    fn exchange(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+        let answer = self.answers.next().and_then(Result::ok).unwrap_or_else(|| {
+            panic!("no answer: {:?}", self.said.by_ref().map_while(Result::ok).collect::<Vec<_>>())
+        });
+        assert_eq!(answer, line);
+    }
+
+    /// What it says next that has these words.
+    fn says(&mut self, words: &str) -> String {
+        let line = self.said.by_ref().map_while(Result::ok).find(|line| line.contains(words));
+        line.unwrap_or_else(|| panic!("it never says {words}"))
+    }
+
+    fn end(mut self) {
+        self.input = None;
+        assert!(self.child.0.wait().unwrap().success());
+    }
+}
+
+/// Two hosts on one network, each with a directory of names and a tipcd.
+struct TwoHosts {
+    tipcds: [Option<LoneTipcd>; 2],
+    lab: Lab,
+    dir: tempfile::TempDir,
+}
+
+impl TwoHosts {
+    fn up() -> Result<TwoHosts, NetError> {
+        let lab = Lab::up(&Topology::of(&["a", "b"], Link::default()))?;
+        let mut hosts = TwoHosts { tipcds: [None, None], lab, dir: tempfile::tempdir().unwrap() };
+        for n in 0..2 {
+            hosts.start_tipcd(n);
+        }
+        Ok(hosts)
+    }
+
+    fn start_tipcd(&mut self, n: usize) {
+        let host = &self.lab.network().hosts[n];
+        let mut command = host.command(assert_cmd::cargo::cargo_bin!("crossway"));
+        let address = format!("100{}", n + 1);
+        command.args(["tipcd", "--id", &host.name, "--address", &address]);
+        command.arg(format!("eth:{}", host.interface));
+        self.tipcds[n] = Some(LoneTipcd::start(command, &self.socket(n)).unwrap());
+    }
+
+    fn socket(&self, n: usize) -> std::path::PathBuf {
+        self.dir.path().join(format!("tipcd{n}"))
+    }
+
+    /// `crossway channel` on a host.
+    fn channel(&self, n: usize, args: &[&str]) -> Command {
+        let host = &self.lab.network().hosts[n];
+        let mut command = host.command(assert_cmd::cargo::cargo_bin!("crossway"));
+        command.arg("channel").args(args);
+        command.env("CROSSWAY_CHANNEL_DIR", self.dir.path().join(format!("names{n}")));
+        command
+    }
+
+    /// A listener on the first host, and programs on both that send to it, by the same words everywhere.
+    fn exchange(&self, settings: &dyn Fn(usize) -> Vec<(&'static str, String)>, between: &str) {
+        let start = |n: usize, args: &[&str]| {
+            let mut command = self.channel(n, args);
+            command.envs(settings(n));
+            command
+        };
+        let listening = start(0, &["listen", "camera/left", "--echo"]).spawn();
+        let _listening = Running(listening.unwrap());
+        for (n, on) in [(0, "uds-seqpacket"), (1, between)] {
+            let words = ["send", "camera/left", "--answers", "--explain", "--wait-s", "60"];
+            let mut sending = Sending::start(start(n, &words));
+            sending.exchange("a line");
+            let connected = sending.says("connected on");
+            assert!(connected.ends_with(on), "{connected}");
+            if n == 0 {
+                // By itself, as soon as memory is there.
+                sending.says("uds-seqpacket -> shm-futex");
+            }
+            sending.exchange("another line");
+            sending.end();
+        }
+    }
+}
+
+fn file(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn the_same_words_lead_through_memory_within_a_host_and_over_tcp_or_tipc_between_hosts() {
+    let mut hosts = match TwoHosts::up() {
+        Ok(hosts) => hosts,
+        Err(why) => return eprintln!("SKIP channels between hosts: {why}"),
+    };
+    let dir = hosts.dir.path().to_owned();
+    let key = dir.join("key").display().to_string();
+    let make = || hosts.channel(0, &["key", &key]).output().unwrap().status.code();
+    assert_eq!((make(), make()), (Some(0), Some(2)), "a key is not overwritten");
+    let address = format!("{}:7400", hosts.lab.network().hosts[0].ipv4);
+    let list = file(&dir, "hosts", &format!("camera/left {address} # the first host\n"));
+    let tcp =
+        |_| vec![("CROSSWAY_CHANNEL_HOSTS", list.clone()), ("CROSSWAY_CHANNEL_KEY", key.clone())];
+    hosts.exchange(&tcp, "tcp");
+    let sockets = [hosts.socket(0), hosts.socket(1)];
+    let tipc = |n: usize| {
+        let socket = sockets[n].display().to_string();
+        vec![("CROSSWAY_CHANNEL_TIPC", socket), ("CROSSWAY_CHANNEL_KEY", key.clone())]
+    };
+    hosts.exchange(&tipc, "tipc");
+
+    // Without a key, and without the word that none is wanted.
+    let said = hosts.channel(1, &["send", "camera/left", "--hosts", &list]).output().unwrap();
+    assert_eq!(said.status.code(), Some(2));
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("CROSSWAY_CHANNEL_KEY"), "{said}");
+
+    // A tipcd that ends and comes back: at either host the channel goes on where it was.
+    let [here, there] = sockets.each_ref().map(|socket| socket.display().to_string());
+    let listen = ["listen", "camera/left", "--echo", "--plain", "--tipc", &here];
+    let _listening = Running(hosts.channel(0, &listen).spawn().unwrap());
+    let words = ["send", "camera/left", "--answers", "--explain", "--plain", "--tipc", &there];
+    let mut sending = Sending::start(hosts.channel(1, &words));
+    sending.exchange("before");
+    for n in [0, 1] {
+        hosts.tipcds[n] = None;
+        hosts.start_tipcd(n);
+        for _ in 0..3 {
+            sending.exchange("after");
+        }
+        sending.says("found the peer again");
+    }
+    sending.end();
 }

@@ -3,12 +3,17 @@
 mod talk;
 mod top;
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use crossway_channel::{Directory, Options, Policy, Profile, Transport};
+use crossway_channel::{
+    Directory, Hosts, Key, Network, Options, Policy, Profile, TipcBackend, Transport,
+};
 
 use super::Run;
 use crate::ui::Ui;
@@ -19,12 +24,25 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Connect two programs by a name; channels use the best transport and switch without losing messages
 ///
 /// One program listens on a name, another connects to it; neither needs to know where the other runs or which transport carries
-/// the messages. Names are looked up in the directory CROSSWAY_CHANNEL_DIR, or by default in a directory of the user's.
+/// the messages. Names are looked up in the directory CROSSWAY_CHANNEL_DIR, or by default in a directory of the user's. Names on other hosts
+/// are found in a list of names and addresses (--hosts) or in TIPC's name table (--tipc).
 #[derive(clap::Args)]
 pub(crate) struct Channel {
     /// Directory of names [default: CROSSWAY_CHANNEL_DIR, else the user's]
     #[arg(long, global = true, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// List of names on other hosts and their TCP addresses, one per line [default: CROSSWAY_CHANNEL_HOSTS]
+    #[arg(long, global = true, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Find names in TIPC's name table: auto, kernel, or the path of a tipcd's socket [default: CROSSWAY_CHANNEL_TIPC]
+    #[arg(long, global = true, value_name = "WHERE")]
+    tipc: Option<String>,
+    /// Key file that all hosts have; connections between hosts are encrypted with it [default: CROSSWAY_CHANNEL_KEY]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "plain")]
+    key: Option<PathBuf>,
+    /// Allow connections between hosts that are neither encrypted nor authenticated
+    #[arg(long, global = true)]
+    plain: bool,
     #[command(subcommand)]
     what: What,
 }
@@ -37,11 +55,16 @@ enum What {
     Send(talk::Send),
     /// Show the channels of all listeners: transport, rates, and why they last switched
     Top(top::Top),
+    /// Make a new key for connections between hosts
+    Key {
+        /// Write it to this file, readable only by its owner, instead of printing it
+        file: Option<PathBuf>,
+    },
     /// Ask the channels of a name to switch to a transport now
     Switch {
         /// Name of the channels
         name: String,
-        /// The transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket
+        /// The transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts there is no choice
         transport: Transport,
     },
 }
@@ -85,14 +108,53 @@ impl Allowed {
     }
 }
 
+impl Channel {
+    /// What the environment says about other hosts, and the options in its place.
+    fn network(&self) -> anyhow::Result<Network> {
+        let mut network = Network::of_environment()?;
+        if let Some(path) = &self.hosts {
+            network.hosts = Hosts::read(path)?;
+        }
+        if let Some(place) = &self.tipc {
+            network.tipc = Some(TipcBackend::named(place));
+        }
+        if let Some(path) = &self.key {
+            network.key = Some(Key::read(path)?);
+        }
+        if self.plain {
+            (network.plain, network.key) = (true, None);
+        }
+        Ok(network)
+    }
+}
+
+/// Prints a new key, or writes it to a file that is not there yet.
+fn make_key(file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let key = format!("{}\n", Key::generate()?.to_hex());
+    match file {
+        None => print!("{key}"),
+        Some(path) => OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .and_then(|mut file| file.write_all(key.as_bytes()))
+            .with_context(|| format!("{}: the key was not written", path.display()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 impl Run for Channel {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let network = self.network()?;
         let directory = self.directory.map_or_else(Directory::of_user, Directory::at);
-        let options = Options { directory: directory.clone(), ..Options::default() };
+        let options =
+            Options { directory: directory.clone(), network: Some(network), ..Options::default() };
         match self.what {
             What::Listen(listen) => listen.run(options),
             What::Send(send) => send.run(options),
             What::Top(top) => top.run(ui, &directory),
+            What::Key { file } => make_key(file.as_deref()),
             What::Switch { name, transport } => {
                 let asked = crossway_channel::ask_for(&directory, &name, transport, ANSWER)?;
                 let whole = (asked > 0).then_some(asked).with_context(|| {

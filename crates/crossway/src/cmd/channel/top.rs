@@ -57,6 +57,11 @@ impl Top {
     }
 }
 
+/// The peer's process, or where it is.
+fn peer(status: &Status) -> String {
+    status.peer_host.clone().unwrap_or_else(|| status.peer_pid.to_string())
+}
+
 fn show(before: &[Status], now: &[Status], seconds: f64, directory: &Directory) {
     if now.is_empty() {
         println!("No channel is open in {}.", directory.path().display());
@@ -93,7 +98,7 @@ fn show(before: &[Status], now: &[Status], seconds: f64, directory: &Directory) 
         table.add_row([
             status.name.clone(),
             status.pid.to_string(),
-            status.peer_pid.to_string(),
+            peer(status),
             transport,
             status.epoch.to_string(),
             rate(sent),
