@@ -282,6 +282,20 @@ fn a_goal_that_none_keeps_gives_the_least_violation_first() {
 }
 
 #[test]
+fn a_few_first_trials_miss_a_goal_only_if_they_are_far_beyond_it() {
+    let ruled_out = |ns: &[u64]| {
+        let mut trials = round_trips("pipe", &[1500, 1510, 1520, 1490, 1505, 1501, 1495], 900.0);
+        trials.extend(round_trips("tcp", ns, 300.0));
+        let advice = answer(&format!("{UNPINNED}[goal]\np50_us = 2"), &library(trials));
+        assert_eq!(advice.choice.as_deref(), Some("pipe"));
+        advice.ruled_out.iter().any(|r| r.candidate == "tcp" && r.basis.contains("trials"))
+    };
+    assert!(!ruled_out(&[2500, 2510, 2520]));
+    assert!(ruled_out(&[2500, 2510, 2520, 2530, 2540, 2550]));
+    assert!(ruled_out(&[9000, 9010, 9020]));
+}
+
+#[test]
 fn figures_of_another_machine_are_called_that() {
     let trials = round_trips("pipe", &[5000, 5010, 5020, 4990, 5005, 5001, 4995], 900.0);
     let foreign = Library { foreign: trials, ..Library::default() };
