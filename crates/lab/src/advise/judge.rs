@@ -73,7 +73,7 @@ pub struct GoalVerdict {
     /// The maximum allowed, in the goal's unit.
     pub most: f64,
     /// Whether it is met; `None` if the interval contains the limit, if there is no figure, or if fewer than
-    /// [`TRIALS_AT_LEAST`] trials exceed the limit by no more than [`FAR_BEYOND`].
+    /// [`TRIALS_AT_LEAST`] trials exceed it by no more than a factor of 3.
     pub met: Option<bool>,
 }
 
