@@ -65,8 +65,8 @@ fn an_error_names_its_object_once_its_cause_and_the_next_step() {
     let here = at("tipcd.sock");
     for (args, object, next) in [
         (&["--socket", &long][..], long.as_str(), "at most 107 bytes"),
-        (&["--socket", &plain], &plain, "give another path"),
-        (&["--socket", &none], &none, "make the directory"),
+        (&["--socket", &plain], &plain, "use another path"),
+        (&["--socket", &none], &none, "create the directory"),
         (&["--socket", &here, "udp:192.0.2.77"], "udp:192.0.2.77", "an address of this host"),
         (&["--socket", &here, "udp:127.0.0.1%none0"], "none0", "a network device of this host"),
         (&["--socket", &here, "udp:127.0.0.1:0"], "127.0.0.1:0", "a port from 1"),

@@ -104,7 +104,7 @@ fn pythons_socket_module_gives_what_it_gives_on_a_kernel() {
     let table = here("table.py");
     let known = [
         // Beyond TIPC's window, the descriptor's own buffer accepts messages.
-        "connections: messages of 1000 octets until the window is full",
+        "connections: messages of 1000 bytes until the window is full",
         // The descriptor does not know of the group's members; the send returns EHOSTUNREACH.
         "groups: ready alone",
     ];

@@ -178,7 +178,7 @@ fn links_and_peers_are_shown_and_a_setting_reaches_the_other_end() {
     for (set, said) in [
         (["link", "set", link, "--tolerance", "49"], "between 50 and 30000 ms"),
         (["link", "set", link, "--priority", "32"], "between 1 and 31"),
-        (["link", "set", "nobody", "--window", "9"], "there is alpha:udp0-beta:udp0"),
+        (["link", "set", "nobody", "--window", "9"], "existing links: alpha:udp0-beta:udp0"),
     ] {
         let error = one.error(&set);
         assert!(error.contains(said), "{error}");
@@ -244,7 +244,7 @@ fn bearers_come_and_go_and_one_remote_leaves_without_disturbing_others() {
     let one = Site::with(&["--id", "alpha"]);
     let two = Site::with(&[&format!("udp:{b},{a}"), "--id", "beta"]);
     let three = Site::with(&[&format!("udp:{c},{a}"), "--id", "gamma"]);
-    assert!(one.error(&["bearer", "disable", "udp0"]).contains("this node has none"));
+    assert!(one.error(&["bearer", "disable", "udp0"]).contains("this node has no bearers"));
     let error = one.error(&["bearer", "enable", &format!("udp:{a},mtu=9,{b}")]);
     assert!(error.contains("expected mtu= and 128 to 65507"), "{error}");
     let bearer = format!("udp:{a},mtu=1472,{b}");
@@ -297,7 +297,7 @@ fn counters_begin_anew_multicasts_are_steered_and_a_node_that_is_down_is_forgott
     assert!(after["sent_states"].as_u64() < before["sent_states"].as_u64(), "{after}");
     assert_eq!((&after["ups"], &after["up"]), (&1.into(), &true.into()));
     assert_eq!(one.text(&["link", "stat", "reset"]), "");
-    assert!(one.error(&["link", "stat", "reset", "nobody"]).contains("there is alpha:udp0"));
+    assert!(one.error(&["link", "stat", "reset", "nobody"]).contains("existing links: alpha:udp0"));
     let get = ["link", "get", "broadcast-link"];
     assert_eq!(one.text(&get), "method:autoselect  ratio:10%  window:50 packets\n");
     one.text(&["link", "set-broadcast", "--method", "replicast", "--ratio", "25"]);
