@@ -60,7 +60,7 @@ fn a_full_disk_and_a_missing_tipcd_are_told() {
 /// trace is affected.
 #[test]
 fn a_disk_that_fills_up_in_the_middle_of_a_trace_does_not_concern_the_node() {
-    let (one, two) = pair(80);
+    let (one, two) = pair(90);
     let soon = || Patience::Until(Instant::now() + WATCHDOG);
     let server = NodeSocket::open(two.path(), Kind::Rdm).unwrap();
     server.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
