@@ -40,7 +40,7 @@ pub fn chart(run: &Run, id: &str) -> Option<String> {
     open(&mut out, chart, &view.label, run, &contenders);
     grid(&mut out, &frame, &lines, axis.unit);
     for level in &view.levels {
-        draw_level(&mut out, &frame, level, axis.unit);
+        draw_level(&mut out, &frame, &lines, level, axis.unit);
     }
     for (series, how) in &lines {
         draw_line(&mut out, &frame, series, how);
@@ -207,7 +207,13 @@ fn tick(value: f64, unit: &str) -> String {
     }
 }
 
-fn draw_level(out: &mut String, frame: &Frame, level: &Level, unit: &str) {
+fn draw_level(
+    out: &mut String,
+    frame: &Frame,
+    lines: &[(&Series, &Drawn)],
+    level: &Level,
+    unit: &str,
+) {
     let right = WIDTH - RIGHT;
     if level.x.is_empty() {
         let Some(value) = level.y.first().copied().filter(|y| frame.holds(*y)) else { return };
@@ -217,7 +223,7 @@ fn draw_level(out: &mut String, frame: &Frame, level: &Level, unit: &str) {
             "<path class=\"level\" d=\"M{LEFT} {y:.1}H{right}\"/>\
              <text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}, {}</text>",
             right - 6.0,
-            y - 5.0,
+            if is_crowded_above(frame, lines, y) { y + 14.0 } else { y - 5.0 },
             escape(&level.name),
             tick(value, unit)
         );
@@ -240,6 +246,16 @@ fn draw_level(out: &mut String, frame: &Frame, level: &Level, unit: &str) {
         y - 5.0,
         escape(&level.name)
     );
+}
+
+/// Whether more points lie closely above this height than closely below it, so that a label is easier to read below.
+fn is_crowded_above(frame: &Frame, lines: &[(&Series, &Drawn)], height: f64) -> bool {
+    const LABEL: f64 = 22.0;
+    let down = |y: &f64| frame.down(*y) - height;
+    let offsets: Vec<f64> = lines.iter().flat_map(|(s, _)| s.y.iter().map(down)).collect();
+    let above = offsets.iter().filter(|o| (-LABEL..0.0).contains(*o)).count();
+    let below = offsets.iter().filter(|o| (0.0..LABEL).contains(*o)).count();
+    above > below
 }
 
 fn path(points: &[(f64, f64)]) -> String {
