@@ -111,10 +111,15 @@ impl Two {
     /// Returns `None` after printing the reason if a prerequisite is missing. `name` distinguishes tests that run at the
     /// same time.
     pub(crate) fn new(name: &str, what: [What; 2]) -> Option<Self> {
+        Self::with(name, what, &[])
+    }
+
+    /// As [`Two::new`], with further options for each node that is a tipcd.
+    pub(crate) fn with(name: &str, what: [What; 2], options: &[&str]) -> Option<Self> {
         if what == [What::Tipcd; 2] {
-            return Some(Self::tipcds());
+            return Some(Self::tipcds(options));
         }
-        match Self::with_guests(name, what) {
+        match Self::with_guests(name, what, options) {
             Ok(two) => Some(two),
             Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
                 eprintln!("SKIP {what:?}: {why}");
@@ -124,7 +129,7 @@ impl Two {
         }
     }
 
-    fn tipcds() -> Self {
+    fn tipcds(options: &[&str]) -> Self {
         let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
         // Clusters of tests that run at the same time must not meet: one of them may get a port that another has just
@@ -132,14 +137,14 @@ impl Two {
         let netid = (ports[0] % 9_000 + 1).to_string();
         let site = |id: &str, own: u16, other: u16| {
             let mut command = tipcd_command();
-            command.args(["--netid", &netid, "--id", id, "--address", id]);
+            command.args(["--netid", &netid, "--id", id, "--address", id]).args(options);
             command.arg(format!("udp:127.0.0.1:{own},127.0.0.1:{other}"));
             Node::Tipcd(Site::start(command))
         };
         Self { nodes: [site("a1", ports[0], ports[1]), site("b2", ports[1], ports[0])], lab: None }
     }
 
-    fn with_guests(name: &str, what: [What; 2]) -> Result<Self, NetError> {
+    fn with_guests(name: &str, what: [What; 2], options: &[&str]) -> Result<Self, NetError> {
         // Two runs of this test on one machine must not collide.
         let name = &format!("{name}{:x}", std::process::id() % 0x1_0000);
         let mut topology = Topology::of(&[], Link::default());
@@ -156,7 +161,7 @@ impl Two {
             let ip = at.ipv4.to_string();
             if what == What::Tipcd {
                 let mut command = at.command(env!("CARGO_BIN_EXE_conformance-guest-part"));
-                command.args(["tipcd", &format!("udp:{ip}")]);
+                command.args(["tipcd", &format!("udp:{ip}")]).args(options);
                 return Ok(Node::Tipcd(Site::start(command)));
             }
             let spec = GuestSpec {

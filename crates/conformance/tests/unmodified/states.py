@@ -1,8 +1,9 @@
 """What each call returns in each state of a socket, and the effect of an event at the other end on each state, as rows of tables.
 
-    states.py peer           the other end, on this node or another: follows requests in messages until it is told to end
-    states.py ask [SECONDS]  prints the tables; pauses for SECONDS between two steps
-    states.py loss [SECONDS] opens a connection in each state, prints "cut", and prints the effect of the loss of the peer's node
+    states.py peer              the other end, on this node or another: follows requests in messages until it is told to end
+    states.py ask [SECONDS]     prints the tables; pauses for SECONDS between two steps
+    states.py loss [SECONDS]    opens a connection in each state, prints "cut", and prints the effect of the loss of the peer's node
+    states.py probed [SECONDS]  opens a connection in each state, and prints the effect of probes by the peer's node
 """
 
 import errno
@@ -19,6 +20,8 @@ import time
 SETTLE = float(sys.argv[2]) if len(sys.argv) > 2 else 0.02
 # Nothing takes this long, in seconds, unless it hangs.
 PATIENCE = 60
+# Interval, in seconds, at which the peer's node probes connections; the test starts it with this value.
+PROBING = 2
 KINDS = {"SEQPACKET": S.SOCK_SEQPACKET, "STREAM": S.SOCK_STREAM}
 SOL_TIPC, DEST_DROPPABLE, CONN_TIMEOUT, GROUP_JOIN = 271, 129, 130, 135
 ERRINFO, RETDATA = 1, 2
@@ -85,6 +88,22 @@ class Peer:
         select.select([listener], [], [], PATIENCE)
         self.sockets[new], _ = listener.accept()
         self.sockets[new].setblocking(False)
+
+    def connect(self, key, kind, service):
+        one = self.sockets[key] = S.socket(S.AF_TIPC, kind)
+        one.setblocking(False)
+        return outcome(lambda: one.connect(name(service)))
+
+    def connect_in_child(self, key, kind, service):
+        self.children[key] = os.fork()
+        if self.children[key] == 0:
+            one = S.socket(S.AF_TIPC, kind)
+            while outcome(lambda: one.connect(name(service))) == "EHOSTUNREACH":
+                one.close()
+                one = S.socket(S.AF_TIPC, kind)
+                time.sleep(0.01)
+            while True:
+                time.sleep(100)
 
     def accept_in_child(self, key):
         listener, (heard, told) = self.sockets[key], os.pipe()
@@ -239,6 +258,36 @@ class Pair:
         self.one.close()
 
 
+class Accepted(Pair):
+    """The end of a connection that has accepted it; the peer's end has connected."""
+
+    def offer(self):
+        self.one.listen(4)
+        bind(self.one, self.service)
+
+    def accepted(self):
+        assert select.select([self.one], [], [], PATIENCE)[0], "the peer does not connect"
+        listener, (self.one, _) = self.one, self.one.accept()
+        listener.close()
+        self.one.setblocking(False)
+        settle()
+        return self
+
+    def connect(self):
+        self.offer()
+        begin = time.monotonic()
+        while peer.connect(self.other, self.kind, self.service) == "EHOSTUNREACH":
+            assert time.monotonic() - begin < PATIENCE, "the own name does not come to the peer"
+            peer.close(self.other)
+            time.sleep(0.01)
+        return self.accepted()
+
+    def connect_to_child(self):
+        self.offer()
+        peer.connect_in_child(self.key, self.kind, self.service)
+        return self.accepted()
+
+
 def fresh(pair):
     pair.one.setblocking(False)
 
@@ -356,7 +405,8 @@ CALLS = [
         "listen": lambda pair: outcome(lambda: pair.one.listen(4)),
     },
 ]
-# States in which the other end can do something.
+# States in which the other end can do something. A connection can reach them at the end that connected and at the end
+# that accepted.
 WITH_PEER = [
     "connected",
     "connected, 2 bytes unread",
@@ -376,6 +426,12 @@ EVENTS = {
         settle(),
         peer.close(pair.other),
     ),
+}
+# How an end whose peer is a separate process reaches those states in which that process is killed.
+BEFORE_KILL = {
+    "connected": lambda one: None,
+    "connected, window full": fill,
+    "shut down here": lambda one: one.shutdown(S.SHUT_RDWR),
 }
 WHILE_CONNECTING = {
     "accepts": lambda pair: pair.accept(),
@@ -583,35 +639,45 @@ def table(title, kinds, states, calls):
     print()
 
 
-def events(kind, number):
-    head(kind + ": the other end", *WITH_PEER)
+def after_events(end, number):
+    """The results at an end after each event in each state, by event."""
+    rows = {}
     for event, happen in EVENTS.items():
-        cells = []
+        cells = rows[event] = []
         for state in WITH_PEER:
-            pair = Pair(number)
+            pair = end(number)
             STATES[state](pair)
             settle()
             happen(pair)
             settle()
             cells.append(seen(pair))
             pair.close()
-        row(event, *cells)
-    cells = []
+    cells = rows["is killed"] = []
     for state in WITH_PEER:
-        pair = Pair(number)
-        if state in ("connected", "connected, window full", "shut down here"):
-            pair.connect_to_child()
-            {"connected, window full": fill, "shut down here": lambda one: one.shutdown(S.SHUT_RDWR)}.get(
-                state, lambda one: None
-            )(pair.one)
-            settle()
-            peer.kill(pair.key)
-            settle()
-            cells.append(seen(pair))
-        else:
+        if state not in BEFORE_KILL:
             cells.append("-")
+            continue
+        pair = end(number)
+        pair.connect_to_child()
+        BEFORE_KILL[state](pair.one)
+        settle()
+        peer.kill(pair.key)
+        settle()
+        cells.append(seen(pair))
         pair.close()
-    row("is killed", *cells)
+    return rows
+
+
+def events(kind, number):
+    rows = after_events(Pair, number)
+    head(kind + ": the other end", *WITH_PEER)
+    for event, cells in rows.items():
+        row(event, *cells)
+    print()
+    head(kind + ": the other end, which connected to this one", "difference from the table above")
+    for event, cells in after_events(Accepted, number).items():
+        others = ["%s: %s" % (state, cell) for state, cell, known in zip(WITH_PEER, cells, rows[event]) if cell != known]
+        row(event, "; ".join(others) or "none")
     print()
     head(kind + ": the other end, to whom this one connects", "poll", "receives, send")
     for event, happen in WHILE_CONNECTING.items():
@@ -650,6 +716,31 @@ def lost():
     print()
 
 
+def peer_full(pair):
+    pair.connect()
+    pair.sent = peer.fill(pair.other)
+
+
+def probed():
+    """A connection in each state during two probes by the other node; a first probe without an answer would end it before the second."""
+    states = {state: STATES[state] for state in WITH_PEER}
+    states["connected, the peer's window full"] = peer_full
+    pairs = {}
+    for kind, number in KINDS.items():
+        for state, enter in states.items():
+            pairs[kind, state] = Pair(number)
+            enter(pairs[kind, state])
+    settle()
+    time.sleep(2.5 * PROBING)
+    for kind in KINDS:
+        head(kind + ": the other node probes", "poll", "receives, send")
+        for (its, state), pair in pairs.items():
+            if its == kind:
+                row(state, *seen(pair).split(" ", 1))
+        print()
+    peer.end()
+
+
 def ask():
     for kind, number in KINDS.items():
         table(kind + " state", lambda: Pair(number), STATES, CALLS)
@@ -674,4 +765,4 @@ if sys.argv[1] == "peer":
     Peer().serve()
 else:
     peer = Remote()
-    {"ask": ask, "loss": lost}[sys.argv[1]]()
+    {"ask": ask, "loss": lost, "probed": probed}[sys.argv[1]]()

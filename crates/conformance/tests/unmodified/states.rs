@@ -17,6 +17,8 @@ const BEGIN: &str = "<!-- states -->\n";
 /// machine had no time for.
 const CALM: &str = "0.1";
 const SLOW: &str = "0.15";
+/// How often, in seconds, a `tipcd` probes connections of the table of probes; the script has the same constant.
+const PROBING: &str = "2";
 const END: &str = "<!-- end of states -->\n";
 
 type Row = Vec<String>;
@@ -37,11 +39,13 @@ fn cells(line: &str) -> Row {
     inner.split(" | ").map(str::to_owned).collect()
 }
 
-/// The results for one kind of node: within one node, between two, and after the loss of the other.
+/// The results for one kind of node: within one node, between two, after the loss of the other, and after probes by a
+/// `tipcd`.
 struct Answers {
     one: Vec<Table>,
     two: Vec<Table>,
     lost: Vec<Table>,
+    probed: Vec<Table>,
 }
 
 /// Starts the script, whose lines the reader delivers.
@@ -56,10 +60,10 @@ fn started(node: &Node, words: &[&str]) -> (Child, BufReader<std::process::Child
     (child, said)
 }
 
-/// The output of the script with its peer on another node, or on the same.
-fn asked(node: &Node, others: &Node, settling: &[&str]) -> Vec<Table> {
+/// The output of the script's part `part` with its peer on another node, or on the same.
+fn asked(part: &str, node: &Node, others: &Node, settling: &[&str]) -> Vec<Table> {
     let (mut peer, _) = started(others, &["peer"]);
-    let (mut child, mut said) = started(node, &[&["ask"], settling].concat());
+    let (mut child, mut said) = started(node, &[&[part], settling].concat());
     let mut text = String::new();
     said.read_to_string(&mut text).unwrap();
     assert!(child.wait().unwrap().success(), "{text}");
@@ -87,24 +91,31 @@ fn after_loss(two: Two, settling: &[&str]) -> Vec<Table> {
     tables(&text)
 }
 
+/// The output of the script when the other node, a `tipcd`, probes connections much more often than a kernel does.
+fn probed(what: What, settling: &[&str]) -> Option<Vec<Table>> {
+    let two = Two::with("sp", [what, What::Tipcd], &["--connection-probe", PROBING])?;
+    Some(asked("probed", &two.nodes[0], &two.nodes[1], settling))
+}
+
 /// The results of a `tipcd`, or of a kernel. The runs of a `tipcd` mostly wait.
 fn answers(what: What, settling: &[&str]) -> Option<Answers> {
     let two = Two::new("st", [what; 2])?;
     let between = |two: Two| {
-        let between = asked(&two.nodes[0], &two.nodes[1], settling);
+        let between = asked("ask", &two.nodes[0], &two.nodes[1], settling);
         (between, after_loss(two, settling))
     };
     if what == What::Kernel {
-        let one = asked(&two.nodes[0], &two.nodes[0], settling);
+        let one = asked("ask", &two.nodes[0], &two.nodes[0], settling);
         let (two, lost) = between(two);
-        return Some(Answers { one, two, lost });
+        return Some(Answers { one, two, lost, probed: probed(what, settling)? });
     }
     std::thread::scope(|scope| {
         let two = scope.spawn(|| between(two));
+        let probed = scope.spawn(|| probed(what, settling));
         let lone = Node::Tipcd(Site::new());
-        let one = asked(&lone, &lone, settling);
+        let one = asked("ask", &lone, &lone, settling);
         let (two, lost) = two.join().unwrap();
-        Some(Answers { one, two, lost })
+        Some(Answers { one, two, lost, probed: probed.join().unwrap()? })
     })
 }
 
@@ -116,6 +127,7 @@ impl Answers {
         };
         let mut tables = combined(self.one, self.two, joined);
         tables.extend(self.lost);
+        tables.extend(self.probed);
         tables
     }
 }
