@@ -1,5 +1,5 @@
-//! Ends that are killed at every step of a switch, in the middle of traffic both ways: the survivor has a prefix of what was sent, is told, and
-//! keeps nothing.
+//! Ends that are killed at every step of a switch, in the middle of traffic both ways: the survivor receives a prefix of what was sent and the
+//! end of the channel, and keeps nothing.
 //!
 //! The end to be killed is this test program once more, as a child with a role.
 

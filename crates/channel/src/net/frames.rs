@@ -309,7 +309,7 @@ impl Writer {
     }
 }
 
-/// Sends an answer on a fresh connection, which has room for it; if it has not, its peer is told by the end.
+/// Sends an answer on a new connection, whose buffer has room for it; if not, the peer sees the connection end.
 pub(crate) fn write_now(writer: &mut Writer, message: &Message) {
     let text = serde_json::to_vec(message).expect("messages are plain data");
     let _ = writer.write_frame(&text, Some(Instant::now()));

@@ -187,8 +187,8 @@ impl Route {
     }
 }
 
-/// The service that stands for a name in TIPC's name table: 48 bits of a hash, in a range of types of its own. Two names that share one are told
-/// apart by the greeting.
+/// The service that represents a name in TIPC's name table: 48 bits of a hash, in a reserved range of types. The greeting distinguishes names
+/// with the same hash.
 pub(crate) fn tipc_service(name: &str) -> ServiceRange {
     // FNV-1a.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -48,7 +48,7 @@ fn told(place: &str, kind: &str, count: u32, begin: Instant) {
     eprintln!("{place}, {kind}: {count} orderly ends, no reset, in {:?}", begin.elapsed());
 }
 
-/// From one node to another, by so many processes at either end.
+/// From one node to another, with this number of processes at each end.
 fn between(
     program: &Path,
     place: &str,

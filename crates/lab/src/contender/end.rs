@@ -110,7 +110,7 @@ impl End {
         }
     }
 
-    /// Has it send or receive so many messages, without waiting for that.
+    /// Starts sending or receiving this number of messages, and does not wait for the end.
     pub(crate) fn go(&mut self, messages: u64, limit: Duration) -> Result<(), ProgramError> {
         let payload = self.sends.then(|| self.content.described(self.payload.path()));
         let first = if self.sends { self.content.first } else { 0 };

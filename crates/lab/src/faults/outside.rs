@@ -163,7 +163,7 @@ impl Outside<'_> {
         ends.affected.go(MESSAGES, STEP_LIMIT).map_err(failed)?;
         let stopped_ns = monotonic_ns();
         proc::stop(ends.affected.pid());
-        // A survivor that cannot even be told to begin is told of by `whole`.
+        // `whole` reports a survivor that cannot even be started.
         let began = ends.survivor.go(MESSAGES, STEP_LIMIT);
         std::thread::sleep(STOPPED);
         proc::resume(ends.affected.pid());

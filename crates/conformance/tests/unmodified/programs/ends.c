@@ -40,7 +40,7 @@ static void ask(int kind, int type)
 {
 	struct sockaddr_tipc a = service(type, 1);
 	int fd = opened(kind);
-	/* The name may still be on its way to this node, and a listener has places for so many. */
+	/* The name may still be on its way to this node, and the backlog of a listener is limited. */
 	while (connect(fd, ADDRESS(a)) < 0) {
 		if (errno != EHOSTUNREACH && errno != ECONNREFUSED)
 			must("connect", -1);
@@ -60,7 +60,7 @@ static void ask(int kind, int type)
 	close(fd);
 }
 
-/* Several processes, until so many connections were begun; whether all of them ended well. */
+/* Runs several processes until this number of connections was begun; returns whether all ended in order. */
 static int by_processes(int listener, int kind, int type, long count)
 {
 	int good = 1, status;
