@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ use crate::transport::{RxHalf, Transport, TxHalf};
 
 /// How long the old process receives before it looks again whether the peer has parked.
 const SLICE: Duration = Duration::from_millis(2);
+/// Bytes of a held message's length, in front of it.
+const LENGTH: usize = size_of::<u64>();
 /// Time between looks for the old process.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -117,13 +120,14 @@ fn take_apart(channel: &mut Channel) -> Result<(Handed, Vec<OwnedFd>), Error> {
     let link = channel.link();
     let sent = channel.sender().sequence();
     let (held, received, fin) = channel.receiver().give_up();
-    let memory = shm::create_sealed("crossway-channel-held", held.iter().map(Vec::len).sum())?;
-    let file = File::from(memory);
-    let mut at = 0;
+    // Lengths and contents go into memory: their number has no limit, but a packet's size has.
+    let mut bytes = Vec::with_capacity(held.iter().map(|m| LENGTH + m.len()).sum());
     for message in &held {
-        file.write_all_at(message, at).map_err(|e| OsError::new("pwrite", "held messages", e))?;
-        at += message.len() as u64;
+        bytes.extend_from_slice(&(message.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(message);
     }
+    let file = File::from(shm::create_sealed("crossway-channel-held", bytes.len())?);
+    file.write_all_at(&bytes, 0).map_err(|e| OsError::new("pwrite", "held messages", e))?;
     let copy = |fd: &OwnedFd| {
         fd.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "control connection", e))
     };
@@ -136,7 +140,7 @@ fn take_apart(channel: &mut Channel) -> Result<(Handed, Vec<OwnedFd>), Error> {
         shape: link.shape,
         epoch: state.switch.epoch(),
         sequences: (sent, received),
-        held: held.iter().map(Vec::len).collect(),
+        held: held.len(),
         fin,
         deaf: link.tx.raised() & flag::DEAF != 0,
         peer_pid: link.peer_pid,
@@ -184,6 +188,19 @@ pub(crate) fn take_over(
     }
 }
 
+/// The messages in the memory that [`take_apart`] filled; `None` if it does not hold exactly `count`.
+fn held_in(mut bytes: &[u8], count: usize) -> Option<VecDeque<Vec<u8>>> {
+    let mut held = VecDeque::new();
+    for _ in 0..count {
+        let (len, rest) = bytes.split_first_chunk::<LENGTH>()?;
+        let (message, rest) =
+            rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+        held.push_back(message.to_vec());
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(held)
+}
+
 fn put_together(
     options: &Options,
     name: &str,
@@ -193,15 +210,12 @@ fn put_together(
     let missing = || no_answer("descriptors are missing from what it handed over");
     let [control, page, memory] = <[OwnedFd; 3]>::try_from(fds).map_err(|_| missing())?;
     let page = Page::open(page)?.ok_or_else(missing)?;
-    let mut held = VecDeque::new();
-    let (file, mut at) = (File::from(memory), 0);
-    for len in handed.held {
-        let mut message = vec![0; len];
-        file.read_exact_at(&mut message, at)
-            .map_err(|e| OsError::new("pread", "held messages", e))?;
-        at += len as u64;
-        held.push_back(message);
-    }
+    let mut bytes = Vec::new();
+    File::from(memory)
+        .read_to_end(&mut bytes)
+        .map_err(|e| OsError::new("read", "held messages", e))?;
+    let held = held_in(&bytes, handed.held)
+        .ok_or_else(|| no_answer("the messages that it handed over are damaged"))?;
     let ends = Ends {
         name: name.to_owned(),
         id: handed.id,
@@ -228,4 +242,24 @@ fn put_together(
     reactor::add(Source::Link(Arc::clone(&link)))?;
     link.start(Transport::UdsSeqpacket, Reason::HandOver)?;
     Ok(channel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_messages_are_counted_and_whole() {
+        let mut bytes = Vec::new();
+        for message in [&b"one"[..], b"", b"three"] {
+            bytes.extend_from_slice(&(message.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(message);
+        }
+        let held = held_in(&bytes, 3).expect("three messages");
+        assert_eq!(held, [&b"one"[..], b"", b"three"].map(<[u8]>::to_vec));
+        assert!(held_in(&bytes, 2).is_none() && held_in(&bytes, 4).is_none());
+        assert!(held_in(&bytes[..bytes.len() - 1], 3).is_none());
+        let long = u64::MAX.to_le_bytes();
+        assert!(held_in(&long, 1).is_none());
+    }
 }

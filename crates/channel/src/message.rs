@@ -105,8 +105,8 @@ pub(crate) struct Handed {
     pub(crate) epoch: u32,
     /// Messages sent and received so far.
     pub(crate) sequences: (u64, u64),
-    /// Lengths of the messages that were received and not given to the program.
-    pub(crate) held: Vec<usize>,
+    /// Number of messages in the memory that comes with it: received, but not given to the program.
+    pub(crate) held: usize,
     /// The peer sends no more.
     pub(crate) fin: bool,
     /// The peer receives no more.

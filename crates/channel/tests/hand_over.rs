@@ -4,7 +4,7 @@ mod stream;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_channel::{
@@ -104,12 +104,14 @@ fn a_client_streams_on_while_its_server_is_replaced_three_times() {
     let handle = channel.handle();
     let (mut sender, mut receiver) = channel.split();
     let stop = AtomicBool::new(false);
+    let (there, back) = (AtomicU64::new(0), AtomicU64::new(0));
     let (sent, received) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
             let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
             while !stop.load(Ordering::Relaxed) {
                 let len = fill(&mut stream, &mut msg);
                 sender.send(&msg[..len], soon()).unwrap();
+                there.store(stream.count(), Ordering::Relaxed);
             }
             sender.close(soon()).unwrap();
             stream.count()
@@ -118,13 +120,19 @@ fn a_client_streams_on_while_its_server_is_replaced_three_times() {
             let mut stream = Stream::new(2);
             loop {
                 match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
-                    Ok(()) => {}
+                    Ok(()) => back.store(stream.count(), Ordering::Relaxed),
                     Err(RecvError::Closed) => return stream.count(),
                     Err(error) => panic!("after {} messages: {error}", stream.count()),
                 }
             }
         });
         for _ in 0..3 {
+            // Messages flow both ways before each replacement.
+            let begun = [&there, &back].map(|count| (count, count.load(Ordering::Relaxed) + 10));
+            while begun.iter().any(|(count, enough)| count.load(Ordering::Relaxed) < *enough) {
+                assert!(!sending.is_finished() && !receiving.is_finished(), "a stream ended early");
+                std::thread::yield_now();
+            }
             let next = start("take-over", dir.path());
             assert!(server.0.wait().unwrap().success(), "the old server ends in order");
             server = next;
