@@ -2,9 +2,9 @@
 //!
 //! A message costs one copy in and one out and, while both ends run, no system call; an end that sleeps costs a `futex` call of the C
 //! library at each side. The connector opens memory and semaphores by their names and removes the names at once, as POSIX lets it: what is open stays
-//! usable and is freed with the last process that has it. Until then leases of the listener's hold them. Neither memory nor semaphores tell that
-//! a peer died: a socket pair does, which is looked at between slices of sleep. The memory cannot be sealed, so that a peer that shrinks it kills
-//! whoever reads it (`SIGBUS`); `shm-futex` has no such weakness.
+//! usable and is freed with the last process that has it. Until then the listener's leases cover them. Neither memory nor semaphores show that a
+//! peer died; a socket pair does, which is checked between slices of sleep. The memory cannot be sealed, so a peer that shrinks it kills the
+//! process that reads it (`SIGBUS`); `shm-futex` does not have this weakness.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,73 +17,51 @@ use crossway_sys::{Errno, OsError, shm};
 use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{dimensions, ring_caps};
+use crate::ring::semaphores::{Nth, SemaphoreChannel, SemaphoreRx, SemaphoreSet, SemaphoreTx};
 use crate::self_test::round_trip;
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
-use crossway_ring::bell::SLICE;
-use crossway_ring::region::{Dimensions, Direction, SharedRing};
-use crossway_ring::sync::AtomicU32;
-use crossway_ring::{Bell, RingRx, RingTx};
 
 /// The mechanism.
 pub struct PosixShm;
 
-/// The semaphores, one for each end that may sleep; the numbers count them.
-const SEMAPHORES: [&str; 4] = ["to-connector", "listener-room", "to-listener", "connector-room"];
-const TO_CONNECTOR: usize = 0;
-const LISTENER_ROOM: usize = 1;
-const TO_LISTENER: usize = 2;
-const CONNECTOR_ROOM: usize = 3;
-
-/// Sleeps in `sem_clockwait`.
-pub struct NamedBell {
-    fences: Fences,
-    lifeline: Arc<Lifeline>,
-    named: Arc<Named>,
-    own: usize,
-    other: usize,
+/// What has names, open in this process.
+pub struct Named {
+    semaphores: [NamedSemaphore; 4],
+    /// The listener's leases, until it closes; usually the names are removed long before.
+    _leases: Vec<Lease>,
 }
 
-impl Bell for NamedBell {
-    #[inline]
-    fn light_fence(&self) {
-        self.fences.light();
+impl SemaphoreSet for Named {
+    // These semaphores are never removed while they are open, so no error means that the peer has ended.
+    fn wait(&self, nth: Nth, slice: Duration, _lifeline: &Lifeline) -> Result<(), OsError> {
+        let named = |errno| OsError::new("sem_clockwait", purpose(nth), errno);
+        self.semaphores[nth as usize].wait(slice).map_err(named)
     }
 
-    fn heavy_fence(&self) -> Result<(), OsError> {
-        self.fences.heavy()
-    }
-
-    fn sleep(&self, _own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
-        let slice = limit.map_or(SLICE, |limit| limit.min(SLICE));
-        let named = |errno| OsError::new("sem_clockwait", SEMAPHORES[self.own], errno);
-        self.named.semaphores[self.own].wait(slice).map_err(named)
-    }
-
-    fn ring(&self, _other_state: &AtomicU32) -> Result<(), OsError> {
-        let named = |errno| OsError::new("sem_post", SEMAPHORES[self.other], errno);
-        self.named.semaphores[self.other].post().map_err(named)
-    }
-
-    fn peer_gone(&self) -> Result<bool, OsError> {
-        self.lifeline.peer_gone()
+    fn post(&self, nth: Nth, _lifeline: &Lifeline) -> Result<(), OsError> {
+        let named = |errno| OsError::new("sem_post", purpose(nth), errno);
+        self.semaphores[nth as usize].post().map_err(named)
     }
 }
 
 /// The sending end.
-pub type PosixShmTx = RingTx<SharedRing, NamedBell>;
+pub type PosixShmTx = SemaphoreTx<Named>;
 /// The receiving end.
-pub type PosixShmRx = RingRx<SharedRing, NamedBell>;
+pub type PosixShmRx = SemaphoreRx<Named>;
 
-/// What has names, open in this process.
-struct Named {
-    semaphores: [NamedSemaphore; 4],
-    /// The listener's, until it closes; the names are gone long before as a rule.
-    _leases: Vec<Lease>,
+/// What a semaphore is for, as part of its name.
+const fn purpose(nth: Nth) -> &'static str {
+    match nth {
+        Nth::ToConnector => "to-connector",
+        Nth::ListenerRoom => "listener-room",
+        Nth::ToListener => "to-listener",
+        Nth::ConnectorRoom => "connector-room",
+    }
 }
 
 /// The name of one of the semaphores of a channel, without the slash.
-fn semaphore_name(name: &str, nth: usize) -> String {
-    format!("{name}-{}", SEMAPHORES[nth])
+fn semaphore_name(name: &str, nth: Nth) -> String {
+    format!("{name}-{}", purpose(nth))
 }
 
 /// Makes something under a lease on its name; a stranger's thing of that name is left alone.
@@ -107,11 +85,12 @@ fn leased<T>(
     }
 }
 
-/// All four, each by its number.
+/// All four semaphores, in the order of their numbers.
 fn four<E>(
-    mut one: impl FnMut(usize) -> Result<NamedSemaphore, E>,
+    mut one: impl FnMut(Nth) -> Result<NamedSemaphore, E>,
 ) -> Result<[NamedSemaphore; 4], E> {
-    Ok([one(0)?, one(1)?, one(2)?, one(3)?])
+    let [a, b, c, d] = Nth::ALL;
+    Ok([one(a)?, one(b)?, one(c)?, one(d)?])
 }
 
 impl Mechanism for PosixShm {
@@ -148,19 +127,15 @@ impl Mechanism for PosixShm {
         let (lifeline, peers) = Lifeline::pair()?;
         let (fences, offer) = Fences::offer(Offer::new());
         let offer = offer.with_word("name", name).with_fd("lifeline", peers);
-        let channel = Channel {
+        let channel = SemaphoreChannel {
             mapping,
             dimensions,
             fences,
             lifeline: Arc::new(lifeline),
-            named: Arc::new(Named { semaphores, _leases: leases }),
+            semaphores: Arc::new(Named { semaphores, _leases: leases }),
             wait: spec.wait,
         };
-        let ends = (
-            channel.tx(Direction::FromListener, LISTENER_ROOM, TO_CONNECTOR),
-            channel.rx(Direction::FromConnector, TO_LISTENER, CONNECTOR_ROOM),
-        );
-        Ok((Complete::new(Self::ID, ends), offer))
+        Ok((Complete::new(Self::ID, channel.listener()), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -173,54 +148,17 @@ impl Mechanism for PosixShm {
         let semaphores = four(|nth| NamedSemaphore::open(&semaphore_name(&name, nth)))?;
         // Both ends have everything open: nothing can stay behind any more.
         Resource::PosixShm { name: path }.remove();
-        for nth in 0..SEMAPHORES.len() {
+        for nth in Nth::ALL {
             Resource::PosixShm { name: file_of(&semaphore_name(&name, nth)) }.remove();
         }
-        let channel = Channel {
+        let channel = SemaphoreChannel {
             mapping,
             dimensions,
             fences,
             lifeline: Arc::new(Lifeline::from_fd(offer.take_fd(Self::ID, "lifeline")?)),
-            named: Arc::new(Named { semaphores, _leases: Vec::new() }),
+            semaphores: Arc::new(Named { semaphores, _leases: Vec::new() }),
             wait: spec.wait,
         };
-        Ok((
-            channel.tx(Direction::FromConnector, CONNECTOR_ROOM, TO_LISTENER),
-            channel.rx(Direction::FromListener, TO_CONNECTOR, LISTENER_ROOM),
-        ))
-    }
-}
-
-/// One process's view, from which its two halves are made.
-struct Channel {
-    mapping: Arc<shm::Mapping>,
-    dimensions: Dimensions,
-    fences: Fences,
-    lifeline: Arc<Lifeline>,
-    named: Arc<Named>,
-    wait: Wait,
-}
-
-impl Channel {
-    fn ring(&self, direction: Direction) -> SharedRing {
-        SharedRing::new(Arc::clone(&self.mapping), self.dimensions, direction)
-    }
-
-    fn bell(&self, own: usize, other: usize) -> NamedBell {
-        NamedBell {
-            fences: self.fences,
-            lifeline: Arc::clone(&self.lifeline),
-            named: Arc::clone(&self.named),
-            own,
-            other,
-        }
-    }
-
-    fn tx(&self, direction: Direction, own: usize, other: usize) -> PosixShmTx {
-        RingTx::new(self.ring(direction), self.bell(own, other), self.wait)
-    }
-
-    fn rx(&self, direction: Direction, own: usize, other: usize) -> PosixShmRx {
-        RingRx::new(self.ring(direction), self.bell(own, other), self.wait)
+        Ok(channel.connector())
     }
 }

@@ -15,36 +15,19 @@ use crossway_sys::{Errno, OsError, shm};
 use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{dimensions, ring_caps};
+use crate::ring::semaphores::{Nth, SemaphoreChannel, SemaphoreRx, SemaphoreSet, SemaphoreTx};
 use crate::self_test::round_trip;
 use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
-use crossway_ring::bell::SLICE;
-use crossway_ring::region::{Dimensions, Direction, SharedRing};
-use crossway_ring::sync::AtomicU32;
-use crossway_ring::{Bell, RingRx, RingTx};
+use crossway_ring::region::Dimensions;
 
 /// The `sysv-shm` mechanism.
 pub struct SysvShm;
 
-/// The semaphores of a channel, one for each end that may sleep.
-#[derive(Clone, Copy, Debug)]
-#[repr(u16)]
-enum Nth {
-    /// The connector has something to receive.
-    ToConnector,
-    /// The listener has room to send.
-    ListenerRoom,
-    /// The listener has something to receive.
-    ToListener,
-    /// The connector has room to send.
-    ConnectorRoom,
-}
-
-const SEMAPHORES: u16 = 4;
 /// Number of random keys to try until one is free.
 const KEYS_TO_TRY: u32 = 16;
 
-/// Removes the set when an end has dropped both its halves, since the channel is unusable then.
-struct SharedSemaphores {
+/// The set of a channel. Removed when an end has dropped both its halves, since the channel is unusable then.
+pub struct SharedSemaphores {
     set: Semaphores,
     _lease: Option<Lease>,
 }
@@ -55,57 +38,36 @@ impl Drop for SharedSemaphores {
     }
 }
 
-/// Sleeps in `semtimedop`.
-pub struct SemaphoreBell {
-    fences: Fences,
-    // Dropped before the semaphores, so that a peer that finds them removed finds that we have ended.
-    lifeline: Arc<Lifeline>,
-    semaphores: Arc<SharedSemaphores>,
-    own: Nth,
-    other: Nth,
-}
-
-impl SemaphoreBell {
+impl SharedSemaphores {
     /// A removed set is an error only while the peer lives, because then another process removed it.
-    fn judge(&self, call: &'static str, result: Result<(), Errno>) -> Result<(), OsError> {
+    fn judge(
+        &self,
+        call: &'static str,
+        result: Result<(), Errno>,
+        lifeline: &Lifeline,
+    ) -> Result<(), OsError> {
         match result {
-            Err(Errno::IDRM | Errno::INVAL) if self.lifeline.peer_gone()? => Ok(()),
-            Err(errno) => {
-                Err(OsError::new(call, format!("set {}", self.semaphores.set.id()), errno))
-            }
+            Err(Errno::IDRM | Errno::INVAL) if lifeline.peer_gone()? => Ok(()),
+            Err(errno) => Err(OsError::new(call, format!("set {}", self.set.id()), errno)),
             Ok(()) => Ok(()),
         }
     }
 }
 
-impl Bell for SemaphoreBell {
-    #[inline]
-    fn light_fence(&self) {
-        self.fences.light();
+impl SemaphoreSet for SharedSemaphores {
+    fn wait(&self, nth: Nth, slice: Duration, lifeline: &Lifeline) -> Result<(), OsError> {
+        self.judge("semtimedop", self.set.wait(nth as u16, slice), lifeline)
     }
 
-    fn heavy_fence(&self) -> Result<(), OsError> {
-        self.fences.heavy()
-    }
-
-    fn sleep(&self, _own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
-        let slice = limit.map_or(SLICE, |limit| limit.min(SLICE));
-        self.judge("semtimedop", self.semaphores.set.wait(self.own as u16, slice))
-    }
-
-    fn ring(&self, _other_state: &AtomicU32) -> Result<(), OsError> {
-        self.judge("semop", self.semaphores.set.post(self.other as u16))
-    }
-
-    fn peer_gone(&self) -> Result<bool, OsError> {
-        self.lifeline.peer_gone()
+    fn post(&self, nth: Nth, lifeline: &Lifeline) -> Result<(), OsError> {
+        self.judge("semop", self.set.post(nth as u16), lifeline)
     }
 }
 
 /// The sending end.
-pub type SysvShmTx = RingTx<SharedRing, SemaphoreBell>;
+pub type SysvShmTx = SemaphoreTx<SharedSemaphores>;
 /// The receiving end.
-pub type SysvShmRx = RingRx<SharedRing, SemaphoreBell>;
+pub type SysvShmRx = SemaphoreRx<SharedSemaphores>;
 
 /// The segments of a channel: the control words, then one ring for each direction.
 struct Segments([Segment; 3]);
@@ -195,7 +157,7 @@ impl Mechanism for SysvShm {
         let (segments, mapping) = Segments::create(dimensions)?;
         let (set, lease) = with_fresh_key(
             |key| Resource::SysvSem { key },
-            |key| Semaphores::create(key, SEMAPHORES),
+            |key| Semaphores::create(key, Nth::ALL.len() as u16),
         )?;
         let (lifeline, peers) = Lifeline::pair()?;
         let (fences, mut offer) = Fences::offer(Offer::new());
@@ -203,7 +165,7 @@ impl Mechanism for SysvShm {
             offer = offer.with_word(word, segment.id());
         }
         let offer = offer.with_word("semaphores", set.id()).with_fd("lifeline", peers);
-        let channel = Channel {
+        let channel = SemaphoreChannel {
             mapping: Arc::new(mapping),
             dimensions,
             fences,
@@ -211,11 +173,7 @@ impl Mechanism for SysvShm {
             semaphores: Arc::new(SharedSemaphores { set, _lease: Some(lease) }),
             wait: spec.wait,
         };
-        let ends = (
-            channel.tx(Direction::FromListener, Nth::ListenerRoom, Nth::ToConnector),
-            channel.rx(Direction::FromConnector, Nth::ToListener, Nth::ConnectorRoom),
-        );
-        Ok((Complete::new(Self::ID, ends), offer))
+        Ok((Complete::new(Self::ID, channel.listener()), offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
@@ -223,7 +181,7 @@ impl Mechanism for SysvShm {
         let fences = Fences::join(Self::ID, offer)?;
         let set = Semaphores::from_id(offer.word(Self::ID, "semaphores")?);
         let (_, mapping) = Segments::open(dimensions, offer)?;
-        let channel = Channel {
+        let channel = SemaphoreChannel {
             mapping: Arc::new(mapping),
             dimensions,
             fences,
@@ -231,43 +189,6 @@ impl Mechanism for SysvShm {
             semaphores: Arc::new(SharedSemaphores { set, _lease: None }),
             wait: spec.wait,
         };
-        Ok((
-            channel.tx(Direction::FromConnector, Nth::ConnectorRoom, Nth::ToListener),
-            channel.rx(Direction::FromListener, Nth::ToConnector, Nth::ListenerRoom),
-        ))
-    }
-}
-
-/// One process's view of the channel, from which its two halves are made.
-struct Channel {
-    mapping: Arc<shm::Mapping>,
-    dimensions: Dimensions,
-    fences: Fences,
-    lifeline: Arc<Lifeline>,
-    semaphores: Arc<SharedSemaphores>,
-    wait: Wait,
-}
-
-impl Channel {
-    fn ring(&self, direction: Direction) -> SharedRing {
-        SharedRing::new(Arc::clone(&self.mapping), self.dimensions, direction)
-    }
-
-    fn bell(&self, own: Nth, other: Nth) -> SemaphoreBell {
-        SemaphoreBell {
-            fences: self.fences,
-            lifeline: Arc::clone(&self.lifeline),
-            semaphores: Arc::clone(&self.semaphores),
-            own,
-            other,
-        }
-    }
-
-    fn tx(&self, direction: Direction, own: Nth, other: Nth) -> SysvShmTx {
-        RingTx::new(self.ring(direction), self.bell(own, other), self.wait)
-    }
-
-    fn rx(&self, direction: Direction, own: Nth, other: Nth) -> SysvShmRx {
-        RingRx::new(self.ring(direction), self.bell(own, other), self.wait)
+        Ok(channel.connector())
     }
 }

@@ -2,3 +2,4 @@
 
 pub mod asymmetry;
 pub mod channel;
+pub mod semaphores;

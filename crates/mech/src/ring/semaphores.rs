@@ -1,0 +1,145 @@
+//! The ends of a channel of two rings that sleep on semaphores: one semaphore for each end that may sleep.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossway_ring::bell::SLICE;
+use crossway_ring::region::{Dimensions, Direction, SharedRing};
+use crossway_ring::sync::AtomicU32;
+use crossway_ring::{Bell, RingRx, RingTx};
+use crossway_sys::OsError;
+use crossway_sys::lifeline::Lifeline;
+use crossway_sys::shm::Mapping;
+
+use super::asymmetry::Fences;
+use crate::Wait;
+
+/// The semaphores of a channel, one for each end that may sleep.
+#[derive(Clone, Copy, Debug)]
+#[repr(u16)]
+pub enum Nth {
+    /// The connector has something to receive.
+    ToConnector,
+    /// The listener has room to send.
+    ListenerRoom,
+    /// The listener has something to receive.
+    ToListener,
+    /// The connector has room to send.
+    ConnectorRoom,
+}
+
+impl Nth {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Nth; 4] =
+        [Nth::ToConnector, Nth::ListenerRoom, Nth::ToListener, Nth::ConnectorRoom];
+}
+
+/// The semaphores of a channel, open in this process.
+pub trait SemaphoreSet: Send + Sync + 'static {
+    /// Sleeps until a semaphore is above zero and decrements it, at most for `slice`; may return earlier.
+    ///
+    /// # Errors
+    /// The call failed, unless because the peer, which `lifeline` watches, has ended.
+    fn wait(&self, nth: Nth, slice: Duration, lifeline: &Lifeline) -> Result<(), OsError>;
+
+    /// Increments a semaphore.
+    ///
+    /// # Errors
+    /// As [`SemaphoreSet::wait`].
+    fn post(&self, nth: Nth, lifeline: &Lifeline) -> Result<(), OsError>;
+}
+
+/// Sleeps on one semaphore and wakes the peer by another one.
+pub struct SemaphoreBell<S> {
+    fences: Fences,
+    // Dropped before the semaphores, so that a peer that finds them removed finds that we have ended.
+    lifeline: Arc<Lifeline>,
+    semaphores: Arc<S>,
+    own: Nth,
+    other: Nth,
+}
+
+impl<S: SemaphoreSet> Bell for SemaphoreBell<S> {
+    #[inline]
+    fn light_fence(&self) {
+        self.fences.light();
+    }
+
+    fn heavy_fence(&self) -> Result<(), OsError> {
+        self.fences.heavy()
+    }
+
+    fn sleep(&self, _own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError> {
+        let slice = limit.map_or(SLICE, |limit| limit.min(SLICE));
+        self.semaphores.wait(self.own, slice, &self.lifeline)
+    }
+
+    fn ring(&self, _other_state: &AtomicU32) -> Result<(), OsError> {
+        self.semaphores.post(self.other, &self.lifeline)
+    }
+
+    fn peer_gone(&self) -> Result<bool, OsError> {
+        self.lifeline.peer_gone()
+    }
+}
+
+/// The sending end.
+pub type SemaphoreTx<S> = RingTx<SharedRing, SemaphoreBell<S>>;
+/// The receiving end.
+pub type SemaphoreRx<S> = RingRx<SharedRing, SemaphoreBell<S>>;
+
+/// One process's view of the channel, from which its two halves are made.
+pub struct SemaphoreChannel<S> {
+    /// The memory with both rings.
+    pub mapping: Arc<Mapping>,
+    /// The sizes of the rings.
+    pub dimensions: Dimensions,
+    /// The fences that both ends agreed on.
+    pub fences: Fences,
+    /// Detects the end of the peer.
+    pub lifeline: Arc<Lifeline>,
+    /// The semaphores.
+    pub semaphores: Arc<S>,
+    /// How both halves wait.
+    pub wait: Wait,
+}
+
+impl<S: SemaphoreSet> SemaphoreChannel<S> {
+    /// The listener's halves.
+    pub fn listener(&self) -> (SemaphoreTx<S>, SemaphoreRx<S>) {
+        (
+            self.tx(Direction::FromListener, Nth::ListenerRoom, Nth::ToConnector),
+            self.rx(Direction::FromConnector, Nth::ToListener, Nth::ConnectorRoom),
+        )
+    }
+
+    /// The connector's halves.
+    pub fn connector(&self) -> (SemaphoreTx<S>, SemaphoreRx<S>) {
+        (
+            self.tx(Direction::FromConnector, Nth::ConnectorRoom, Nth::ToListener),
+            self.rx(Direction::FromListener, Nth::ToConnector, Nth::ListenerRoom),
+        )
+    }
+
+    fn tx(&self, direction: Direction, own: Nth, other: Nth) -> SemaphoreTx<S> {
+        RingTx::new(self.ring(direction), self.bell(own, other), self.wait)
+    }
+
+    fn rx(&self, direction: Direction, own: Nth, other: Nth) -> SemaphoreRx<S> {
+        RingRx::new(self.ring(direction), self.bell(own, other), self.wait)
+    }
+
+    fn ring(&self, direction: Direction) -> SharedRing {
+        SharedRing::new(Arc::clone(&self.mapping), self.dimensions, direction)
+    }
+
+    fn bell(&self, own: Nth, other: Nth) -> SemaphoreBell<S> {
+        SemaphoreBell {
+            fences: self.fences,
+            lifeline: Arc::clone(&self.lifeline),
+            semaphores: Arc::clone(&self.semaphores),
+            own,
+            other,
+        }
+    }
+}
