@@ -33,8 +33,6 @@ const WAITING: usize = 256;
 
 /// The longest message between hosts, and the most that a sender keeps.
 const LARGEST: usize = 1 << 30;
-/// How a listener begins that is asked for another name.
-pub(crate) const OTHER_NAME: &str = "it listens on";
 
 /// What the listener and the control thread share.
 pub(crate) struct Core {
@@ -91,6 +89,10 @@ impl Core {
         mut writer: Writer,
         reader: Reader,
     ) -> Option<Arc<Link>> {
+        if hello.name != self.name {
+            write_now(&mut writer, &Message::OtherName(self.name.clone()));
+            return None;
+        }
         match self.try_welcome_from_abroad(hello, reader.stream()) {
             Ok((ends, welcome)) => {
                 write_now(&mut writer, &Message::Welcome(welcome));
@@ -177,7 +179,7 @@ impl Core {
             ));
         }
         if hello.name != self.name {
-            return Err(format!("{OTHER_NAME} '{}'", self.name));
+            return Err(format!("it listens on '{}'", self.name));
         }
         if self.is_closed() {
             return Err("it has stopped listening".to_owned());

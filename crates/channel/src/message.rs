@@ -125,6 +125,8 @@ pub(crate) enum Message {
     Welcome(Welcome),
     /// The other answer.
     Refused(String),
+    /// Between hosts: the listener there has this other name, which has the same TIPC service.
+    OtherName(String),
     /// Of the switch protocol; an offer brings the transport and the reason.
     Signal { signal: Signal, offer: Option<OfferText>, why: Option<Reason> },
     /// The follower asks the leader for a transport.

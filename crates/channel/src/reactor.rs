@@ -1,6 +1,8 @@
 //! The control thread, one per process: reads control connections, opens what is offered, moves halves whose owners are elsewhere, and lets
 //! the policy look at each channel. It touches no message of a channel that stays where it is, and sleeps while nothing happens.
 
+mod incoming;
+
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,9 +15,9 @@ use crossway_sys::socket;
 
 use crate::link::Link;
 use crate::listener::Core;
-use crate::message::{self, Message, PACKET, Packet};
+use crate::message::{self, Message, Packet};
+use crate::net::Incoming;
 use crate::net::endpoint::{Acceptor, Place};
-use crate::net::{Incoming, Progress, write_now};
 use crate::protocol::Role;
 use crate::watch::Watch;
 
@@ -25,7 +27,7 @@ const BATCH: usize = 64;
 const GREETING: Duration = Duration::from_secs(5);
 /// Connections from other hosts that may be about to say what they want; further ones are closed.
 const INCOMING: usize = 256;
-/// Between attempts to listen at a place that another process has, or that has no tipcd.
+/// Time between attempts to listen at a place that another process occupies, or that has no tipcd.
 const REOPEN: Duration = Duration::from_millis(100);
 /// While something is due that cannot be done at once, it is tried again after this time, then after twice as much ...
 const FIRST_RETRY: Duration = Duration::from_micros(200);
@@ -257,78 +259,6 @@ impl Reactor {
             _ => return,
         };
         message::Outbox::default().send(&socket, &reply, Vec::new());
-    }
-
-    /// Takes what comes from other hosts.
-    fn accept(&mut self, token: u64) {
-        let mut waiting =
-            self.entries.values().filter(|entry| matches!(entry, Entry::Incoming { .. })).count();
-        loop {
-            let Some(Entry::Place { core, acceptor, retry, .. }) = self.entries.get_mut(&token)
-            else {
-                return;
-            };
-            let stream = match acceptor.as_ref().map(Acceptor::accept) {
-                Some(Ok(Some(stream))) => stream,
-                Some(Ok(None)) | None => return,
-                Some(Err(_)) => {
-                    // Its tipcd has ended; it is opened again as soon as there is one.
-                    (*acceptor, *retry) = (None, Instant::now() + REOPEN);
-                    return;
-                }
-            };
-            let core = Arc::clone(core);
-            if waiting < INCOMING {
-                let (incoming, until) =
-                    (Box::new(Incoming::new(stream)), Instant::now() + GREETING);
-                self.insert(Entry::Incoming { incoming, core, until });
-                waiting += 1;
-            }
-        }
-    }
-
-    /// A connection from another host says what it wants.
-    fn hear(&mut self, token: u64) {
-        let Some(Entry::Incoming { incoming, core, .. }) = self.entries.get_mut(&token) else {
-            return;
-        };
-        let Some(network) = &core.network else { return };
-        let question = match incoming.read(network, PACKET) {
-            Progress::Waiting => return,
-            Progress::Over => None,
-            Progress::Asks(frame) => serde_json::from_slice(&frame).ok(),
-        };
-        let Some(Entry::Incoming { incoming, core, .. }) = self.remove(token) else { return };
-        let (mut writer, reader) = incoming.into_ends();
-        let unknown = |mut writer| write_now(&mut writer, &Message::Unknown);
-        match question {
-            Some(Message::Hello(_)) if core.is_closed() => unknown(writer),
-            Some(Message::Hello(hello)) => {
-                if let Some(link) = core.welcome_from_abroad(*hello, writer, reader) {
-                    self.adopt(Source::Link(link));
-                }
-            }
-            Some(Message::Resume { id, secret, received }) => {
-                let heard = match self.link_by_id(&core.name, id) {
-                    Some(link) => link.resume_wire(secret, received, writer, reader),
-                    None => Err(writer),
-                };
-                heard.unwrap_or_else(unknown);
-            }
-            Some(Message::Attach { id, secret, epoch, received }) => {
-                let heard = match self.link_by_id(&core.name, id) {
-                    Some(link) => link.attach(secret, epoch, received, writer, reader),
-                    None => Err(writer),
-                };
-                heard.unwrap_or_else(unknown);
-            }
-            Some(_) => write_now(&mut writer, &Message::Unknown),
-            None => {}
-        }
-    }
-
-    fn link_by_id(&self, name: &str, id: u64) -> Option<Arc<Link>> {
-        self.links(name).find(|link| link.id == id && link.role == Role::Leader).cloned()
     }
 
     fn links<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Arc<Link>> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crossway_mech::{Deadline, Offer};
 
-use super::frames::{BadGreeting, Reader, Writer, greet};
+use super::frames::{Reader, Writer};
+use super::greeting::{BadGreeting, greet};
 use super::network::Network;
 use super::stream::{NoConnection, Route, routes};
 use super::wire::Wire;
@@ -120,10 +121,7 @@ fn connect_at(
     };
     let welcome = match answer {
         Message::Welcome(welcome) => welcome,
-        // Another name may have the same service in TIPC's name table.
-        Message::Refused(why) if why.starts_with(crate::listener::OTHER_NAME) => {
-            return Ok(Err(why));
-        }
+        Message::OtherName(other) => return Ok(Err(format!("it listens on '{other}'"))),
         Message::Refused(why) => return Err(Error::Refused { name: name.to_owned(), why }),
         _ => return Ok(Err("it says something else than a greeting".to_owned())),
     };

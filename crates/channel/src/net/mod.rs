@@ -12,12 +12,14 @@
 pub(crate) mod connect;
 pub(crate) mod endpoint;
 mod frames;
+mod greeting;
 mod network;
 pub(crate) mod resume;
 pub(crate) mod session;
 mod stream;
 pub(crate) mod wire;
 
-pub(crate) use frames::{Incoming, Progress, Reader, Writer, write_now};
+pub(crate) use frames::{Reader, Writer, write_now};
+pub(crate) use greeting::{Incoming, Progress};
 pub use network::{BadNetwork, Hosts, Key, Network};
 pub(crate) use stream::Stream;
