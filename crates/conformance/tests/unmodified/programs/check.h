@@ -84,6 +84,21 @@ static inline int connected(int kind, __u32 type)
 	return fd;
 }
 
+/* As connected, but waits: the name may not have reached this node yet, and the backlog of a listener is limited. */
+static inline int connected_eventually(int kind, __u32 type)
+{
+	struct sockaddr_tipc a = service(type, 1);
+	int fd = opened(kind);
+	while (connect(fd, ADDRESS(a)) < 0) {
+		if (errno != EHOSTUNREACH && errno != ECONNREFUSED)
+			must("connect", -1);
+		close(fd);
+		usleep(10000);
+		fd = opened(kind);
+	}
+	return fd;
+}
+
 /* Waits without a time limit until a descriptor has these events: with a timeout of poll, a late event would look like a missing one. The caller has a watchdog. */
 static inline void await(int fd, short events)
 {

@@ -38,16 +38,7 @@ static void serve(int listener)
 
 static void ask(int kind, int type)
 {
-	struct sockaddr_tipc a = service(type, 1);
-	int fd = opened(kind);
-	/* The name may still be on its way to this node, and the backlog of a listener is limited. */
-	while (connect(fd, ADDRESS(a)) < 0) {
-		if (errno != EHOSTUNREACH && errno != ECONNREFUSED)
-			must("connect", -1);
-		close(fd);
-		usleep(10000);
-		fd = opened(kind);
-	}
+	int fd = connected_eventually(kind, type);
 	for (int n = 0; n < MESSAGES; n++) {
 		long len = send(fd, octets, OCTETS, 0);
 		must("send", len);

@@ -74,24 +74,9 @@ static void receive(int fd, int stream)
 	}
 }
 
-static int reached(int kind, int type)
-{
-	struct sockaddr_tipc a = service(type, 1);
-	int fd = opened(kind);
-	/* The name may not have reached this node yet. */
-	while (connect(fd, ADDRESS(a)) < 0) {
-		if (errno != EHOSTUNREACH && errno != ECONNREFUSED)
-			must("connect", -1);
-		close(fd);
-		usleep(10000);
-		fd = opened(kind);
-	}
-	return fd;
-}
-
 static void ask(int kind, int type, long count)
 {
-	int fd = reached(kind, type);
+	int fd = connected_eventually(kind, type);
 	for (long n = 0; n < LONGEST + MESSAGES; n++)
 		pattern[n] = (char)(n * n >> 7);
 	signal(SIGALRM, look);
