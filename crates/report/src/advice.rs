@@ -1,6 +1,6 @@
 //! The answer of `crossway advise` as a page: one HTML file that works offline.
 
-use crossway_lab::advise::judge::Figure;
+use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::{Advice, Compared, Flip};
 use crossway_lab::stats::TRIALS_AT_LEAST;
 use minijinja::value::Serde;

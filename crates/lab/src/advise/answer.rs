@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut};
-use super::judge::{CONFIDENT, Choice, Figure, GoalVerdict, Judged, choose, judge};
+use super::figure::{Figure, GoalVerdict};
+use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
 use super::property::Wish;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;

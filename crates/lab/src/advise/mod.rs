@@ -8,6 +8,7 @@
 pub mod answer;
 mod belief;
 pub mod candidate;
+pub mod figure;
 pub mod judge;
 pub mod library;
 pub mod property;

@@ -1,7 +1,8 @@
-//! The fault matrix of contenders: the same faults, in programs of which only their protocol is known.
+//! The fault matrix of contenders: the same faults as for mechanisms, applied to programs that are known by their protocol only.
 //!
-//! A program says nothing while it sends or receives, so that a death is timed, not counted: how much of what was sent is lost is known of windows
-//! that end. What a window carried is judged by its checksum. Killed is the end's own process; what it had started, such as a broker, is left.
+//! A program reports nothing while it sends or receives, so faults in traffic are injected at random times and not after a number of messages.
+//! Lost messages can be counted only in windows that end; the checksum shows whether a window's content is correct. Only the process of the end
+//! itself is killed; processes that it started, such as a broker, keep running.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use crossway_sys::proc::{self, Limited};
 use super::bench::SIZE_BYTES;
 use super::cells::Cell;
 use super::observation::{NoObservation, Observation};
-use super::places::{self, Filled, Things};
-use super::resources::leave_no_descriptor;
+use super::places::{self, Things};
+use super::resources::starve;
 use super::vandal::Vandal;
 use super::{Detection, Fault, Leftover, Outcome, Side, State};
 use crate::contender::{End, Launch, ProgramError};
@@ -283,16 +284,7 @@ impl Outside<'_> {
         }
         let in_traffic = cell.state == State::Receiving;
         let mut ends = if in_traffic { self.open(cell, false)? } else { self.start(cell, false)? };
-        match cell.fault {
-            Fault::FullDescriptorTable => leave_no_descriptor(ends.affected.pid())?,
-            Fault::LockedMemory => proc::set_limit(ends.affected.pid(), Limited::LockedMemory, 0)?,
-            _ => {}
-        }
-        let filled = match cell.fault {
-            Fault::FullDisk => Some(Filled::disk()),
-            Fault::FullShm => Some(Filled::shm()),
-            _ => None,
-        };
+        let filled = starve(cell.fault, ends.affected.pid())?;
         let begin_ns = monotonic_ns();
         let mut seen = Observation::default();
         if !in_traffic && let Err((listener, error)) = ends.join(cell.affected, STEP_LIMIT) {

@@ -41,16 +41,7 @@ impl Bench<'_> {
             wait_until_up(actor);
         }
         let affected = if cell.affected == Side::Listener { &listener } else { &connector };
-        match cell.fault {
-            Fault::FullDescriptorTable => no_descriptors(affected)?,
-            Fault::LockedMemory => proc::set_limit(affected.pid(), Limited::LockedMemory, 0)?,
-            _ => {}
-        }
-        let filled = match cell.fault {
-            Fault::FullDisk => Some(Filled::disk()),
-            Fault::FullShm => Some(Filled::shm()),
-            _ => None,
-        };
+        let filled = starve(cell.fault, affected.pid())?;
         let begin_ns = monotonic_ns();
         let opened = self.join(&mut listener, &mut connector, self.watch);
         let after_ns = monotonic_ns() - begin_ns;
@@ -136,13 +127,25 @@ fn wait_until_up(actor: &Actor) {
     }
 }
 
+/// Takes from a process the resource that a fault names; what it filled is freed when the value is dropped.
+pub(super) fn starve(fault: Fault, pid: u32) -> Result<Option<Filled>, NoObservation> {
+    match fault {
+        Fault::FullDescriptorTable => leave_no_descriptor(pid)?,
+        Fault::LockedMemory => proc::set_limit(pid, Limited::LockedMemory, 0)?,
+        Fault::FullDisk => return Ok(Some(Filled::disk())),
+        Fault::FullShm => return Ok(Some(Filled::shm())),
+        _ => {}
+    }
+    Ok(None)
+}
+
 /// Limits a process to the descriptors that it already has.
 fn no_descriptors(actor: &Actor) -> Result<(), NoObservation> {
     leave_no_descriptor(actor.pid())
 }
 
-/// As [`no_descriptors`], by the process's number.
-pub(super) fn leave_no_descriptor(pid: u32) -> Result<(), NoObservation> {
+/// As [`no_descriptors`], for a process id.
+fn leave_no_descriptor(pid: u32) -> Result<(), NoObservation> {
     let dir = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&dir).map_err(|e| NoObservation::Failed(format!("{dir}: {e}")))?;
     let numbers =

@@ -1,0 +1,73 @@
+//! The figures of a candidate, and the verdicts on goals that follow from them.
+
+use serde::Serialize;
+
+use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
+
+/// Fewer than [`TRIALS_AT_LEAST`] trials show that a goal is missed only if all of them exceed the limit by this factor.
+const FAR_BEYOND: f64 = 3.0;
+
+/// A figure of a candidate over its trials.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Number of trials.
+    pub n: usize,
+    /// Median of the trials.
+    pub median: f64,
+    /// Lower end of the 95 % interval of the median; of the range of the trials if there are fewer than five.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+impl Figure {
+    pub(super) fn of(figures: &[f64]) -> Option<Figure> {
+        let Interval { low, high } = median_interval(figures, 0.95)?;
+        Some(Figure { n: figures.len(), median: median(figures)?, low, high })
+    }
+
+    /// Whether the intervals have a point in common.
+    pub fn overlaps(&self, other: &Figure) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+}
+
+/// The verdict on a goal for a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GoalVerdict {
+    /// The goal in words.
+    pub goal: String,
+    /// The figure, in the goal's unit.
+    pub measured: Option<Figure>,
+    /// The unit: `us`, `%` or `bytes`.
+    pub unit: &'static str,
+    /// The maximum allowed, in the goal's unit.
+    pub most: f64,
+    /// Whether it is met; `None` if the interval contains the limit, if there is no figure, or if fewer than
+    /// [`TRIALS_AT_LEAST`] trials exceed it by no more than a factor of 3.
+    pub met: Option<bool>,
+}
+
+impl GoalVerdict {
+    pub(super) fn of(
+        what: &str,
+        most: f64,
+        unit: &'static str,
+        measured: Option<Figure>,
+    ) -> GoalVerdict {
+        let goal = format!("{what} at most {most} {unit}");
+        let met = measured.and_then(|f| match f {
+            f if f.high <= most => Some(true),
+            // A few first trials may all have met the machine busy; the size of buffers does not vary.
+            f if f.n < TRIALS_AT_LEAST && unit != "bytes" && f.low <= most * FAR_BEYOND => None,
+            f if f.low > most => Some(false),
+            _ => None,
+        });
+        GoalVerdict { goal, measured, unit, most, met }
+    }
+
+    /// The measured figure as a multiple of the limit; 1 if nothing was measured.
+    pub fn excess(&self) -> f64 {
+        self.measured.map_or(1.0, |f| f.median / self.most)
+    }
+}
