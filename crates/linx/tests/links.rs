@@ -182,7 +182,7 @@ fn the_loss_of_a_node_reaches_everyone_attached_and_hunts_go_on_when_it_is_back(
     assert_ne!(found.sender(), Some(there));
 }
 
-/// Forwards a connection until it is told to stop.
+/// Forwards a connection until `cut` receives a message.
 struct Way {
     at: SocketAddr,
     cut: std::sync::mpsc::Sender<()>,

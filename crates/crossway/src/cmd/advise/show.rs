@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table, presets};
-use crossway_lab::advise::judge::Figure;
+use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::{Advice, Question};
 use crossway_report::units::Quantity;
