@@ -3,8 +3,9 @@
 mod cutter;
 mod stream;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_channel::{
@@ -16,9 +17,14 @@ use stream::{Stream, check, fill, soon, stream_while};
 
 const NAME: &str = "camera/left";
 
-/// Nobody has it, and nobody is given it soon.
+/// An address at which nothing listens, on a loopback address of its own: no connection of another test or program can
+/// take its port before it is used.
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let pid = std::process::id();
+    let [b, c] = [64 + pid / 250 % 64, 1 + pid % 250].map(|byte| byte as u8);
+    let host = Ipv4Addr::new(127, b, c, NEXT.fetch_add(1, Ordering::Relaxed));
+    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
 }
 
 /// The options of a host of its own: no directory is shared.

@@ -49,7 +49,7 @@ fn read(what: &'static str, path: &Path) -> Result<String, BadNetwork> {
     std::fs::read_to_string(path).map_err(|error| BadNetwork {
         what,
         place: path.to_owned(),
-        why: error.to_string(),
+        why: format!("{error}; name a file that this user can read"),
     })
 }
 
