@@ -47,6 +47,8 @@ impl Family {
 
     /// Derives the family from a mechanism's id.
     pub fn of(mechanism: &str) -> Self {
+        // LINX over a mechanism belongs to that mechanism.
+        let mechanism = mechanism.strip_prefix("linx-").unwrap_or(mechanism);
         let has = |part: &str| mechanism.contains(part);
         if has("uring") {
             Family::Uring
@@ -194,6 +196,9 @@ mod tests {
             ("memfd-uds", Family::SharedMemory),
             ("posix-mq", Family::Queue),
             ("tipc-kernel-rdm", Family::Tipc),
+            ("linx-uds", Family::Unix),
+            ("linx-tipc", Family::Tipc),
+            ("linx-shm", Family::SharedMemory),
             ("cma", Family::Other),
         ] {
             assert_eq!(Family::of(id), family, "{id}");
