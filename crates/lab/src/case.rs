@@ -5,7 +5,7 @@ mod beside;
 use crossway_mech::{Access, Boundaries, Caps, Wait};
 use crossway_sys::topology::Topology;
 
-use crate::catalogue;
+use crate::catalogue::{self, NodeKind, Transport};
 use crate::contender;
 use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::pattern;
@@ -195,8 +195,10 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
         return no("two hosts are needed", "name two: --hosts 'ssh a,ssh b'");
     }
     // Either TIPC will do for a link.
-    let by_tipcd = mechanism.starts_with("tipc-node-")
-        || (mechanism == "linx-tipc" && !testbed.tipc.contains(&Tipc::Kernel));
+    let by_tipcd = catalogue::carrier(mechanism).is_some_and(|carrier| match carrier.node {
+        Some(NodeKind::Tipcd) => true,
+        _ => carrier.transport == Transport::Tipc && !testbed.tipc.contains(&Tipc::Kernel),
+    });
     if by_tipcd && testbed.kind != TestbedKind::Hosts && !testbed.tipc.contains(&Tipc::Node) {
         return no("no tipcd joins the testbed's hosts", "tipc = [\"node\"] in the testbed");
     }
@@ -223,7 +225,7 @@ fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable>
             "testbed = \"local\"",
         );
     }
-    if mechanism.starts_with("tipc-node-") || mechanism.starts_with("linx") {
+    if catalogue::carrier(mechanism).is_some_and(|carrier| carrier.node.is_some()) {
         return no("no daemon runs in the containers", "kind = \"netlab\", tipc = [\"node\"]");
     }
     None

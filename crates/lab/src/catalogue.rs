@@ -5,7 +5,9 @@
 
 use std::sync::OnceLock;
 
-use crossway_mech::{Caps, Probe, registry};
+use crossway_mech::{Caps, Carrier, Probe, registry};
+
+pub use crossway_mech::{Boundaries, Family, NodeKind, Transport};
 
 use crate::contender::{Contender, DeclarationError};
 
@@ -34,6 +36,22 @@ impl Entry {
         match self {
             Entry::Mechanism(entry) => entry.about,
             Entry::Contender(contender) => &contender.about,
+        }
+    }
+
+    /// The family with which the report groups it.
+    pub fn family(&self) -> Family {
+        match self {
+            Entry::Mechanism(entry) => entry.carrier.family,
+            Entry::Contender(contender) => contender.family,
+        }
+    }
+
+    /// What carries its messages; `None` for a contender, whose program alone knows.
+    pub fn carrier(&self) -> Option<Carrier> {
+        match self {
+            Entry::Mechanism(entry) => Some(entry.carrier),
+            Entry::Contender(_) => None,
         }
     }
 
@@ -111,6 +129,12 @@ pub fn all() -> impl Iterator<Item = Entry> {
 /// The entry with this id.
 pub fn find(id: &str) -> Option<Entry> {
     all().find(|entry| entry.id() == id)
+}
+
+/// What carries the messages of the mechanism with this id; `None` for contenders, and for ids that only records of another
+/// version know.
+pub fn carrier(id: &str) -> Option<Carrier> {
+    find(id).and_then(|entry| entry.carrier())
 }
 
 /// Whether this is the id of a contender.

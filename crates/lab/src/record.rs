@@ -306,7 +306,7 @@ impl ContenderNote {
     /// The note on a contender.
     pub fn of(contender: &Contender) -> ContenderNote {
         ContenderNote {
-            family: contender.family.clone(),
+            family: contender.family.word().to_owned(),
             file: contender.file.clone(),
             protocol: contender::protocol::VERSION,
         }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Caps, Offer, Probe};
+use crate::{Caps, Carrier, Offer, Probe};
 
 pub use crossway_ring::{Deadline, RecvError, SendError, Wait};
 
@@ -198,6 +198,8 @@ pub trait Mechanism: 'static {
     const ID: &'static str;
     /// A one-line description for users, with the name that the kernel or a study uses.
     const ABOUT: &'static str;
+    /// What carries its messages.
+    const CARRIER: Carrier;
     /// The sending half.
     type Tx: Tx;
     /// The receiving half.

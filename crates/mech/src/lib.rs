@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod caps;
+pub mod carrier;
 mod complete;
 pub mod contract;
 pub mod history;
@@ -18,6 +19,7 @@ pub mod ring;
 mod self_test;
 
 pub use caps::{Boundaries, Caps, Order, Privilege, Reliability};
+pub use carrier::{Carrier, Family, NodeKind, Transport};
 pub use contract::{
     Access, Deadline, Facts, Listener, Mechanism, OpenError, RecvError, Rx, SendError, Spec, Tx,
     Wait,

@@ -4,7 +4,7 @@
 //! loops contain no virtual calls.
 
 use crate::mechanisms;
-use crate::{Caps, Mechanism, Probe};
+use crate::{Caps, Carrier, Mechanism, Probe};
 
 /// Code to run with a mechanism that is chosen at run time.
 pub trait Visitor {
@@ -21,6 +21,8 @@ pub struct Entry {
     pub id: &'static str,
     /// A one-line description for users.
     pub about: &'static str,
+    /// What carries its messages.
+    pub carrier: Carrier,
     /// The capabilities of the mechanism.
     pub caps: fn() -> Caps,
     /// How to raise its largest message here ([`Mechanism::remedy_for_size`]).
@@ -35,6 +37,7 @@ macro_rules! registry {
         pub const ALL: &[Entry] = &[$(Entry {
             id: <mechanisms::$module::$name as Mechanism>::ID,
             about: <mechanisms::$module::$name as Mechanism>::ABOUT,
+            carrier: <mechanisms::$module::$name as Mechanism>::CARRIER,
             caps: <mechanisms::$module::$name as Mechanism>::caps,
             remedy_for_size: <mechanisms::$module::$name as Mechanism>::remedy_for_size,
             probe: <mechanisms::$module::$name as Mechanism>::probe,

@@ -1,90 +1,23 @@
 //! A contender: a mechanism with its way of waiting and of accessing the payload; and the style it is drawn in.
 
+use crossway_lab::catalogue::{self, Family};
 use crossway_lab::inputs::{Access, Wait};
 use crossway_lab::rank::WaitClass;
-use serde::Serialize;
+use crossway_lab::record::Record;
 
-/// A group of related mechanisms, drawn in one hue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Family {
-    /// Shared memory.
-    SharedMemory,
-    /// UNIX sockets.
-    Unix,
-    /// Pipes.
-    Pipe,
-    /// IP sockets (TCP, UDP, MPTCP, SCTP) and vsock.
-    Network,
-    /// Message queues.
-    Queue,
-    /// Mechanisms driven through io_uring.
-    Uring,
-    /// TIPC.
-    Tipc,
-    /// Contenders that are messaging libraries.
-    Library,
-    /// Contenders that use a language's own facilities, such as Go channels.
-    Language,
-    /// Mechanisms of no other family.
-    Other,
+/// How a family is drawn.
+pub trait Style {
+    /// The name in legends and headings.
+    fn name(self) -> &'static str;
+
+    /// Colours on a light and on a dark ground. The hues follow Okabe and Ito's palette for colour-blind readers,
+    /// darkened or lightened until each has a contrast of at least 3 to 1 against its ground; members of a family
+    /// differ by marker and dash, never by hue alone.
+    fn colours(self) -> (&'static str, &'static str);
 }
 
-impl Family {
-    /// All families, in the order in which they are shown.
-    pub const ALL: [Family; 10] = [
-        Family::SharedMemory,
-        Family::Unix,
-        Family::Pipe,
-        Family::Network,
-        Family::Queue,
-        Family::Uring,
-        Family::Tipc,
-        Family::Library,
-        Family::Language,
-        Family::Other,
-    ];
-
-    /// Derives the family from a mechanism's id.
-    pub fn of(mechanism: &str) -> Self {
-        // LINX over a mechanism belongs to that mechanism.
-        let mechanism = mechanism.strip_prefix("linx-").unwrap_or(mechanism);
-        let has = |part: &str| mechanism.contains(part);
-        if has("uring") {
-            Family::Uring
-        } else if mechanism.starts_with("tipc") {
-            Family::Tipc
-        } else if mechanism.starts_with("uds") {
-            Family::Unix
-        } else if has("tcp") || has("udp") || has("vsock") || has("sctp") || has("smc") {
-            Family::Network
-        } else if mechanism.ends_with("-mq") {
-            Family::Queue
-        } else if has("shm") || has("memfd") {
-            Family::SharedMemory
-        } else if has("pipe") || has("fifo") || has("splice") {
-            Family::Pipe
-        } else {
-            Family::Other
-        }
-    }
-
-    /// The family that a contender's declaration names; `Other` for a name that this version does not know.
-    pub fn declared(word: &str) -> Self {
-        match word {
-            "library" => Family::Library,
-            "language" => Family::Language,
-            "shared-memory" => Family::SharedMemory,
-            "unix" => Family::Unix,
-            "pipe" => Family::Pipe,
-            "network" => Family::Network,
-            "queue" => Family::Queue,
-            _ => Family::Other,
-        }
-    }
-
-    /// The family's name in legends and headings.
-    pub fn name(self) -> &'static str {
+impl Style for Family {
+    fn name(self) -> &'static str {
         match self {
             Family::SharedMemory => "Shared memory",
             Family::Unix => "UNIX sockets",
@@ -99,10 +32,7 @@ impl Family {
         }
     }
 
-    /// Colours on a light and on a dark ground. The hues follow Okabe and Ito's palette for colour-blind readers,
-    /// darkened or lightened until each has a contrast of at least 3 to 1 against its ground; members of a family
-    /// differ by marker and dash, never by hue alone.
-    pub fn colours(self) -> (&'static str, &'static str) {
+    fn colours(self) -> (&'static str, &'static str) {
         match self {
             Family::SharedMemory => ("#c2410c", "#ff8a4c"),
             Family::Unix => ("#0b63b0", "#62b0ff"),
@@ -134,8 +64,8 @@ pub struct Contender {
     pub wait: Wait,
     /// Whether the payload is copied or written and read in place.
     pub access: Access,
-    /// The family, if a declaration file names one.
-    pub declared: Option<Family>,
+    /// The family; [`Family::Other`] if only another version of Crossway knows the mechanism.
+    pub family: Family,
     /// The host label if it did not run on this machine.
     pub host: Option<String>,
 }
@@ -146,9 +76,13 @@ impl Contender {
         WaitClass::of(&self.wait)
     }
 
-    /// The declared family, or else the one derived from the mechanism's id.
-    pub fn family(&self) -> Family {
-        self.declared.unwrap_or_else(|| Family::of(&self.mechanism))
+    /// The family of a record's contender: as its declaration says, or else as the mechanism does.
+    pub(crate) fn family_of(record: &Record) -> Family {
+        let family = match &record.contender {
+            Some(declared) => Family::of_contender(&declared.family),
+            None => catalogue::carrier(&record.mechanism).map(|carrier| carrier.family),
+        };
+        family.unwrap_or(Family::Other)
     }
 
     /// The name in tables and legends: the mechanism's id, and how it differs from a plain blocking copy.
@@ -172,7 +106,7 @@ impl Contender {
 
     /// The sort key wherever no figure decides the order: family, then name, then waiting.
     pub fn sort_key(&self) -> (Family, WaitClass, String) {
-        (self.family(), self.discipline(), self.label())
+        (self.family, self.discipline(), self.label())
     }
 }
 
@@ -181,35 +115,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mechanism_finds_its_family() {
-        for (id, family) in [
-            ("pipe", Family::Pipe),
-            ("fifo", Family::Pipe),
-            ("vmsplice", Family::Pipe),
-            ("uds-seqpacket", Family::Unix),
-            ("uring-pipe", Family::Uring),
-            ("mptcp", Family::Network),
-            ("smc", Family::Network),
-            ("shm-pipe", Family::SharedMemory),
-            ("sysv-shm", Family::SharedMemory),
-            ("posix-shm", Family::SharedMemory),
-            ("memfd-uds", Family::SharedMemory),
-            ("posix-mq", Family::Queue),
-            ("tipc-kernel-rdm", Family::Tipc),
-            ("linx-uds", Family::Unix),
-            ("linx-tipc", Family::Tipc),
-            ("linx-shm", Family::SharedMemory),
-            ("cma", Family::Other),
-        ] {
-            assert_eq!(Family::of(id), family, "{id}");
-        }
-    }
-
-    #[test]
     fn labels_say_what_is_not_a_plain_blocking_copy() {
         let make = |mechanism: &str, wait, access| {
-            Contender { mechanism: mechanism.into(), wait, access, declared: None, host: None }
-                .label()
+            Contender {
+                mechanism: mechanism.into(),
+                wait,
+                access,
+                family: Family::Other,
+                host: None,
+            }
+            .label()
         };
         assert_eq!(make("pipe", Wait::Block, Access::Copy), "pipe");
         assert_eq!(make("shm-spin", Wait::Spin, Access::Copy), "shm-spin");

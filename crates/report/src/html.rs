@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::answers::Answers;
 use crate::blocks;
 use crate::charts::{self, Chart};
-use crate::contender::{DASHES, Family, MARKERS};
+use crate::contender::{DASHES, MARKERS, Style};
 use crate::ranking::{Metric, Ranking};
 use crate::raw::Raw;
 use crate::run::Run;
@@ -20,6 +20,7 @@ use crate::sections;
 use crate::steps::{self, Shapes};
 use crate::studies;
 use crate::summary::Summary;
+use crossway_lab::catalogue::Family;
 use crossway_lab::rank::WaitClass;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
@@ -75,7 +76,7 @@ pub fn drawn(summary: &Summary) -> Vec<Drawn> {
         .iter()
         .enumerate()
         .map(|(index, contender)| {
-            let family = contender.family();
+            let family = contender.family;
             let at = seen[family as usize];
             seen[family as usize] += 1;
             Drawn {
@@ -120,7 +121,7 @@ fn selection(summary: &Summary) -> Vec<usize> {
         }
     }
     for family in Family::ALL {
-        let mut members = (0..n).filter(|i| summary.contenders[*i].family() == family);
+        let mut members = (0..n).filter(|i| summary.contenders[*i].family == family);
         if !members.clone().any(|i| picked.contains(&i))
             && picked.len() < SELECTED_MAX
             && let Some(index) = members.next()

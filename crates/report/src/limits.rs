@@ -1,10 +1,11 @@
 //! The machine's physical limits: levels for charts, and the limit that bounds a contender's figure.
 
+use crossway_lab::catalogue::Family;
 use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread};
 use crossway_lab::rank::WaitClass;
 use crossway_lab::stats;
 
-use crate::contender::{Contender, Family};
+use crate::contender::Contender;
 use crate::estimate::Estimate;
 use crate::ranking::Metric;
 use crate::summary::{Case, Summary};
@@ -143,7 +144,7 @@ fn single(value: f64) -> Estimate {
 
 /// How often a contender's payload is copied: once if it is written to shared memory and read there, twice if it goes through the kernel.
 fn copies_of(contender: &Contender) -> (u32, &'static str) {
-    let once = contender.family() == Family::SharedMemory
+    let once = contender.family == Family::SharedMemory
         || ["cma", "vmsplice"].contains(&contender.mechanism.as_str());
     if once { (1, "one copy") } else { (2, "two copies") }
 }

@@ -150,7 +150,7 @@ fn list(contenders: &[&'static Contender], json: bool, ui: &Ui) -> anyhow::Resul
         .map(|c| Row {
             id: &c.id,
             about: &c.about,
-            family: &c.family,
+            family: c.family.word(),
             file: &c.file,
             caps: c.caps,
             probe: c.probe(),

@@ -25,7 +25,7 @@ fn contender(id: &str, languages: &[&str], licence: Option<&str>) -> Entry {
     Entry::Contender(Box::leak(Box::new(Contender {
         id: id.to_owned(),
         about: "a library".to_owned(),
-        family: "library".to_owned(),
+        family: crossway_mech::Family::Library,
         languages: languages.iter().map(|l| (*l).to_owned()).collect(),
         licence: licence.map(str::to_owned),
         caps: Caps { send_deadline: false, ..Caps::PLAIN },

@@ -262,8 +262,8 @@ impl Subject<'_> {
     /// Whether one of Crossway's own mechanisms also has user-space code: rings in shared memory, LINX, TIPC through
     /// `tipcd`.
     fn in_user_space(&self) -> bool {
-        let id = self.entry.id();
-        self.caps.in_place || id.starts_with("linx-") || id.starts_with("tipc-node-")
+        let node = self.entry.carrier().and_then(|carrier| carrier.node);
+        self.caps.in_place || node.is_some()
     }
 
     fn language(&self) -> Fact {

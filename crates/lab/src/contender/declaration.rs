@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crossway_mech::{Boundaries, Caps};
+use crossway_mech::{Boundaries, Caps, Family};
 use serde::Deserialize;
 
 use super::Contender;
 use super::folders::{self, NoFolder};
-
-/// The families with which the report can group a contender.
-pub(super) const FAMILIES: &[&str] =
-    &["library", "language", "shared-memory", "unix", "pipe", "network", "queue", "other"];
 
 /// Maximum value of `deadline_s`, the seconds that a program may take to answer; the controller waits a little
 /// longer.
@@ -168,10 +164,10 @@ fn one(
     if declared.run.first().is_none_or(String::is_empty) {
         return Err(bad("'run' is empty; name the program and its arguments, each a string"));
     }
-    if !FAMILIES.contains(&declared.family.as_str()) {
-        let why = format!("unknown family '{}'; allowed: {}", declared.family, FAMILIES.join(", "));
-        return Err(bad(&why));
-    }
+    let Some(family) = Family::of_contender(&declared.family) else {
+        let allowed = Family::OF_CONTENDERS.map(Family::word).join(", ");
+        return Err(bad(&format!("unknown family '{}'; allowed: {allowed}", declared.family)));
+    };
     let Some(remedy) = declared.remedy.filter(|remedy| !remedy.trim().is_empty()) else {
         let why =
             "'remedy' is missing; state what helps if it does not work, such as an apt-get command";
@@ -215,7 +211,7 @@ fn one(
     };
     Ok(Contender {
         about: declared.about,
-        family: declared.family,
+        family,
         languages: declared.languages,
         licence: declared.licence,
         caps,

@@ -19,7 +19,7 @@ mod starter;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crossway_mech::{Caps, Probe};
+use crossway_mech::{Caps, Family, Probe};
 use serde::{Deserialize, Serialize};
 
 pub use building::BuildError;
@@ -43,7 +43,7 @@ pub struct Contender {
     /// A one-line description.
     pub about: String,
     /// The family with which the report groups it.
-    pub family: String,
+    pub family: Family,
     /// Languages from which it can be used, in lower case; empty if the declaration does not state them.
     pub languages: Vec<String>,
     /// Its licence, an SPDX expression; `None` if the declaration does not state it.

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use crossway_sys::protocol_counters::{self, Counters};
 
+use crate::catalogue;
 use crate::record::{Retransmissions, Transport};
 use crate::tools;
 
@@ -17,19 +18,21 @@ pub(super) struct Sent {
 impl Transport {
     /// The protocol below a mechanism, if it retransmits and counts retransmissions.
     pub fn of(mechanism: &str) -> Option<Transport> {
-        match mechanism {
-            "tcp" | "tcp-nodelay" | "mptcp" | "uring-tcp" => Some(Transport::Tcp),
-            "sctp" | "sctp-nodelay" => Some(Transport::Sctp),
-            id if id.starts_with("tipc-kernel-") => Some(Transport::Tipc),
+        let carrier = catalogue::carrier(mechanism)?;
+        match (carrier.transport, carrier.node) {
+            (catalogue::Transport::Tcp, None) => Some(Transport::Tcp),
+            (catalogue::Transport::Sctp, None) => Some(Transport::Sctp),
+            (catalogue::Transport::Tipc, None) => Some(Transport::Tipc),
+            // A node's links also carry its own messages, and a `tipcd` retransmits by itself.
             _ => None,
         }
     }
 
     /// Why there is no count for a mechanism.
     pub(crate) fn why_none(mechanism: &str) -> String {
-        match mechanism {
-            "udp" => "UDP does not retransmit".to_owned(),
-            id => format!("{id} has no transport protocol that counts retransmissions"),
+        match catalogue::carrier(mechanism).map(|carrier| carrier.transport) {
+            Some(catalogue::Transport::Udp) => "UDP does not retransmit".to_owned(),
+            _ => format!("{mechanism} has no transport protocol that counts retransmissions"),
         }
     }
 }
@@ -104,8 +107,14 @@ mod tests {
         for (id, transport) in [
             ("tcp-nodelay", Some(Transport::Tcp)),
             ("sctp", Some(Transport::Sctp)),
+            ("mptcp", Some(Transport::Tcp)),
+            ("uring-tcp", Some(Transport::Tcp)),
             ("sctp-nodelay", Some(Transport::Sctp)),
             ("tipc-kernel-stream", Some(Transport::Tipc)),
+            ("tipc-node-stream", None),
+            ("linx-tcp", None),
+            ("linx-tipc", None),
+            ("smc", None),
             ("udp", None),
             ("pipe", None),
         ] {

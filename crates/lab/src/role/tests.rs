@@ -6,7 +6,8 @@ use std::thread;
 
 use crossway_mech::mechanisms::uds_seqpacket::UdsSeqpacket;
 use crossway_mech::{
-    Caps, Deadline, Listener, Mechanism, Offer, OpenError, Probe, RecvError, Rx, Spec, Wait,
+    Caps, Carrier, Deadline, Listener, Mechanism, Offer, OpenError, Probe, RecvError, Rx, Spec,
+    Wait,
 };
 
 use super::*;
@@ -28,6 +29,7 @@ struct DamagingListener(<UdsSeqpacket as Mechanism>::Listener);
 impl Mechanism for Damaging {
     const ID: &'static str = "damaging";
     const ABOUT: &'static str = "flips a bit";
+    const CARRIER: Carrier = UdsSeqpacket::CARRIER;
     type Tx = <UdsSeqpacket as Mechanism>::Tx;
     type Rx = DamagingRx;
     type Listener = DamagingListener;

@@ -25,7 +25,10 @@ use crossway_sys::{Errno, OsError, cma, shm};
 
 use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
 use crate::complete::Complete;
-use crate::{Caps, Mechanism, Offer, OpenError, Privilege, Probe, RecvError, Spec};
+use crate::{
+    Caps, Carrier, Family, Mechanism, Offer, OpenError, Privilege, Probe, RecvError, Spec,
+    Transport,
+};
 
 /// Length in bytes of a slot's header: the stamp, padded to a cache line.
 const HEADER: usize = 64;
@@ -177,6 +180,7 @@ impl Mechanism for Cma {
     const ID: &'static str = "cma";
     const ABOUT: &'static str =
         "cross-memory attach: the receiver reads the sender's memory (process_vm_readv)";
+    const CARRIER: Carrier = Carrier::new(Family::Other, Transport::Memory);
     type Tx = CmaTx;
     type Rx = CmaRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -9,7 +9,9 @@ use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, OsError, socket};
 
 use super::arrival::{await_name, tried_for};
-use crate::{Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, Rx, Spec, Tx};
+use crate::{
+    Caps, Carrier, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, Rx, Spec, Tx,
+};
 
 /// Maximum number of connections waiting for [`Listener::accept`]; the kernel clamps it to net.core.somaxconn.
 pub(super) const BACKLOG: i32 = 1024;
@@ -36,6 +38,8 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
+    /// What carries its messages.
+    const CARRIER: Carrier;
     /// The type of the sockets.
     type Socket: Endpoint;
     /// The sending half.
@@ -192,6 +196,7 @@ impl<F: ConnectionFamily> Listener for ConnectionListener<F> {
 impl<F: ConnectionFamily> Mechanism for F {
     const ID: &'static str = F::NAME;
     const ABOUT: &'static str = F::SUMMARY;
+    const CARRIER: Carrier = <F as ConnectionFamily>::CARRIER;
     type Tx = F::Sender;
     type Rx = F::Receiver;
     type Listener = ConnectionListener<F>;

@@ -19,8 +19,8 @@ use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
 use crate::{
-    Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Privilege, Probe, Reliability,
-    Spec,
+    Caps, Carrier, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Privilege, Probe,
+    Reliability, Spec,
 };
 
 /// The message with which a connecting end introduces itself.
@@ -59,6 +59,8 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
+    /// What carries its messages.
+    const CARRIER: Carrier;
     /// Whether accepted messages arrive.
     const RELIABILITY: Reliability;
     /// Whether empty messages arrive.
@@ -232,6 +234,7 @@ pub struct Datagram<F>(std::marker::PhantomData<fn() -> F>);
 impl<F: DatagramFamily> Mechanism for Datagram<F> {
     const ID: &'static str = F::NAME;
     const ABOUT: &'static str = F::SUMMARY;
+    const CARRIER: Carrier = F::CARRIER;
     type Tx = DatagramTx<F>;
     type Rx = DatagramRx<F>;
     type Listener = DatagramListener<F>;

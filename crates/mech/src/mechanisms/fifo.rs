@@ -15,7 +15,10 @@ use crossway_sys::{Errno, OsError};
 
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
 use super::pipe::{pipe_caps, pipe_facts};
-use crate::{Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, Spec};
+use crate::{
+    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Offer, OpenError, Probe, Spec,
+    Transport,
+};
 
 /// fifo(7).
 #[derive(Debug)]
@@ -127,6 +130,7 @@ impl Listener for FifoListener {
 impl Mechanism for Fifo {
     const ID: &'static str = "fifo";
     const ABOUT: &'static str = "named pipe, one each way";
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe);
     type Tx = StreamTx<FifoEnd>;
     type Rx = StreamRx<FifoEnd>;
     type Listener = FifoListener;

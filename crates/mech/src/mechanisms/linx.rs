@@ -22,8 +22,8 @@ use crossway_sys::OsError;
 use crate::contract::facts_of;
 use crate::self_test::exchange_a_byte;
 use crate::{
-    Caps, Deadline, Facts, Listener, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError,
-    Spec, Tx, Wait,
+    Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, NodeKind, Offer, OpenError, Probe,
+    RecvError, Rx, SendError, Spec, Tx, Wait, carrier,
 };
 
 /// The number of a signal that carries a message.
@@ -39,6 +39,8 @@ pub trait Via: 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
+    /// What carries its messages.
+    const CARRIER: Carrier;
     /// The transport that the endpoints use.
     const TRANSPORT: Transport;
 }
@@ -67,18 +69,24 @@ pub type LinxShm = Linx<Shm>;
 impl Via for Uds {
     const NAME: &'static str = "linx-uds";
     const SUMMARY: &'static str = "LINX signals by UNIX stream sockets (lfs_socket_sig)";
+    const CARRIER: Carrier =
+        Carrier::new(Family::Unix, carrier::Transport::Unix).through(NodeKind::Linx);
     const TRANSPORT: Transport = Transport::Uds;
 }
 
 impl Via for Fifo {
     const NAME: &'static str = "linx-fifo";
     const SUMMARY: &'static str = "LINX signals by FIFOs, one each way (lfs_fifo_sig)";
+    const CARRIER: Carrier =
+        Carrier::new(Family::Pipe, carrier::Transport::Pipe).through(NodeKind::Linx);
     const TRANSPORT: Transport = Transport::Fifo;
 }
 
 impl Via for Shm {
     const NAME: &'static str = "linx-shm";
     const SUMMARY: &'static str = "LINX signals by rings in shared memory, woken through eventfds";
+    const CARRIER: Carrier =
+        Carrier::new(Family::SharedMemory, carrier::Transport::Memory).through(NodeKind::Linx);
     const TRANSPORT: Transport = Transport::Shm;
 }
 
@@ -313,6 +321,7 @@ fn spid_in(signal: &Signal) -> Option<Spid> {
 impl<V: Via> Mechanism for Linx<V> {
     const ID: &'static str = V::NAME;
     const ABOUT: &'static str = V::SUMMARY;
+    const CARRIER: Carrier = V::CARRIER;
     type Tx = LinxTx;
     type Rx = LinxRx;
     type Listener = LinxListener;

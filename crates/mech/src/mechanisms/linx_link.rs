@@ -21,7 +21,10 @@ use crossway_tipc_client::{KernelSocket, Kind};
 use super::linx::{Ends, HELLO, LinxRx, LinxTx, MAX_MESSAGE, check, os};
 use super::tipc_node;
 use crate::self_test::exchange_a_byte;
-use crate::{Caps, Deadline, Listener, Mechanism, Offer, OpenError, Privilege, Probe, Spec};
+use crate::{
+    Caps, Carrier, Deadline, Family, Listener, Mechanism, NodeKind, Offer, OpenError, Privilege,
+    Probe, Spec, carrier,
+};
 
 /// The service type of every link here; any number above 63 would do.
 const SERVICE: u32 = 0x4357_0003;
@@ -39,6 +42,8 @@ pub trait Over: fmt::Debug + 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
+    /// What carries its messages.
+    const CARRIER: Carrier;
     /// How to make it available if it is missing.
     const REMEDY: &'static str;
 
@@ -74,6 +79,8 @@ pub type LinxTipc = LinxLink<Tipc>;
 impl Over for Tcp {
     const NAME: &'static str = "linx-tcp";
     const SUMMARY: &'static str = "LINX signals between two nodes by a link over TCP";
+    const CARRIER: Carrier =
+        Carrier::new(Family::Network, carrier::Transport::Tcp).through(NodeKind::Linx);
     const REMEDY: &'static str = "bring the loopback interface up: ip link set lo up";
 
     fn address(spec: &Spec) -> Result<LinkAddress, OpenError> {
@@ -90,6 +97,8 @@ impl Over for Tipc {
     const NAME: &'static str = "linx-tipc";
     const SUMMARY: &'static str =
         "LINX signals between two nodes by a link over TIPC (the kernel's, or a tipcd's)";
+    const CARRIER: Carrier =
+        Carrier::new(Family::Tipc, carrier::Transport::Tipc).through(NodeKind::Linx);
     const REMEDY: &'static str = tipc_node::REMEDY;
 
     fn address(_: &Spec) -> Result<LinkAddress, OpenError> {
@@ -179,6 +188,7 @@ impl Listener for LinxLinkListener {
 impl<V: Over> Mechanism for LinxLink<V> {
     const ID: &'static str = V::NAME;
     const ABOUT: &'static str = V::SUMMARY;
+    const CARRIER: Carrier = V::CARRIER;
     type Tx = LinxTx;
     type Rx = LinxRx;
     type Listener = LinxLinkListener;

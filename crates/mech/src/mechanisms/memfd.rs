@@ -15,7 +15,9 @@ use crossway_sys::socket::{self, Kind};
 
 use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
 use crate::complete::{self, Complete};
-use crate::{Caps, Mechanism, Offer, OpenError, Probe, RecvError, Spec};
+use crate::{
+    Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, RecvError, Spec, Transport,
+};
 
 /// Every descriptor in flight counts against the user's RLIMIT_NOFILE.
 const MOST_MEMFDS: usize = 16;
@@ -119,6 +121,7 @@ impl Mechanism for Memfd {
     const ID: &'static str = "memfd";
     const ABOUT: &'static str =
         "a memfd for each message passed over a UNIX socket (memfd_create, SCM_RIGHTS)";
+    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory);
     type Tx = MemfdTx;
     type Rx = MemfdRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -11,7 +11,7 @@ use crossway_sys::socket::{self, Inet};
 use super::connection::{ConnectionFamily, Dialling};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tcp;
-use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// mptcp(7).
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub struct Mptcp;
 impl ConnectionFamily for Mptcp {
     const NAME: &'static str = "mptcp";
     const SUMMARY: &'static str = "Multipath TCP (IPPROTO_MPTCP)";
+    const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Tcp);
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;

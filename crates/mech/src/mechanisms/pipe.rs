@@ -7,7 +7,9 @@ use crossway_sys::pipe::{PipeEnd, ignore_sigpipe, pipe};
 
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
 use crate::complete::{self, Complete};
-use crate::{Boundaries, Caps, Facts, Mechanism, Offer, OpenError, Probe, Spec};
+use crate::{
+    Boundaries, Caps, Carrier, Facts, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport,
+};
 
 /// pipe(2).
 #[derive(Debug)]
@@ -91,6 +93,7 @@ pub(super) fn probe_pipe() -> Probe {
 impl Mechanism for Pipe {
     const ID: &'static str = "pipe";
     const ABOUT: &'static str = "anonymous pipe, one each way (ipc-bench: pipe)";
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe);
     type Tx = StreamTx<PipeEnd>;
     type Rx = StreamRx<PipeEnd>;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -21,8 +21,8 @@ use super::queue_wait::wait_for;
 use crate::complete::Complete;
 use crate::contract::facts_of;
 use crate::{
-    Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError, Spec, Tx,
-    Wait,
+    Caps, Carrier, Deadline, Facts, Family, Mechanism, Offer, OpenError, Probe, RecvError, Rx,
+    SendError, Spec, Transport, Tx, Wait,
 };
 
 /// The priority of messages; the note that the sender has ended has the one below.
@@ -285,6 +285,7 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
 impl Mechanism for PosixMq {
     const ID: &'static str = "posix-mq";
     const ABOUT: &'static str = "POSIX message queue, one each way (mq_overview)";
+    const CARRIER: Carrier = Carrier::new(Family::Queue, Transport::Queue);
     type Tx = MqTx;
     type Rx = MqRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -19,7 +19,7 @@ use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{dimensions, ring_caps};
 use crate::ring::semaphores::{Nth, SemaphoreChannel, SemaphoreRx, SemaphoreSet, SemaphoreTx};
 use crate::self_test::round_trip;
-use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};
 
 /// The mechanism.
 pub struct PosixShm;
@@ -96,6 +96,7 @@ fn four<E>(
 impl Mechanism for PosixShm {
     const ID: &'static str = "posix-shm";
     const ABOUT: &'static str = "ring in named POSIX shared memory, sleeping on named POSIX semaphores (shm_open, sem_open)";
+    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory);
     type Tx = PosixShmTx;
     type Rx = PosixShmRx;
     type Listener = Complete<PosixShmTx, PosixShmRx>;

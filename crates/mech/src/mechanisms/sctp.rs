@@ -26,7 +26,9 @@ use super::message_socket::{
 };
 use super::stream_socket::stream_caps;
 use super::tcp;
-use crate::{Boundaries, Caps, Facts, Offer, OpenError, Privilege, Spec};
+use crate::{
+    Boundaries, Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport,
+};
 
 /// How to raise the limit.
 const LARGER: &str =
@@ -76,6 +78,7 @@ pub struct OneToOne<D>(PhantomData<fn() -> D>);
 impl<D: Delaying> ConnectionFamily for OneToOne<D> {
     const NAME: &'static str = D::NAME;
     const SUMMARY: &'static str = D::SUMMARY;
+    const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Sctp);
     type Socket = OwnedFd;
     type Sender = MessageTx<SocketHalf<Self>>;
     type Receiver = MessageRx<SctpSource<D>>;

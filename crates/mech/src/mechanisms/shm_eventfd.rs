@@ -11,7 +11,7 @@ use crossway_sys::lifeline::{Lifeline, Wakeup};
 use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{Shared, probe, ring_caps};
-use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};
 use crossway_ring::layout::ASLEEP;
 use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::{AtomicU32, Ordering};
@@ -139,6 +139,7 @@ impl Counters {
 impl Mechanism for ShmEventfd {
     const ID: &'static str = "shm-eventfd";
     const ABOUT: &'static str = "ring in shared memory, woken through eventfds that can be polled";
+    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory);
     type Tx = ShmEventfdTx;
     type Rx = ShmEventfdRx;
     type Listener = Complete<ShmEventfdTx, ShmEventfdRx>;

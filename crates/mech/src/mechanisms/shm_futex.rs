@@ -9,7 +9,7 @@ use crossway_sys::{OsError, futex};
 use crate::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{Shared, probe, ring_caps};
-use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};
 use crossway_ring::bell::SLICE;
 use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
@@ -56,6 +56,7 @@ pub type ShmFutexRx = RingRx<SharedRing, FutexBell>;
 impl Mechanism for ShmFutex {
     const ID: &'static str = "shm-futex";
     const ABOUT: &'static str = "ring in shared memory, sleeping on a futex (ipc-bench's mempipe)";
+    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory);
     type Tx = ShmFutexTx;
     type Rx = ShmFutexRx;
     type Listener = Complete<ShmFutexTx, ShmFutexRx>;

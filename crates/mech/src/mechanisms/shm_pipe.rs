@@ -16,8 +16,8 @@ use crate::complete::Complete;
 use crate::contract::facts_of;
 use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::{
-    Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, RecvError, Rx, SendError, Spec, Tx,
-    Wait,
+    Caps, Carrier, Deadline, Facts, Family, Mechanism, Offer, OpenError, Probe, RecvError, Rx,
+    SendError, Spec, Transport, Tx, Wait,
 };
 use crossway_ring::RingMemory;
 use crossway_ring::heap::{DamagedHead, HeapReader, HeapWriter};
@@ -289,6 +289,7 @@ impl Mechanism for ShmPipe {
     const ID: &'static str = "shm-pipe";
     const ABOUT: &'static str =
         "payload in shared memory, its place through a pipe (ipc-bench's shmem_pipe)";
+    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Pipe);
     type Tx = ShmPipeTx;
     type Rx = ShmPipeRx;
     type Listener = Complete<ShmPipeTx, ShmPipeRx>;

@@ -9,7 +9,7 @@ use crossway_sys::lifeline::Lifeline;
 
 use crate::complete::Complete;
 use crate::ring::channel::{Shared, probe, ring_caps};
-use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec, Wait};
+use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};
 use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
 use crossway_ring::{Bell, RingRx, RingTx};
@@ -51,6 +51,7 @@ impl Mechanism for ShmSpin {
     const ID: &'static str = "shm-spin";
     const ABOUT: &'static str =
         "ring in shared memory, spinning; each end owns a core (ipc-bench's mempipe_spin)";
+    const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory);
     type Tx = ShmSpinTx;
     type Rx = ShmSpinRx;
     type Listener = Complete<ShmSpinTx, ShmSpinRx>;

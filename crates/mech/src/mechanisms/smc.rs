@@ -11,7 +11,10 @@ use crossway_sys::socket::{self, Inet};
 use super::connection::{ConnectionFamily, Dialling};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tcp;
-use crate::{Caps, Facts, Listener, Mechanism, Offer, OpenError, Privilege, Rx, Spec, Tx};
+use crate::{
+    Caps, Carrier, Facts, Family, Listener, Mechanism, Offer, OpenError, Privilege, Rx, Spec,
+    Transport, Tx,
+};
 
 /// AF_SMC.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ impl ConnectionFamily for Smc {
     const NAME: &'static str = "smc";
     const SUMMARY: &'static str =
         "Shared Memory Communications (AF_SMC): TCP's calls over RDMA or its loopback device";
+    const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Smc);
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;

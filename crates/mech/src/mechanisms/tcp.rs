@@ -7,7 +7,7 @@ use crossway_sys::socket::{self, Inet};
 
 use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
-use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// tcp(7).
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub struct Tcp;
 impl ConnectionFamily for Tcp {
     const NAME: &'static str = "tcp";
     const SUMMARY: &'static str = "TCP, default options: Nagle's algorithm on (ipc-bench: tcp)";
+    const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Tcp);
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;

@@ -7,7 +7,7 @@ use crossway_sys::socket::{self, Inet};
 use super::connection::{ConnectionFamily, Dialling};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tcp;
-use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// tcp(7) with TCP_NODELAY at both ends.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ impl ConnectionFamily for TcpNodelay {
     const NAME: &'static str = "tcp-nodelay";
     const SUMMARY: &'static str =
         "TCP with TCP_NODELAY: Nagle's algorithm off (ipc-bench: tcp_nodelay)";
+    const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Tcp);
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;

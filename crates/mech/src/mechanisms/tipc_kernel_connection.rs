@@ -15,7 +15,9 @@ use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tipc_kernel::{REMEDY, offered, publish, tipc_socket};
 use super::tipc_kernel_message::KernelTipc;
 use super::tipc_port::Tipc;
-use crate::{Boundaries, Caps, Facts, Offer, OpenError, Privilege, Spec};
+use crate::{
+    Boundaries, Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport,
+};
 
 fn listening(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let fd = tipc_socket(kind, spec)?;
@@ -45,6 +47,7 @@ pub struct TipcKernelStream;
 impl ConnectionFamily for TipcKernelStream {
     const NAME: &'static str = "tipc-kernel-stream";
     const SUMMARY: &'static str = "the kernel's TIPC, connected byte stream (AF_TIPC)";
+    const CARRIER: Carrier = Carrier::new(Family::Tipc, Transport::Tipc);
     const NOT_YET: &'static [Errno] = arrival::CONNECTION;
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
@@ -78,6 +81,7 @@ pub struct TipcKernelSeqpacket;
 impl ConnectionFamily for TipcKernelSeqpacket {
     const NAME: &'static str = "tipc-kernel-seqpacket";
     const SUMMARY: &'static str = "the kernel's TIPC, connected messages (AF_TIPC)";
+    const CARRIER: Carrier = Carrier::new(Family::Tipc, Transport::Tipc);
     const NOT_YET: &'static [Errno] = arrival::CONNECTION;
     type Socket = OwnedFd;
     type Sender = MessageTx<SocketHalf<Self>>;

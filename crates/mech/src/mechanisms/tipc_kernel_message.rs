@@ -10,7 +10,7 @@ use crossway_tipc_client::Kind;
 use super::datagram::Datagram;
 use super::tipc_kernel::{REMEDY, offered, publish, tipc_socket};
 use super::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
-use crate::{Offer, OpenError, Privilege, Spec};
+use crate::{Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// Reliably delivered messages: reliable in transit, but a full receiver rejects them.
 pub type TipcKernelRdm = Datagram<TipcMessages<Rdm>>;
@@ -46,6 +46,7 @@ pub struct KernelTipc;
 
 impl Tipc for KernelTipc {
     type Socket = OwnedFd;
+    const CARRIER: Carrier = Carrier::new(Family::Tipc, Transport::Tipc);
     const PRIVILEGE: Privilege = Privilege::Module;
     const LARGEST: usize = tipc::MAX_MESSAGE_BYTES;
     const ADVICE: &'static str = "this is the limit of TIPC; use tipc-kernel-stream for more";

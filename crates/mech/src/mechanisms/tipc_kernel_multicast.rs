@@ -20,7 +20,7 @@ use super::datagram::{Datagram, DatagramFamily};
 use super::tipc_kernel::{REMEDY, offered, publish, service_of, tipc_socket};
 use super::tipc_kernel_message::KernelTipc;
 use super::tipc_port::{PortSink, PortSource, Tipc, port_halves};
-use crate::{Offer, OpenError, Privilege, Reliability, Spec};
+use crate::{Carrier, Family, Offer, OpenError, Privilege, Reliability, Spec, Transport};
 
 /// Service multicast over RDM sockets.
 pub type TipcKernelMulticast = Datagram<ServiceMulticast>;
@@ -35,6 +35,7 @@ pub struct ServiceMulticast;
 impl DatagramFamily for ServiceMulticast {
     const NAME: &'static str = "tipc-kernel-multicast";
     const SUMMARY: &'static str = "the kernel's TIPC, service multicast (RDM): one send reaches all members; full receivers drop";
+    const CARRIER: Carrier = Carrier::new(Family::Tipc, Transport::Tipc);
     const RELIABILITY: Reliability = Reliability::Lossy;
     const CARRIES_EMPTY: bool = false;
     const FAN_OUT: bool = true;

@@ -19,7 +19,10 @@ use super::tipc_node::{
 };
 use super::tipc_node_message::NodeTipc;
 use super::tipc_port::Tipc;
-use crate::{Boundaries, Caps, Deadline, Facts, Offer, OpenError, Privilege, Spec};
+use crate::{
+    Boundaries, Caps, Carrier, Deadline, Facts, Family, NodeKind, Offer, OpenError, Privilege,
+    Spec, Transport,
+};
 
 /// A connected socket, used for both directions. The half that is dropped last closes it: TIPC has no half-closed
 /// connections.
@@ -149,6 +152,7 @@ impl ConnectionFamily for TipcNodeStream {
     const NAME: &'static str = "tipc-node-stream";
     const SUMMARY: &'static str =
         "TIPC through a node in user space (tipcd), connected byte stream";
+    const CARRIER: Carrier = Carrier::new(Family::Tipc, Transport::Tipc).through(NodeKind::Tipcd);
     const NOT_YET: &'static [Errno] = arrival::CONNECTION;
     type Socket = NodeSocket;
     type Sender = StreamTx<NodeHalf>;
@@ -191,6 +195,7 @@ pub struct TipcNodeSeqpacket;
 impl ConnectionFamily for TipcNodeSeqpacket {
     const NAME: &'static str = "tipc-node-seqpacket";
     const SUMMARY: &'static str = "TIPC through a node in user space (tipcd), connected messages";
+    const CARRIER: Carrier = Carrier::new(Family::Tipc, Transport::Tipc).through(NodeKind::Tipcd);
     const NOT_YET: &'static [Errno] = arrival::CONNECTION;
     type Socket = NodeSocket;
     type Sender = MessageTx<NodeHalf>;

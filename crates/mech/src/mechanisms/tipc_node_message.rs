@@ -8,7 +8,7 @@ use crossway_tipc_client::{Address, ErrorCode, Event, Kind, NodeSocket, Patience
 use super::datagram::{Datagram, Inbox};
 use super::tipc_node::{MAX_MESSAGE_BYTES, REMEDY, node_socket, offered, publish, version};
 use super::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
-use crate::{Offer, OpenError, Privilege, Spec};
+use crate::{Carrier, Family, NodeKind, Offer, OpenError, Privilege, Spec, Transport};
 
 /// How long a call that should not wait gives the node's process to run. If the descriptor is full, the node merely has not
 /// run yet: within a node nothing else holds these messages back.
@@ -49,6 +49,7 @@ pub struct NodeTipc;
 
 impl Tipc for NodeTipc {
     type Socket = NodeSocket;
+    const CARRIER: Carrier = Carrier::new(Family::Tipc, Transport::Tipc).through(NodeKind::Tipcd);
     const PRIVILEGE: Privilege = Privilege::None;
     const LARGEST: usize = MAX_MESSAGE_BYTES;
     const ADVICE: &'static str = "this is the limit of TIPC; use tipc-node-stream for more";

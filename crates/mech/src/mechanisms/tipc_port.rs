@@ -15,7 +15,7 @@ use super::arrival;
 use super::connection::buffer_facts;
 use super::datagram::{AddressOf, DatagramFamily, Inbox};
 use super::message_socket::{MessageSink, MessageSource, Received, check_limit};
-use crate::{Facts, Offer, OpenError, Privilege, Reliability, Spec};
+use crate::{Carrier, Facts, Offer, OpenError, Privilege, Reliability, Spec};
 
 /// The result of one receiving call at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub trait Tipc: 'static {
     const PRIVILEGE: Privilege;
     /// The largest message in bytes of every socket type except streams.
     const LARGEST: usize;
+    /// What carries its messages.
+    const CARRIER: Carrier;
     /// What the user can do about that limit.
     const ADVICE: &'static str;
     /// How to make it available if it is missing.
@@ -198,6 +200,7 @@ impl<T: MessageType> TipcMessages<T> {
 impl<T: MessageType> DatagramFamily for TipcMessages<T> {
     const NAME: &'static str = T::NAME;
     const SUMMARY: &'static str = T::SUMMARY;
+    const CARRIER: Carrier = T::Tipc::CARRIER;
     const RELIABILITY: Reliability = Reliability::Lossy;
     const CARRIES_EMPTY: bool = false;
     const LARGEST: Option<usize> = Some(T::Tipc::LARGEST);

@@ -8,7 +8,7 @@ use crossway_sys::socket::{self, Address, Inet};
 use super::connection::set_buffers;
 use super::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use super::tcp::bound;
-use crate::{Facts, Offer, OpenError, Reliability, Spec};
+use crate::{Carrier, Facts, Family, Offer, OpenError, Reliability, Spec, Transport};
 
 /// udp(7).
 pub type Udp = Datagram<UdpDatagrams>;
@@ -26,6 +26,7 @@ const LARGEST_OVER_IPV6: usize = 65_535 - 8;
 impl DatagramFamily for UdpDatagrams {
     const NAME: &'static str = "udp";
     const SUMMARY: &'static str = "UDP; a full receiver drops silently";
+    const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Udp);
     const RELIABILITY: Reliability = Reliability::Lossy;
     const LARGEST: Option<usize> = Some(LARGEST_OVER_IPV6);
     const CROSSES_HOSTS: bool = true;

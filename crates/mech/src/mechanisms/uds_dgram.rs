@@ -8,7 +8,7 @@ use super::connection::set_buffers;
 use super::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use super::uds_seqpacket::{LARGER, max_message};
 use super::uds_stream::bound;
-use crate::{Offer, OpenError, Reliability, Spec};
+use crate::{Carrier, Family, Offer, OpenError, Reliability, Spec, Transport};
 
 /// unix(7), SOCK_DGRAM. A sender sleeps while the receiver holds net.unix.max_dgram_qlen messages.
 pub type UdsDgram = Datagram<UnixDatagrams>;
@@ -20,6 +20,7 @@ pub struct UnixDatagrams;
 impl DatagramFamily for UnixDatagrams {
     const NAME: &'static str = "uds-dgram";
     const SUMMARY: &'static str = "UNIX-domain datagram sockets";
+    const CARRIER: Carrier = Carrier::new(Family::Unix, Transport::Unix);
     const RELIABILITY: Reliability = Reliability::Reliable;
     const LARGEST: Option<usize> = None;
     const CROSSES_HOSTS: bool = false;

@@ -11,7 +11,7 @@ use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
 use super::uds_stream::{bound, offered_address};
-use crate::{Caps, Facts, Offer, OpenError, Spec};
+use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Spec, Transport};
 
 /// unix(7), SOCK_SEQPACKET.
 #[derive(Debug)]
@@ -89,6 +89,7 @@ pub(super) fn max_message(fd: impl AsFd) -> Result<usize, OsError> {
 impl ConnectionFamily for UdsSeqpacket {
     const NAME: &'static str = "uds-seqpacket";
     const SUMMARY: &'static str = "UNIX-domain socket that keeps message boundaries";
+    const CARRIER: Carrier = Carrier::new(Family::Unix, Transport::Unix);
     type Socket = OwnedFd;
     type Sender = MessageTx<SocketHalf<Self>>;
     type Receiver = MessageRx<SeqpacketSource>;

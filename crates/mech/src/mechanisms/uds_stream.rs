@@ -6,7 +6,7 @@ use crossway_sys::socket::{self, Kind};
 
 use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
-use crate::{Caps, Offer, OpenError, Privilege, Spec};
+use crate::{Caps, Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// unix(7), SOCK_STREAM.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub struct UdsStream;
 impl ConnectionFamily for UdsStream {
     const NAME: &'static str = "uds-stream";
     const SUMMARY: &'static str = "UNIX-domain stream socket (ipc-bench: domain)";
+    const CARRIER: Carrier = Carrier::new(Family::Unix, Transport::Unix);
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;

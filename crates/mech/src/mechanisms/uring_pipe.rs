@@ -9,7 +9,7 @@ use crossway_sys::pipe::{PipeEnd, pipe};
 use super::pipe::{ends, pipe_caps, probe_pipe};
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
 use crate::complete::{self, Complete};
-use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec};
+use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
 /// pipe(2) by io_uring(7).
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub struct UringPipe;
 impl Mechanism for UringPipe {
     const ID: &'static str = "uring-pipe";
     const ABOUT: &'static str = "anonymous pipe, one each way, by io_uring requests";
+    const CARRIER: Carrier = Carrier::new(Family::Uring, Transport::Pipe);
     type Tx = UringTx<PipeEnd>;
     type Rx = UringRx<PipeEnd>;
     type Listener = Complete<Self::Tx, Self::Rx>;

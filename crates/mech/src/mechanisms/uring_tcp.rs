@@ -8,7 +8,7 @@ use super::stream_socket::stream_caps;
 use super::tcp::Tcp;
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
 use crate::self_test::exchange_a_byte;
-use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// tcp(7) by io_uring(7).
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub struct UringTcp;
 impl ConnectionFamily for UringTcp {
     const NAME: &'static str = "uring-tcp";
     const SUMMARY: &'static str = "TCP, default options, by io_uring requests";
+    const CARRIER: Carrier = Carrier::new(Family::Uring, Transport::Tcp);
     type Socket = OwnedFd;
     type Sender = UringTx<SocketHalf<Self>>;
     type Receiver = UringRx<SocketHalf<Self>>;

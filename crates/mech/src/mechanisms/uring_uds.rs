@@ -8,7 +8,7 @@ use super::stream_socket::stream_caps;
 use super::uds_stream::UdsStream;
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
 use crate::self_test::exchange_a_byte;
-use crate::{Caps, Facts, Offer, OpenError, Privilege, Spec};
+use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// unix(7), SOCK_STREAM, by io_uring(7).
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub struct UringUds;
 impl ConnectionFamily for UringUds {
     const NAME: &'static str = "uring-uds";
     const SUMMARY: &'static str = "UNIX-domain stream socket by io_uring requests";
+    const CARRIER: Carrier = Carrier::new(Family::Uring, Transport::Unix);
     type Socket = OwnedFd;
     type Sender = UringTx<SocketHalf<Self>>;
     type Receiver = UringRx<SocketHalf<Self>>;

@@ -24,7 +24,10 @@ use super::pipe::{ends, pipe_caps, pipe_facts};
 use super::waiting::{Attempt, Patience, wait_for};
 use crate::complete::{self, Complete};
 use crate::contract::facts_of;
-use crate::{Caps, Deadline, Facts, Mechanism, Offer, OpenError, Probe, SendError, Spec, Tx, Wait};
+use crate::{
+    Caps, Carrier, Deadline, Facts, Family, Mechanism, Offer, OpenError, Probe, SendError, Spec,
+    Transport, Tx, Wait,
+};
 
 /// vmsplice(2) into a pipe.
 #[derive(Debug)]
@@ -255,6 +258,7 @@ type VmspliceRx = StreamRx<PipeEnd>;
 impl Mechanism for Vmsplice {
     const ID: &'static str = "vmsplice";
     const ABOUT: &'static str = "anonymous pipe, one each way, the sender's pages put in without a copy (ipc-bench: vmsplice)";
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe);
     type Tx = VmspliceTx;
     type Rx = VmspliceRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -7,7 +7,7 @@ use crossway_sys::vsock::VsockAddress;
 
 use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
-use crate::{Caps, Offer, OpenError, Privilege, Spec};
+use crate::{Caps, Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// AF_VSOCK, SOCK_STREAM, VMADDR_CID_LOCAL.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ fn stream_socket(spec: &Spec) -> Result<OwnedFd, OpenError> {
 impl ConnectionFamily for Vsock {
     const NAME: &'static str = "vsock";
     const SUMMARY: &'static str = "VM socket over its loopback (VMADDR_CID_LOCAL)";
+    const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Vsock);
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;

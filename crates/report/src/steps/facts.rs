@@ -1,13 +1,12 @@
 //! Facts about the channel and the machine that predict steps in a series.
 
+use crossway_lab::catalogue::{self, NodeKind, Transport};
 use crossway_lab::inputs::Ends;
 use crossway_lab::steps::{Cutting, Facts};
 
 use super::series::{Over, Series};
 use crate::run::Run;
 
-/// Mechanisms that move data in pages, because a pipe's buffers are pages.
-const BY_PAGES: [&str; 5] = ["pipe", "fifo", "vmsplice", "uring-pipe", "shm-pipe"];
 /// Default page size of the architectures that Crossway runs on, bytes.
 const PAGE_BYTES: u64 = 4096;
 /// Header of a TIPC message on a connection, bytes.
@@ -17,7 +16,10 @@ const TCP_HEADER: u32 = 40;
 
 /// Collects the facts of a series from its records and the machine's fingerprint.
 pub(super) fn of(run: &Run, series: &Series<'_>) -> Facts {
-    let mechanism = run.summary.contenders[series.contender].mechanism.as_str();
+    let carrier = catalogue::carrier(&run.summary.contenders[series.contender].mechanism);
+    let transport = carrier.map(|carrier| carrier.transport);
+    // LINX puts a header before each message and cuts it by its own rules.
+    let linx = carrier.is_some_and(|carrier| carrier.node == Some(NodeKind::Linx));
     let first = series.places.iter().flat_map(|(_, trials)| trials).next();
     let fact = |name: &str| {
         first
@@ -30,24 +32,28 @@ pub(super) fn of(run: &Run, series: &Series<'_>) -> Facts {
         return facts;
     }
     facts.pipe_bytes = fact("pipe_bytes");
-    facts.page_bytes = BY_PAGES.contains(&mechanism).then_some(PAGE_BYTES);
+    // A pipe's buffers are pages.
+    facts.page_bytes = (transport == Some(Transport::Pipe) && !linx).then_some(PAGE_BYTES);
     facts.cache_bytes = run.machine.data_cache_bytes.clone();
     let link = first
         .filter(|r| r.inputs.ends == Ends::Between)
         .and_then(|r| r.inputs.testbed_spec.as_ref())
         .map(|testbed| testbed.mtu_bytes);
     let mtu = link.or_else(|| fact("mtu_bytes").and_then(|bytes| u32::try_from(bytes).ok()));
-    if mechanism.starts_with("tipc-") {
-        if let Some(mtu) = mtu {
-            facts.cuttings = vec![Cutting::tipc(mtu, true), Cutting::tipc(mtu, false)];
-            facts.packet = Some((mtu, TIPC_HEADER));
+    match transport {
+        Some(Transport::Tipc) if !linx => {
+            if let Some(mtu) = mtu {
+                facts.cuttings = vec![Cutting::tipc(mtu, true), Cutting::tipc(mtu, false)];
+                facts.packet = Some((mtu, TIPC_HEADER));
+            }
         }
-    } else if mechanism == "udp" {
-        facts.cuttings = mtu.map(Cutting::udp).into_iter().collect();
-    } else if mechanism.contains("tcp") {
-        // A byte stream is cut into full packets regardless of message boundaries.
-        facts.packet = mtu.map(|mtu| (mtu, TCP_HEADER));
-        facts.recut = true;
+        Some(Transport::Udp) => facts.cuttings = mtu.map(Cutting::udp).into_iter().collect(),
+        Some(Transport::Tcp) => {
+            // A byte stream is cut into full packets regardless of message boundaries.
+            facts.packet = mtu.map(|mtu| (mtu, TCP_HEADER));
+            facts.recut = true;
+        }
+        _ => {}
     }
     facts
 }

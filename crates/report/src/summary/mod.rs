@@ -12,7 +12,7 @@ use crossway_lab::inputs::Workload;
 use crossway_lab::rank::{Reversal, rank};
 use crossway_lab::record::{LOCAL, Record, Status};
 
-use crate::contender::{Contender, Family};
+use crate::contender::Contender;
 use crate::histograms::Histograms;
 
 pub use beside::BesideSummary;
@@ -200,7 +200,7 @@ fn key(record: &Record) -> Key {
             mechanism: record.mechanism.clone(),
             wait: record.inputs.wait,
             access: record.inputs.access,
-            declared: record.contender.as_ref().map(|c| Family::declared(&c.family)),
+            family: Contender::family_of(record),
             // On a testbed the hosts belong to the setting: contenders are compared only between the same hosts.
             host: (record.host != LOCAL && record.inputs.testbed.is_none())
                 .then(|| record.host.clone()),

@@ -17,7 +17,7 @@ use crossway_sys::sysv_queue::{Envelope, Limits, SysvQueue};
 use crossway_sys::{Errno, OsError};
 
 use crate::complete::Complete;
-use crate::{Caps, Mechanism, Offer, OpenError, Probe, Spec};
+use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
 pub use halves::{SysvRx, SysvTx};
 
@@ -89,6 +89,7 @@ fn too_large(len: usize, limits: Option<Limits>) -> OpenError {
 impl Mechanism for SysvMq {
     const ID: &'static str = "sysv-mq";
     const ABOUT: &'static str = "System V message queue, one each way (msgget, msgsnd, msgrcv)";
+    const CARRIER: Carrier = Carrier::new(Family::Queue, Transport::Queue);
     type Tx = SysvTx;
     type Rx = SysvRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -1,5 +1,6 @@
 //! Sizes of single calls: the largest receive of TCP (C6), TIPC's largest message and TCP's large ones (C7).
 
+use crossway_lab::catalogue::{self, Boundaries, Family, NodeKind};
 use crossway_lab::inputs::Ends;
 use crossway_lab::record::{Record, Status};
 use crossway_lab::stats::ratio_interval;
@@ -64,7 +65,13 @@ pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
         .run
         .records
         .iter()
-        .filter(|r| r.mechanism.starts_with("tipc-") && !r.mechanism.ends_with("-stream"))
+        .filter(|r| {
+            catalogue::find(&r.mechanism).is_some_and(|entry| {
+                entry.family() == Family::Tipc
+                    && entry.carrier().is_some_and(|carrier| carrier.node != Some(NodeKind::Linx))
+                    && entry.caps().boundaries == Boundaries::Message
+            })
+        })
         .collect();
     let carried = |bytes: u64| {
         messages.iter().find(|r| r.inputs.size_bytes == bytes && r.status == Status::Ok)

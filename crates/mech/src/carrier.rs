@@ -1,0 +1,192 @@
+//! What carries a mechanism's messages: its family, the transport below it, and a node between the ends.
+//!
+//! Each mechanism declares its [`Carrier`] beside its id, so that nothing has to be derived from the id.
+
+/// A group of related mechanisms or contenders, drawn in one hue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// Shared memory.
+    SharedMemory,
+    /// UNIX sockets.
+    Unix,
+    /// Pipes.
+    Pipe,
+    /// IP sockets (TCP, UDP, MPTCP, SCTP, SMC) and vsock.
+    Network,
+    /// Message queues.
+    Queue,
+    /// Mechanisms driven through io_uring.
+    Uring,
+    /// TIPC.
+    Tipc,
+    /// Contenders that are messaging libraries.
+    Library,
+    /// Contenders that use a language's own facilities, such as Go channels.
+    Language,
+    /// No other family.
+    Other,
+}
+
+impl Family {
+    /// All families, in the order in which they are shown.
+    pub const ALL: [Family; 10] = [
+        Family::SharedMemory,
+        Family::Unix,
+        Family::Pipe,
+        Family::Network,
+        Family::Queue,
+        Family::Uring,
+        Family::Tipc,
+        Family::Library,
+        Family::Language,
+        Family::Other,
+    ];
+
+    /// The families that a contender can declare, in the order in which messages list them.
+    pub const OF_CONTENDERS: [Family; 8] = [
+        Family::Library,
+        Family::Language,
+        Family::SharedMemory,
+        Family::Unix,
+        Family::Pipe,
+        Family::Network,
+        Family::Queue,
+        Family::Other,
+    ];
+
+    /// The name in declarations and records.
+    pub fn word(self) -> &'static str {
+        match self {
+            Family::SharedMemory => "shared-memory",
+            Family::Unix => "unix",
+            Family::Pipe => "pipe",
+            Family::Network => "network",
+            Family::Queue => "queue",
+            Family::Uring => "uring",
+            Family::Tipc => "tipc",
+            Family::Library => "library",
+            Family::Language => "language",
+            Family::Other => "other",
+        }
+    }
+
+    /// The family that a contender's declaration or record names, if contenders can have it.
+    pub fn of_contender(word: &str) -> Option<Family> {
+        Self::OF_CONTENDERS.into_iter().find(|family| family.word() == word)
+    }
+}
+
+/// What moves the bytes below a mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Memory that both ends can access.
+    Memory,
+    /// The buffers of pipes or FIFOs, which are pages.
+    Pipe,
+    /// UNIX sockets.
+    Unix,
+    /// The kernel's message queues.
+    Queue,
+    /// TCP, and MPTCP over it.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+    /// Shared Memory Communications: RDMA, or its loopback device.
+    Smc,
+    /// VM sockets.
+    Vsock,
+    /// TIPC, by the kernel or by a `tipcd`.
+    Tipc,
+}
+
+/// A program or thread in user space that passes messages on between the ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// A LINX node.
+    Linx,
+    /// A `tipcd`.
+    Tipcd,
+}
+
+/// What carries a mechanism's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// The family in which it is shown.
+    pub family: Family,
+    /// What moves the bytes.
+    pub transport: Transport,
+    /// The node in user space that the mechanism needs; `None`: the kernel and the ends are enough.
+    pub node: Option<NodeKind>,
+}
+
+impl Carrier {
+    /// A carrier without a node.
+    pub const fn new(family: Family, transport: Transport) -> Carrier {
+        Carrier { family, transport, node: None }
+    }
+
+    /// The same with a node between the ends.
+    pub const fn through(self, node: NodeKind) -> Carrier {
+        Carrier { node: Some(node), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    /// Families are for legends and colours, so a new mechanism must be put into one; only reading another process's
+    /// memory fits none.
+    #[test]
+    fn every_mechanism_has_a_family() {
+        for entry in registry::ALL {
+            let family = entry.carrier.family;
+            let for_contenders = [Family::Library, Family::Language];
+            assert!(!for_contenders.contains(&family), "{}: {family:?}", entry.id);
+            assert_eq!(family == Family::Other, entry.id == "cma", "{}: {family:?}", entry.id);
+        }
+    }
+
+    /// Exactly those that a `tipcd` or a LINX node carries have a node.
+    #[test]
+    fn ids_tell_of_the_node_that_is_needed() {
+        for entry in registry::ALL {
+            let expected = if entry.id.starts_with("tipc-node-") {
+                Some(NodeKind::Tipcd)
+            } else if entry.id.starts_with("linx-") {
+                Some(NodeKind::Linx)
+            } else {
+                None
+            };
+            assert_eq!(entry.carrier.node, expected, "{}", entry.id);
+        }
+    }
+
+    /// What crosses hosts does so by a network's protocol.
+    #[test]
+    fn transports_agree_with_the_capabilities() {
+        for entry in registry::ALL {
+            let local = [
+                Transport::Memory,
+                Transport::Pipe,
+                Transport::Unix,
+                Transport::Queue,
+                Transport::Vsock,
+            ];
+            let transport = entry.carrier.transport;
+            assert_eq!((entry.caps)().crosses_hosts, !local.contains(&transport), "{}", entry.id);
+        }
+    }
+
+    #[test]
+    fn contenders_choose_among_their_families() {
+        for family in Family::OF_CONTENDERS {
+            assert_eq!(Family::of_contender(family.word()), Some(family));
+        }
+        assert_eq!(Family::of_contender("shared-memory"), Some(Family::SharedMemory));
+        assert_eq!(Family::of_contender("tipc"), None);
+    }
+}
