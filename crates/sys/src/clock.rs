@@ -17,7 +17,13 @@ pub fn monotonic_ns() -> u64 {
 
 /// Milliseconds since 1970-01-01 UTC.
 pub fn unix_ms() -> u64 {
-    read_ns(ClockId::Realtime) / 1_000_000
+    unix_ns() / 1_000_000
+}
+
+/// Nanoseconds since 1970-01-01 UTC.
+#[inline]
+pub fn unix_ns() -> u64 {
+    read_ns(ClockId::Realtime)
 }
 
 #[inline]

@@ -46,6 +46,37 @@ pub fn peer_credentials(fd: impl AsFd) -> Result<Credentials, OsError> {
     Ok(Credentials { pid: cred.pid.unsigned_abs(), uid: cred.uid, gid: cred.gid })
 }
 
+/// Reads SO_PEERGROUPS: the supplementary groups of the peer of an AF_UNIX connection, as of the time it connected.
+pub fn peer_groups(fd: impl AsFd) -> Result<Vec<u32>, OsError> {
+    let mut groups = vec![0_u32; 32];
+    loop {
+        let mut len = size_of_val(&groups[..]) as libc::socklen_t;
+        // SAFETY: groups and len outlive the call, and len says how many bytes groups has; every bit pattern is a valid id.
+        let outcome = unsafe {
+            libc::getsockopt(
+                fd.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &mut len,
+            )
+        };
+        let needed = len as usize / size_of::<u32>();
+        if outcome == 0 {
+            groups.truncate(needed);
+            return Ok(groups);
+        }
+        match last_errno() {
+            // There are more: the kernel has returned the length for all of them.
+            Errno::RANGE if needed > groups.len() => groups.resize(needed, 0),
+            errno => {
+                let error = std::io::Error::from(errno);
+                return Err(OsError::new("getsockopt(SO_PEERGROUPS)", "", error));
+            }
+        }
+    }
+}
+
 /// Whether the other end of an AF_UNIX connection has received everything sent on this one, or has closed (SIOCOUTQ counts
 /// the memory of unreceived messages).
 pub fn is_all_received(fd: impl AsFd) -> Result<bool, Errno> {
@@ -283,5 +314,17 @@ mod tests {
         sender.write_all(&[7; 5000]).unwrap();
         receiver.read_exact(&mut [0; 5000]).unwrap();
         assert_eq!(tcp_bytes_received(&receiver).unwrap(), 5000);
+    }
+
+    #[test]
+    fn a_peers_groups_are_those_of_its_process() {
+        let (ours, _theirs) = crate::socket::unix_pair(crate::socket::Kind::Stream).unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap();
+        let mut own: Vec<u32> = line.split_whitespace().map(|id| id.parse().unwrap()).collect();
+        let mut told = peer_groups(&ours).unwrap();
+        own.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, own);
     }
 }
