@@ -19,7 +19,8 @@ EXAMPLES = $(DESTDIR)$(PREFIX)/share/doc/crossway/examples
 BASH     = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSH      = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISH     = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-SHARE    = $(DESTDIR)$(PREFIX)/share/crossway/contenders
+DATA     = $(DESTDIR)$(PREFIX)/share/crossway
+SHARE    = $(DATA)/contenders
 UNITS    = $(DESTDIR)$(PREFIX)/lib/systemd/system
 LIBRARIES     = tipc linx channel
 ABOUT_tipc    = TIPC sockets over AF_TIPC or a tipcd
@@ -87,6 +88,7 @@ install-built: $(LIBRARIES:%=install-%)
 	install -Dm644 -t $(SHARE)/iceoryx2 contenders/iceoryx2/Cargo.toml contenders/iceoryx2/Cargo.lock
 	install -Dm644 -t $(SHARE)/iceoryx2/src contenders/iceoryx2/src/main.rs
 	sed 's|@PREFIX@|$(PREFIX)|' crates/linx/crossway-linx.service.in > $(UNITS)/crossway-linx.service
+	install -m644 crates/linx/crossway_linx.lua $(DATA)
 	$(BUILT)/crossway man $(MAN)
 	echo '.so man1/crossway-tipcd.1' > $(MAN)/tipcd.1
 	$(BUILT)/crossway completions bash > $(BASH)/crossway
@@ -110,7 +112,7 @@ uninstall: $(LIBRARIES:%=uninstall-%)
 	rm -f $(UNITS)/tipcd.service $(UNITS)/crossway-linx.service
 	rm -f $(MAN)/crossway.1 $(MAN)/crossway-*.1 $(MAN)/tipcd.1
 	rm -f $(BASH)/crossway $(ZSH)/_crossway $(FISH)/crossway.fish
-	rm -rf $(DESTDIR)$(PREFIX)/share/doc/crossway $(DESTDIR)$(PREFIX)/share/crossway
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/crossway $(DATA)
 
 uninstall-%:
 	rm -f $(LIB)/libcrossway_$*.a $(LIB)/libcrossway_$*.so $(LIB)/libcrossway_$*.so.* $(LIB)/pkgconfig/crossway-$*.pc

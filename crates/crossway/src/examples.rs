@@ -228,6 +228,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("linx node", &["crossway linx node", "crossway linx node --transport shm --name a"]),
     ("linx list", &["crossway linx list", "crossway linx list --json"]),
     ("linx hunt", &["crossway linx hunt server", "crossway linx hunt a/b/server --timeout 5"]),
+    (
+        "linx trace",
+        &["crossway linx trace signals.pcap --seconds 10", "crossway linx trace - --payload 0"],
+    ),
     ("linx bench", &["crossway linx bench", "crossway linx bench round-trip burst --size 64"]),
     (
         "linx send",

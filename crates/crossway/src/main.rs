@@ -8,6 +8,7 @@ mod args;
 mod cmd;
 mod examples;
 mod output;
+mod pcap;
 mod progress;
 mod table;
 mod ui;

@@ -71,6 +71,7 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
         ("share/zsh/site-functions/_crossway", "#compdef crossway"),
         ("share/fish/vendor_completions.d/crossway.fish", "CROSSWAY_COMPLETE"),
         ("lib/systemd/system/tipcd.service", "tipcd"),
+        ("share/crossway/crossway_linx.lua", "Proto(\"crossway_linx\""),
         // What `crossway tipc run` tells those to use whose program is one of Go.
         ("share/doc/crossway/examples/go/go.mod", "module"),
         ("share/doc/crossway/examples/go/tipc.go", "package tipc"),

@@ -40,6 +40,12 @@ pub enum Error {
         /// The number.
         number: u32,
     },
+    /// Only the node of an endpoint knows this about it, and the endpoint is not on this one.
+    #[error("the endpoint {spid} is a link or on another node; ask on its own node")]
+    NotHere {
+        /// The number of the endpoint.
+        spid: Spid,
+    },
     /// No such attach, hunt or time-out is pending: it was answered and received, or was cancelled.
     #[error("nothing is pending under this reference: it was received or cancelled before")]
     NotPending,
@@ -94,6 +100,7 @@ impl Error {
             | Error::NotPending => Errno::INVAL,
             Error::BadSize { .. } => Errno::MSGSIZE,
             Error::Gone { .. } => Errno::CONNRESET,
+            Error::NotHere { .. } => Errno::OPNOTSUPP,
             Error::TimedOut => Errno::TIMEDOUT,
             Error::QueueFull { .. } | Error::Limit(_) => Errno::NOBUFS,
             Error::NotPermitted(_) => Errno::PERM,

@@ -1,16 +1,19 @@
 //! Programs that may connect and then misbehave disturb only their own channels.
 
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use crossway_sys::fdpass;
 use crossway_sys::socket::{self, Kind};
+use crossway_sys::words::SharedWords;
 
 use crate::channel::frame::{ABANDONED, FIRST, GONE, HEADER, Header};
+use crate::control::Control;
 use crate::limits::{LARGEST_SIGNAL, RECORD};
 use crate::signal::USER_BASE;
+use crate::trace::Trace;
 use crate::wire::local::{Channel, Event, Report, Request, VERSION};
 use crate::{Endpoint, Filter, Node, NodeThread, Options, Settings, Signal, Spid, Transport};
 
@@ -295,12 +298,46 @@ fn a_program_that_floods_the_node_and_reads_nothing_stops_no_other() {
 }
 
 #[test]
+fn records_that_a_program_invents_harm_no_trace() {
+    let mut place = Place::new(Transport::Uds);
+    let tool = place.node.connection().unwrap();
+    let mut trace = Trace::on(Control::on(tool), 16).unwrap();
+    let (intruder, _) = place.intruder().open("x");
+    intruder.say(&Request::JoinTrace);
+    let Some((Event::Trace { .. }, fds)) = intruder.hear() else { panic!("no trace") };
+    for bytes in [&[0; 1][..], &[0; 60], &[1; 60], &vec![9; 60_000]] {
+        socket::send(&fds[0], bytes, false).unwrap();
+    }
+    let to = place.b.spid();
+    place.a.send(Signal::with_payload(USER_BASE, b"true").unwrap(), to).unwrap();
+    let mut sent = Vec::new();
+    while let Some(record) = trace.try_next().unwrap() {
+        sent.push(record.bytes.to_vec());
+    }
+    assert_eq!(trace.invalid(), 4);
+    assert!(sent.last().unwrap().ends_with(b"true"), "{sent:?}");
+    // A program can fill the socket, but only the trace suffers.
+    while socket::send(&fds[0], &[0; 60_000], true).is_ok() {}
+    place.b.receive(&Filter::ANY, soon()).unwrap().unwrap();
+    place.is_unharmed("a full trace");
+    assert!(trace.lost() > 0);
+    // Nor can it write to the memory by which others notice a trace.
+    let (second, own) = (place.intruder(), Request::Open { version: VERSION, name: "y".into() });
+    second.say(&own);
+    let Some((Event::Opened { .. }, fds)) = second.hear() else { panic!("not opened") };
+    assert!(SharedWords::open(&fds[0], 1).is_err());
+    assert!(std::fs::File::from(fds[0].try_clone().unwrap()).write_at(&[7], 0).is_err());
+}
+
+#[test]
 fn a_channel_whose_descriptors_did_not_come_is_no_channel_and_no_error() {
     let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();
     let own = Spid::new(1).unwrap();
     let other = Spid::new(2).unwrap();
     let say = |event: &Event| _ = socket::send(&theirs, &event.encode(), false).unwrap();
-    say(&Event::Opened { spid: own });
+    let (_words, memory) = SharedWords::create_for_readers("crossway-test", 1).unwrap();
+    let opened = Event::Opened { spid: own }.encode();
+    fdpass::send(&theirs, &opened, &[memory.as_fd()]).unwrap();
     let mut endpoint = Endpoint::open_on(ours, "a", &Options::default()).unwrap();
     let channel = Channel {
         number: 1,

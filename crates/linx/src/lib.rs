@@ -26,6 +26,7 @@ pub mod signal;
 #[cfg(test)]
 mod simulation;
 mod spid;
+pub mod trace;
 mod transport;
 mod view;
 mod wire;
@@ -40,4 +41,4 @@ pub use registry::check_name;
 pub use signal::Signal;
 pub use spid::Spid;
 pub use transport::Transport;
-pub use view::{Condition, EndpointInfo, EndpointKind, WaitsFor, list};
+pub use view::{Condition, Count, EndpointInfo, EndpointKind, Traffic, WaitsFor, list};

@@ -24,6 +24,8 @@ pub struct Signal {
     bytes: Vec<u8>,
     sender: Option<Spid>,
     out_of_band: bool,
+    /// Whether it came over a link.
+    remote: bool,
 }
 
 impl Signal {
@@ -34,7 +36,7 @@ impl Signal {
     pub fn new(number: u32, payload_len: usize) -> Result<Signal, Error> {
         let mut bytes = vec![0; check(number, payload_len)?];
         bytes[..LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
-        Ok(Signal { bytes, sender: None, out_of_band: false })
+        Ok(Signal { bytes, sender: None, out_of_band: false, remote: false })
     }
 
     /// Creates a signal with a payload.
@@ -45,18 +47,34 @@ impl Signal {
         let mut bytes = Vec::with_capacity(check(number, payload.len())?);
         bytes.extend_from_slice(&number.to_ne_bytes());
         bytes.extend_from_slice(payload);
-        Ok(Signal { bytes, sender: None, out_of_band: false })
+        Ok(Signal { bytes, sender: None, out_of_band: false, remote: false })
     }
 
     /// Creates a signal without payload; the caller knows that the number is not 0.
     pub(crate) fn bare(number: u32) -> Signal {
-        Signal { bytes: number.to_ne_bytes().to_vec(), sender: None, out_of_band: false }
+        Signal {
+            bytes: number.to_ne_bytes().to_vec(),
+            sender: None,
+            out_of_band: false,
+            remote: false,
+        }
     }
 
     /// Creates a received signal from its number and payload.
     pub(crate) fn received(bytes: Vec<u8>, sender: Spid, out_of_band: bool) -> Signal {
         debug_assert!(bytes.len() >= LEAST_SIGNAL);
-        Signal { bytes, sender: Some(sender), out_of_band }
+        Signal { bytes, sender: Some(sender), out_of_band, remote: false }
+    }
+
+    /// Marks it as one that came over a link.
+    pub(crate) fn over_link(mut self) -> Signal {
+        self.remote = true;
+        self
+    }
+
+    /// Whether it came over a link.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.remote
     }
 
     /// Sets another sender.
@@ -70,7 +88,7 @@ impl Signal {
     /// # Errors
     /// As [`Signal::new`], also if there are fewer bytes than the number has.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Signal, Error> {
-        let signal = Signal { bytes, sender: None, out_of_band: false };
+        let signal = Signal { bytes, sender: None, out_of_band: false, remote: false };
         let len = signal.bytes.len();
         let payload = len.checked_sub(LEAST_SIGNAL).ok_or(Error::BadSize { size: len })?;
         check(signal.number(), payload)?;

@@ -30,6 +30,66 @@ pub enum WaitsFor {
     Except(Vec<u32>),
 }
 
+/// A number of signals, and the sum of their sizes in bytes, including their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Number of signals.
+    pub signals: u64,
+    /// The sum of their sizes in bytes.
+    pub bytes: u64,
+}
+
+impl Count {
+    #[inline]
+    fn add(&mut self, size: usize) {
+        self.signals += 1;
+        self.bytes += size as u64;
+    }
+}
+
+impl std::ops::Add for Count {
+    type Output = Count;
+
+    fn add(self, other: Count) -> Count {
+        Count { signals: self.signals + other.signals, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// What an endpoint has sent and received so far. The answers to its own hunts, attaches and time-outs are received locally.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Sent to endpoints of this node.
+    pub sent_local: Count,
+    /// Sent to endpoints of other nodes.
+    pub sent_remote: Count,
+    /// Received from endpoints of this node.
+    pub received_local: Count,
+    /// Received from endpoints of other nodes.
+    pub received_remote: Count,
+}
+
+impl Traffic {
+    /// Everything sent.
+    pub fn sent(&self) -> Count {
+        self.sent_local + self.sent_remote
+    }
+
+    /// Everything received.
+    pub fn received(&self) -> Count {
+        self.received_local + self.received_remote
+    }
+
+    #[inline]
+    pub(crate) fn count_sent(&mut self, remote: bool, size: usize) {
+        if remote { self.sent_remote.add(size) } else { self.sent_local.add(size) }
+    }
+
+    #[inline]
+    pub(crate) fn count_received(&mut self, remote: bool, size: usize) {
+        if remote { self.received_remote.add(size) } else { self.received_local.add(size) }
+    }
+}
+
 /// The state that an endpoint reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -41,10 +101,8 @@ pub struct Condition {
     pub queued: u64,
     /// Number of bytes in its queue.
     pub queued_bytes: u64,
-    /// Number of signals it has sent.
-    pub sent: u64,
-    /// Number of signals it has received.
-    pub received: u64,
+    /// What it has sent and received.
+    pub traffic: Traffic,
     /// Number of signals it has dropped because its queue was full.
     pub dropped: u64,
     /// Number of pending time-outs.
@@ -89,8 +147,7 @@ impl EndpointInfo {
             from: report.from,
             queued: report.queued,
             queued_bytes: report.queued_bytes,
-            sent: report.sent,
-            received: report.received,
+            traffic: report.traffic,
             dropped: report.dropped,
             timeouts: report.timeouts,
         });

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossway_linx::signal::{ATTACH, NEW_LINK, USER_BASE};
 use crossway_linx::{
-    Endpoint, EndpointKind, Error, Filter, LinkAddress, LinkSettings, Node, NodeThread, Options,
-    Settings, Signal,
+    Count, Endpoint, EndpointKind, Error, Filter, LinkAddress, LinkSettings, Node, NodeThread,
+    Options, Settings, Signal,
 };
 
 /// A limit that only catches hangs.
@@ -107,6 +107,12 @@ fn a_path_of_links_leads_to_an_endpoint_and_back() {
         let got = any(&mut client);
         assert_eq!((got.number(), got.sender()), (USER_BASE + n, Some(there)));
     }
+    let own = client.spid();
+    let traffic = client.condition(own).unwrap().traffic;
+    let all = Count { signals: 50, bytes: 50 * signal(0).size() as u64 };
+    assert_eq!((traffic.sent_remote, traffic.received_remote), (all, all));
+    assert_eq!((traffic.sent_local.signals, traffic.received_local.signals), (0, 1), "its hunt");
+    assert!(matches!(client.condition(there), Err(Error::NotHere { .. })));
     for size in [4, 65_536, 3 << 20, 16 << 20] {
         let mut big = Signal::new(USER_BASE + 7, size).unwrap();
         big.payload_mut().iter_mut().enumerate().for_each(|(at, b)| *b = (at % 251) as u8);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crossway_linx::signal::{ATTACH, HUNT, NEW_LINK, TIMEOUT, USER_BASE};
 use crossway_linx::{
-    Endpoint, Error, Filter, Node, NodeThread, Options, Queue, Settings, Signal, Spid, Transport,
-    WhenFull,
+    Count, Endpoint, Error, Filter, Node, NodeThread, Options, Queue, Settings, Signal, Spid,
+    Transport, WhenFull,
 };
 
 /// A limit that only catches hangs.
@@ -428,6 +428,11 @@ fn the_list_shows_the_state_of_endpoints() {
         let condition = row.condition.unwrap();
         assert_eq!(condition.waits_for, crossway_linx::WaitsFor::Only(vec![USER_BASE + 5]));
         assert_eq!((row.attached_to, row.hunts, row.channels), (1, 1, 1));
+        // The same by the call of an endpoint, which also answers about itself.
+        assert_eq!(b.condition(spid).unwrap(), condition);
+        let own = b.condition(b.spid()).unwrap();
+        assert_eq!(own.traffic.sent(), Count { signals: 1, bytes: signal(1).size() as u64 });
+        assert_eq!((own.traffic.sent_remote, own.queued), (Count::default(), 0));
         b.send(signal(5), spid).unwrap();
     });
 }

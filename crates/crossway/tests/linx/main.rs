@@ -1,5 +1,7 @@
 //! `crossway linx`: nodes as processes, and the tools that inspect them.
 
+mod trace;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -130,7 +132,7 @@ fn one_program_does_not_take_all_descriptors_of_a_node() {
 
 /// The commands in the first block of docs/LINX.md, each as the arguments of `crossway`.
 fn documented_commands() -> Vec<Vec<String>> {
-    let text = include_str!("../../../docs/LINX.md");
+    let text = include_str!("../../../../docs/LINX.md");
     let commands = text.lines().filter_map(|line| line.strip_prefix("    crossway "));
     let words = |line: &str| {
         let command = line.split('#').next().unwrap();

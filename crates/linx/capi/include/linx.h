@@ -103,7 +103,31 @@ int linx_get_name(LINX *linx, LINX_SPID spid, char **name);
 int linx_free_name(LINX *linx, char **name);
 /* Returns its process, 0 for an endpoint on another host, -1 with errno if there is no such endpoint. */
 pid_t linx_get_owner(LINX *linx, LINX_SPID spid);
-/* Writes the version and a NUL byte; returns its length. With NULL it only returns the length. */
+/* What an endpoint has sent, received and queued; sizes include the signals' numbers. "Local" are the endpoints of its node, "remote" those
+ * of other nodes; the answers to its own hunts, attaches and time-outs are local. */
+struct linx_info_stat {
+    LINX_SPID spid;
+    uint64_t no_sent_local_signals;
+    uint64_t no_recv_local_signals;
+    uint64_t no_sent_local_bytes;
+    uint64_t no_recv_local_bytes;
+    uint64_t no_sent_remote_signals;
+    uint64_t no_recv_remote_signals;
+    uint64_t no_sent_remote_bytes;
+    uint64_t no_recv_remote_bytes;
+    uint64_t no_sent_signals;
+    uint64_t no_recv_signals;
+    uint64_t no_sent_bytes;
+    uint64_t no_recv_bytes;
+    uint64_t no_queued_bytes;
+    uint64_t no_queued_signals;
+};
+/* The statistics of an endpoint of this node; free them with linx_free_stat. The endpoint itself reports them: ETIMEDOUT if its program
+ * neither waits in a receive nor makes another call within 100 ms. EOPNOTSUPP for links and endpoints of other nodes, ECONNRESET for an
+ * endpoint that has ended. */
+int linx_get_stat(LINX *linx, LINX_SPID spid, struct linx_info_stat **stat);
+int linx_free_stat(LINX *linx, struct linx_info_stat **stat);
+/* Writes the version and a NUL byte, at most 14 bytes; returns its length. With NULL it only returns the length. */
 int linx_get_version(char *buf);
 
 #ifdef __cplusplus

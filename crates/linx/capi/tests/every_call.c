@@ -48,7 +48,8 @@ int main(int argc, char **argv) {
     union LINX_SIGNAL *sig;
     struct pollfd poller;
     int32_t oob[] = {LINX_SIG_OPT_OOB, 1, LINX_SIG_OPT_END};
-    char *name, version[64];
+    char *name, version[14];
+    struct linx_info_stat *stat;
     void *value;
 
     CHECK(linx_get_version(NULL) == linx_get_version(version) && strlen(version) > 0);
@@ -118,6 +119,18 @@ int main(int argc, char **argv) {
     CHECK(linx_get_owner(a, of_b) == getpid());
     CHECK(linx_get_owner(a, 0xffffff) == -1 && errno == EINVAL);
 
+    /* b, whose numbers are known exactly, asks for its own. */
+    CHECK(linx_get_stat(b, of_b, &stat) == 0 && stat->spid == of_b);
+    CHECK(stat->no_sent_signals == 0 && stat->no_recv_local_signals == 4 && stat->no_recv_signals == 4);
+    CHECK(stat->no_recv_local_bytes == 8 + 3 * 32 && stat->no_recv_bytes == 8 + 3 * 32);
+    CHECK(stat->no_recv_remote_signals == 0 && stat->no_queued_signals == 0 && stat->no_queued_bytes == 0);
+    CHECK(linx_free_stat(b, &stat) == 0 && stat == NULL && linx_free_stat(b, &stat) == -1);
+    CHECK(linx_get_stat(a, of_a, &stat) == 0 && stat->no_sent_local_signals == 4);
+    CHECK(stat->no_sent_local_bytes == 8 + 3 * 32 && linx_free_stat(a, &stat) == 0);
+    /* This thread is not in a call of c, so that c does not report. */
+    CHECK(linx_get_stat(a, of_c, &stat) == -1 && errno == ETIMEDOUT && stat == NULL);
+    CHECK(linx_get_stat(a, 0xffffff, &stat) == -1 && errno == EINVAL);
+
     attach = linx_attach(a, NULL, of_c);
     CHECK(attach != LINX_ILLEGAL_ATTREF && linx_detach(a, &attach) == 0);
     CHECK(attach == LINX_ILLEGAL_ATTREF && linx_detach(a, &attach) == -1);
@@ -126,6 +139,7 @@ int main(int argc, char **argv) {
     CHECK(next(a, &from) == LINX_OS_ATTACH_SIG && from == of_c);
     sig = signal_of(a, BASE);
     CHECK(linx_send(a, &sig, of_c) == -1 && errno == ECONNRESET && sig == LINX_NIL);
+    CHECK(linx_get_stat(a, of_c, &stat) == -1 && errno == ECONNRESET);
     CHECK(linx_close(a) == 0 && linx_close(b) == 0);
     puts("all calls held");
     return 0;

@@ -178,7 +178,10 @@ impl Endpoint {
             Came::Signal(signal) => {
                 let Some(way) = self.ways.get(&number) else { return };
                 let from = signal.sender();
-                if way.peer.is_none() || from == way.peer {
+                if way.peer.is_none() {
+                    return self.mailbox.arrive(signal.over_link());
+                }
+                if from == way.peer {
                     return self.mailbox.arrive(signal);
                 }
                 let Some(from) = from else { return };
@@ -324,6 +327,10 @@ impl Endpoint {
                 let signal = Signal::with_payload(NEW_LINK, &payload)?.from(self.spid);
                 self.mailbox.link_up(Reference(id), signal);
             }
+            Event::Trace { generation, payload } => {
+                self.trace.join(generation, payload as usize, fds)?;
+                return Ok(Some(Event::Trace { generation, payload }));
+            }
             answer => return Ok(Some(answer)),
         }
         Ok(None)
@@ -357,8 +364,7 @@ impl Endpoint {
             from: filter.from,
             queued: self.mailbox.len() as u64,
             queued_bytes: self.mailbox.bytes() as u64,
-            sent: self.sent,
-            received: self.received,
+            traffic: self.traffic,
             dropped: self.mailbox.dropped,
             timeouts: self.mailbox.pending(Kind::Timeout) as u32,
         }

@@ -3,6 +3,7 @@
 mod arrivals;
 mod requests;
 mod sending;
+mod trace;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,8 +19,10 @@ use crate::channel::{Assembly, Channel};
 use crate::control::Control;
 use crate::limits::{LOOK_AROUND, LOOK_BELOW};
 use crate::mailbox::Mailbox;
+use crate::trace::tap::{Follower, Watch};
 use crate::wire::local::{Event, Request, VERSION};
-use crate::{Error, Filter, Queue, Signal, Spid, Transport};
+use crate::{Error, Filter, Queue, Signal, Spid, Traffic, Transport};
+pub(crate) use requests::refused;
 
 /// The options for opening an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,10 +85,10 @@ pub struct Endpoint {
     /// Pairs of a sender and a receiver: this endpoint may send to the receiver in the sender's name.
     may_send_as: HashSet<(Spid, Spid)>,
     pollable: Option<Pollable>,
+    trace: Follower,
     /// Number of signals received since the last check for new ones.
     since_look: u32,
-    sent: u64,
-    received: u64,
+    traffic: Traffic,
     node_gone: bool,
 }
 
@@ -128,13 +131,20 @@ impl Endpoint {
     fn on(mut control: Control, name: &str, options: &Options) -> Result<Endpoint, Error> {
         let said = control.say(&Request::Open { version: VERSION, name: name.to_owned() });
         // If the node rejects the connection, the reason can still be read from the closed connection.
-        let spid = match said.and_then(|()| control.hear(false)).or_else(|_| control.hear(false))? {
-            Some((Event::Opened { spid }, _)) => spid,
+        let heard = said.and_then(|()| control.hear(false)).or_else(|_| control.hear(false))?;
+        let (spid, mut fds) = match heard {
+            Some((Event::Opened { spid }, fds)) => (spid, fds),
             Some((Event::Refused { refusal, why }, _)) => {
                 return Err(requests::refused(refusal, why, None));
             }
             other => return Err(Error::Protocol(format!("{other:?}"))),
         };
+        let memory = fds.pop().ok_or_else(|| {
+            let why =
+                "this process has no descriptors left for an endpoint; raise its limit (ulimit -n)";
+            Error::Limit(why.to_owned())
+        })?;
+        let trace = Follower::new(Watch::of(memory)?);
         let epoll = Epoll::new(BATCH)?;
         epoll.add(&control, CONTROL, When::WhileReadable)?;
         Ok(Endpoint {
@@ -152,9 +162,9 @@ impl Endpoint {
             unsent: HashSet::new(),
             may_send_as: HashSet::new(),
             pollable: None,
+            trace,
             since_look: 0,
-            sent: 0,
-            received: 0,
+            traffic: Traffic::default(),
             node_gone: false,
         })
     }
@@ -199,6 +209,9 @@ impl Endpoint {
         until: Option<Instant>,
     ) -> Result<Option<Signal>, Error> {
         let taken = self.receive_unannounced(filter, until);
+        if let Ok(Some(signal)) = &taken {
+            self.trace_received(signal);
+        }
         if self.pollable.is_some() {
             self.announce()?;
         }
@@ -220,7 +233,7 @@ impl Endpoint {
             self.expire();
             if let Some(signal) = self.mailbox.take(filter) {
                 self.since_look += 1;
-                self.received += 1;
+                self.traffic.count_received(signal.is_remote(), signal.size());
                 return Ok(Some(signal));
             }
             if self.drain_hot(filter)? {

@@ -8,12 +8,12 @@ use super::Endpoint;
 use crate::limits::{ATTACHES, HUNTS, LONGEST_PATH};
 use crate::mailbox::Kind;
 use crate::signal::{ATTACH, HUNT, TIMEOUT};
-use crate::view::EndpointInfo;
+use crate::view::{Condition, EndpointInfo, EndpointKind};
 use crate::wire::local::{Event, Refusal, Request};
 use crate::{Error, Filter, Reference, Signal, Spid};
 
 /// Converts a refusal by the node to an error; `of` is the endpoint that the request was about.
-pub(super) fn refused(refusal: Refusal, why: String, of: Option<Spid>) -> Error {
+pub(crate) fn refused(refusal: Refusal, why: String, of: Option<Spid>) -> Error {
     match (refusal, of) {
         (Refusal::Gone, Some(spid)) => Error::Gone { spid },
         (Refusal::Unknown, Some(spid)) => Error::Unknown { number: spid.get() },
@@ -75,6 +75,8 @@ impl Endpoint {
         loop {
             self.expire();
             if let Some(signal) = self.mailbox.take_answer(hunt) {
+                self.traffic.count_received(signal.is_remote(), signal.size());
+                self.trace_received(&signal);
                 return signal.sender().ok_or(Error::TimedOut);
             }
             if self.node_gone {
@@ -181,6 +183,28 @@ impl Endpoint {
         }
     }
 
+    /// The state of an endpoint of this node, with the numbers of signals that it has sent and received.
+    ///
+    /// Only the endpoint's own program knows it: the endpoint reports it if it waits in a receive or makes another call within
+    /// 100 ms.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], [`Error::Unknown`], [`Error::NotHere`] for links and for endpoints of other nodes,
+    /// [`Error::TimedOut`] if the endpoint did not report, [`Error::NodeGone`].
+    pub fn condition(&mut self, spid: Spid) -> Result<Condition, Error> {
+        match self.ask(&Request::Condition { spid }, spid)? {
+            Event::Row { row, report } => {
+                let info = EndpointInfo::new(row, report);
+                match (info.kind, info.condition) {
+                    (EndpointKind::Local, Some(condition)) => Ok(condition),
+                    (EndpointKind::Local, None) => Err(Error::TimedOut),
+                    _ => Err(Error::NotHere { spid }),
+                }
+            }
+            other => Err(Error::Protocol(format!("{other:?}"))),
+        }
+    }
+
     fn check_limit(&self, kind: Kind, most: usize, what: &str) -> Result<(), Error> {
         if self.mailbox.pending(kind) < most {
             return Ok(());
@@ -244,7 +268,7 @@ impl Endpoint {
     }
 
     /// Sends a request and waits for the answer.
-    fn ask(&mut self, request: &Request, about: Spid) -> Result<Event, Error> {
+    pub(super) fn ask(&mut self, request: &Request, about: Spid) -> Result<Event, Error> {
         self.control.say(request)?;
         loop {
             if let Some(answer) = self.hear_answer(about)? {

@@ -118,7 +118,8 @@ impl Endpoint {
                     if way.channel.holds_back() {
                         self.unsent.insert(number);
                     }
-                    self.sent += 1;
+                    self.traffic.count_sent(way.peer.is_none(), out.size());
+                    self.trace_sent(out);
                     return Ok(());
                 }
                 Ok(Sent::Full) => {}
@@ -147,7 +148,8 @@ impl Endpoint {
         bytes.extend_from_slice(&out.number.to_ne_bytes());
         bytes.extend_from_slice(out.payload);
         self.mailbox.arrive(Signal::received(bytes, out.from, out.out_of_band));
-        self.sent += 1;
+        self.traffic.count_sent(false, out.size());
+        self.trace_sent(out);
         if self.pollable.is_some() {
             self.announce()?;
         }

@@ -13,6 +13,7 @@ use slab::Slab;
 use super::{Node, REPORT_WITHIN, Token, channels};
 use crate::limits::{ATTACHES, CHANNELS, HUNTS, RECORD};
 use crate::registry::{Kind, LinkId, Refused};
+use crate::trace::record::Happened;
 use crate::wire::local::{self, Event, Refusal, Report, Request, VERSION};
 use crate::{Error, Spid, Transport};
 
@@ -48,6 +49,8 @@ struct Client {
 /// Endpoints whose reports were requested.
 struct Listing {
     client: usize,
+    /// The endpoint that was asked about; `None`: all.
+    of: Option<Spid>,
     waits_for: HashSet<Spid>,
     reports: HashMap<Spid, Report>,
     until: Instant,
@@ -63,6 +66,8 @@ pub(super) struct Clients {
     unsent: Vec<usize>,
     listings: BTreeMap<u32, Listing>,
     last_listing: u32,
+    /// The tool that traces the node.
+    tracer: Option<usize>,
     /// Closed for a moment to reject a connection that cannot be served for lack of descriptors.
     reserve: Option<File>,
     record: Vec<u8>,
@@ -81,6 +86,7 @@ impl Clients {
             unsent: Vec::new(),
             listings: BTreeMap::new(),
             last_listing: 0,
+            tracer: None,
             reserve: Some(reserve()?),
             record: vec![0; RECORD],
             share: usize::try_from(descriptors / 2).unwrap_or(usize::MAX),
@@ -91,6 +97,11 @@ impl Clients {
     fn has_its_share(&self, pid: u32) -> bool {
         let of_process = || self.all.iter().filter(|(_, c)| c.credentials.pid == pid).count();
         self.all.len() >= self.share && pid != std::process::id() && of_process() >= self.share
+    }
+
+    /// Whether the tool that traces the node is connected.
+    pub(super) fn has_tracer(&self) -> bool {
+        self.tracer.is_some()
     }
 
     /// Whether there is something to do without waiting.
@@ -181,6 +192,7 @@ impl Clients {
         self.is_readable.remove(&index);
         self.readable.retain(|other| *other != index);
         self.unsent.retain(|other| *other != index);
+        self.tracer.take_if(|tracer| *tracer == index);
         if let Some(listing) = client.listing {
             self.listings.remove(&listing);
         }
@@ -303,6 +315,7 @@ impl Node {
     fn serve(&mut self, index: usize, request: Request) -> bool {
         let client = &self.clients.all[index];
         let Some(own) = client.spid else { return self.serve_stranger(index, request) };
+        self.tracing.request(own, &request);
         let answer: Result<(), Refused> = match request {
             Request::Hunt { id, owner, path } => {
                 // A correct program has already checked for the errors that the registry would report.
@@ -344,7 +357,20 @@ impl Node {
                 self.registry.handle_cancel_new_link(own, id);
                 Ok(())
             }
-            Request::Open { .. } | Request::List { .. } => return false,
+            Request::Condition { spid } => {
+                self.begin_listing(index, Some(spid));
+                Ok(())
+            }
+            Request::JoinTrace => match self.tracing.invitation() {
+                Ok((event, fds)) => {
+                    self.clients.post(index, &event, fds);
+                    Ok(())
+                }
+                Err(error) => Err((Refusal::Limit, format!("cannot join the trace: {error}"))),
+            },
+            Request::Open { .. } | Request::List { .. } | Request::StartTrace { .. } => {
+                return false;
+            }
         };
         if let Err(refused) = answer {
             self.clients.refuse(index, refused);
@@ -357,7 +383,9 @@ impl Node {
         let client = &self.clients.all[index];
         let Credentials { pid, uid: user, .. } = client.credentials;
         let version = match &request {
-            Request::Open { version, .. } | Request::List { version } => *version,
+            Request::Open { version, .. }
+            | Request::List { version }
+            | Request::StartTrace { version, .. } => *version,
             _ => return false,
         };
         if version != VERSION {
@@ -367,32 +395,63 @@ impl Node {
             return true;
         }
         match request {
-            Request::Open { name, .. } => match self.registry.handle_open(&name, pid, user) {
-                Ok(spid) => {
-                    self.clients.all[index].spid = Some(spid);
-                    self.clients.by_spid.insert(spid, index);
-                    self.clients.post(index, &Event::Opened { spid }, Vec::new());
+            Request::Open { name, .. } => self.open_for(index, &name, pid, user),
+            Request::StartTrace { payload, .. } => {
+                let Client { fd, credentials, .. } = &self.clients.all[index];
+                let (fd, who) = (fd.try_clone(), *credentials);
+                let started = fd
+                    .map_err(|error| (Refusal::Limit, format!("cannot start a trace: {error}")))
+                    .and_then(|fd| self.start_trace(&fd, who, payload));
+                match started {
+                    Ok(fds) => {
+                        self.clients.tracer = Some(index);
+                        self.clients.post(index, &Event::End, fds);
+                    }
+                    Err(refused) => self.clients.refuse(index, refused),
                 }
-                Err(refused) => self.clients.refuse(index, refused),
-            },
-            _ => self.begin_listing(index),
+            }
+            _ => self.begin_listing(index, None),
         }
         true
     }
 
-    fn begin_listing(&mut self, index: usize) {
+    fn open_for(&mut self, index: usize, name: &str, pid: u32, user: u32) {
+        let memory = match self.tracing.memory() {
+            Ok(memory) => memory,
+            Err(error) => {
+                let why = format!("the node cannot open another endpoint: {error}");
+                return self.clients.refuse(index, (Refusal::Limit, why));
+            }
+        };
+        match self.registry.handle_open(name, pid, user) {
+            Ok(spid) => {
+                self.clients.all[index].spid = Some(spid);
+                self.clients.by_spid.insert(spid, index);
+                self.clients.post(index, &Event::Opened { spid }, vec![memory]);
+                self.tracing.opened_or_closed(Happened::Open, spid, name);
+            }
+            Err(refused) => self.clients.refuse(index, refused),
+        }
+    }
+
+    /// Asks an endpoint, or all, for a report, which a connection waits for.
+    fn begin_listing(&mut self, index: usize, of: Option<Spid>) {
         if self.clients.all[index].listing.is_some() {
             return;
         }
         self.clients.last_listing = self.clients.last_listing.wrapping_add(1);
         let serial = self.clients.last_listing;
-        let waits_for: HashSet<Spid> = self.clients.by_spid.keys().copied().collect();
+        let own = |spid: &Spid| self.clients.by_spid.contains_key(spid);
+        let waits_for: HashSet<Spid> = match of {
+            Some(spid) => of.into_iter().filter(|_| own(&spid)).collect(),
+            None => self.clients.by_spid.keys().copied().collect(),
+        };
         for spid in &waits_for {
             self.clients.tell(*spid, &Event::Ask { serial }, Vec::new());
         }
         self.clients.all[index].listing = Some(serial);
         let until = Instant::now() + REPORT_WITHIN;
-        let listing = Listing { client: index, waits_for, reports: HashMap::new(), until };
+        let listing = Listing { client: index, of, waits_for, reports: HashMap::new(), until };
         self.clients.listings.insert(serial, listing);
     }
 
@@ -408,14 +467,22 @@ impl Node {
             .collect();
         for serial in done {
             let Some(mut listing) = self.clients.listings.remove(&serial) else { continue };
-            let spids: Vec<Spid> = self.registry.spids().collect();
+            let spids: Vec<Spid> = match listing.of {
+                Some(spid) => vec![spid],
+                None => self.registry.spids().collect(),
+            };
             for spid in spids {
                 if let Some(row) = self.registry.row(spid) {
                     let report = listing.reports.remove(&spid);
                     self.clients.post(listing.client, &Event::Row { row, report }, Vec::new());
+                } else if listing.of.is_some() {
+                    let refused = self.registry.refusal_of(spid);
+                    self.clients.refuse(listing.client, refused);
                 }
             }
-            self.clients.post(listing.client, &Event::End, Vec::new());
+            if listing.of.is_none() {
+                self.clients.post(listing.client, &Event::End, Vec::new());
+            }
             if let Some(client) = self.clients.all.get_mut(listing.client) {
                 client.listing = None;
             }

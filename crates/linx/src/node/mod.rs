@@ -7,6 +7,7 @@ mod clients;
 mod directory;
 mod links;
 mod relays;
+mod trace;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,6 +23,7 @@ pub use crossway_tipc_client::Backend as TipcBackend;
 
 use crate::registry::{Output, Registry};
 use crate::spid::Widths;
+use crate::trace::record::Happened;
 use crate::wire::local::Event;
 use crate::{Error, Spid, Transport};
 use clients::Clients;
@@ -29,6 +31,7 @@ use directory::{Directory, Door};
 use links::Links;
 pub use links::{LinkAddress, LinkSettings};
 use relays::Relays;
+use trace::Tracing;
 
 /// The settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +124,7 @@ pub struct Node {
     waiting: VecDeque<Output>,
     /// Endpoints to be closed because their programs misbehave.
     expelled: Vec<Spid>,
+    tracing: Tracing,
 }
 
 impl std::fmt::Debug for Node {
@@ -199,6 +203,7 @@ impl Node {
             links: Links::default(),
             waiting: VecDeque::new(),
             expelled: Vec::new(),
+            tracing: Tracing::new()?,
         };
         node.open_links()?;
         Ok(node)
@@ -297,6 +302,9 @@ impl Node {
             while let Some(output) =
                 self.waiting.pop_front().or_else(|| self.registry.poll_output())
             {
+                if let Output::Event(who, event) = &output {
+                    self.tracing.event(*who, event);
+                }
                 match output {
                     Output::Event(who, Event::Gone { id, spid })
                         if self.tell_behind(who, id, spid) => {}
@@ -305,6 +313,9 @@ impl Node {
                 }
             }
             let mut gone = self.clients.flush();
+            if !self.clients.has_tracer() {
+                self.tracing.stop();
+            }
             for spid in std::mem::take(&mut self.expelled) {
                 gone.extend(self.clients.expel(spid));
             }
@@ -320,6 +331,7 @@ impl Node {
     /// Closes an endpoint.
     fn close(&mut self, spid: Spid) {
         self.close_relays(spid);
+        self.tracing.opened_or_closed(Happened::Close, spid, "");
         self.registry.handle_close(spid);
     }
 }

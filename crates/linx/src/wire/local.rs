@@ -2,10 +2,10 @@
 //! are not sent here.
 
 use super::fields::{Malformed, Reader, Writer};
-use crate::{Spid, Transport};
+use crate::{Count, Spid, Traffic, Transport};
 
 /// The version of this protocol.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A message from a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ pub(crate) enum Request {
     NewLink { id: u32, token: u64 },
     /// Cancels such a request.
     CancelNewLink { id: u32 },
+    /// Requests to take part in the trace that runs.
+    JoinTrace,
+    /// Requests the state of an endpoint.
+    Condition { spid: Spid },
+    /// Starts a trace with at most this many bytes of each payload; it ends with the connection.
+    StartTrace { version: u32, payload: u32 },
 }
 
 /// The state of an endpoint that only the endpoint itself knows.
@@ -47,8 +53,7 @@ pub(crate) struct Report {
     pub(crate) from: Option<Spid>,
     pub(crate) queued: u64,
     pub(crate) queued_bytes: u64,
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
+    pub(crate) traffic: Traffic,
     pub(crate) dropped: u64,
     pub(crate) timeouts: u32,
 }
@@ -66,7 +71,7 @@ pub(crate) enum Refusal {
 /// A message from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The endpoint is open.
+    /// The endpoint is open. The memory by which its program notices traces is attached.
     Opened { spid: Spid },
     /// The request that is waiting for an answer is refused.
     Refused { refusal: Refusal, why: String },
@@ -82,7 +87,7 @@ pub(crate) enum Event {
     Vouched { peer: Spid, from: Spid },
     /// Information about an endpoint.
     NameIs(Row),
-    /// One entry of a list.
+    /// One entry of a list, or the state of an endpoint.
     Row { row: Row, report: Option<Report> },
     /// The end of the list.
     End,
@@ -90,6 +95,8 @@ pub(crate) enum Event {
     Ask { serial: u32 },
     /// A link came up.
     LinkUp { id: u32, token: u64, name: String },
+    /// The trace with this number; its socket and the memory that counts lost records are attached, if it still runs.
+    Trace { generation: u64, payload: u32 },
 }
 
 /// The description of a channel.
@@ -143,20 +150,28 @@ fn transport_of(byte: u8) -> Result<Option<Transport>, Malformed> {
 impl Report {
     fn write(&self, w: Writer) -> Writer {
         let w = w.byte(self.receiving.into()).byte(self.filter).int(optional(self.from));
-        let w = w.long(self.queued).long(self.queued_bytes).long(self.sent).long(self.received);
+        let Traffic { sent_local, sent_remote, received_local, received_remote } = self.traffic;
+        let counts = [sent_local, sent_remote, received_local, received_remote];
+        let w = w.long(self.queued).long(self.queued_bytes);
+        let w = counts.iter().fold(w, |w, count| w.long(count.signals).long(count.bytes));
         let w = w.long(self.dropped).int(self.timeouts).byte(self.numbers.len() as u8);
         self.numbers.iter().fold(w, |w, n| w.int(*n))
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Report, Malformed> {
+        let count = |r: &mut Reader<'_>| Ok(Count { signals: r.long()?, bytes: r.long()? });
         let mut report = Report {
             receiving: r.byte()? != 0,
             filter: r.byte()?,
             from: Spid::new(r.int()?),
             queued: r.long()?,
             queued_bytes: r.long()?,
-            sent: r.long()?,
-            received: r.long()?,
+            traffic: Traffic {
+                sent_local: count(r)?,
+                sent_remote: count(r)?,
+                received_local: count(r)?,
+                received_remote: count(r)?,
+            },
             dropped: r.long()?,
             timeouts: r.int()?,
             numbers: Vec::new(),
@@ -209,6 +224,9 @@ impl Request {
             Request::Report { serial, report } => report.write(Writer::of(10).int(*serial)),
             Request::NewLink { id, token } => Writer::of(11).int(*id).long(*token),
             Request::CancelNewLink { id } => Writer::of(12).int(*id),
+            Request::JoinTrace => Writer::of(13),
+            Request::Condition { spid } => Writer::of(15).spid(*spid),
+            Request::StartTrace { version, payload } => Writer::of(14).int(*version).int(*payload),
         }
         .done()
     }
@@ -228,6 +246,9 @@ impl Request {
             10 => Request::Report { serial: r.int()?, report: Report::read(&mut r)? },
             11 => Request::NewLink { id: r.int()?, token: r.long()? },
             12 => Request::CancelNewLink { id: r.int()? },
+            13 => Request::JoinTrace,
+            15 => Request::Condition { spid: r.spid()? },
+            14 => Request::StartTrace { version: r.int()?, payload: r.int()? },
             _ => return Err(Malformed),
         };
         r.end(request)
@@ -258,6 +279,7 @@ impl Event {
             Event::End => Writer::of(10),
             Event::Ask { serial } => Writer::of(11).int(*serial),
             Event::LinkUp { id, token, name } => Writer::of(12).int(*id).long(*token).text(name),
+            Event::Trace { generation, payload } => Writer::of(13).long(*generation).int(*payload),
         }
         .done()
     }
@@ -300,6 +322,7 @@ impl Event {
             10 => Event::End,
             11 => Event::Ask { serial: r.int()? },
             12 => Event::LinkUp { id: r.int()?, token: r.long()?, name: r.text()? },
+            13 => Event::Trace { generation: r.long()?, payload: r.int()? },
             _ => return Err(Malformed),
         };
         r.end(event)
@@ -331,6 +354,9 @@ mod tests {
             Request::Report { serial: 1, report: report.clone() },
             Request::NewLink { id: 1, token: 1 << 40 },
             Request::CancelNewLink { id: 1 },
+            Request::JoinTrace,
+            Request::Condition { spid: spid(4) },
+            Request::StartTrace { version: VERSION, payload: 9 },
         ];
         for request in requests {
             let bytes = request.encode();
@@ -370,6 +396,7 @@ mod tests {
             Event::End,
             Event::Ask { serial: 9 },
             Event::LinkUp { id: 1, token: 2, name: "b".into() },
+            Event::Trace { generation: 3, payload: 96 },
         ];
         for event in events {
             let bytes = event.encode();

@@ -30,6 +30,10 @@ struct Row {
     queued_bytes: Option<u64>,
     sent: Option<u64>,
     received: Option<u64>,
+    sent_bytes: Option<u64>,
+    received_bytes: Option<u64>,
+    sent_remote: Option<u64>,
+    received_remote: Option<u64>,
     dropped: Option<u64>,
     attached_from: u32,
     attached_to: u32,
@@ -52,6 +56,7 @@ fn filter(waits_for: &WaitsFor) -> Option<String> {
 impl From<EndpointInfo> for Row {
     fn from(info: EndpointInfo) -> Row {
         let condition = info.condition.as_ref();
+        let traffic = condition.map(|condition| condition.traffic);
         let local = info.kind == EndpointKind::Local;
         let waits_for = condition.and_then(|condition| filter(&condition.waits_for));
         Row {
@@ -72,8 +77,12 @@ impl From<EndpointInfo> for Row {
             filter: waits_for,
             queued: condition.map(|condition| condition.queued),
             queued_bytes: condition.map(|condition| condition.queued_bytes),
-            sent: condition.map(|condition| condition.sent),
-            received: condition.map(|condition| condition.received),
+            sent: traffic.map(|traffic| traffic.sent().signals),
+            received: traffic.map(|traffic| traffic.received().signals),
+            sent_bytes: traffic.map(|traffic| traffic.sent().bytes),
+            received_bytes: traffic.map(|traffic| traffic.received().bytes),
+            sent_remote: traffic.map(|traffic| traffic.sent_remote.signals),
+            received_remote: traffic.map(|traffic| traffic.received_remote.signals),
             dropped: condition.map(|condition| condition.dropped),
             attached_from: info.attached_from,
             attached_to: info.attached_to,

@@ -5,6 +5,7 @@ mod hunt;
 mod list;
 mod node;
 mod send;
+mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use crossway_linx::default_dir;
 use super::Run;
 use crate::ui::Ui;
 
-/// LINX messaging (signals, hunt, attach) without a kernel module: run a node, inspect it, send signals and hunt
+/// LINX messaging (signals, hunt, attach) without a kernel module: run a node, inspect and trace it, send signals and hunt
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Linx {
@@ -37,6 +38,12 @@ enum What {
     Hunt(hunt::Hunt),
     /// Send a signal to an endpoint and optionally print the answers
     Send(send::Send),
+    /// Write all signals, hunts, attaches and messages of links to a capture file for tshark
+    ///
+    /// tshark reads it with the dissector in PREFIX/share/crossway: tshark -X lua_script:PREFIX/share/crossway/crossway_linx.lua -r FILE.
+    /// Root, the node's user and the members of its group may trace it. Records that arrive faster than they can be written are
+    /// dropped and counted; no endpoint is delayed.
+    Trace(trace::TraceTo),
     /// Measure what linx_bmark measures: attach delay, round trips, bursts, ramps of sizes, many pairs
     Bench(bench::Bench),
 }
@@ -49,6 +56,7 @@ impl Run for Linx {
             What::List(list) => list.run(&dir, ui),
             What::Hunt(hunt) => hunt.run(&dir),
             What::Send(send) => send.run(&dir),
+            What::Trace(trace) => trace.run(&dir, ui),
             What::Bench(bench) => bench.run(&dir, ui),
         }
     }

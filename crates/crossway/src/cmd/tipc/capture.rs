@@ -1,10 +1,11 @@
-//! Captures frames in a file format that tshark reads: pcap with nanosecond timestamps. Each frame has the Ethernet header, or
-//! the Ethernet, IP and UDP headers, that it had on its medium, as far as the node knows them.
+//! Frames as they are captured: each has the Ethernet header, or the Ethernet, IP and UDP headers, that it had on its medium, as
+//! far as the node knows them.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use crossway_tipc_client::admin::{Station, TracedFrame};
+
+use crate::pcap;
 
 /// EtherType of TIPC.
 const TIPC: u16 = 0x88ca;
@@ -14,15 +15,6 @@ const UDP: u8 = 17;
 const UDP_HEADER_LEN: usize = 8;
 /// Placeholder hardware address for media without one; locally administered.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
-
-/// Returns the file header of a capture.
-pub(super) fn file_header() -> Vec<u8> {
-    // Magic number of nanosecond captures, version 2.4, time zone and accuracy unset, maximum record length, Ethernet.
-    let mut header = 0xa1b2_3c4d_u32.to_ne_bytes().to_vec();
-    header.extend([2u16, 4].into_iter().flat_map(u16::to_ne_bytes));
-    header.extend([0u32, 0, 262_144, 1].into_iter().flat_map(u32::to_ne_bytes));
-    header
-}
 
 /// Appends the record of a frame.
 pub(super) fn append(frame: &TracedFrame, out: &mut Vec<u8>) {
@@ -38,11 +30,7 @@ pub(super) fn append(frame: &TracedFrame, out: &mut Vec<u8>) {
             packet.extend_from_slice(&frame.octets);
         }
     }
-    let at = Duration::from_nanos(frame.at_ns);
-    let len = packet.len() as u32;
-    let words = [at.as_secs() as u32, at.subsec_nanos(), len, len];
-    out.extend(words.into_iter().flat_map(u32::to_ne_bytes));
-    out.extend_from_slice(&packet);
+    pcap::append(frame.at_ns, &packet, packet.len(), out);
 }
 
 fn ethernet(to: [u8; 6], from: [u8; 6], kind: u16, out: &mut Vec<u8>) {

@@ -1,7 +1,5 @@
 //! `crossway tipc trace`.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,6 +9,7 @@ use crossway_sys::Errno;
 use crossway_tipc_client::admin::Station;
 
 use super::{Site, capture};
+use crate::pcap::{self, LinkType, Output};
 use crate::ui::Interrupts;
 
 /// The UDP port that tshark decodes as TIPC.
@@ -36,7 +35,7 @@ impl Trace {
         let interrupts = Interrupts::catch()?;
         let mut frames = site.tipcd.trace()?;
         let end = self.seconds.map(|s| Instant::now() + Duration::from_secs(s));
-        out.write(&capture::file_header(), 0)?;
+        out.write(&pcap::file_header(LinkType::Ethernet), 0)?;
         let (mut written, mut lost, mut odd_port) = (0, 0, None);
         let mut batch = Vec::new();
         let over = |written| self.count.is_some_and(|count| written >= count);
@@ -109,42 +108,4 @@ fn report(
         );
     }
     Ok(())
-}
-
-/// The file or stream to which the capture is written.
-struct Output {
-    to: Box<dyn Write>,
-    name: String,
-}
-
-impl Output {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        if path == Path::new("-") {
-            return Ok(Self {
-                to: Box::new(std::io::stdout()),
-                name: "standard output".to_owned(),
-            });
-        }
-        let name = path.display().to_string();
-        let file = File::create(path).with_context(|| {
-            format!("cannot create {name}; name a file in a directory that you may write to")
-        })?;
-        Ok(Self { to: Box::new(file), name })
-    }
-
-    fn write(&mut self, octets: &[u8], frames: u64) -> anyhow::Result<()> {
-        self.to.write_all(octets).and_then(|()| self.to.flush()).map_err(|error| {
-            let remedy = match error.kind() {
-                std::io::ErrorKind::StorageFull => {
-                    "the disk is full: free some space or name a file elsewhere"
-                }
-                std::io::ErrorKind::BrokenPipe => "the reader has closed the pipe",
-                _ => "name another file",
-            };
-            anyhow::anyhow!(
-                "cannot write to {}: {error}; {remedy}; the trace ended at frame {frames} and the file's last frames may be missing",
-                self.name
-            )
-        })
-    }
 }

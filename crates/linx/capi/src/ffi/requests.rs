@@ -4,9 +4,12 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::time::Duration;
 
-use crossway_linx::{Endpoint, Error, Reference, Spid};
+use crossway_linx::{Condition, Endpoint, Error, Reference, Spid};
 
 use super::{EINVAL, Linx, Sig, done, endpoint, fail, failed, take, text};
+
+/// The room in bytes that programs have for the version, according to the documentation of LINX.
+const VERSION_ROOM: usize = 14;
 
 /// Hunts for an endpoint by name or path.
 #[unsafe(no_mangle)]
@@ -205,10 +208,97 @@ pub unsafe extern "C" fn linx_get_owner(linx: *mut Linx, spid: u32) -> libc::pid
     }
 }
 
+/// The statistics of an endpoint, as `linx.h` declares them.
+#[repr(C)]
+#[derive(Debug)]
+pub struct InfoStat {
+    spid: u32,
+    no_sent_local_signals: u64,
+    no_recv_local_signals: u64,
+    no_sent_local_bytes: u64,
+    no_recv_local_bytes: u64,
+    no_sent_remote_signals: u64,
+    no_recv_remote_signals: u64,
+    no_sent_remote_bytes: u64,
+    no_recv_remote_bytes: u64,
+    no_sent_signals: u64,
+    no_recv_signals: u64,
+    no_sent_bytes: u64,
+    no_recv_bytes: u64,
+    no_queued_bytes: u64,
+    no_queued_signals: u64,
+}
+
+impl InfoStat {
+    fn of(spid: Spid, condition: &Condition) -> InfoStat {
+        let traffic = &condition.traffic;
+        let (sent, received) = (traffic.sent(), traffic.received());
+        InfoStat {
+            spid: spid.get(),
+            no_sent_local_signals: traffic.sent_local.signals,
+            no_recv_local_signals: traffic.received_local.signals,
+            no_sent_local_bytes: traffic.sent_local.bytes,
+            no_recv_local_bytes: traffic.received_local.bytes,
+            no_sent_remote_signals: traffic.sent_remote.signals,
+            no_recv_remote_signals: traffic.received_remote.signals,
+            no_sent_remote_bytes: traffic.sent_remote.bytes,
+            no_recv_remote_bytes: traffic.received_remote.bytes,
+            no_sent_signals: sent.signals,
+            no_recv_signals: received.signals,
+            no_sent_bytes: sent.bytes,
+            no_recv_bytes: received.bytes,
+            no_queued_bytes: condition.queued_bytes,
+            no_queued_signals: condition.queued,
+        }
+    }
+}
+
+/// The statistics of an endpoint of this node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_get_stat(
+    linx: *mut Linx,
+    spid: u32,
+    stat: *mut *mut InfoStat,
+) -> c_int {
+    // SAFETY: as the header says.
+    unsafe {
+        let (Some(linx), Some(place), Some(spid)) =
+            (endpoint(linx), stat.as_mut(), Spid::new(spid))
+        else {
+            return fail(EINVAL);
+        };
+        *place = ptr::null_mut();
+        match linx.endpoint.condition(spid) {
+            Ok(condition) => {
+                *place = Box::into_raw(Box::new(InfoStat::of(spid, &condition)));
+                0
+            }
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+/// Frees statistics returned by `linx_get_stat`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_free_stat(_linx: *mut Linx, stat: *mut *mut InfoStat) -> c_int {
+    // SAFETY: as the header says: what linx_get_stat gave.
+    unsafe {
+        match stat.as_mut().filter(|stat| !stat.is_null()) {
+            Some(place) => {
+                drop(Box::from_raw(*place));
+                *place = ptr::null_mut();
+                0
+            }
+            None => fail(EINVAL),
+        }
+    }
+}
+
 /// The version of the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_version(buf: *mut c_char) -> c_int {
-    let version = concat!("crossway-", env!("CARGO_PKG_VERSION"), "\0");
+    let version = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    const { assert!(env!("CARGO_PKG_VERSION").len() < VERSION_ROOM) };
     if !buf.is_null() {
         // SAFETY: room for the version, as the header says.
         unsafe { ptr::copy_nonoverlapping(version.as_ptr().cast(), buf, version.len()) };

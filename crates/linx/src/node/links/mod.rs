@@ -15,6 +15,7 @@ use super::{Node, Token};
 use crate::Error;
 use crate::registry::{LinkId, Output};
 use crate::session::{Mismatch, Session};
+use crate::trace::record::Way;
 use crate::wire::link::{Frame, Init, Message};
 pub use line::LinkAddress;
 use line::{Line, LinkDoor};
@@ -333,6 +334,7 @@ impl Node {
     }
 
     fn handle_link_message(&mut self, id: LinkId, message: Message) -> Result<(), String> {
+        self.trace_link(Way::Received, id, &message);
         let correct = match message {
             Message::Data { .. } => self.handle_data(id, message),
             Message::Credit { to, bytes } => {
@@ -465,6 +467,7 @@ impl Node {
 
     /// Sends a message over a link.
     pub(super) fn say(&mut self, id: LinkId, message: Message) {
+        self.trace_link(Way::Sent, id, &message);
         let Some(peer) = self.links.by_id(id) else { return };
         let bytes = peer.session.send(message);
         // Messages from before both ends have introduced themselves are sent together with those that must be

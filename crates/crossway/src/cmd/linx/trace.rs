@@ -1,0 +1,119 @@
+//! `crossway linx trace`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crossway_linx::Error;
+use crossway_linx::trace::{MOST_PAYLOAD, Trace};
+
+use crate::pcap::{self, LinkType, Output};
+use crate::ui::{Interrupts, Ui};
+
+/// Bytes written at a time; always whole records.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// How long records that were already reported are written after the end.
+const DRAINS_WITHIN: Duration = Duration::from_secs(1);
+
+#[derive(clap::Args)]
+pub(super) struct TraceTo {
+    /// The file to write, or - for standard output
+    file: PathBuf,
+    /// Exit after this many records
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Exit after this many seconds [default: run until interrupted]
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// Keep at most this many bytes of each signal's payload
+    #[arg(long, value_name = "BYTES", default_value_t = 256, value_parser = payload)]
+    payload: usize,
+    /// Print the numbers of records as JSON at the end
+    #[arg(long)]
+    json: bool,
+}
+
+fn payload(word: &str) -> Result<usize, String> {
+    match word.parse() {
+        Ok(bytes) if bytes <= MOST_PAYLOAD => Ok(bytes),
+        _ => Err(format!("expected a number of bytes up to {MOST_PAYLOAD}")),
+    }
+}
+
+impl TraceTo {
+    pub(super) fn run(self, dir: &Path, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let interrupts = Interrupts::catch()?;
+        let mut trace = Trace::start(dir, self.payload)?;
+        let mut out = Output::create(&self.file)?;
+        let end = self.seconds.map(|s| Instant::now() + Duration::from_secs(s));
+        out.write(&pcap::file_header(LinkType::User0), 0)?;
+        let mut written = 0;
+        let mut batch = Vec::new();
+        let mut stops_at = None;
+        while self.count.is_none_or(|count| written < count) {
+            if stops_at.is_none()
+                && (interrupts.any() || end.is_some_and(|end| end <= Instant::now()))
+            {
+                // What was reported before is still written, unless reports do not cease.
+                stops_at = Some(Instant::now() + DRAINS_WITHIN);
+            }
+            if stops_at.is_some_and(|at| at <= Instant::now()) {
+                break;
+            }
+            match trace.try_next() {
+                Ok(Some(record)) => {
+                    pcap::append(record.at_ns, record.bytes, record.whole_len, &mut batch);
+                    written += 1;
+                    if batch.len() < BATCH_BYTES {
+                        continue;
+                    }
+                }
+                Ok(None) if stops_at.is_some() => break,
+                Ok(None) if batch.is_empty() => {
+                    // Wait only briefly, so that a signal that has just arrived is noticed soon.
+                    let soon = Instant::now() + Duration::from_millis(100);
+                    trace.wait(Some(end.map_or(soon, |end| end.min(soon))))?;
+                    continue;
+                }
+                Ok(None) => {}
+                Err(Error::NodeGone) => {
+                    out.write(&batch, written)?;
+                    anyhow::bail!(
+                        "the LINX node at {} ended; {written} records are in {}",
+                        dir.display(),
+                        self.file.display()
+                    );
+                }
+                Err(error) => return Err(error.into()),
+            }
+            out.write(&batch, written)?;
+            batch.clear();
+        }
+        out.write(&batch, written)?;
+        self.report(ui, &trace, written)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn report(&self, ui: &Ui, trace: &Trace, written: u64) -> anyhow::Result<()> {
+        let (lost, invalid) = (trace.lost(), trace.invalid());
+        let to_stdout = self.file == Path::new("-");
+        if self.json && !to_stdout {
+            return ui.print_json(&serde_json::json!({
+                "file": self.file, "records": written, "lost_records": lost, "invalid_records": invalid,
+            }));
+        }
+        if to_stdout {
+            eprintln!("{written} records written to standard output");
+        } else {
+            eprintln!("{written} records written to {}", self.file.display());
+        }
+        if lost > 0 {
+            eprintln!("{lost} records are missing: they arrived faster than they could be written");
+        }
+        if invalid > 0 {
+            eprintln!("{invalid} records were left out because no correct program reports them");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! The node's part in a trace: it starts and ends it, gives its socket to programs, and reports hunts, attaches and the
+//! messages of links.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use crossway_sys::socket::{self, Credentials, Kind};
+use crossway_sys::words::SharedWords;
+use crossway_sys::{OsError, proc};
+
+use super::Node;
+use crate::Spid;
+use crate::limits::LEAST_SIGNAL;
+use crate::registry::LinkId;
+use crate::registry::Refused;
+use crate::trace::MOST_PAYLOAD;
+use crate::trace::record::{Happened, Record, Way};
+use crate::trace::tap::{LOST, Tap, WATCHED};
+use crate::wire::link::{self, Message};
+use crate::wire::local::{Event, Refusal, Request};
+
+/// Desired room in bytes for records that were not read yet; the system's limit may allow less.
+const ROOM: usize = 4 << 20;
+
+/// A trace that runs.
+struct Running {
+    tap: Tap,
+    sink: OwnedFd,
+    lost: OwnedFd,
+    payload: usize,
+    /// The process that reads it.
+    reader: u32,
+}
+
+/// Whether a trace runs, and the memory by which programs notice it.
+pub(super) struct Tracing {
+    words: SharedWords,
+    memory: OwnedFd,
+    running: Option<Running>,
+}
+
+impl Tracing {
+    pub(super) fn new() -> Result<Tracing, OsError> {
+        let (words, memory) = SharedWords::create_for_readers("crossway-linx-trace", WATCHED)?;
+        Ok(Tracing { words, memory, running: None })
+    }
+
+    /// The memory, for a program.
+    pub(super) fn memory(&self) -> Result<OwnedFd, OsError> {
+        duplicate(&self.memory)
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    fn change(&self) {
+        self.words.word(0).fetch_add(1, Ordering::Release);
+    }
+
+    fn start(&mut self, payload: usize, reader: u32) -> Result<Vec<OwnedFd>, OsError> {
+        let (sink, source) = socket::unix_pair(Kind::Seqpacket)?;
+        // More room is only better: the default suffices.
+        let _ = socket::set_buffers(sink.as_fd(), ROOM);
+        let (words, lost) = SharedWords::create("crossway-linx-lost", LOST)?;
+        let tap = Tap::new(duplicate(&sink)?, words, payload);
+        let fds = vec![source, duplicate(&lost)?];
+        self.running = Some(Running { tap, sink, lost, payload, reader });
+        self.change();
+        Ok(fds)
+    }
+
+    /// Ends the trace.
+    pub(super) fn stop(&mut self) {
+        if self.running.take().is_some() {
+            self.change();
+        }
+    }
+
+    /// The answer to a program that wants to take part.
+    pub(super) fn invitation(&self) -> Result<(Event, Vec<OwnedFd>), OsError> {
+        let generation = self.words.word(0).load(Ordering::Acquire);
+        let (payload, fds) = match &self.running {
+            Some(run) => (run.payload, vec![duplicate(&run.sink)?, duplicate(&run.lost)?]),
+            None => (0, Vec::new()),
+        };
+        Ok((Event::Trace { generation, payload: payload as u32 }, fds))
+    }
+
+    fn write(&self, record: &Record<'_>) {
+        if let Some(running) = &self.running {
+            running.tap.write(record);
+        }
+    }
+
+    /// Reports the opening or the end of an endpoint.
+    pub(super) fn opened_or_closed(&self, happened: Happened, spid: Spid, name: &str) {
+        self.write(&Record { happened, from: spid.get(), name, ..Record::default() });
+    }
+
+    /// Reports a program's request.
+    pub(super) fn request(&self, own: Spid, request: &Request) {
+        if !self.is_running() {
+            return;
+        }
+        let from = own.get();
+        let of = |happened, id: u32| Record { happened, from, id: id.into(), ..Record::default() };
+        match request {
+            Request::Hunt { id, path, .. } => {
+                self.write(&Record { name: path, ..of(Happened::Hunt, *id) });
+            }
+            Request::CancelHunt { id } => self.write(&of(Happened::CancelHunt, *id)),
+            Request::Attach { id, spid } => {
+                self.write(&Record { to: spid.get(), ..of(Happened::Attach, *id) });
+            }
+            Request::Detach { id } => self.write(&of(Happened::Detach, *id)),
+            _ => {}
+        }
+    }
+
+    /// Reports the answer to a hunt or an attach.
+    pub(super) fn event(&self, to: Spid, event: &Event) {
+        let (happened, id, from) = match event {
+            Event::Found { id, spid } => (Happened::Found, *id, *spid),
+            Event::Gone { id, spid } => (Happened::Gone, *id, *spid),
+            _ => return,
+        };
+        self.write(&Record {
+            happened,
+            way: Way::Received,
+            from: from.get(),
+            to: to.get(),
+            id: id.into(),
+            ..Record::default()
+        });
+    }
+
+    /// Reports a message of a link; numbers of endpoints are those of the message.
+    pub(super) fn link_message(&self, way: Way, link: &str, message: &Message) {
+        let base = |happened| Record { happened, way, link, ..Record::default() };
+        let record = match message {
+            Message::Query { id, path } => {
+                Record { id: *id, name: path, ..base(Happened::LinkQuery) }
+            }
+            Message::Cancel { id } => Record { id: *id, ..base(Happened::LinkCancel) },
+            Message::Publish { spid, name } => {
+                Record { from: spid.get(), name, ..base(Happened::LinkPublish) }
+            }
+            Message::Unpublish { spid } => {
+                Record { from: spid.get(), ..base(Happened::LinkUnpublish) }
+            }
+            Message::Answer { id, spid } => {
+                Record { id: *id, from: spid.get(), ..base(Happened::LinkAnswer) }
+            }
+            Message::Data { from, to, size, flags, piece } => {
+                let number = match piece.first_chunk::<LEAST_SIGNAL>() {
+                    Some(number) if flags & link::FIRST != 0 => u32::from_be_bytes(*number),
+                    _ => 0,
+                };
+                let (from, to) = (from.get(), to.get());
+                let out_of_band = flags & link::OUT_OF_BAND != 0;
+                Record { from, to, number, size: *size, out_of_band, ..base(Happened::LinkData) }
+            }
+            Message::Credit { to, bytes } => {
+                Record { to: to.get(), size: *bytes, ..base(Happened::LinkCredit) }
+            }
+        };
+        self.write(&record);
+    }
+}
+
+fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, OsError> {
+    fd.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "trace", e))
+}
+
+impl Node {
+    /// Whether a program may see all signals of the node: root, the node's user, and the members of the group that the node was given.
+    fn may_trace(&self, fd: &OwnedFd, who: Credentials) -> bool {
+        let of_group = |group| {
+            who.gid == group || socket::peer_groups(fd).is_ok_and(|groups| groups.contains(&group))
+        };
+        who.uid == 0
+            || who.uid == proc::effective_user()
+            || self.settings.group.is_some_and(of_group)
+    }
+
+    /// Starts a trace for a tool, and returns the tool's descriptors.
+    pub(super) fn start_trace(
+        &mut self,
+        fd: &OwnedFd,
+        who: Credentials,
+        payload: u32,
+    ) -> Result<Vec<OwnedFd>, Refused> {
+        if !self.may_trace(fd, who) {
+            let why = "only root, the user who runs the node and the members of its group (--group) may trace it".to_owned();
+            return Err((Refusal::NotPermitted, why));
+        }
+        if let Some(running) = &self.tracing.running {
+            let why = format!(
+                "process {} already traces this node; end that trace first",
+                running.reader
+            );
+            return Err((Refusal::Limit, why));
+        }
+        let payload = (payload as usize).min(MOST_PAYLOAD);
+        self.tracing
+            .start(payload, who.pid)
+            .map_err(|error| (Refusal::Limit, format!("the node cannot start a trace: {error}")))
+    }
+
+    /// Reports a message of a link, if a trace runs.
+    pub(super) fn trace_link(&self, way: Way, id: LinkId, message: &Message) {
+        if self.tracing.is_running() {
+            let name = self.registry.link(id).map_or("", |link| &link.name);
+            self.tracing.link_message(way, name, message);
+        }
+    }
+}
