@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::question::goal;
 use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 
 /// Fewer than [`TRIALS_AT_LEAST`] trials show that a goal is missed only if all of them exceed the limit by this factor.
@@ -55,7 +56,7 @@ impl GoalVerdict {
         unit: &'static str,
         measured: Option<Figure>,
     ) -> GoalVerdict {
-        let goal = format!("{what} at most {most} {unit}");
+        let goal = goal(what, most, unit);
         let met = measured.and_then(|f| match f {
             f if f.high <= most => Some(true),
             // A few first trials may all have met the machine busy; the size of buffers does not vary.

@@ -169,6 +169,21 @@ pub struct Goals {
     pub memory_bytes: Option<u64>,
 }
 
+impl Goals {
+    /// The goals in words, such as `p99 at most 500 us`.
+    pub fn words(&self) -> Vec<String> {
+        let latency = self.latency_us.iter().map(|(p, most)| goal(p.name(), *most, "us"));
+        let cpu = self.cpu_percent.map(|most| goal("CPU", most, "%"));
+        let memory = self.memory_bytes.map(|most| goal("buffers", most as f64, "bytes"));
+        latency.chain(cpu).chain(memory).collect()
+    }
+}
+
+/// A goal in words.
+pub(super) fn goal(what: &str, most: f64, unit: &str) -> String {
+    format!("{what} at most {most} {unit}")
+}
+
 /// A message size and how often it occurs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {

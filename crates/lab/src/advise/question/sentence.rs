@@ -62,6 +62,9 @@ impl Question {
                 load => format!("load {load}"),
             }
         );
+        for goal in self.goals.words() {
+            text += &format!(", {goal}");
+        }
         text
     }
 }
