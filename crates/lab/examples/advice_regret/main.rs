@@ -17,7 +17,7 @@
 //!   vice versa, so that a lucky trial cannot both make a mechanism the best and count against the recommendation;
 //! - the lower end of the interval of the first: what is certain.
 //!
-//! `cargo run --release -p crossway-lab --example advice_regret -- OUT [--scenarios 60] [--budget 12] [--minutes 9] [--crossway FILE]`
+//! `cargo run --release -p crossway-lab --example advice_regret -- OUT [--first 0] [--scenarios 60] [--budget 12] [--minutes 9] [--crossway FILE]`
 //!
 //! Every finished scenario is a line of OUT/scenarios.jsonl; the same command continues where the last one ended.
 
@@ -85,6 +85,8 @@ struct Outcome {
 
 struct Arguments {
     out: PathBuf,
+    /// Number of the first scenario; other numbers give other scenarios.
+    first: u64,
     scenarios: u64,
     budget: Duration,
     minutes: u64,
@@ -95,6 +97,7 @@ fn arguments() -> Result<Arguments, Failure> {
     let mut words = std::env::args().skip(1);
     let mut said = Arguments {
         out: PathBuf::new(),
+        first: 0,
         scenarios: 60,
         budget: Duration::from_secs(BUDGET_S),
         minutes: 60,
@@ -103,6 +106,7 @@ fn arguments() -> Result<Arguments, Failure> {
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
+            "--first" => said.first = value()?.parse()?,
             "--scenarios" => said.scenarios = value()?.parse()?,
             "--budget" => said.budget = Duration::from_secs(value()?.parse()?),
             "--minutes" => said.minutes = value()?.parse()?,
@@ -302,7 +306,7 @@ fn main() -> Result<(), Failure> {
     let begun = Instant::now();
     let percent = |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("{:.1} %", 100.0 * r));
     let mut log = std::fs::File::options().create(true).append(true).open(&file)?;
-    for scenario in 0..arguments.scenarios {
+    for scenario in arguments.first..arguments.first + arguments.scenarios {
         if outcomes.iter().any(|o| o.scenario == scenario) {
             continue;
         }

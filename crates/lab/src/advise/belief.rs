@@ -2,8 +2,11 @@
 //!
 //! Of many candidates with the same cost, the one with the lowest median was lucky, and the others look worse than
 //! they are. Each median is therefore shrunk towards the common one, the more so the less the candidates differ
-//! beyond the scatter of their trials (empirical Bayes; the spread between candidates is DerSimonian and Laird's
-//! estimate). Everything is computed in logarithms, since costs are compared by ratios.
+//! beyond the scatter of their trials. How much they differ is itself uncertain, so every spread between none and
+//! [`NEAR`] counts with its probability given the medians (the hierarchical normal model of Gelman et al., Bayesian
+//! Data Analysis, section 5.4, with a uniform prior of the spread). Taking the most probable spread alone would often
+//! mean none at all, and candidates that differ by 7 % would be declared equal with certainty. Everything is computed
+//! in logarithms, since costs are compared by ratios.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -13,45 +16,58 @@ use crate::stats::median;
 /// Costs above the lowest cost by more than this factor do not contribute to the common spread: they are simply
 /// larger.
 const NEAR: f64 = 1.5;
+/// Number of spreads, from none to `NEAR`, that are weighed.
+const SPREADS: usize = 40;
 const RESAMPLES: usize = 200;
+const DRAWS: usize = 2_000;
 const SEED: u64 = 0x0ad0_15ed;
 /// Lower bound of a median's standard deviation, even if a few equal figures suggest less.
 const LEAST_SD: f64 = 0.005;
 
-/// Estimate of the logarithm of a candidate's cost.
+/// Estimate of the logarithm of a candidate's cost from its own trials alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Belief {
-    pub(super) mean: f64,
-    pub(super) sd: f64,
+struct Seen {
+    mean: f64,
+    sd: f64,
 }
 
-/// Returns one estimate for each candidate's costs, which must not be empty.
-pub(super) fn beliefs(costs: &[&[f64]]) -> Vec<Belief> {
-    let mut random = Pcg64Mcg::seed_from_u64(SEED);
-    let seen: Vec<Belief> = costs.iter().map(|costs| seen(costs, &mut random)).collect();
-    let least = seen.iter().map(|b| b.mean).fold(f64::INFINITY, f64::min);
-    let is_near = |b: &&Belief| b.mean <= least + NEAR.ln();
-    let near: Vec<&Belief> = seen.iter().filter(is_near).collect();
-    let weight = |b: &Belief| b.sd.powi(-2);
-    let sum = |of: &dyn Fn(&Belief) -> f64| near.iter().map(|b| of(b)).sum::<f64>();
-    let weights = sum(&weight);
-    let middle = sum(&|b| weight(b) * b.mean) / weights;
-    let scatter = sum(&|b| weight(b) * (b.mean - middle).powi(2));
-    let by_chance = near.len() as f64 - 1.0;
-    let scale = weights - sum(&|b| weight(b).powi(2)) / weights;
-    let between = if scale > 0.0 { ((scatter - by_chance) / scale).max(0.0) } else { 0.0 };
-    let drawn = |b: &Belief| {
-        if !is_near(&b) || near.len() < 2 {
-            return *b;
-        }
-        let own = between / (between + b.sd * b.sd);
-        Belief { mean: middle + own * (b.mean - middle), sd: b.sd * own.sqrt() }
-    };
-    seen.iter().map(drawn).collect()
+/// A possible spread between the candidates.
+struct Spread {
+    /// Standard deviation of the candidates' true costs, in logarithms.
+    sd: f64,
+    /// Their common mean, given this spread.
+    middle: f64,
+    /// Standard deviation of that mean.
+    middle_sd: f64,
+    /// Relative probability, given all medians.
+    weight: f64,
+}
+
+impl Spread {
+    fn of(sd: f64, near: &[Seen]) -> Spread {
+        let variance = |s: &Seen| s.sd * s.sd + sd * sd;
+        let weights: f64 = near.iter().map(|s| 1.0 / variance(s)).sum();
+        let middle = near.iter().map(|s| s.mean / variance(s)).sum::<f64>() / weights;
+        let log: f64 = near
+            .iter()
+            .map(|s| -0.5 * (variance(s).ln() + (s.mean - middle).powi(2) / variance(s)))
+            .sum();
+        Spread { sd, middle, middle_sd: weights.powf(-0.5), weight: log - 0.5 * weights.ln() }
+    }
+
+    /// All spreads that are weighed, with weights up to the largest, 1.
+    fn all(near: &[Seen]) -> Vec<Spread> {
+        let step = NEAR.ln() / SPREADS as f64;
+        let mut all: Vec<Spread> =
+            (0..=SPREADS).map(|n| Spread::of(n as f64 * step, near)).collect();
+        let most = all.iter().map(|s| s.weight).fold(f64::NEG_INFINITY, f64::max);
+        all.iter_mut().for_each(|s| s.weight = (s.weight - most).exp());
+        all
+    }
 }
 
 /// The logarithm of the median, and its scatter over resamples of the trials.
-fn seen(costs: &[f64], random: &mut Pcg64Mcg) -> Belief {
+fn seen(costs: &[f64], random: &mut Pcg64Mcg) -> Seen {
     let mut draw = || {
         let again: Vec<f64> =
             costs.iter().map(|_| costs[random.random_range(0..costs.len())]).collect();
@@ -60,22 +76,61 @@ fn seen(costs: &[f64], random: &mut Pcg64Mcg) -> Belief {
     let draws: Vec<f64> = (0..RESAMPLES).map(|_| draw()).collect();
     let mean = draws.iter().sum::<f64>() / RESAMPLES as f64;
     let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / RESAMPLES as f64;
-    Belief { mean: median(costs).unwrap_or(f64::NAN).ln(), sd: variance.sqrt().max(LEAST_SD) }
+    Seen { mean: median(costs).unwrap_or(f64::NAN).ln(), sd: variance.sqrt().max(LEAST_SD) }
 }
 
-/// For each candidate, the probability that it costs at most `share` more than the cheapest.
-pub(super) fn within(beliefs: &[Belief], share: f64) -> Vec<f64> {
-    const DRAWS: usize = 1_000;
+/// A number from the standard normal distribution (Box-Muller transform).
+fn normal(random: &mut Pcg64Mcg) -> f64 {
+    let (u, v): (f64, f64) =
+        (random.random_range(f64::EPSILON..1.0), random.random_range(0.0..1.0));
+    (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+}
+
+/// What the trials of all candidates say about their costs.
+struct Beliefs {
+    seen: Vec<Seen>,
+    /// Logarithm of the highest cost that contributes to the common spread.
+    near: f64,
+    spreads: Vec<Spread>,
+}
+
+impl Beliefs {
+    fn of(costs: &[&[f64]], random: &mut Pcg64Mcg) -> Beliefs {
+        let seen: Vec<Seen> = costs.iter().map(|costs| self::seen(costs, random)).collect();
+        let near = seen.iter().map(|s| s.mean).fold(f64::INFINITY, f64::min) + NEAR.ln();
+        let together: Vec<Seen> = seen.iter().copied().filter(|s| s.mean <= near).collect();
+        Beliefs { seen, near, spreads: Spread::all(&together) }
+    }
+
+    /// One possible combination of the true costs, in logarithms, as probable as it is believed to be.
+    fn draw(&self, random: &mut Pcg64Mcg) -> Vec<f64> {
+        let all: f64 = self.spreads.iter().map(|s| s.weight).sum();
+        let mut rest = random.random_range(0.0..all);
+        let spread = self.spreads.iter().find(|s| {
+            rest -= s.weight;
+            rest < 0.0
+        });
+        let spread = spread.unwrap_or(&self.spreads[0]);
+        let middle = spread.middle + spread.middle_sd * normal(random);
+        let mut cost = |s: &Seen| {
+            if s.mean > self.near {
+                return s.mean + s.sd * normal(random);
+            }
+            let own = spread.sd.powi(2) / (spread.sd.powi(2) + s.sd.powi(2));
+            middle + own * (s.mean - middle) + s.sd * own.sqrt() * normal(random)
+        };
+        self.seen.iter().map(&mut cost).collect()
+    }
+}
+
+/// For each candidate, the probability, given the trials of all, that it costs at most `share` more than the cheapest.
+/// Every candidate must have costs.
+pub(super) fn within(costs: &[&[f64]], share: f64) -> Vec<f64> {
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
-    let mut normal = |b: &Belief| {
-        // Box-Muller transform.
-        let (u, v): (f64, f64) =
-            (random.random_range(f64::EPSILON..1.0), random.random_range(0.0..1.0));
-        b.mean + b.sd * (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
-    };
-    let mut good = vec![0_usize; beliefs.len()];
+    let beliefs = Beliefs::of(costs, &mut random);
+    let mut good = vec![0_usize; costs.len()];
     for _ in 0..DRAWS {
-        let draws: Vec<f64> = beliefs.iter().map(&mut normal).collect();
+        let draws = beliefs.draw(&mut random);
         let most = draws.iter().copied().fold(f64::INFINITY, f64::min) + (1.0 + share).ln();
         for (good, draw) in good.iter_mut().zip(draws) {
             *good += usize::from(draw <= most);
@@ -88,38 +143,64 @@ pub(super) fn within(beliefs: &[Belief], share: f64) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn scattered(around: f64, by: f64, seed: u64) -> Vec<f64> {
+    fn scattered(around: f64, by: f64, trials: usize, seed: u64) -> Vec<f64> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
-        (0..15).map(|_| around * (1.0 + by * random.random_range(-1.0..1.0))).collect()
+        (0..trials).map(|_| around * (1.0 + by * random.random_range(-1.0..1.0))).collect()
     }
 
-    fn of(all: &[Vec<f64>]) -> Vec<Belief> {
-        beliefs(&all.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    fn of(all: &[Vec<f64>]) -> Vec<f64> {
+        within(&all.iter().map(Vec::as_slice).collect::<Vec<_>>(), 0.05)
     }
 
     #[test]
     fn equals_that_scatter_are_believed_to_be_equal() {
-        let equals: Vec<Vec<f64>> = (0..12).map(|seed| scattered(100.0, 0.3, seed)).collect();
-        let believed = of(&equals);
-        let spread = |of: &dyn Fn(usize) -> f64| {
-            let all: Vec<f64> = (0..equals.len()).map(of).collect();
-            all.iter().copied().fold(0.0, f64::max)
-                / all.iter().copied().fold(f64::INFINITY, f64::min)
-        };
-        let medians = spread(&|n| median(&equals[n]).expect("figures"));
-        let means = spread(&|n| believed[n].mean.exp());
-        assert!(medians > 1.1 && means < 1.0 + (medians - 1.0) / 2.0, "{medians} {means}");
-        let sure = within(&believed, 0.05);
+        let equals: Vec<Vec<f64>> = (0..12).map(|seed| scattered(100.0, 0.1, 36, seed)).collect();
+        let sure = of(&equals);
         assert!(sure.iter().all(|p| *p > 0.8), "{sure:?}");
     }
 
     #[test]
     fn what_differs_stays_different() {
-        let all = [scattered(100.0, 0.05, 1), scattered(130.0, 0.05, 2), scattered(900.0, 0.05, 3)];
-        let believed = of(&all);
-        assert!((believed[0].mean.exp() / 100.0 - 1.0).abs() < 0.05);
-        assert!((believed[1].mean.exp() / 130.0 - 1.0).abs() < 0.05);
-        let sure = within(&believed, 0.05);
+        let sure = of(&[
+            scattered(100.0, 0.05, 15, 1),
+            scattered(130.0, 0.05, 15, 2),
+            scattered(900.0, 0.05, 15, 3),
+        ]);
         assert!(sure[0] > 0.99 && sure[1] < 0.01 && sure[2] < 0.01, "{sure:?}");
+    }
+
+    #[test]
+    fn few_scattered_trials_do_not_make_candidates_equal_with_certainty() {
+        // The scatter explains the differences, but does not show that there are none.
+        let sure = of(&[
+            scattered(100.0, 0.2, 10, 1),
+            scattered(102.0, 0.2, 10, 2),
+            scattered(107.0, 0.2, 10, 3),
+        ]);
+        assert!(sure[2] < 0.9 && sure.iter().all(|p| *p > 0.1), "{sure:?}");
+    }
+
+    /// How often a statement is true is what its probability says: over many fields of eight candidates whose true
+    /// costs differ by a few percent.
+    #[test]
+    fn what_is_believed_at_a_probability_is_true_that_often() {
+        let (mut said, mut kept) = (0.0, 0.0);
+        for field in 0..200_u64 {
+            let mut random = Pcg64Mcg::seed_from_u64(field);
+            let truth: Vec<f64> =
+                (0..8).map(|_| 100.0 * (0.06 * normal(&mut random)).exp()).collect();
+            let trials: Vec<Vec<f64>> = truth
+                .iter()
+                .zip(0..)
+                .map(|(cost, n)| scattered(*cost, 0.2, 10, 1_000 * (field + 1) + n))
+                .collect();
+            let sure = of(&trials);
+            let best = truth.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = sure.iter().copied().fold(0.0, f64::max);
+            let choice = sure.iter().position(|p| *p == most).expect("a choice");
+            said += most;
+            kept += f64::from(u8::from(truth[choice] <= best * 1.05));
+        }
+        assert!((said - kept).abs() <= 20.0, "said {said} of 200, true {kept}");
     }
 }

@@ -1,7 +1,7 @@
 //! Chooses a candidate from trials: each candidate's figures, the goals, which candidates are equal, and the
 //! confidence.
 
-use super::belief::{beliefs, within};
+use super::belief::within;
 use super::candidate::Candidate;
 use super::figure::{Figure, GoalVerdict};
 use super::question::{Objective, Question};
@@ -329,7 +329,7 @@ pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a
     let rivals: Vec<&Judged> =
         admissible.iter().copied().filter(|j| j.cost.median <= least * NO_RIVAL).collect();
     let costs: Vec<&[f64]> = rivals.iter().map(|j| j.costs.as_slice()).collect();
-    let sure = within(&beliefs(&costs), EQUAL_WITHIN);
+    let sure = within(&costs, EQUAL_WITHIN);
     let most = sure.iter().copied().fold(0.0, f64::max);
     let best = *rivals.iter().zip(&sure).find(|(_, p)| **p == most)?.0;
     let mut equal: Vec<(&Judged, f64)> = Vec::new();
