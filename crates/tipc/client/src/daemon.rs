@@ -59,36 +59,93 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 struct Control {
     fd: OwnedFd,
-    /// Identifies the sender of a request whose answer has not been received yet.
-    owed: Option<u64>,
+    /// Who requested the answer that has not been received yet.
+    owed: Option<Claim>,
     /// Answers received before another request was sent, until they are fetched.
-    kept: VecDeque<(u64, Result<Answer, Errno>)>,
+    kept: VecDeque<(Claim, Result<Answer, Errno>)>,
+}
+
+/// A request whose answer is fetched later, by the token of its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// For lanes.
+    Lanes(u64),
+    /// To receive through the lane. That this has begun is also visible in the socket's words, so the socket may never fetch the answer.
+    LaneDown(u64),
+    /// A late answer, or one for a socket that was closed: it will not be fetched.
+    Nobody,
 }
 
 /// Error text for a tipcd that did not answer in time.
 const LATE: &str = "does not answer";
 
-/// Marks a late answer that will not be fetched.
-const NOBODY: u64 = u64::MAX;
-
 /// Maximum number of answers kept; older ones are dropped if they are not fetched.
 const KEPT_MAX: usize = 16;
 
 impl Control {
-    /// Waits for the pending answer and keeps it.
+    /// Waits for the pending answer, and keeps it if it may be fetched.
     fn settle(&mut self, limit: Duration) -> Result<(), &'static str> {
-        if let Some(whose) = self.owed {
-            let answer = await_answer(&self.fd, limit)?;
+        if let Some(claim) = self.owed {
+            let answer = outcome(await_answer(&self.fd, limit)?);
             self.owed = None;
-            if whose == NOBODY {
-                return Ok(());
+            match claim {
+                Claim::LaneDown(_) if answer.is_ok() => {}
+                Claim::Nobody => {}
+                Claim::Lanes(_) | Claim::LaneDown(_) => {
+                    if self.kept.len() == KEPT_MAX {
+                        self.kept.pop_front();
+                    }
+                    self.kept.push_back((claim, answer));
+                }
             }
-            if self.kept.len() == KEPT_MAX {
-                self.kept.pop_front();
-            }
-            self.kept.push_back((whose, outcome(answer)));
         }
         Ok(())
+    }
+
+    /// Sends a request whose answer is fetched later. Returns false if it cannot be sent now.
+    ///
+    /// An answer that another socket has not fetched is received here: that socket may make no further call.
+    fn ask_later(&mut self, request: &[u8], claim: Claim) -> bool {
+        if self.owed.is_some() {
+            let there = wait_ready(&self.fd, Interest::Readable, Some(Instant::now()));
+            let room = self.kept.len() < KEPT_MAX;
+            if !(room && there == Ok(true) && self.settle(ANSWER_LIMIT).is_ok()) {
+                return false;
+            }
+        }
+        let sent = fdpass::try_send(&self.fd, request, &[]).is_ok();
+        if sent {
+            self.owed = Some(claim);
+        }
+        sent
+    }
+
+    /// The answer to an earlier request, if it arrives by `until`.
+    fn fetch(&mut self, claim: Claim, until: Instant) -> Option<Result<Answer, Errno>> {
+        if self.owed == Some(claim) {
+            match wait_ready(&self.fd, Interest::Readable, Some(until)) {
+                Ok(false) => return None,
+                _ => match await_answer(&self.fd, ANSWER_LIMIT) {
+                    Ok(answer) => {
+                        self.owed = None;
+                        return Some(outcome(answer));
+                    }
+                    Err(_) => return Some(Err(Errno::NETDOWN)),
+                },
+            }
+        }
+        let place = self.kept.iter().position(|(of, _)| *of == claim)?;
+        self.kept.remove(place).map(|(_, answer)| answer)
+    }
+
+    /// Drops the answers to a socket's requests.
+    fn forget(&mut self, token: u64) {
+        let is_its =
+            |claim: Claim| matches!(claim, Claim::Lanes(of) | Claim::LaneDown(of) if of == token);
+        self.kept.retain(|(claim, _)| !is_its(*claim));
+        if self.owed.is_some_and(is_its) {
+            self.owed = Some(Claim::Nobody);
+        }
     }
 
     /// Sends a request and waits for its answer. If the answer is late, it is not mistaken for the answer to the next request.
@@ -96,7 +153,7 @@ impl Control {
         self.settle(limit)?;
         let answer = exchange(&self.fd, request, limit);
         if matches!(answer, Err(LATE)) {
-            self.owed = Some(NOBODY);
+            self.owed = Some(Claim::Nobody);
         }
         answer
     }
@@ -215,40 +272,32 @@ impl Daemon {
         outcome(control.exchange(&request.encode(), ANSWER_LIMIT).map_err(|_| Errno::NETDOWN)?)
     }
 
-    /// Sends a request whose answer is fetched later, identified by `whose`. Returns false if it cannot be sent now.
+    /// Sends a request whose answer is fetched later. Returns false if it cannot be sent now.
     ///
     /// # Errors
     /// EOPNOTSUPP in a child process after a fork, which must not use this connection.
-    pub(crate) fn ask_later(&self, request: &Request<'_>, whose: u64) -> Result<bool, Errno> {
+    pub(crate) fn ask_later(&self, request: &Request<'_>, claim: Claim) -> Result<bool, Errno> {
         if self.pid != std::process::id() {
             return Err(Errno::OPNOTSUPP);
         }
         let Ok(mut control) = self.control.try_lock() else { return Ok(false) };
-        if control.owed.is_some() || fdpass::try_send(&control.fd, &request.encode(), &[]).is_err()
-        {
-            return Ok(false);
-        }
-        control.owed = Some(whose);
-        Ok(true)
+        Ok(control.ask_later(&request.encode(), claim))
     }
 
     /// The answer to a request sent with [`Daemon::ask_later`], if it arrives by `until`.
-    pub(crate) fn fetch(&self, whose: u64, until: Instant) -> Option<Result<Answer, Errno>> {
+    pub(crate) fn fetch(&self, claim: Claim, until: Instant) -> Option<Result<Answer, Errno>> {
         if self.pid != std::process::id() {
             return Some(Err(Errno::OPNOTSUPP));
         }
-        let mut control = self.control.try_lock().ok()?;
-        if control.owed == Some(whose) {
-            let ready = wait_ready(&control.fd, Interest::Readable, Some(until));
-            if ready == Ok(false) {
-                return None;
-            }
-            if control.settle(ANSWER_LIMIT).is_err() {
-                return Some(Err(Errno::NETDOWN));
-            }
+        self.control.try_lock().ok()?.fetch(claim, until)
+    }
+
+    /// Drops the answers to the requests of a socket that is closed.
+    pub(crate) fn forget(&self, token: u64) {
+        // In a child process after a fork, another thread may have held the lock.
+        if self.pid == std::process::id() {
+            self.lock().forget(token);
         }
-        let place = control.kept.iter().position(|(number, _)| *number == whose)?;
-        control.kept.remove(place).map(|(_, answer)| answer)
     }
 }
 
@@ -314,5 +363,44 @@ mod tests {
         says(2);
         assert_eq!(ask(&mut control, ANSWER_LIMIT), Ok(2_u32.to_ne_bytes().to_vec()));
         assert!(control.kept.is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_nobody_fetches_does_not_delay_the_requests_of_other_sockets() {
+        let (fd, tipcd) = unix_pair(UnixKind::Seqpacket).unwrap();
+        let mut control = Control { fd, owed: None, kept: VecDeque::new() };
+        let says = |errno: i32| {
+            fdpass::send(&tipcd, &Writer::answer(errno).u32(7).finish(), &[]).unwrap();
+        };
+        let now = Instant::now();
+        assert!(control.ask_later(b"?", Claim::LaneDown(1)));
+        assert!(!control.ask_later(b"?", Claim::Lanes(2)), "one request at a time");
+        says(0);
+        assert!(control.ask_later(b"?", Claim::Lanes(2)));
+        assert!(control.kept.is_empty(), "the first socket sees in its words that it has begun");
+        says(0);
+        assert!(control.ask_later(b"?", Claim::Lanes(3)));
+        assert!(control.fetch(Claim::Lanes(3), now).is_none(), "not there yet");
+        assert_eq!(control.fetch(Claim::Lanes(2), now).unwrap().unwrap().bytes.len(), 4);
+        // The third is closed before its answer comes.
+        control.forget(3);
+        says(0);
+        assert!(control.ask_later(b"?", Claim::LaneDown(4)));
+        assert!(control.kept.is_empty());
+        says(Errno::AGAIN.raw_os_error());
+        assert!(control.ask_later(b"?", Claim::Nobody));
+        assert_eq!(control.fetch(Claim::LaneDown(4), now).unwrap().unwrap_err(), Errno::AGAIN);
+        // There is no room for more, and none is dropped.
+        for token in 0..KEPT_MAX as u64 {
+            says(0);
+            assert!(control.ask_later(b"?", Claim::Lanes(token)));
+        }
+        says(0);
+        assert!(control.ask_later(b"?", Claim::Lanes(99)));
+        says(0);
+        assert!(!control.ask_later(b"?", Claim::Lanes(100)));
+        assert!(control.fetch(Claim::Lanes(0), now).is_some());
+        control.forget(1);
+        assert!(control.ask_later(b"?", Claim::Lanes(100)));
     }
 }

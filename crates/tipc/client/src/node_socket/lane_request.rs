@@ -7,7 +7,7 @@ use crossway_sys::eventfd::EventFd;
 
 use super::lanes::Lanes;
 use super::*;
-use crate::daemon::Answer;
+use crate::daemon::{Answer, Claim};
 use crate::protocol::control::Granted;
 use crate::protocol::lane::LaneMemory;
 
@@ -117,7 +117,7 @@ impl NodeSocket {
             let request = Request::Lanes { token: self.opened.token };
             // Only one thread makes the request; the others continue without lanes.
             if !usage.asked.swap(true, Ordering::AcqRel) {
-                match self.daemon.ask_later(&request, self.opened.token) {
+                match self.daemon.ask_later(&request, Claim::Lanes(self.opened.token)) {
                     Ok(true) => {}
                     Ok(false) => usage.asked.store(false, Ordering::Release),
                     Err(_) => usage.moved.store(NEVER, Ordering::Relaxed),
@@ -129,7 +129,7 @@ impl NodeSocket {
 
     #[cold]
     fn fetch_lanes(&self) -> Option<&Lanes> {
-        let answer = self.daemon.fetch(self.opened.token, Instant::now())?;
+        let answer = self.daemon.fetch(Claim::Lanes(self.opened.token), Instant::now())?;
         let (lanes, moved) = match answer.and_then(|answer| lanes_of(answer, &self.usage)) {
             Ok(lanes) => (Some(lanes), NEVER),
             // It may be connected later.
@@ -153,9 +153,8 @@ impl NodeSocket {
         }
     }
 
-    /// Identifies the answer to this request, in contrast to that for lanes.
-    const fn of_down_lane(&self) -> u64 {
-        !self.opened.token
+    const fn of_down_lane(&self) -> Claim {
+        Claim::LaneDown(self.opened.token)
     }
 
     #[cold]
@@ -188,5 +187,17 @@ impl NodeSocket {
     pub(super) fn join_lanes(&self) -> Result<&Lanes, Errno> {
         let answer = self.ask(&Request::Lanes { token: self.opened.token })?;
         lanes_of(answer, &self.usage)
+    }
+}
+
+impl Drop for NodeSocket {
+    fn drop(&mut self) {
+        let is_switching = self
+            .lanes()
+            .and_then(|lanes| lanes.down.as_ref())
+            .is_some_and(|down| down.beginning.asks_in.load(Ordering::Relaxed) == UNDER_WAY);
+        if is_switching || self.usage.asked.load(Ordering::Relaxed) {
+            self.daemon.forget(self.opened.token);
+        }
     }
 }

@@ -397,3 +397,25 @@ fn beyond_their_limit_sockets_go_on_without_lanes_and_those_that_close_make_room
     until("the room", || counts(&site).is_empty());
     pair_with_lane(&site, Kind::Rdm);
 }
+
+#[test]
+fn a_socket_that_never_looks_for_its_lanes_does_not_keep_others_from_theirs() {
+    let site = site();
+    let (_server, name) = bound(&site, Kind::Rdm);
+    let [idle, closed, busy] = [(); 3].map(|()| {
+        let socket = node_socket(&site, Kind::Rdm);
+        socket.connect(Some(name), soon()).unwrap();
+        socket
+    });
+    // Each requests lanes with its first message, and none makes another call.
+    idle.send(b"x", None, soon()).unwrap();
+    until("the request of another socket", || {
+        closed.send(b"x", None, soon()).unwrap();
+        sent_by_lane(&site) > 0 || counts(&site).len() > 1
+    });
+    drop(closed);
+    until("the lane", || {
+        busy.send(b"x", None, soon()).unwrap();
+        busy.lane_sleeps_and_wakes().is_some()
+    });
+}
