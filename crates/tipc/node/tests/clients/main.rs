@@ -3,12 +3,15 @@
 
 mod crowds;
 mod down_lane;
+mod ends;
 mod hostile;
 mod killed_sender;
 mod lane_attacks;
 mod lane_wakeups;
 mod lanes;
 mod lingering;
+#[path = "../on_lanes/mod.rs"]
+mod on_lanes;
 mod operator;
 mod relief;
 mod site;

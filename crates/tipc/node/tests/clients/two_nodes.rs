@@ -2,12 +2,9 @@
 
 use std::net::UdpSocket;
 use std::process::Command;
-use std::time::Duration;
 
 use crossway_tipc_client::admin::{Administration, Order, Outcome};
-use crossway_tipc_client::{
-    Address, Backend, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
-};
+use crossway_tipc_client::{Address, Errno, Kind, Patience, Scope, ServiceRange};
 
 use crate::site::{Site, is_writable, soon, until};
 
@@ -21,7 +18,7 @@ pub(crate) fn two_sites(netid: &str) -> (Site, Site) {
     sites_with(netid, &[])
 }
 
-fn sites_with(netid: &str, options: &[&str]) -> (Site, Site) {
+pub(crate) fn sites_with(netid: &str, options: &[&str]) -> (Site, Site) {
     let (a, b) = free_ports();
     let bearer = |own: u16, other: u16| format!("udp:127.0.0.1:{own},127.0.0.1:{other}");
     let common = ["--netid", netid];
@@ -98,70 +95,6 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
     }
     assert_eq!(server.send(b"x", to, Patience::Now), Err(Errno::NETDOWN));
     assert_eq!(server.recv(&mut buf, Patience::Now), Err(Errno::NETDOWN));
-}
-
-/// More than its window has gone when the client shuts down and closes. `CROSSWAY_ORDERLY_ENDS=N` has N connections of each sort.
-fn end_in_good_order(from: &Site, to: &Site, what: &str) {
-    let ends = std::env::var("CROSSWAY_ORDERLY_ENDS").map_or(10, |n| n.parse().unwrap());
-    for kind in [Kind::Seqpacket, Kind::Stream] {
-        let service = 1002 + kind as u32;
-        let listener = to.socket(kind);
-        listener.listen().unwrap();
-        listener.bind(ServiceRange::single(service, 1), Scope::Cluster).unwrap();
-        let backend = Backend::Node(from.path().to_owned());
-        let name = Some(Address::service(service, 1));
-        let sender = std::thread::spawn(move || {
-            for _ in 0..ends {
-                let mut client = Socket::open_on(&backend, kind).unwrap();
-                until("the name", || match client.connect(name, soon()) {
-                    Err(Errno::HOSTUNREACH) => {
-                        client = Socket::open_on(&backend, kind).unwrap();
-                        false
-                    }
-                    other => other.is_ok(),
-                });
-                for _ in 0..400 {
-                    assert_eq!(client.send(&[5; 1_000], None, soon()), Ok(1_000));
-                }
-                client.shutdown().unwrap();
-            }
-        });
-        let mut buf = vec![0; 66_000];
-        for n in 0..ends {
-            let (server, _) = listener.accept(soon()).unwrap();
-            // Time for an end to come too early.
-            std::thread::sleep(Duration::from_millis(5));
-            let mut got = 0;
-            let end = loop {
-                let message = server.recv_message(&mut buf, soon()).unwrap();
-                match message.event {
-                    Event::Data => got += message.len,
-                    Event::End(code) => break code,
-                    other => panic!("{other:?}"),
-                }
-            };
-            let whole = (got, end) == (400_000, ErrorCode::Shutdown);
-            assert!(whole, "{what}, {kind:?}, {n}: {got} {end:?}");
-        }
-        sender.join().unwrap();
-        eprintln!("{what}, {kind:?}: {ends} orderly ends, no reset");
-    }
-}
-
-#[test]
-fn a_connection_that_was_shut_down_and_closed_ends_in_good_order_at_the_other_node() {
-    for (lane_after, netid) in [("0", "93"), ("1", "94")] {
-        let (here, there) = sites_with(netid, &["--lane-after", lane_after]);
-        end_in_good_order(&here, &there, &format!("two nodes, lanes after {lane_after}"));
-    }
-}
-
-#[test]
-fn a_connection_that_was_shut_down_and_closed_ends_in_good_order_on_the_same_node() {
-    for lane_after in ["0", "1"] {
-        let site = Site::with(&["--lane-after", lane_after]);
-        end_in_good_order(&site, &site, &format!("one node, lanes after {lane_after}"));
-    }
 }
 
 /// Bundles that a node has sent, and the messages in them.

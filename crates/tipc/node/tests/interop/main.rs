@@ -6,6 +6,8 @@
 //! node.
 
 mod capture;
+#[path = "../on_lanes/mod.rs"]
+mod on_lanes;
 mod planes;
 mod programs;
 mod remote;
@@ -144,10 +146,14 @@ const TESTS: [Test; 21] = [
     ("sockets_over_ethernet", || sockets(Medium::Ethernet)),
     ("an_address_that_a_kernel_has_is_given_up", taken_address),
     ("streams_of_100_megabytes", long_streams),
-    ("programs_on_a_tipcd_and_on_a_kernel_over_udp", || programs::both("cwtp", Medium::UdpV4)),
-    ("programs_on_a_tipcd_and_on_a_kernel_over_ipv6", || programs::both("cwto", Medium::UdpV6)),
-    ("programs_on_a_tipcd_and_on_a_kernel_over_ethernet", || {
-        programs::both("cwtq", Medium::Ethernet)
+    ("programs_on_a_tipcd_and_on_a_kernel_over_udp", || {
+        programs::both("cwtp", Medium::UdpV4, false)
+    }),
+    ("programs_on_a_tipcd_and_on_a_kernel_over_ipv6", || {
+        programs::both("cwto", Medium::UdpV6, false)
+    }),
+    ("programs_with_lanes_on_a_tipcd_and_on_a_kernel_over_ethernet", || {
+        programs::both("cwtq", Medium::Ethernet, true)
     }),
     ("loss_and_recovery_over_ethernet", || loss_and_recovery("cwtl", Medium::Ethernet)),
     ("loss_and_recovery_over_udp", || loss_and_recovery("cwtm", Medium::UdpV4)),

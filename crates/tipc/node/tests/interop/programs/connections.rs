@@ -2,6 +2,8 @@
 
 use crossway_tipc_client::{Errno, Event, Kind, Patience, SocketAddress};
 
+use crate::on_lanes;
+
 use super::{Part, bytes, is_readable, soon, until};
 
 const BOTH: [Kind; 2] = [Kind::Seqpacket, Kind::Stream];
@@ -83,8 +85,6 @@ pub(super) fn source(part: &Part<'_>) {
     socket.shutdown().unwrap();
 }
 
-/// Number of connections of each kind that end in an orderly way.
-const ENDS: usize = 10;
 /// Number of bytes sent before the end: more than a window of messages of 1,000 bytes, each of which takes two blocks.
 const BEFORE_END: usize = 400_000;
 
@@ -93,12 +93,15 @@ pub(super) fn ended(part: &Part<'_>) {
     let mut buf = vec![0; 66_000];
     for (n, kind) in (0..).zip(BOTH) {
         let listener = part.bound(kind, n, 1, 1);
-        for _ in 0..ENDS {
+        for _ in 0..part.ends {
             let (socket, _) = listener.accept(soon()).unwrap();
+            if part.lanes {
+                on_lanes::begin(&socket, false);
+            }
+            // Allow time for the end to arrive too early.
+            std::thread::sleep(std::time::Duration::from_millis(5));
             let mut got = 0;
             loop {
-                // Allow time for the end to arrive too early.
-                std::thread::sleep(std::time::Duration::from_millis(if got == 0 { 20 } else { 0 }));
                 match socket.recv(&mut buf, soon()).unwrap() {
                     0 => break,
                     len => got += len,
@@ -106,13 +109,19 @@ pub(super) fn ended(part: &Part<'_>) {
             }
             assert_eq!(got, BEFORE_END, "{kind:?}");
         }
+        eprintln!("    {kind:?}: {} orderly ends, no reset, lanes: {}", part.ends, part.lanes);
     }
 }
 
 pub(super) fn ender(part: &Part<'_>) {
     for (n, kind) in (0..).zip(BOTH) {
-        for _ in 0..ENDS {
-            let socket = part.connected(kind, n);
+        part.server(n);
+        for _ in 0..part.ends {
+            let socket = part.socket(kind);
+            socket.connect(part.name(n), soon()).unwrap();
+            if part.lanes {
+                on_lanes::begin(&socket, true);
+            }
             for _ in 0..BEFORE_END / 1_000 {
                 assert_eq!(socket.send(&[5; 1_000], None, soon()), Ok(1_000));
             }

@@ -20,8 +20,11 @@ use topology::Subscriber;
 
 /// Longer than any single step takes unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(200);
-/// The same for all steps together, in seconds.
-const WATCHDOG: &str = "900";
+/// The same for all steps together, in seconds, and how much longer each of the connections that end in good order may take.
+const WATCHDOG: u32 = 900;
+const WATCHDOG_PER_END: u32 = 2;
+/// Number of connections of each kind that end in good order in each direction, unless `CROSSWAY_ORDERLY_ENDS` is set.
+const ENDS: u32 = 10;
 /// First service of the first check; each check and each direction uses different ones.
 const FIRST_SERVICE: u32 = 18_000;
 /// Number of services that a check may use.
@@ -56,6 +59,10 @@ struct Part<'a> {
     backend: &'a Backend,
     /// First service that this check may use.
     service: u32,
+    /// Number of connections of each kind that are to end in good order.
+    ends: u32,
+    /// Whether they use lanes.
+    lanes: bool,
 }
 
 impl Part<'_> {
@@ -115,18 +122,20 @@ const CHECKS: [Check; 10] = [
     ("topology subscriptions at both nodes", topology::subject, topology::observer),
 ];
 
-/// The program: `words` are `kernel`, or `node` with the tipcd's socket, followed by the index of the program, 0 or 1.
+/// The program: `words` are `kernel`, or `node` with the tipcd's socket, followed by the index of the program, 0 or 1, the number of orderly ends and
+/// `lanes` if they use lanes.
 pub(crate) fn talk(words: &[&str]) {
-    let (backend, place) = match words {
-        ["kernel", place] => (Backend::Kernel, place),
-        ["node", path, place] => (Backend::Node((*path).into()), place),
+    let (backend, rest) = match words {
+        ["kernel", rest @ ..] => (Backend::Kernel, rest),
+        ["node", path, rest @ ..] => (Backend::Node((*path).into()), rest),
         other => panic!("expected kernel or node, not {other:?}"),
     };
-    let place: u32 = place.parse().expect("0 or 1");
+    let lanes = rest.get(2) == Some(&"lanes");
+    let [place, ends] = [0, 1].map(|n| rest[n].parse::<u32>().expect("a number"));
     for (n, (name, serve, ask)) in (0..).zip(CHECKS) {
         for direction in 0..2 {
             let service = FIRST_SERVICE + SERVICES * (2 * n + direction);
-            let part = Part { backend: &backend, service };
+            let part = Part { backend: &backend, service, ends, lanes };
             let begin = Instant::now();
             if direction == place {
                 serve(&part)
@@ -140,23 +149,33 @@ pub(crate) fn talk(words: &[&str]) {
     println!("all checks held");
 }
 
-/// Runs both programs to their end.
-pub(crate) fn both(name: &str, medium: Medium) -> Result<(), NetError> {
+/// Runs both programs to their end. With `lanes`, sockets of the tipcd use them from the first message on.
+pub(crate) fn both(name: &str, medium: Medium, lanes: bool) -> Result<(), NetError> {
     let site = Site::up(name)?;
     let bearer = site.bearers(medium);
     let user = site.lab.host("user")?;
     let dir = tempfile::tempdir().expect("a directory");
     let mut tipcd = user.command(env!("CARGO_BIN_EXE_tipcd"));
     tipcd.args([&bearer, "--id", "user-space"]);
+    if lanes {
+        tipcd.args(["--lane-after", "1"]);
+    }
     let tipcd = LoneTipcd::start(tipcd, &dir.path().join("tipcd.sock")).expect("tipcd serves");
     let own = std::env::current_exe().expect("this program has a file");
     let own = own.to_str().expect("a path in UTF-8");
-    let words = ["timeout", WATCHDOG, own, "talk"];
+    let ends =
+        std::env::var("CROSSWAY_ORDERLY_ENDS").map_or(ENDS, |n| n.parse().expect("a number"));
+    let watchdog = (WATCHDOG + WATCHDOG_PER_END * ends).to_string();
+    let words = ["timeout", &watchdog, own, "talk"];
+    let ends = ends.to_string();
     let path = tipcd.path().to_str().expect("a path in UTF-8");
     let mut one = Command::new(words[0]);
     one.args(&words[1..]).args(["node", path, "0"]);
     let mut two = site.in_guest(&words);
     two.args(["kernel", "1"]);
+    for program in [&mut one, &mut two] {
+        program.arg(&ends).args(lanes.then_some("lanes"));
+    }
     let ends = [one, two].map(|mut command| {
         command.stdin(std::process::Stdio::null());
         std::thread::spawn(move || command.output().expect("the program starts"))
