@@ -1,6 +1,7 @@
 //! Programs that know nothing of a `tipcd` run on one, with the library of `crates/tipc/preload` loaded before the C
 //! library. They must print the same here as on a kernel's AF_TIPC in a guest.
 
+mod bypassing;
 mod ends;
 #[path = "../in_guest/mod.rs"]
 mod in_guest;
@@ -24,11 +25,17 @@ fn here(path: &str) -> PathBuf {
 
 /// Compiles a program of the folder in the way distributions do.
 fn compiled(name: &str, dir: &Path) -> Option<PathBuf> {
+    compiled_with(name, dir, &[])
+}
+
+/// As [`compiled`], with further words for the compiler.
+fn compiled_with(name: &str, dir: &Path, words: &[&str]) -> Option<PathBuf> {
     let program = dir.join(name);
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-D_FORTIFY_SOURCE=2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(&program)
-        .arg(here(&format!("programs/{name}.c")));
+        .arg(here(&format!("programs/{name}.c")))
+        .args(words);
     let Ok(output) = cc.output() else {
         eprintln!("SKIP {name}.c: no C compiler; install gcc");
         return None;
@@ -59,10 +66,27 @@ fn on_kernel(name: &str, words: &[&Path]) -> Option<String> {
 fn c_program(name: &str) {
     let site = Site::new();
     let Some(program) = compiled(name, site.dir.path()) else { return };
+    like_a_kernel(name, &program, &printed("on a tipcd", &site.run(&[&program])));
+}
+
+/// The same for a program that does so whether it calls the C library's functions or `syscall(2)`.
+fn c_program_either_way(name: &str) {
+    let site = Site::new();
+    let header = here("programs/direct.h");
+    let words = ["-include", header.to_str().unwrap()];
+    let Some(direct) = compiled_with(name, site.dir.path(), &words) else { return };
+    let by_syscall = printed("by syscall(2)", &site.run(&[&direct]));
+    let Some(program) = compiled(name, site.dir.path()) else { return };
+    let site = Site::new();
     let ours = printed("on a tipcd", &site.run(&[&program]));
+    assert_eq!(differences(&ours, &by_syscall, &[]), "", "by functions and by syscall(2)");
+    like_a_kernel(name, &program, &ours);
+}
+
+fn like_a_kernel(name: &str, program: &Path, ours: &str) {
     assert!(ours.lines().count() > 20, "{ours}");
-    if let Some(kernels) = on_kernel(name, &[&program]) {
-        assert_eq!(differences(&kernels, &ours, &[]), "");
+    if let Some(kernels) = on_kernel(name, &[program]) {
+        assert_eq!(differences(&kernels, ours, &[]), "");
     }
 }
 
@@ -81,7 +105,7 @@ fn differences(kernels: &str, ours: &str, known: &[&str]) -> String {
 
 #[test]
 fn every_call_in_one_process() {
-    c_program("calls");
+    c_program_either_way("calls");
 }
 
 #[test]
@@ -91,7 +115,7 @@ fn descriptors_in_other_processes_threads_and_handlers() {
 
 #[test]
 fn options_inheritance_and_subscriptions_of_every_form() {
-    c_program("options");
+    c_program_either_way("options");
 }
 
 #[test]

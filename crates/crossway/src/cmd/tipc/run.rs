@@ -12,8 +12,8 @@ use crossway_tipc_client::{Backend, Kind, Socket, unmodified};
 ///
 /// A library that is loaded before the C library (LD_PRELOAD) forwards the program's calls on AF_TIPC sockets to the tipcd; it
 /// passes all other calls through. The program replaces this process, and the programs it starts inherit the library. Programs
-/// cannot run this way if they are statically linked, run with another user's privileges (setuid), or make system calls directly
-/// (Go, io_uring).
+/// cannot run this way if they are statically linked, run with another user's privileges (setuid), or make system calls without the
+/// C library (Go). io_uring, which would bypass the library, is refused unless TIPCD_IO_URING=allow is set.
 #[derive(clap::Args)]
 pub(crate) struct RunProgram {
     /// Use the tipcd even if the kernel has AF_TIPC

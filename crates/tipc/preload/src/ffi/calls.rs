@@ -91,7 +91,11 @@ fn wanted(kind: c_int, protocol: c_int) -> Result<(Kind, c_int), Errno> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn socket(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+) -> c_int {
     if domain != libc::AF_TIPC {
         // SAFETY: three integers.
         return unsafe { real::socket(domain, kind, protocol) };
@@ -103,7 +107,7 @@ unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn socketpair(
+pub(super) unsafe extern "C-unwind" fn socketpair(
     domain: c_int,
     kind: c_int,
     protocol: c_int,
@@ -162,7 +166,11 @@ fn connected_pair(kind: Kind) -> Result<(Handle, Handle), Errno> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+pub(super) unsafe extern "C-unwind" fn bind(
+    fd: c_int,
+    to: *const sockaddr,
+    len: socklen_t,
+) -> c_int {
     let Some(socket) = find(fd) else {
         // SAFETY: guaranteed by the caller.
         return unsafe { real::bind(fd, to, len) };
@@ -178,7 +186,11 @@ unsafe extern "C-unwind" fn bind(fd: c_int, to: *const sockaddr, len: socklen_t)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+pub(super) unsafe extern "C-unwind" fn connect(
+    fd: c_int,
+    to: *const sockaddr,
+    len: socklen_t,
+) -> c_int {
     let Some(socket) = find(fd) else {
         // SAFETY: guaranteed by the caller.
         return unsafe { real::connect(fd, to, len) };
@@ -200,7 +212,7 @@ unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: sockl
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     match find(fd) {
         Some(socket) => done(|| socket.listen()),
         // SAFETY: two integers.
@@ -232,7 +244,11 @@ unsafe fn accept_from(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    from: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
     match find(fd) {
         // SAFETY: guaranteed by the caller.
         Some(socket) => unsafe { accept_from(&socket, from, len, 0) },
@@ -242,7 +258,7 @@ unsafe extern "C-unwind" fn accept(fd: c_int, from: *mut sockaddr, len: *mut soc
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn accept4(
+pub(super) unsafe extern "C-unwind" fn accept4(
     fd: c_int,
     from: *mut sockaddr,
     len: *mut socklen_t,
@@ -257,7 +273,7 @@ unsafe extern "C-unwind" fn accept4(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn getsockname(
+pub(super) unsafe extern "C-unwind" fn getsockname(
     fd: c_int,
     out: *mut sockaddr,
     len: *mut socklen_t,
@@ -274,7 +290,7 @@ unsafe extern "C-unwind" fn getsockname(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn getpeername(
+pub(super) unsafe extern "C-unwind" fn getpeername(
     fd: c_int,
     out: *mut sockaddr,
     len: *mut socklen_t,
@@ -292,7 +308,7 @@ unsafe extern "C-unwind" fn getpeername(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     match find(fd) {
         Some(_) if how != libc::SHUT_RDWR => done(|| Err(Errno::INVAL)),
         Some(socket) => done(|| socket.shutdown()),

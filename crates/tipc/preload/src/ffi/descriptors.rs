@@ -41,7 +41,7 @@ fn became(fd: c_int, what: Option<Handle>) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     forget(fd);
     if is_hidden(fd) {
         set_errno(libc::EBADF);
@@ -61,7 +61,11 @@ unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn close_range(
+    first: c_uint,
+    last: c_uint,
+    flags: c_int,
+) -> c_int {
     if flags & CLOSE_RANGE_CLOEXEC != 0 || first > last {
         // SAFETY: integers.
         return unsafe { real::close_range(first, last, flags) };
@@ -90,7 +94,7 @@ unsafe extern "C-unwind" fn closefrom(first: c_int) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     let what = find(fd);
     // SAFETY: an integer.
     became(unsafe { real::dup(fd) }, what)
@@ -104,7 +108,7 @@ fn make_room(fd: c_int) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     make_room(new);
     let what = find(old);
     // SAFETY: integers.
@@ -118,19 +122,19 @@ unsafe extern "C-unwind" fn __dup2(old: c_int, new: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     make_room(new);
     let what = find(old);
     // SAFETY: integers.
     became(unsafe { real::dup3(old, new, flags) }, what)
 }
 
-fn copies(command: c_int) -> bool {
+pub(super) fn copies(command: c_int) -> bool {
     matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
+pub(super) unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
     let what = find(fd);
     // SAFETY: guaranteed by the caller; a pointer argument is as wide as a long.
     let outcome = unsafe { real::fcntl(fd, command, argument) };
@@ -178,13 +182,13 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
 }
 
 /// The result of calls that cannot be supported: the program then copies the data itself.
-fn refused(errno: c_int) -> ssize_t {
+pub(super) fn refused(errno: c_int) -> ssize_t {
     set_errno(errno);
     -1
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendfile(
+pub(super) unsafe extern "C-unwind" fn sendfile(
     to: c_int,
     from: c_int,
     offset: *mut off_t,
@@ -212,7 +216,7 @@ unsafe extern "C-unwind" fn sendfile64(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn splice(
+pub(super) unsafe extern "C-unwind" fn splice(
     from: c_int,
     from_offset: *mut off_t,
     to: c_int,

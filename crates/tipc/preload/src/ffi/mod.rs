@@ -1,10 +1,11 @@
-//! The interface to C: the functions called by a program ([`calls`], [`options`], [`sending`], [`receiving`], [`descriptors`], [`waiting`]), the
+//! The interface to C: the functions called by a program ([`calls`], [`options`], [`sending`], [`receiving`], [`descriptors`], [`waiting`], [`direct`]), the
 //! corresponding functions of the C library ([`real`]), and a few system calls on a socket's descriptor ([`system`]).
 #![allow(unsafe_code)]
 
 mod calls;
 mod control_data;
 mod descriptors;
+mod direct;
 mod lent;
 mod options;
 mod outcome;

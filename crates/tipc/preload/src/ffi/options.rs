@@ -11,7 +11,7 @@ use crate::option::{self, Value};
 use crate::table::find;
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn setsockopt(
+pub(super) unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -42,7 +42,7 @@ unsafe extern "C-unwind" fn setsockopt(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn getsockopt(
+pub(super) unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -94,7 +94,11 @@ const NODE_ID: c_ulong = 0x89e1;
 const AT_MARK: c_ulong = 0x8905;
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+pub(super) unsafe extern "C-unwind" fn ioctl(
+    fd: c_int,
+    request: c_ulong,
+    argument: *mut c_void,
+) -> c_int {
     // Some C libraries declare it as an int, so the upper half is meaningless.
     let number = request & 0xffff_ffff;
     if find(fd).is_none()

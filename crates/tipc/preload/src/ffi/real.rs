@@ -1,4 +1,4 @@
-//! The C library's own functions, found after this library (RTLD_NEXT).
+//! The functions of the C library and of liburing, found after this library (RTLD_NEXT).
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -44,6 +44,10 @@ impl Missing for c_int {
 }
 
 impl Missing for ssize_t {
+    const VALUE: Self = -1;
+}
+
+impl Missing for c_long {
     const VALUE: Self = -1;
 }
 
@@ -144,4 +148,10 @@ real! {
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
     fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
     fn splice(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, len: size_t, flags: c_uint) -> ssize_t;
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
+    fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int;
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
+    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int;
+    fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, buffer: *mut c_void, size: size_t) -> c_int;
+    fn io_uring_queue_init_try_nosqarr(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
 }

@@ -57,7 +57,7 @@ unsafe fn receive_piece(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvfrom(
+pub(super) unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     bytes: *mut c_void,
     len: size_t,
@@ -108,7 +108,7 @@ unsafe fn read_bytes(socket: &Handle, bytes: *mut c_void, len: size_t) -> ssize_
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, len: size_t) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn read(fd: c_int, bytes: *mut c_void, len: size_t) -> ssize_t {
     match find(fd) {
         // SAFETY: guaranteed by the caller.
         Some(socket) => unsafe { read_bytes(&socket, bytes, len) },
@@ -178,7 +178,11 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, length: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn readv(
+    fd: c_int,
+    parts: *const iovec,
+    length: c_int,
+) -> ssize_t {
     let Some(socket) = find(fd) else {
         // SAFETY: guaranteed by the caller.
         return unsafe { real::readv(fd, parts, length) };
@@ -226,7 +230,11 @@ unsafe fn receive_message(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn recvmsg(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+) -> ssize_t {
     let Some(socket) = find(fd) else {
         // SAFETY: guaranteed by the caller, and the message is as the kernel left it.
         unsafe {
@@ -247,7 +255,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_in
 const MSG_WAITFORONE: c_int = 0x1_0000;
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn recvmmsg(
+pub(super) unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     length: c_uint,

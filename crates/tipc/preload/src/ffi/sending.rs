@@ -61,7 +61,7 @@ unsafe extern "C-unwind" fn __send(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendto(
+pub(super) unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     bytes: *const c_void,
     len: size_t,
@@ -78,7 +78,11 @@ unsafe extern "C-unwind" fn sendto(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn write(fd: c_int, bytes: *const c_void, len: size_t) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn write(
+    fd: c_int,
+    bytes: *const c_void,
+    len: size_t,
+) -> ssize_t {
     match find(fd) {
         // SAFETY: guaranteed by the caller.
         Some(socket) => unsafe { send_piece(&socket, bytes, len, 0, std::ptr::null(), 0) },
@@ -104,7 +108,11 @@ pub(super) unsafe fn vector<'a>(parts: *const iovec, length: c_int) -> Result<Pa
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, length: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn writev(
+    fd: c_int,
+    parts: *const iovec,
+    length: c_int,
+) -> ssize_t {
     match find(fd) {
         // SAFETY: guaranteed by the caller.
         Some(socket) => count(|| socket.send(&unsafe { vector(parts, length) }?, None, 0)),
@@ -135,7 +143,11 @@ unsafe fn send_message(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub(super) unsafe extern "C-unwind" fn sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
     match find(fd) {
         // SAFETY: guaranteed by the caller.
         Some(socket) => count(|| unsafe { send_message(&socket, message, flags) }),
@@ -174,7 +186,7 @@ pub(super) unsafe fn one_by_one(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendmmsg(
+pub(super) unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     length: c_uint,

@@ -67,6 +67,15 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// Whether there is a TIPC socket among the descriptors.
+///
+/// # Safety
+/// `fds` is NULL or has `count` structures.
+pub(super) unsafe fn has_socket(fds: *const pollfd, count: nfds_t) -> bool {
+    // SAFETY: `count` structures, as guaranteed by the caller.
+    !fds.is_null() && (0..count as usize).any(|n| find(unsafe { (*fds.add(n)).fd }).is_some())
+}
+
 /// Calls `real` to wait, or returns immediately if a connection has already ended, which is always reported.
 ///
 /// # Safety
@@ -88,7 +97,11 @@ unsafe fn polled(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn poll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe {
         polled(fds, count, |fds, over| real::poll(fds, count, if over { 0 } else { timeout }))
@@ -119,7 +132,7 @@ unsafe extern "C-unwind" fn __poll_chk(
 static AT_ONCE: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn ppoll(
+pub(super) unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,

@@ -1,0 +1,218 @@
+//! Calls that bypass the C library's functions: `syscall(2)`, which makes the same call on a TIPC socket as the function of that name, and io_uring, whose
+//! operations no library can redirect and which is therefore refused.
+
+use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+use std::sync::OnceLock;
+
+use libc::{iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, timespec};
+
+use super::descriptors::refused;
+use super::outcome::{errno, set_errno};
+use super::{calls, descriptors, options, real, receiving, sending, waiting};
+use crate::table::{self, find};
+
+/// Name of the variable that permits io_uring, and its value.
+const PERMIT: (&str, &str) = ("TIPCD_IO_URING", "allow");
+
+/// Whether the program may use io_uring. If not, this is reported once: the program itself only gets an errno.
+fn may_use_io_uring() -> bool {
+    static PERMITTED: OnceLock<bool> = OnceLock::new();
+    *PERMITTED.get_or_init(|| {
+        let (name, value) = PERMIT;
+        let permitted = std::env::var_os(name).is_some_and(|is| is == value);
+        if !permitted {
+            eprintln!(
+                "crossway-tipc-preload: io_uring is refused (ENOSYS), because its operations would bypass the library that gives this program its TIPC sockets: \
+                 let it use plain calls, or set {name}={value} if it uses io_uring on other descriptors only"
+            );
+        }
+        permitted
+    })
+}
+
+/// Whether a call is made by this library's function: it is about a TIPC socket, or closes or replaces a descriptor.
+///
+/// # Safety
+/// The words are the arguments of the system call.
+unsafe fn is_ours(number: c_long, words: [c_long; 6]) -> bool {
+    let is_socket = |word: c_long| find(word as c_int).is_some();
+    match number {
+        libc::SYS_socket | libc::SYS_socketpair => words[0] as c_int == libc::AF_TIPC,
+        // It may bring a socket.
+        libc::SYS_recvmsg => true,
+        // Not the library's own descriptor, either.
+        libc::SYS_close | libc::SYS_close_range | libc::SYS_dup3 => true,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_dup2 => true,
+        _ if table::is_empty() => false,
+        libc::SYS_splice => is_socket(words[0]) || is_socket(words[2]),
+        // SAFETY: guaranteed by the caller.
+        libc::SYS_ppoll => unsafe { waiting::has_socket(words[0] as _, words[1] as nfds_t) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: guaranteed by the caller.
+        libc::SYS_poll => unsafe { waiting::has_socket(words[0] as _, words[1] as nfds_t) },
+        _ => is_socket(words[0]),
+    }
+}
+
+/// Makes a call by this library's function; `None` if it has none for this number. In contrast to the system call, ppoll does not change its timeout.
+///
+/// # Safety
+/// As for the function of that name.
+unsafe fn made(number: c_long, words: [c_long; 6]) -> Option<c_long> {
+    let [a, b, c, d, e, f] = words;
+    let (fd, long) = (a as c_int, |outcome: c_int| c_long::from(outcome));
+    // SAFETY: the arguments are those of the function of that name, as guaranteed by the caller; pointers are as wide as a long.
+    Some(unsafe {
+        match number {
+            libc::SYS_socket => long(calls::socket(fd, b as c_int, c as c_int)),
+            libc::SYS_socketpair => {
+                long(calls::socketpair(fd, b as c_int, c as c_int, d as *mut c_int))
+            }
+            libc::SYS_bind => long(calls::bind(fd, b as *const sockaddr, c as socklen_t)),
+            libc::SYS_connect => long(calls::connect(fd, b as *const sockaddr, c as socklen_t)),
+            libc::SYS_listen => long(calls::listen(fd, b as c_int)),
+            libc::SYS_accept => long(calls::accept(fd, b as *mut sockaddr, c as *mut socklen_t)),
+            libc::SYS_accept4 => {
+                long(calls::accept4(fd, b as *mut sockaddr, c as *mut socklen_t, d as c_int))
+            }
+            libc::SYS_getsockname => {
+                long(calls::getsockname(fd, b as *mut sockaddr, c as *mut socklen_t))
+            }
+            libc::SYS_getpeername => {
+                long(calls::getpeername(fd, b as *mut sockaddr, c as *mut socklen_t))
+            }
+            libc::SYS_shutdown => long(calls::shutdown(fd, b as c_int)),
+            libc::SYS_setsockopt => long(options::setsockopt(
+                fd,
+                b as c_int,
+                c as c_int,
+                d as *const c_void,
+                e as socklen_t,
+            )),
+            libc::SYS_getsockopt => long(options::getsockopt(
+                fd,
+                b as c_int,
+                c as c_int,
+                d as *mut c_void,
+                e as *mut socklen_t,
+            )),
+            libc::SYS_ioctl => long(options::ioctl(fd, b as c_ulong, c as *mut c_void)),
+            libc::SYS_sendto => sending::sendto(
+                fd,
+                b as *const c_void,
+                c as size_t,
+                d as c_int,
+                e as *const sockaddr,
+                f as socklen_t,
+            ) as c_long,
+            libc::SYS_sendmsg => sending::sendmsg(fd, b as *const msghdr, c as c_int) as c_long,
+            libc::SYS_sendmmsg => {
+                long(sending::sendmmsg(fd, b as *mut mmsghdr, c as c_uint, d as c_int))
+            }
+            libc::SYS_write => sending::write(fd, b as *const c_void, c as size_t) as c_long,
+            libc::SYS_writev => sending::writev(fd, b as *const iovec, c as c_int) as c_long,
+            libc::SYS_recvfrom => receiving::recvfrom(
+                fd,
+                b as *mut c_void,
+                c as size_t,
+                d as c_int,
+                e as *mut sockaddr,
+                f as *mut socklen_t,
+            ) as c_long,
+            libc::SYS_recvmsg => receiving::recvmsg(fd, b as *mut msghdr, c as c_int) as c_long,
+            libc::SYS_recvmmsg => long(receiving::recvmmsg(
+                fd,
+                b as *mut mmsghdr,
+                c as c_uint,
+                d as c_int,
+                e as *mut timespec,
+            )),
+            libc::SYS_read => receiving::read(fd, b as *mut c_void, c as size_t) as c_long,
+            libc::SYS_readv => receiving::readv(fd, b as *const iovec, c as c_int) as c_long,
+            libc::SYS_preadv2 | libc::SYS_pwritev2 => refused(libc::EOPNOTSUPP) as c_long,
+            libc::SYS_sendfile => {
+                descriptors::sendfile(fd, b as c_int, c as *mut off_t, d as size_t) as c_long
+            }
+            libc::SYS_splice => descriptors::splice(
+                fd,
+                b as *mut off_t,
+                c as c_int,
+                d as *mut off_t,
+                e as size_t,
+                f as c_uint,
+            ) as c_long,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => long(waiting::poll(a as *mut pollfd, b as nfds_t, c as c_int)),
+            libc::SYS_ppoll => long(waiting::ppoll(
+                a as *mut pollfd,
+                b as nfds_t,
+                c as *const timespec,
+                d as *const libc::sigset_t,
+            )),
+            libc::SYS_close => long(descriptors::close(fd)),
+            libc::SYS_close_range => {
+                long(descriptors::close_range(a as c_uint, b as c_uint, c as c_int))
+            }
+            libc::SYS_dup => long(descriptors::dup(fd)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => long(descriptors::dup2(fd, b as c_int)),
+            libc::SYS_dup3 => long(descriptors::dup3(fd, b as c_int, c as c_int)),
+            libc::SYS_fcntl => long(descriptors::fcntl(fd, b as c_int, c)),
+            _ => return None,
+        }
+    })
+}
+
+/// In C it takes any number of arguments, which arrive in the same places as six.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    let words = [a, b, c, d, e, f];
+    if number == libc::SYS_io_uring_setup && !may_use_io_uring() {
+        set_errno(libc::ENOSYS);
+        return -1;
+    }
+    // SAFETY: the arguments of a system call are those of the function of that name; if there is none here, the C library's makes the call.
+    unsafe {
+        let outcome = if is_ours(number, words) { made(number, words) } else { None };
+        outcome.unwrap_or_else(|| real::syscall(number, a, b, c, d, e, f))
+    }
+}
+
+/// The functions with which liburing creates a ring. They return the errno, negated.
+macro_rules! rings {
+    ($(fn $name:ident($($arg:ident: $kind:ty),*);)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name($($arg: $kind),*) -> c_int {
+                if !may_use_io_uring() {
+                    return -libc::ENOSYS;
+                }
+                let before = errno();
+                set_errno(0);
+                // SAFETY: guaranteed by the caller.
+                let outcome = unsafe { real::$name($($arg),*) };
+                // This library sets it if there is no such function; liburing does not.
+                let missing = errno() == libc::ENOSYS;
+                set_errno(before);
+                if missing { -libc::ENOSYS } else { outcome }
+            }
+        )*
+    };
+}
+
+rings! {
+    fn io_uring_setup(entries: c_uint, parameters: *mut c_void);
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint);
+    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void);
+    fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, buffer: *mut c_void, size: size_t);
+    fn io_uring_queue_init_try_nosqarr(entries: c_uint, ring: *mut c_void, flags: c_uint);
+}
