@@ -114,7 +114,7 @@ impl Two {
         Self::with(name, what, &[])
     }
 
-    /// As [`Two::new`], with further options for each node that is a tipcd.
+    /// As [`Two::new`], with further options of the second node, if it is a tipcd.
     pub(crate) fn with(name: &str, what: [What; 2], options: &[&str]) -> Option<Self> {
         if what == [What::Tipcd; 2] {
             return Some(Self::tipcds(options));
@@ -135,13 +135,14 @@ impl Two {
         // Clusters of tests that run at the same time must not meet: one of them may get a port that another has just
         // released.
         let netid = (ports[0] % 9_000 + 1).to_string();
-        let site = |id: &str, own: u16, other: u16| {
+        let site = |id: &str, own: u16, other: u16, options: &[&str]| {
             let mut command = tipcd_command();
             command.args(["--netid", &netid, "--id", id, "--address", id]).args(options);
             command.arg(format!("udp:127.0.0.1:{own},127.0.0.1:{other}"));
             Node::Tipcd(Site::start(command))
         };
-        Self { nodes: [site("a1", ports[0], ports[1]), site("b2", ports[1], ports[0])], lab: None }
+        let [a, b] = ports;
+        Self { nodes: [site("a1", a, b, &[]), site("b2", b, a, options)], lab: None }
     }
 
     fn with_guests(name: &str, what: [What; 2], options: &[&str]) -> Result<Self, NetError> {
@@ -156,7 +157,7 @@ impl Two {
             })
             .to_vec();
         let lab = Lab::up(&topology)?;
-        let node = |host: &str, what| -> Result<Node, NetError> {
+        let node = |host: &str, what, options: &[&str]| -> Result<Node, NetError> {
             let at = lab.host(host)?;
             let ip = at.ipv4.to_string();
             if what == What::Tipcd {
@@ -175,7 +176,7 @@ impl Two {
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
             Ok(node)
         };
-        let nodes = [node("one", what[0])?, node("two", what[1])?];
+        let nodes = [node("one", what[0], &[])?, node("two", what[1], options)?];
         Ok(Self { nodes, lab: Some(lab) })
     }
 }

@@ -1,9 +1,9 @@
 """What each call returns in each state of a socket, and the effect of an event at the other end on each state, as rows of tables.
 
-    states.py peer              the other end, on this node or another: follows requests in messages until it is told to end
-    states.py ask [SECONDS]     prints the tables; pauses for SECONDS between two steps
-    states.py loss [SECONDS]    opens a connection in each state, prints "cut", and prints the effect of the loss of the peer's node
-    states.py probed [SECONDS]  opens a connection in each state, and prints the effect of probes by the peer's node
+    states.py peer                    the other end, on this node or another: follows requests in messages until it is told to end
+    states.py ask [SECONDS [TABLES]]  prints the tables; pauses for SECONDS between two steps. TABLES is a file with the tables that are expected, in JSON
+    states.py loss [SECONDS]          opens a connection in each state, prints "cut", and prints the effect of the loss of the peer's node
+    states.py probed [SECONDS]        opens a connection in each state, and prints the effect of probes by the peer's node
 """
 
 import errno
@@ -22,6 +22,10 @@ SETTLE = float(sys.argv[2]) if len(sys.argv) > 2 else 0.02
 PATIENCE = 60
 # Interval, in seconds, at which the peer's node probes connections; the test starts it with this value.
 PROBING = 2
+# How often the steps of a cell are made, each time with twice the pauses, until their results are the expected ones; and after how many
+# repetitions in vain all further steps are made once: then it is not for lack of time that results differ.
+ATTEMPTS = 5
+VAIN_MAX = 60
 KINDS = {"SEQPACKET": S.SOCK_SEQPACKET, "STREAM": S.SOCK_STREAM}
 SOL_TIPC, DEST_DROPPABLE, CONN_TIMEOUT, GROUP_JOIN = 271, 129, 130, 135
 ERRINFO, RETDATA = 1, 2
@@ -32,6 +36,44 @@ OVER = ("EAGAIN", "ECONNRESET", "ENOTCONN")
 
 def settle():
     time.sleep(SETTLE)
+
+
+class Expected:
+    """The tables that are expected, if any are, in the order in which they are printed; the first row of each names its columns."""
+
+    def __init__(self, tables):
+        self.tables, self.left = iter(tables), VAIN_MAX
+        self.row = {}
+
+    def begin(self, *columns):
+        """The next table begins, which must have these columns."""
+        rows = next(self.tables, None)
+        self.row = {}
+        if rows is not None:
+            assert rows[0] == list(columns), "expected a table of %s, not of %s" % (rows[0], columns)
+            self.row = {row[0]: row[1:] for row in rows[1:]}
+
+    def cells(self, name, first, count):
+        """The expected cells of a row."""
+        return self.row[name][first : first + count] if name in self.row else None
+
+    def reached(self, measure, wanted):
+        """The results of `measure`, repeated with longer pauses while they are not the wanted ones: a node of a busy machine may have had no time for its work."""
+        global SETTLE
+        before = SETTLE
+        for attempt in range(ATTEMPTS):
+            found = measure()
+            if wanted is None or found == wanted or self.left == 0:
+                break
+            if attempt + 1 < ATTEMPTS:
+                SETTLE *= 2
+        else:
+            self.left = max(0, self.left - ATTEMPTS)
+        SETTLE = before
+        return found
+
+
+expected = Expected(json.load(open(sys.argv[3])) if len(sys.argv) > 3 else [])
 
 
 def outcome(call):
@@ -621,73 +663,104 @@ def row(*cells):
 
 
 def head(*cells):
+    expected.begin(*cells)
     row(*cells)
     row(*["---"] * len(cells))
 
 
-def table(title, kinds, states, calls):
+def results(kind, enter, calls):
+    """The results of calls in a state."""
+    end = kind()
+    enter(end)
+    settle()
+    found = [call(end) for call in calls]
+    end.close()
+    return found
+
+
+def table(title, kind, states, calls):
     head(title, *[call for group in calls for call in group])
     for state, enter in states.items():
         cells = []
         for group in calls:
-            end = kinds()
-            enter(end)
-            settle()
-            cells += [call(end) for call in group.values()]
-            end.close()
+            wanted = expected.cells(state, len(cells), len(group))
+            cells += expected.reached(lambda: results(kind, enter, group.values()), wanted)
         row(state, *cells)
     print()
 
 
-def after_events(end, number):
-    """The results at an end after each event in each state, by event."""
-    rows = {}
-    for event, happen in EVENTS.items():
-        cells = rows[event] = []
-        for state in WITH_PEER:
-            pair = end(number)
-            STATES[state](pair)
-            settle()
-            happen(pair)
-            settle()
-            cells.append(seen(pair))
-            pair.close()
-    cells = rows["is killed"] = []
-    for state in WITH_PEER:
-        if state not in BEFORE_KILL:
-            cells.append("-")
-            continue
-        pair = end(number)
-        pair.connect_to_child()
-        BEFORE_KILL[state](pair.one)
-        settle()
-        peer.kill(pair.key)
-        settle()
-        cells.append(seen(pair))
-        pair.close()
+def after_event(end, state, happen):
+    """The results at an end in a state after an event."""
+    STATES[state](end)
+    settle()
+    happen(end)
+    settle()
+    found = seen(end)
+    end.close()
+    return found
+
+
+def after_kill(end, state):
+    """The same after the peer's process was killed."""
+    end.connect_to_child()
+    BEFORE_KILL[state](end.one)
+    settle()
+    peer.kill(end.key)
+    settle()
+    found = seen(end)
+    end.close()
+    return found
+
+
+def measures(end):
+    """For each event, a function for each state in which it can happen."""
+    rows = {
+        event: [lambda state=state, happen=happen: after_event(end(), state, happen) for state in WITH_PEER]
+        for event, happen in EVENTS.items()
+    }
+    rows["is killed"] = [
+        (lambda state=state: after_kill(end(), state)) if state in BEFORE_KILL else (lambda: "-") for state in WITH_PEER
+    ]
     return rows
 
 
+def differences(event, known):
+    """The expected results of an accepting end after an event, if any are: those of the other end unless they are stated."""
+    wanted = expected.cells(event, 0, 1)
+    if wanted is None:
+        return [None] * len(known)
+    stated = dict(part.split(": ", 1) for part in wanted[0].split("; ") if ": " in part)
+    return [stated.get(state, cell) for state, cell in zip(WITH_PEER, known)]
+
+
 def events(kind, number):
-    rows = after_events(Pair, number)
     head(kind + ": the other end", *WITH_PEER)
-    for event, cells in rows.items():
-        row(event, *cells)
+    rows = {}
+    for event, cells in measures(lambda: Pair(number)).items():
+        wanted = expected.cells(event, 0, len(cells)) or [None] * len(cells)
+        rows[event] = [expected.reached(*cell) for cell in zip(cells, wanted)]
+        row(event, *rows[event])
     print()
     head(kind + ": the other end, which connected to this one", "difference from the table above")
-    for event, cells in after_events(Accepted, number).items():
-        others = ["%s: %s" % (state, cell) for state, cell, known in zip(WITH_PEER, cells, rows[event]) if cell != known]
+    for event, cells in measures(lambda: Accepted(number)).items():
+        found = [expected.reached(*cell) for cell in zip(cells, differences(event, rows[event]))]
+        others = ["%s: %s" % (state, cell) for state, cell, known in zip(WITH_PEER, found, rows[event]) if cell != known]
         row(event, "; ".join(others) or "none")
     print()
     head(kind + ": the other end, to whom this one connects", "poll", "receives, send")
     for event, happen in WHILE_CONNECTING.items():
-        pair = Pair(number).ask()
-        settle()
-        happen(pair)
-        settle()
-        row(event, *seen(pair).split(" ", 1))
-        pair.close()
+        row(event, *expected.reached(lambda: while_connecting(Pair(number), happen), expected.cells(event, 0, 2)))
     print()
+
+
+def while_connecting(pair, happen):
+    pair.ask()
+    settle()
+    happen(pair)
+    settle()
+    found = seen(pair).split(" ", 1)
+    pair.close()
+    return found
 
 
 def lost():
@@ -738,6 +811,11 @@ def probed():
             if its == kind:
                 row(state, *seen(pair).split(" ", 1))
         print()
+    # An end whose probe is not answered ends without a word to this one.
+    for (kind, state), pair in pairs.items():
+        if not state.startswith("shut down"):
+            found = peer.send(pair.other)
+            assert found in ("2", "EAGAIN"), "%s, %s: after probes, a send at the other end gives %s" % (kind, state, found)
     peer.end()
 
 
@@ -749,15 +827,20 @@ def ask():
         events(kind, number)
     head("RDM: the other end", "poll", "receives, send")
     for event, (enter, happen) in RDM_EVENTS.items():
-        single = Single()
-        enter(single)
-        settle()
-        happen(single)
-        settle()
-        row(event, *rdm_seen(single).split(" ", 1))
-        single.close()
+        row(event, *expected.reached(lambda: after_rdm_event(enter, happen), expected.cells(event, 0, 2)))
     print()
     peer.end()
+
+
+def after_rdm_event(enter, happen):
+    single = Single()
+    enter(single)
+    settle()
+    happen(single)
+    settle()
+    found = rdm_seen(single).split(" ", 1)
+    single.close()
+    return found
 
 
 signal.signal(signal.SIGPIPE, signal.SIG_IGN)

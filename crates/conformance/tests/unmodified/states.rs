@@ -13,10 +13,13 @@ use crate::nodes::{Node, Site, Two, What};
 
 const PYTHON: &str = "/usr/bin/python3";
 const BEGIN: &str = "<!-- states -->\n";
-/// How long, in seconds, nodes get between two steps of a run that is written down, and of one that shows what a busy
-/// machine had no time for.
+/// How long, in seconds, nodes get between two steps of a run that is written down, of one that is compared, and of a repetition of the parts that happen
+/// to a node as a whole.
 const CALM: &str = "0.1";
+const SOON: &str = "0.02";
 const SLOW: &str = "0.15";
+/// Text between the result on one node and that between two, if they differ.
+const BETWEEN: &str = "; between nodes ";
 /// How often, in seconds, a `tipcd` probes connections of the table of probes; the script has the same constant.
 const PROBING: &str = "2";
 const END: &str = "<!-- end of states -->\n";
@@ -61,9 +64,9 @@ fn started(node: &Node, words: &[&str]) -> (Child, BufReader<std::process::Child
 }
 
 /// The output of the script's part `part` with its peer on another node, or on the same.
-fn asked(part: &str, node: &Node, others: &Node, settling: &[&str]) -> Vec<Table> {
+fn asked(part: &str, node: &Node, others: &Node, words: &[&str]) -> Vec<Table> {
     let (mut peer, _) = started(others, &["peer"]);
-    let (mut child, mut said) = started(node, &[&[part], settling].concat());
+    let (mut child, mut said) = started(node, &[&[part], words].concat());
     let mut text = String::new();
     said.read_to_string(&mut text).unwrap();
     assert!(child.wait().unwrap().success(), "{text}");
@@ -72,13 +75,13 @@ fn asked(part: &str, node: &Node, others: &Node, settling: &[&str]) -> Vec<Table
 }
 
 /// The output of the script when the other node is lost.
-fn after_loss(two: Two, settling: &[&str]) -> Vec<Table> {
+fn after_loss(two: Two, settling: &str) -> Vec<Table> {
     let Two { nodes: [node, other], .. } = &two;
     let script = here("states.py");
     let words = [Path::new(PYTHON), &script, Path::new("peer")];
     // The peer reports that its node has ended, and exits.
     let mut peer = other.command(&words).stderr(Stdio::null()).spawn().unwrap();
-    let (mut child, mut said) = started(node, &[&["loss"], settling].concat());
+    let (mut child, mut said) = started(node, &["loss", settling]);
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     assert_eq!(line, "cut\n");
@@ -91,31 +94,63 @@ fn after_loss(two: Two, settling: &[&str]) -> Vec<Table> {
     tables(&text)
 }
 
-/// The output of the script when the other node, a `tipcd`, probes connections much more often than a kernel does.
-fn probed(what: What, settling: &[&str]) -> Option<Vec<Table>> {
-    let two = Two::with("sp", [what, What::Tipcd], &["--connection-probe", PROBING])?;
-    Some(asked("probed", &two.nodes[0], &two.nodes[1], settling))
+/// Two linked nodes.
+fn linked(what: What) -> Option<Two> {
+    Two::new("st", [what; 2])
 }
 
-/// The results of a `tipcd`, or of a kernel. The runs of a `tipcd` mostly wait.
-fn answers(what: What, settling: &[&str]) -> Option<Answers> {
-    let two = Two::new("st", [what; 2])?;
-    let between = |two: Two| {
-        let between = asked("ask", &two.nodes[0], &two.nodes[1], settling);
-        (between, after_loss(two, settling))
+/// The output of the script when the other node, a `tipcd`, probes connections much more often than a kernel does.
+fn probed(what: What, settling: &str) -> Option<Vec<Table>> {
+    let two = Two::with("sp", [what, What::Tipcd], &["--connection-probe", PROBING])?;
+    Some(asked("probed", &two.nodes[0], &two.nodes[1], &[settling]))
+}
+
+/// The results of a kernel.
+fn of_kernel() -> Option<Answers> {
+    let two = linked(What::Kernel)?;
+    let ask = |other: usize| asked("ask", &two.nodes[0], &two.nodes[other], &[CALM]);
+    let (one, between) = (ask(0), ask(1));
+    Some(Answers {
+        one,
+        two: between,
+        lost: after_loss(two, CALM),
+        probed: probed(What::Kernel, CALM)?,
+    })
+}
+
+/// The results of a `tipcd`, whose runs mostly wait. With the tables that are expected, a cell with another result is repeated with longer pauses, since a
+/// busy machine may not have given a node the time to do its work.
+fn of_tipcd(settling: &str, expected: Option<&Answers>) -> Answers {
+    let dir = tempfile::tempdir().unwrap();
+    let ask = |node: &Node, other: &Node, expected: Option<&Vec<Table>>, name: &str| {
+        let path = dir.path().join(name);
+        let path = path.to_str().unwrap();
+        let mut words = vec![settling];
+        if let Some(tables) = expected {
+            std::fs::write(path, serde_json::to_vec(tables).unwrap()).unwrap();
+            words.push(path);
+        }
+        asked("ask", node, other, &words)
     };
-    if what == What::Kernel {
-        let one = asked("ask", &two.nodes[0], &two.nodes[0], settling);
-        let (two, lost) = between(two);
-        return Some(Answers { one, two, lost, probed: probed(what, settling)? });
-    }
+    let two_nodes = || {
+        let two = linked(What::Tipcd).unwrap();
+        ask(&two.nodes[0], &two.nodes[1], expected.map(|e| &e.two), "two")
+    };
+    let loss = |settling: &str| after_loss(linked(What::Tipcd).unwrap(), settling);
+    let probes = |settling: &str| probed(What::Tipcd, settling).unwrap();
+    // These parts happen to all of their connections at once, so they are repeated as a whole.
+    let patiently = |part: &dyn Fn(&str) -> Vec<Table>, wanted: Option<&Vec<Table>>| {
+        let found = part(settling);
+        if wanted.is_none_or(|wanted| *wanted == found) { found } else { part(SLOW) }
+    };
     std::thread::scope(|scope| {
-        let two = scope.spawn(|| between(two));
-        let probed = scope.spawn(|| probed(what, settling));
+        let two = scope.spawn(two_nodes);
+        let lost = scope.spawn(|| patiently(&loss, expected.map(|e| &e.lost)));
+        let probed = scope.spawn(|| patiently(&probes, expected.map(|e| &e.probed)));
         let lone = Node::Tipcd(Site::new());
-        let one = asked("ask", &lone, &lone, settling);
-        let (two, lost) = two.join().unwrap();
-        Some(Answers { one, two, lost, probed: probed.join().unwrap()? })
+        let one = ask(&lone, &lone, expected.map(|e| &e.one), "one");
+        let [two, lost, probed] = [two, lost, probed].map(|part| part.join().unwrap());
+        Answers { one, two, lost, probed }
     })
 }
 
@@ -123,12 +158,35 @@ impl Answers {
     /// One text for each cell: the result on one node, and between two nodes if it differs.
     fn merged(self) -> Vec<Table> {
         let joined = |one: String, two: String| {
-            if one == two { one } else { format!("{one}; between nodes {two}") }
+            if one == two { one } else { format!("{one}{BETWEEN}{two}") }
         };
         let mut tables = combined(self.one, self.two, joined);
         tables.extend(self.lost);
         tables.extend(self.probed);
         tables
+    }
+
+    /// The parts from which tables were merged.
+    fn parts(mut tables: Vec<Table>) -> Self {
+        let begins = |of: &str| {
+            let is_there = |table: &Table| table[0][0].ends_with(of);
+            tables.iter().position(is_there).unwrap_or_else(|| panic!("no table {of}"))
+        };
+        let (lost, probed) =
+            (begins(": the other node is lost"), begins(": the other node probes"));
+        let probed = tables.split_off(probed);
+        let lost = tables.split_off(lost);
+        let part = |half: fn((&str, &str)) -> String| -> Vec<Table> {
+            let cell = |cell: &String| cell.split_once(BETWEEN).map_or(cell.clone(), half);
+            let row = |row: &Row| row.iter().map(cell).collect();
+            tables.iter().map(|table| table.iter().map(row).collect()).collect()
+        };
+        Self {
+            one: part(|(one, _)| one.to_owned()),
+            two: part(|(_, two)| two.to_owned()),
+            lost,
+            probed,
+        }
     }
 }
 
@@ -179,32 +237,23 @@ fn the_tables_of_states_are_what_a_run_gives() {
     let text = std::fs::read_to_string(document()).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();
     let (within, after) = rest.split_once(END).unwrap();
-    let here = |settling: &[&str]| answers(What::Tipcd, settling).unwrap().merged();
     if std::env::var_os("CROSSWAY_WRITE").is_some() {
-        let kernels = answers(What::Kernel, &[CALM]);
-        let kernels = kernels.expect("the tables are written where guests can be booted").merged();
-        let both = combined(kernels, here(&[CALM]), |kernel, here| {
+        let kernels =
+            of_kernel().expect("the tables are written where guests can be booted").merged();
+        let both = combined(kernels, of_tipcd(CALM, None).merged(), |kernel, here| {
             if kernel == here { kernel } else { format!("{kernel} (here {here})") }
         });
         let text = format!("{before}{BEGIN}\n{}\n{END}{after}", printed(&both));
         return std::fs::write(document(), text).unwrap();
     }
     let written = tables(within.trim_start());
-    let expected = printed(&combined(written.clone(), written, |cell, _| ours(&cell)));
-    let differing = |run: &str| -> Vec<String> {
-        assert_eq!(run.lines().count(), expected.lines().count(), "{run}");
-        let pairs = run.lines().zip(expected.lines());
-        pairs.filter(|(now, then)| now != then).map(|(_, then)| then.to_owned()).collect()
-    };
-    // Differences because a node had no time to do its work disappear when it has time; results that occur only for a while
-    // are over by then.
-    let soon = differing(&printed(&here(&[])));
-    if !soon.is_empty() {
-        let slow = printed(&here(&[SLOW]));
-        let late = differing(&slow);
-        let both: Vec<_> = soon.into_iter().filter(|line| late.contains(line)).collect();
-        assert!(both.is_empty(), "differs: {both:#?}\n{slow}");
-    }
+    let expected = combined(written.clone(), written, |cell, _| ours(&cell));
+    let run = of_tipcd(SOON, Some(&Answers::parts(expected.clone()))).merged();
+    let (run, expected) = (printed(&run), printed(&expected));
+    assert_eq!(run.lines().count(), expected.lines().count(), "{run}");
+    let pairs = run.lines().zip(expected.lines());
+    let differing: Vec<_> = pairs.filter(|(now, then)| now != then).collect();
+    assert!(differing.is_empty(), "found and expected: {differing:#?}");
 }
 
 impl Two {
