@@ -85,7 +85,7 @@ pub enum Transport {
     Pipe,
     /// UNIX sockets.
     Unix,
-    /// The kernel's message queues.
+    /// The kernel's message queues, or its queue of signals.
     Queue,
     /// TCP, and MPTCP over it.
     Tcp,

@@ -1,4 +1,5 @@
-//! What the studies name and no figure can be taken of: each is looked for, and told with what took its place. docs/HISTORY.md has more.
+//! Mechanisms that the studies or users name and that cannot be measured: each is looked for and listed with its replacement.
+//! docs/HISTORY.md has more.
 
 use std::path::Path;
 
@@ -78,6 +79,22 @@ pub const ALL: &[Bygone] = &[
         about: "communication with the network card without the kernel, on the Dawning clusters",
         why: || "it is bound to the network cards of those clusters".to_owned(),
         instead: "MPI over RDMA on clusters, mpi here",
+    },
+    Bygone {
+        id: "pidfd",
+        about: "a descriptor of a process: it polls readable when the process ends, and signals and pidfd_getfd go through it",
+        why: || {
+            "it carries no messages, and names a process, not a channel: it does not report that a living peer has closed its end".to_owned()
+        },
+        instead: "signal, which sends through a pidfd; for the notice of a peer's end any mechanism that detects it (crossway faults gives its time)",
+    },
+    Bygone {
+        id: "tee",
+        about: "a system call that duplicates references to pages from one pipe into another",
+        why: || {
+            "it connects no two processes: each receiver reads what was duplicated from a pipe of its own".to_owned()
+        },
+        instead: "splice, which puts pages into a pipe in the same way",
     },
 ];
 

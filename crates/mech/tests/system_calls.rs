@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crossway_mech::registry::{self, Visitor};
 use crossway_mech::{Listener, Mechanism, Probe, Rx, Spec, Tx};
+use crossway_sys::signal_queue;
 
 const SIZE: usize = 4096;
 const FEW: usize = 128;
@@ -24,11 +25,12 @@ impl Visitor for OneWay {
     type Out = ();
 
     fn visit<M: Mechanism>(self) {
-        let spec = Spec { max_message: SIZE, ..Spec::default() };
+        let size = M::caps().max_message.map_or(SIZE, |most| most.min(SIZE));
+        let spec = Spec { max_message: size, ..Spec::default() };
         let (mut listener, mut offer) = M::listen(&spec).unwrap();
         let receiver = std::thread::spawn(move || {
             let (tx, mut rx) = M::connect(&spec, &mut offer).unwrap();
-            let mut buf = vec![0; SIZE];
+            let mut buf = vec![0; size];
             for n in 0..self.messages {
                 let first = rx.recv_in_place(&mut buf, None, |bytes| bytes[0]).unwrap();
                 assert_eq!(first, n as u8);
@@ -37,7 +39,7 @@ impl Visitor for OneWay {
         });
         let (mut tx, _rx) = listener.accept(None).unwrap();
         for n in 0..self.messages {
-            tx.send(&[n as u8; SIZE], None).unwrap();
+            tx.send(&[n as u8; SIZE][..size], None).unwrap();
         }
         tx.flush().unwrap();
         drop(receiver.join().unwrap());
@@ -54,14 +56,22 @@ fn a_task_from_the_environment_is_done() {
 /// Counts the calls of all threads by name with strace; the error is the reason if that is impossible.
 fn counted(id: &str, messages: usize) -> Result<BTreeMap<String, f64>, String> {
     let table = tempfile::NamedTempFile::new().unwrap();
-    let output = Command::new("strace")
+    let mut command = Command::new("strace");
+    command
         .args(["-f", "-c", "-U", "calls,name", "-o"])
         .arg(table.path())
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "a_task_from_the_environment_is_done"])
-        .env(TASK, format!("{id} {messages}"))
-        .output()
-        .map_err(|error| format!("strace: {error}"))?;
+        .env(TASK, format!("{id} {messages}"));
+    let with_signals = id == "signal";
+    // In a thread, because the program inherits the signals that are blocked in the thread that starts it.
+    let running = std::thread::spawn(move || {
+        if with_signals {
+            signal_queue::block_all().unwrap();
+        }
+        command.output()
+    });
+    let output = running.join().unwrap().map_err(|error| format!("strace: {error}"))?;
     let text = std::fs::read_to_string(table.path()).unwrap();
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -128,6 +138,18 @@ fn sysv_mq_makes_one_call_at_each_end() {
 #[test]
 fn vmsplice_makes_one_call_at_each_end() {
     makes("vmsplice", [("vmsplice", 1.0), ("read", 1.0)]);
+}
+
+#[test]
+fn splice_makes_one_call_at_each_end() {
+    makes("splice", [("splice", 1.0), ("read", 1.0)]);
+}
+
+#[test]
+fn signal_makes_one_call_at_each_end_and_few_for_credits() {
+    // A credit for each half of a window of 64; the sender takes one or two at a time.
+    let (granted, taken) = (1.0 / 32.0, 1.5 / 64.0);
+    makes("signal", [("pidfd_send_signal", 1.0 + granted), ("rt_sigtimedwait", 1.0 + taken)]);
 }
 
 #[test]

@@ -145,6 +145,6 @@ fn single(value: f64) -> Estimate {
 /// How often a contender's payload is copied: once if it is written to shared memory and read there, twice if it goes through the kernel.
 fn copies_of(contender: &Contender) -> (u32, &'static str) {
     let once = contender.family == Family::SharedMemory
-        || ["cma", "vmsplice"].contains(&contender.mechanism.as_str());
+        || ["cma", "splice", "vmsplice"].contains(&contender.mechanism.as_str());
     if once { (1, "one copy") } else { (2, "two copies") }
 }

@@ -47,6 +47,7 @@ pub mod record_lock;
 pub mod records;
 pub mod seccomp;
 pub mod shm;
+pub mod signal_queue;
 pub mod socket;
 pub mod sysv;
 pub mod sysv_queue;

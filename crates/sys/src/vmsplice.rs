@@ -1,4 +1,4 @@
-//! References to pages put into a pipe without a copy (`vmsplice(2)`).
+//! References to pages put into a pipe without a copy (`vmsplice(2)` from memory, `splice(2)` from a file).
 
 use rustix::io::Errno;
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
@@ -33,34 +33,64 @@ pub fn splice(
     }
 }
 
+/// As [`splice`], but addresses the pages through the file that they belong to, as a program does that sends a file.
+#[inline]
+pub fn splice_file(
+    pipe: impl AsFd,
+    pages: &Pages,
+    range: Range<usize>,
+    nonblocking: bool,
+) -> Result<usize, Errno> {
+    let flags = if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() };
+    loop {
+        let mut from = range.start as u64;
+        match rustix::pipe::splice(pages, Some(&mut from), &pipe, None, range.len(), flags) {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
+
+    type Put = fn(&OwnedFd, &Pages, Range<usize>, bool) -> Result<usize, Errno>;
+    const BOTH: [Put; 2] = [
+        |pipe, pages, range, nonblocking| splice(pipe, pages, range, nonblocking),
+        |pipe, pages, range, nonblocking| splice_file(pipe, pages, range, nonblocking),
+    ];
 
     #[test]
     fn spliced_pages_are_read_without_having_been_copied() {
-        let mut pages = Pages::new("crossway-test", 8192).unwrap();
-        let (r, w) = rustix::pipe::pipe().unwrap();
-        pages.bytes_mut(0..5).copy_from_slice(b"first");
-        assert_eq!(splice(&w, &pages, 0..5, false), Ok(5));
-        // Still the same page: a write after the splice is visible, which it would not be in a copy.
-        pages.bytes_mut(0..5).copy_from_slice(b"later");
-        let mut buf = [0; 8];
-        assert_eq!(rustix::io::read(&r, &mut buf), Ok(5));
-        assert_eq!(&buf[..5], b"later");
+        for put in BOTH {
+            let mut pages = Pages::new("crossway-test", 8192).unwrap();
+            let (r, w) = rustix::pipe::pipe().unwrap();
+            pages.bytes_mut(4096..4101).copy_from_slice(b"first");
+            assert_eq!(put(&w, &pages, 4096..4101, false), Ok(5));
+            // Still the same page: a write after the splice is visible, which it would not be in a copy.
+            pages.bytes_mut(4096..4101).copy_from_slice(b"later");
+            let mut buf = [0; 8];
+            assert_eq!(rustix::io::read(&r, &mut buf), Ok(5));
+            assert_eq!(&buf[..5], b"later");
+        }
     }
 
     #[test]
     fn every_piece_takes_a_slot_of_the_pipe() {
-        let pages = Pages::new("crossway-test", 4096).unwrap();
-        let (r, w) = rustix::pipe::pipe().unwrap();
-        let slots = rustix::pipe::fcntl_getpipe_size(&w).unwrap() / rustix::param::page_size();
-        for _ in 0..slots {
-            assert_eq!(splice(&w, &pages, 0..1, true), Ok(1));
+        for put in BOTH {
+            let pages = Pages::new("crossway-test", 4096).unwrap();
+            let (r, w) = rustix::pipe::pipe().unwrap();
+            let slots = rustix::pipe::fcntl_getpipe_size(&w).unwrap() / rustix::param::page_size();
+            for _ in 0..slots {
+                assert_eq!(put(&w, &pages, 0..1, true), Ok(1));
+            }
+            assert_eq!(put(&w, &pages, 0..1, true), Err(Errno::AGAIN));
+            let mut byte = [0];
+            assert_eq!(rustix::io::read(&r, &mut byte), Ok(1));
+            assert_eq!(put(&w, &pages, 0..1, true), Ok(1));
         }
-        assert_eq!(splice(&w, &pages, 0..1, true), Err(Errno::AGAIN));
-        let mut byte = [0];
-        assert_eq!(rustix::io::read(&r, &mut byte), Ok(1));
-        assert_eq!(splice(&w, &pages, 0..1, true), Ok(1));
     }
 }

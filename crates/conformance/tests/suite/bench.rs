@@ -1,13 +1,17 @@
 //! The basis of the checks: watchdog, skipping, opened channels, payloads.
 
 use std::collections::HashMap;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crossway_mech::mechanisms::signal::Signal;
 use crossway_mech::mechanisms::tipc_node;
 use crossway_mech::{Boundaries, Deadline, Listener, Mechanism, Probe, Spec, Wait};
+use crossway_sys::signal_queue;
+
+use super::peer::this_program;
 
 /// Time after which a check counts as hung. In an emulated kernel that eight checks share, some take 20 s; on a busy
 /// machine, several times that.
@@ -48,6 +52,9 @@ pub(crate) fn check<M: Mechanism>(body: impl FnOnce() + Send + 'static) {
         eprintln!("SKIP {}: {why}; {remedy}", M::ID);
         return;
     }
+    if would_be_killed::<M>() {
+        return again_with_signals_blocked();
+    }
     let (ended, end) = mpsc::channel::<()>();
     let thread = start("check", move || {
         let _ended = ended;
@@ -57,6 +64,27 @@ pub(crate) fn check<M: Mechanism>(body: impl FnOnce() + Send + 'static) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("{} hangs in this check", M::ID),
         _ => join(thread),
     }
+}
+
+/// Whether the mechanism would kill this process, because a thread of it does not block real-time signals.
+pub(crate) fn would_be_killed<M: Mechanism>() -> bool {
+    M::ID == Signal::ID && !signal_queue::all_threads_block()
+}
+
+/// Runs the calling test again, with the same standard input, in a process in which all threads block real-time signals from
+/// its start on.
+pub(crate) fn again_with_signals_blocked() {
+    let test = std::thread::current().name().expect("a test's thread has its name").to_owned();
+    // A child inherits the mask of the thread that starts it.
+    let run = move || {
+        signal_queue::block_all().unwrap();
+        let words = [test.as_str(), "--exact", "--nocapture"];
+        Command::new(this_program()).args(words).stdin(Stdio::inherit()).output().unwrap()
+    };
+    let output = join(start("blocking", run));
+    let (text, errors) =
+        [&output.stdout, &output.stderr].map(|t| String::from_utf8_lossy(t)).into();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}{errors}");
 }
 
 /// Reports that a part of a check is skipped.
@@ -104,13 +132,18 @@ pub(crate) fn every_wait<M: Mechanism>() -> Vec<Wait> {
     ways
 }
 
-/// A spec with the mechanism's natural wait, for messages of up to 32 KiB, which all mechanisms can carry.
+/// A spec with the mechanism's natural wait, for messages of up to 8 KiB, or as large as the mechanism carries.
 pub(crate) fn natural_spec<M: Mechanism>() -> Spec {
-    Spec { wait: natural_wait::<M>(), max_message: LARGEST_ASKED, ..Spec::default() }
+    Spec { wait: natural_wait::<M>(), max_message: fits::<M>(LARGEST_ASKED), ..Spec::default() }
 }
 
 /// What [`natural_spec`] asks for, unless the mechanism carries less.
 const LARGEST_ASKED: usize = 8 * 1024;
+
+/// This number of bytes, or as many as a message of the mechanism has at most.
+pub(crate) fn fits<M: Mechanism>(len: usize) -> usize {
+    M::caps().max_message.map_or(len, |most| len.min(most))
+}
 
 /// Opens a channel within this process: the listening end and the connecting end.
 pub(crate) fn open<M: Mechanism>(spec: &Spec) -> (End<M>, End<M>) {

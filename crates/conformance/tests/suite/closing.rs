@@ -28,7 +28,7 @@ pub(crate) fn must_say_closed<M: Mechanism>(end: &mut End<M>) {
     assert!(matches!(again, Err(RecvError::PeerClosed)), "{again:?} the second time");
     let limit = soon();
     let outcome = loop {
-        match end.tx.send(&buf[..64], soon()) {
+        match end.tx.send(&buf[..fits::<M>(64)], soon()) {
             Ok(()) => assert!(Some(Instant::now()) < limit, "sends to nobody without an error"),
             Err(error) => break error,
         }
@@ -41,21 +41,22 @@ pub(crate) fn a_closed_peer_is_noticed_after_its_last_message<M: Mechanism>() {
         for listener_closes in [false, true] {
             let (a, b) = open::<M>(&natural_spec::<M>());
             let (mut stays, mut goes) = if listener_closes { (b, a) } else { (a, b) };
-            goes.tx.send(&[6; 64], soon()).unwrap();
+            let len = fits::<M>(64);
+            goes.tx.send(&[6; 64][..len], soon()).unwrap();
             if M::caps().carries_empty {
                 goes.tx.send(&[], soon()).unwrap();
             }
-            goes.tx.send(&[7; 64], soon()).unwrap();
+            goes.tx.send(&[7; 64][..len], soon()).unwrap();
             goes.tx.flush().unwrap();
             drop(goes);
-            let mut buf = [0; 64];
-            assert_eq!(stays.rx.recv(&mut buf, soon()).unwrap(), 64);
-            assert_eq!(buf, [6; 64]);
+            let mut buf = vec![0; len];
+            assert_eq!(stays.rx.recv(&mut buf, soon()).unwrap(), len);
+            assert_eq!(buf, [6; 64][..len]);
             if M::caps().carries_empty {
                 assert_eq!(stays.rx.recv(&mut buf, soon()).unwrap(), 0, "the empty message");
             }
-            assert_eq!(stays.rx.recv(&mut buf, soon()).unwrap(), 64);
-            assert_eq!(buf, [7; 64]);
+            assert_eq!(stays.rx.recv(&mut buf, soon()).unwrap(), len);
+            assert_eq!(buf, [7; 64][..len]);
             must_say_closed(&mut stays);
         }
     });
@@ -119,10 +120,11 @@ pub(crate) fn a_blocked_sender_notices_that_its_peer_closes<M: Mechanism>() {
         for listener_closes in [false, true] {
             let (a, b) = open::<M>(&natural_spec::<M>());
             let (mut stays, goes) = if listener_closes { (b, a) } else { (a, b) };
-            while stays.tx.try_send(&[1; 4096]).is_ok() {}
+            let len = fits::<M>(4096);
+            while stays.tx.try_send(&[1; 4096][..len]).is_ok() {}
             let outcome = while_blocked::<M, _>(
                 move || loop {
-                    if let Err(error) = stays.tx.send(&[1; 4096], None) {
+                    if let Err(error) = stays.tx.send(&[1; 4096][..len], None) {
                         break error;
                     }
                 },

@@ -44,11 +44,14 @@ pub(crate) fn every_way_of_waiting_carries_round_trips<M: Mechanism>() {
         for wait in every_wait::<M>() {
             let spec = Spec { wait, ..natural_spec::<M>() };
             let (mut here, mut there) = open::<M>(&spec);
+            let most = fits::<M>(512);
             let rounds = 60;
+            let step = most.div_ceil(64);
+            let length = move |n: usize| 1 + n * step % most;
             let echo = start("echo", move || {
                 let mut buf = [0; 512];
                 for n in 0..rounds {
-                    let len = 1 + n * 8;
+                    let len = length(n);
                     there.rx.recv(&mut buf[..len], None).unwrap();
                     there.tx.send(&buf[..len], None).unwrap();
                 }
@@ -56,7 +59,7 @@ pub(crate) fn every_way_of_waiting_carries_round_trips<M: Mechanism>() {
             });
             let mut payload = Payload::new(2);
             for n in 0..rounds {
-                let sent = payload.bytes(1 + n * 8);
+                let sent = payload.bytes(length(n));
                 let mut got = vec![0; sent.len()];
                 here.tx.send(&sent, None).unwrap();
                 assert_eq!(here.rx.recv(&mut got, None).unwrap(), sent.len());
@@ -150,11 +153,12 @@ pub(crate) fn another_process_echoes_what_it_gets<M: Mechanism>() {
             let (mut here, peer) = Peer::open::<M>(&spec, side, Job::Echo);
             let mut payload = Payload::new(7);
             let mut buf = vec![0; spec.max_message];
+            let len = fits::<M>(64);
             for n in 0..200 {
-                let sent = payload.bytes(64);
+                let sent = payload.bytes(len);
                 here.tx.send(&sent, soon()).unwrap();
-                assert_eq!(here.rx.recv(&mut buf[..64], soon()).unwrap(), 64);
-                assert!(buf[..64] == sent, "message {n}");
+                assert_eq!(here.rx.recv(&mut buf[..len], soon()).unwrap(), len);
+                assert!(buf[..len] == sent, "message {n}");
             }
             drop(here);
             peer.must_end_well();

@@ -63,7 +63,7 @@ pub(crate) fn a_peer_killed_amid_traffic_is_noticed<M: Mechanism>() {
             let mut buf = [0; 64];
             let mut echoed = 0;
             let outcome = loop {
-                if let Err(error) = here.tx.send(&[1; 64], soon()) {
+                if let Err(error) = here.tx.send(&[1; 64][..fits::<M>(64)], soon()) {
                     assert!(matches!(error, SendError::PeerClosed), "{error:?}");
                     break RecvError::PeerClosed;
                 }
@@ -75,7 +75,7 @@ pub(crate) fn a_peer_killed_amid_traffic_is_noticed<M: Mechanism>() {
                 // With a dead peer, only silence proves that nothing more arrives.
                 let until = if told || echoed < rounds { soon() } else { silence };
                 match here.rx.recv(&mut buf, until) {
-                    Ok(len) => assert_eq!(buf[..len], [1; 64]),
+                    Ok(len) => assert_eq!(buf[..len], [1; 64][..fits::<M>(64)]),
                     Err(error) => break error,
                 }
                 echoed += 1;

@@ -135,11 +135,12 @@ fn settled(done: impl Fn(&BTreeSet<String>) -> bool) -> BTreeSet<String> {
 
 fn use_once<M: Mechanism>() {
     let (mut here, mut there) = open::<M>(&natural_spec::<M>());
-    here.tx.send(&[1; 64], soon()).unwrap();
+    let len = fits::<M>(64);
+    here.tx.send(&[1; 64][..len], soon()).unwrap();
     here.tx.flush().unwrap();
     there.rx.recv(&mut [0; 64], soon()).unwrap();
     // One message is not read.
-    there.tx.send(&[2; 64], soon()).unwrap();
+    there.tx.send(&[2; 64][..len], soon()).unwrap();
 }
 
 fn listen_in_vain<M: Mechanism>() {

@@ -221,6 +221,10 @@ impl Visitor for Work {
 
     fn visit<M: Mechanism>(self) {
         let Task { side, job, max_message, wait, .. } = self.0;
+        if would_be_killed::<M>() {
+            // Some shells unblock the signals that they inherit.
+            return again_with_signals_blocked();
+        }
         if job == Job::LeaveNothing {
             return crate::leftovers::in_private_places::<M>();
         }

@@ -12,7 +12,7 @@ use crate::ui::Ui;
 
 /// List the mechanisms and contenders, their abilities, and whether each works here
 ///
-/// Mechanisms that the studies name and that cannot be measured follow as history, with the reason and the replacement.
+/// Mechanisms that the studies or users name and that cannot be measured follow, with the reason and the replacement.
 #[derive(clap::Args)]
 pub(crate) struct List {
     /// Print JSON
@@ -27,7 +27,7 @@ pub(crate) struct List {
 struct Row {
     id: &'static str,
     about: &'static str,
-    /// `None`: history, of which nothing can be measured.
+    /// `None`: it cannot be measured.
     caps: Option<Caps>,
     probe: Probe,
 }
@@ -62,7 +62,7 @@ impl Run for List {
         println!("{}", grid.text(ui));
         for row in &rows {
             if let Probe::Missing { why, remedy } = &row.probe {
-                let word = if row.caps.is_some() { "missing" } else { "history" };
+                let word = if row.caps.is_some() { "missing" } else { "not measured" };
                 println!("{} {}: {why}; {remedy}", ui.paint("33", word), row.id);
             }
         }

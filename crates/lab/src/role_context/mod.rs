@@ -64,7 +64,7 @@ impl<M: Mechanism> RoleContext<M> {
                 ));
             }
         }
-        let spec = spec_of(&task);
+        let spec = spec_of(&task, M::caps().max_message);
         let (sent, received) = (sent_bytes(&task), received_bytes(&task));
         let mut listeners = Vec::new();
         let mut offers = Vec::new();
@@ -197,10 +197,13 @@ fn received_bytes(task: &Task) -> usize {
     reply.unwrap_or(inputs.size_bytes) as usize
 }
 
-fn spec_of(task: &Task) -> Spec {
+fn spec_of(task: &Task, most: Option<usize>) -> Spec {
     let inputs = &task.inputs;
+    // Marks are sent only by mechanisms that drop messages; none of these is limited to fewer bytes.
+    let largest = (inputs.largest_bytes() as usize).max(MARK_BYTES);
     Spec {
-        max_message: (inputs.largest_bytes() as usize).max(MARK_BYTES),
+        max_message: most
+            .map_or(largest, |most| largest.min(most.max(inputs.largest_bytes() as usize))),
         wait: inputs.wait,
         capacity_bytes: inputs.capacity_bytes.map(|b| b as usize),
         socket_buffer_bytes: inputs.socket_buffer_bytes.map(|b| b as usize),

@@ -8,16 +8,17 @@
 //! (`Rotation`). Each message takes whole pages, and each page a slot of the pipe: by default 16 messages, however small,
 //! fill it. So this is a mechanism for large messages; with a capacity (F_SETPIPE_SZ) there are more slots.
 
+use std::marker::PhantomData;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use crossway_sys::Errno;
 use crossway_sys::pages::Pages;
 use crossway_sys::pipe::{PipeEnd, pipe};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::shm::page_len;
-use crossway_sys::vmsplice::splice;
+use crossway_sys::vmsplice;
+use crossway_sys::{Errno, OsError};
 
 use super::byte_stream::{StreamRx, send_error};
 use super::pipe::{ends, pipe_caps, pipe_facts};
@@ -32,6 +33,33 @@ use crate::{
 /// vmsplice(2) into a pipe.
 #[derive(Debug)]
 pub struct Vmsplice;
+
+/// How references to pages get into a pipe.
+pub trait Placing: Send + 'static {
+    /// The name of the memory.
+    const LABEL: &'static str;
+    /// Puts some or all pages of the range into the pipe, at least a part of one; EAGAIN only if `nonblocking`.
+    fn place(
+        pipe: impl AsFd,
+        pages: &Pages,
+        range: Range<usize>,
+        nonblocking: bool,
+    ) -> Result<usize, Errno>;
+}
+
+impl Placing for Vmsplice {
+    const LABEL: &'static str = "crossway-vmsplice";
+
+    #[inline]
+    fn place(
+        pipe: impl AsFd,
+        pages: &Pages,
+        range: Range<usize>,
+        nonblocking: bool,
+    ) -> Result<usize, Errno> {
+        vmsplice::splice(pipe, pages, range, nonblocking)
+    }
+}
 
 /// Determines the pages of the next message.
 ///
@@ -63,9 +91,10 @@ impl Rotation {
     }
 }
 
-/// The sending half.
+/// The sending half of a pipe into which pages are put.
 #[derive(Debug)]
-pub struct VmspliceTx {
+pub struct PagesTx<P> {
+    placing: PhantomData<P>,
     end: PipeEnd,
     pages: Pages,
     rotation: Rotation,
@@ -79,18 +108,19 @@ pub struct VmspliceTx {
     tail_at: usize,
 }
 
-struct Splicing<'a> {
+struct Splicing<'a, P> {
+    placing: PhantomData<P>,
     end: &'a PipeEnd,
     pages: &'a Pages,
     range: Range<usize>,
 }
 
-impl Attempt for Splicing<'_> {
+impl<P: Placing> Attempt for Splicing<'_, P> {
     type Out = usize;
 
     #[inline]
     fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {
-        splice(self.end, self.pages, self.range.clone(), nonblocking)
+        P::place(self.end, self.pages, self.range.clone(), nonblocking)
     }
 
     fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {
@@ -98,13 +128,14 @@ impl Attempt for Splicing<'_> {
     }
 }
 
-impl VmspliceTx {
+impl<P: Placing> PagesTx<P> {
     fn new(end: PipeEnd, spec: &Spec) -> Result<Self, OpenError> {
         let page_len = page_len();
         let max = spec.max_message.max(1);
         let rotation = Rotation::new(end.capacity_bytes()? / page_len, max.div_ceil(page_len));
-        let pages = Pages::new("crossway-vmsplice", rotation.pages * page_len)?;
-        Ok(VmspliceTx {
+        let pages = Pages::new(P::LABEL, rotation.pages * page_len)?;
+        Ok(PagesTx {
+            placing: PhantomData,
             end,
             pages,
             rotation,
@@ -121,8 +152,12 @@ impl VmspliceTx {
     #[inline]
     fn splice_range(&self, range: &mut Range<usize>, patience: Patience) -> Result<(), SendError> {
         while range.start < range.end {
-            let mut splicing =
-                Splicing { end: &self.end, pages: &self.pages, range: range.clone() };
+            let mut splicing = Splicing {
+                placing: self.placing,
+                end: &self.end,
+                pages: &self.pages,
+                range: range.clone(),
+            };
             range.start += wait_for(&mut splicing, self.wait, patience).map_err(send_error)?;
         }
         Ok(())
@@ -208,7 +243,7 @@ impl VmspliceTx {
     }
 }
 
-impl Tx for VmspliceTx {
+impl<P: Placing> Tx for PagesTx<P> {
     #[inline]
     fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
         self.write_message(msg, Patience::Now)
@@ -253,30 +288,23 @@ impl Tx for VmspliceTx {
 }
 
 /// The receiving half, which is that of any pipe.
-type VmspliceRx = StreamRx<PipeEnd>;
+pub(super) type PagesRx = StreamRx<PipeEnd>;
 
 impl Mechanism for Vmsplice {
     const ID: &'static str = "vmsplice";
     const ABOUT: &'static str = "anonymous pipe, one each way, the sender's pages put in without a copy (ipc-bench: vmsplice)";
     const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe);
-    type Tx = VmspliceTx;
-    type Rx = VmspliceRx;
+    type Tx = PagesTx<Vmsplice>;
+    type Rx = PagesRx;
     type Listener = Complete<Self::Tx, Self::Rx>;
 
     fn caps() -> Caps {
-        Caps { in_place: true, ..pipe_caps() }
+        pages_caps()
     }
 
     fn probe() -> Probe {
-        let tried = || -> Result<(), String> {
-            let (read, write) = pipe().map_err(|e| e.to_string())?;
-            let pages = Pages::new("crossway-vmsplice", 1).map_err(|e| e.to_string())?;
-            splice(&write, &pages, 0..1, true).map_err(|e| format!("vmsplice: {e}"))?;
-            let mut read = PipeEnd::new(read).map_err(|e| e.to_string())?;
-            read.read(&mut [0], true).map(drop).map_err(|e| format!("read: {e}"))
-        };
         Probe::of_kernel(
-            tried(),
+            try_to_place::<Vmsplice>(),
             "allow vmsplice and memfd_create (seccomp filters may forbid them), and raise the limit of open files (ulimit -n)",
         )
     }
@@ -290,14 +318,28 @@ impl Mechanism for Vmsplice {
     }
 }
 
+/// The capabilities of a pipe into which pages are put.
+pub(super) fn pages_caps() -> Caps {
+    Caps { in_place: true, ..pipe_caps() }
+}
+
+/// Tests whether a page can be put into a pipe and read from it.
+pub(super) fn try_to_place<P: Placing>() -> Result<(), OsError> {
+    let (read, write) = pipe()?;
+    let pages = Pages::new(P::LABEL, 1)?;
+    P::place(&write, &pages, 0..1, true).map_err(|e| OsError::new("splice", "pipe", e))?;
+    let read = PipeEnd::new(read)?.read(&mut [0], true);
+    read.map(drop).map_err(|e| OsError::new("read", "pipe", e))
+}
+
 /// Opens a channel; both ends of a pipe request the same capacity, so that it does not grow after the slots were counted.
-fn channel(
+pub(super) fn channel<P: Placing>(
     spec: &Spec,
     write: OwnedFd,
     read: OwnedFd,
-) -> Result<(VmspliceTx, VmspliceRx), OpenError> {
+) -> Result<(PagesTx<P>, PagesRx), OpenError> {
     let (write, read) = ends(spec, write, read)?;
-    Ok((VmspliceTx::new(write, spec)?, StreamRx::new(read, spec.wait)))
+    Ok((PagesTx::new(write, spec)?, StreamRx::new(read, spec.wait)))
 }
 
 #[cfg(test)]

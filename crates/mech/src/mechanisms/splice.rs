@@ -1,0 +1,71 @@
+//! Anonymous pipes into which pages of a file in memory are put without a copy (`splice(2)` from a memfd).
+//!
+//! As [`vmsplice`](super::vmsplice), with the pages addressed through their file instead of through the sender's memory: what
+//! a program does that passes on a file, a received buffer or another pipe. One system call per message at the sender, one
+//! `read` at the receiver, which makes the only copy.
+//!
+//! The lifetime of the pages is the same: the pipe holds references, so a page that is written again before it was read
+//! changes the message. The pages are used in rotation (see [`vmsplice`](super::vmsplice)), each takes a slot of the pipe
+//! however few bytes of it are used, and a peer that can write to the file can change a message that is in the pipe.
+//!
+//! `tee(2)` is not a mechanism: it duplicates references from one pipe into another, but a receiver still reads them
+//! through a pipe of its own, so that a channel by it is this one with a further system call.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use crossway_sys::Errno;
+use crossway_sys::pages::Pages;
+use crossway_sys::pipe::pipe;
+use crossway_sys::vmsplice::splice_file;
+
+use super::vmsplice::{PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place};
+use crate::complete::{self, Complete};
+use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
+
+/// splice(2) from a memfd into a pipe.
+#[derive(Debug)]
+pub struct Splice;
+
+impl Placing for Splice {
+    const LABEL: &'static str = "crossway-splice";
+
+    #[inline]
+    fn place(
+        pipe: impl AsFd,
+        pages: &Pages,
+        range: Range<usize>,
+        nonblocking: bool,
+    ) -> Result<usize, Errno> {
+        splice_file(pipe, pages, range, nonblocking)
+    }
+}
+
+impl Mechanism for Splice {
+    const ID: &'static str = "splice";
+    const ABOUT: &'static str =
+        "anonymous pipe, one each way, pages of a memfd put in without a copy (splice)";
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe);
+    type Tx = PagesTx<Splice>;
+    type Rx = PagesRx;
+    type Listener = Complete<Self::Tx, Self::Rx>;
+
+    fn caps() -> Caps {
+        pages_caps()
+    }
+
+    fn probe() -> Probe {
+        Probe::of_kernel(
+            try_to_place::<Splice>(),
+            "allow splice and memfd_create (seccomp filters may forbid them), and raise the limit of open files (ulimit -n)",
+        )
+    }
+
+    fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
+        complete::listen(Self::ID, pipe()?, pipe()?, |write, read| channel(spec, write, read))
+    }
+
+    fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        complete::connect(Self::ID, offer, |write, read| channel(spec, write, read))
+    }
+}
