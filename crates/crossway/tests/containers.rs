@@ -12,7 +12,7 @@ const PLAN: &str = "[testbed.apart]\nkind = \"containers\"\n\
     [testbed.open]\nkind = \"containers\"\nshares = [\"network\", \"ipc\", \"volume\", \"shm\", \"pid\"]\n\
     [testbed.volume]\nkind = \"containers\"\nshares = [\"volume\"]\n\
     [group.x]\ntestbed = [\"apart\", \"open\", \"volume\"]\nends = \"between\"\n\
-    mechanisms = [\"pipe\", \"fifo\", \"uds-stream\", \"tcp-nodelay\", \"sysv-mq\", \"shm-futex\"]\n\
+    mechanisms = [\"pipe\", \"fifo\", \"uds-stream\", \"tcp-nodelay\", \"sysv-mq\", \"shm-futex\", \"cma\"]\n\
     workload = \"ping-pong\"\nsize_bytes = 64\nplacement = \"unpinned\"\ntrials = 1\nmessages = 50\nwarmup_ms = 1\n";
 
 /// Whether namespaces can be created here; prints why if they cannot.
@@ -67,6 +67,8 @@ fn what_is_shared_decides_what_passes() {
         ("uds-stream", false, false),
         ("sysv-mq", false, false),
         ("tcp-nodelay", true, true),
+        // Addressed by process id.
+        ("cma", false, false),
     ] {
         assert_eq!(passes(mechanism, "apart"), apart, "{mechanism} apart");
         assert_eq!(passes(mechanism, "volume"), volume, "{mechanism} with a volume");

@@ -165,6 +165,20 @@ fn copy_of(fd: impl AsFd) -> Result<OwnedFd, OpenError> {
     Ok(fd.map_err(|e| OsError::new("dup", "memfd", e))?)
 }
 
+/// Rejects a listening end in another PID namespace, where the pid in its notices names another process or none. `seen`: its
+/// pid as the kernel translates it into this namespace, 0 if it is not visible here.
+fn check_namespace(claimed: u32, seen: u32) -> Result<(), OpenError> {
+    if claimed == seen {
+        return Ok(());
+    }
+    Err(OpenError::Unsupported {
+        mechanism: Cma::ID,
+        why: format!(
+            "the listening end is process {claimed} in a PID namespace of its own, so its memory cannot be addressed from here; run both              ends in one PID namespace"
+        ),
+    })
+}
+
 fn remedy(errno: Errno) -> String {
     match (errno, cma::yama_scope()) {
         (Errno::NOSYS, _) => "use a kernel with CONFIG_CROSS_MEMORY_ATTACH".to_owned(),
@@ -204,6 +218,7 @@ impl Mechanism for Cma {
         let (there_here, there_peer) = socket::unix_pair(Kind::Seqpacket)?;
         let (back_here, back_peer) = socket::unix_pair(Kind::Seqpacket)?;
         let offer = Offer::new()
+            .with_word("pid", std::process::id())
             .with_fd("read", there_peer)
             .with_fd("read-memory", copy_of(&pages)?)
             .with_fd("write", back_peer)
@@ -214,8 +229,10 @@ impl Mechanism for Cma {
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
+        let pid: u32 = offer.word(Self::ID, "pid")?;
         let mut take = |name| offer.take_fd(Self::ID, name);
         let (read, memory) = (take("read")?, take("read-memory")?);
+        check_namespace(pid, socket::peer_credentials(&read)?.pid)?;
         let (write, own_memory) = (take("write")?, take("write-memory")?);
         let layout = Layout::of(spec, HEADER);
         let pages = Pages::of_memfd(own_memory)?;
@@ -254,6 +271,20 @@ mod tests {
         let mut reader = Reader { layout, memory };
         reader.copy(&misled, None, ours.as_fd(), &mut buf).unwrap();
         assert_eq!(&buf, b"true");
+    }
+
+    #[test]
+    fn an_end_in_another_pid_namespace_is_refused() {
+        check_namespace(17, 17).unwrap();
+        for seen in [0, 4711] {
+            let error = check_namespace(17, seen).unwrap_err().to_string();
+            assert!(error.contains("one PID namespace"), "{error}");
+        }
+        let spec = Spec { max_message: 64, ..Spec::default() };
+        let (_listener, mut offer) = Cma::listen(&spec).unwrap();
+        // What an offer from another namespace looks like here.
+        offer.words.insert("pid".to_owned(), "1".to_owned());
+        assert!(matches!(Cma::connect(&spec, &mut offer), Err(OpenError::Unsupported { .. })));
     }
 
     #[test]
