@@ -111,6 +111,13 @@ fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
         bar.set_style(style);
     }
     let records = faults::run(options, |event| match event {
+        FaultEvent::Begin { entries, at_most } => bar.suspend(|| {
+            let entries = match entries {
+                1 => "1 mechanism".to_owned(),
+                n => format!("{n} mechanisms and contenders"),
+            };
+            eprintln!("fault matrix of {entries}, about {} at most", duration(at_most));
+        }),
         FaultEvent::NoPrivatePlaces { why } => {
             bar.suspend(|| {
                 eprintln!("note: cannot create private file systems and IPC namespaces: {why}")
@@ -158,7 +165,8 @@ fn print(ui: &Ui, records: &[FaultRecord]) {
     println!("{table}");
     println!(
         "\nEach cell shows the worst outcome of all attempts, and the median and longest time from the fault to the survivor's\n\
-         error. Lost: messages that send accepted and that were never received. {} records; --json prints them.",
+         error. A full queue is reported at the send's deadline, after 50 ms. Lost: messages that send accepted and that were\n\
+         never received, among them the message that a killed process had sent in part. {} records; --json prints them.",
         records.len()
     );
     for row in missing {
@@ -227,6 +235,14 @@ fn left_behind(row: &Summary) -> String {
     };
     let lines = row.left_behind.iter().map(|l| format!("{:?}: {}", l.kind, remover(l.remover)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A duration rounded up to 10 seconds.
+fn duration(time: Duration) -> String {
+    match time.as_secs().div_ceil(10) * 10 {
+        s if s < 120 => format!("{s} s"),
+        s => format!("{} min {} s", s / 60, s % 60),
+    }
 }
 
 fn time(ns: f64) -> String {

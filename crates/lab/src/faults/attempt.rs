@@ -7,8 +7,9 @@ use crossway_sys::clock::monotonic_ns;
 use crossway_sys::proc;
 
 use super::act::{Progress, WAIT_FOR_ROOM, phase};
-use super::bench::{Actor, Bench, SIZE_BYTES};
+use super::bench::{Actor, Bench, size_bytes};
 use super::cells::Cell;
+use super::message::NUMBER_BYTES;
 use super::observation::{Ended, NoObservation, Observation};
 use super::places::{self, Things};
 use super::vandal::Vandal;
@@ -252,8 +253,14 @@ impl Bench<'_> {
     }
 
     fn wrong_length(&self, cell: &Cell) -> Result<Observation, NoObservation> {
+        let size_bytes = size_bytes(&self.caps);
+        let half = size_bytes / 2;
+        if half < NUMBER_BYTES {
+            return Err(NoObservation::skipped(
+                "its messages are too short for half of one to hold a number, by which it would be recognised",
+            ));
+        }
         let (mut affected, mut survivor) = self.open(cell.affected)?;
-        let half = SIZE_BYTES / 2;
         let streams = self.caps.boundaries == Boundaries::Stream;
         let begin_ns = monotonic_ns();
         let buffer_bytes = (!streams).then_some(half);
@@ -265,7 +272,7 @@ impl Bench<'_> {
             let _ = affected.act_ended(self.watch);
             affected.close();
         } else {
-            affected.act(Act::SendLength { bytes: SIZE_BYTES })?;
+            affected.act(Act::SendLength { bytes: size_bytes })?;
             let _ = affected.act_ended(self.watch);
             affected.act(Act::SendLength { bytes: half })?;
             let _ = affected.act_ended(self.watch);

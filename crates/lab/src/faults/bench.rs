@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crossway_mech::{Access, Caps, Wait};
-use crossway_sys::clock::monotonic_ns;
+use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::{lease, poll};
 
 use super::act::{Progress, phase, progress_file};
@@ -22,9 +22,13 @@ const STEP_LIMIT: Duration = Duration::from_secs(35);
 /// Interval between checks of a condition.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Length of all messages in bytes: more than a pipe accepts atomically (PIPE_BUF), less than the smallest limit of any
-/// mechanism, and not a multiple of a page.
-pub(super) const SIZE_BYTES: u64 = 6000;
+/// Length of all messages in bytes: more than a pipe accepts atomically (PIPE_BUF), and not a multiple of a page.
+const SIZE_BYTES: u64 = 6000;
+
+/// Length of the messages in bytes for a mechanism, which may carry less.
+pub(super) fn size_bytes(caps: &Caps) -> u64 {
+    caps.max_message.map_or(SIZE_BYTES, |most| SIZE_BYTES.min(most as u64))
+}
 
 /// Resources shared by all attempts with one mechanism.
 pub(super) struct Bench<'a> {
@@ -90,7 +94,7 @@ impl Bench<'_> {
                 ends: Ends::default(),
                 testbed_spec: None,
                 workload: Workload::Throughput,
-                size_bytes: SIZE_BYTES,
+                size_bytes: size_bytes(&self.caps),
                 reply_bytes: None,
                 wait: self.wait(),
                 access: Access::Copy,
@@ -117,7 +121,8 @@ impl Bench<'_> {
             listeners: u16::from(side == Side::Listener),
             peers: 1,
             first_peer: 0,
-            ticker: None,
+            // Calibrating a clock would take time that counts as the mechanism's.
+            ticker: Some(Ticker::Monotonic),
             working_set_bytes: 1,
             leases: Some(self.leases()),
             bind_address: None,

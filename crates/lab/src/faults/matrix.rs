@@ -14,8 +14,9 @@ use crossway_mech::{Probe, Wait, registry};
 use crossway_sys::{OsError, clock, lease, proc};
 use serde::{Deserialize, Serialize};
 
-use super::bench::{Bench, SIZE_BYTES};
+use super::bench::{Bench, size_bytes};
 use super::cells::{self, Cell};
+use super::estimate::estimate;
 use super::observation::{NoObservation, Observation};
 use super::outside::Outside;
 use super::{FaultRecord, Outcome, SCHEMA, places};
@@ -47,6 +48,13 @@ pub struct Options {
 /// Progress of the matrix, for display.
 #[derive(Debug)]
 pub enum FaultEvent<'a> {
+    /// The matrix begins.
+    Begin {
+        /// Number of mechanisms and contenders.
+        entries: usize,
+        /// About how long it takes at most, if all of them work here.
+        at_most: Duration,
+    },
     /// Private file systems and IPC namespaces cannot be created, so that some faults are skipped.
     NoPrivatePlaces {
         /// Reason and remedy.
@@ -157,8 +165,14 @@ pub fn run(
     let (spinning, sleeping): (Vec<_>, Vec<_>) =
         chosen.into_iter().partition(|entry| !entry.caps().can_block);
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let at_once = cpus.clamp(1, 4);
+    tell(FaultEvent::Begin {
+        entries: sleeping.len() + spinning.len(),
+        at_most: estimate(&sleeping, options.watch).div_f64(at_once as f64)
+            + estimate(&spinning, options.watch),
+    });
     let mut records = Vec::new();
-    for (entries, at_once) in [(sleeping, cpus.clamp(1, 4)), (spinning, 1)] {
+    for (entries, at_once) in [(sleeping, at_once), (spinning, 1)] {
         let works = entries.into_iter().map(work).collect();
         several(options, works, at_once, |record| {
             records.push(record);
@@ -298,7 +312,8 @@ pub fn work(task: &str) -> Result<(), OsError> {
             Err(why) => Probe::Missing { why, remedy: foreign.remedy.clone() },
         };
         let wait = if foreign.launch.caps.can_block { Wait::Block } else { Wait::Spin };
-        return matrix_of(&work, &probe, wait, |cell, trial| outside.attempt(cell, trial));
+        let size = size_bytes(&foreign.launch.caps);
+        return matrix_of(&work, &probe, wait, size, |cell, trial| outside.attempt(cell, trial));
     }
     let entry = registry::find(&work.mechanism).ok_or_else(|| bad(work.mechanism.clone()))?;
     let launcher = Launcher {
@@ -316,7 +331,8 @@ pub fn work(task: &str) -> Result<(), OsError> {
         watch: Duration::from_millis(work.watch_ms),
         private: work.private,
     };
-    matrix_of(&work, &(entry.probe)(), bench.wait(), |cell, trial| bench.attempt(cell, trial))
+    let size = size_bytes(&bench.caps);
+    matrix_of(&work, &(entry.probe)(), bench.wait(), size, |cell, trial| bench.attempt(cell, trial))
 }
 
 /// Tries all cells and writes their records.
@@ -324,6 +340,7 @@ fn matrix_of(
     work: &Work,
     probe: &Probe,
     wait: Wait,
+    size_bytes: u64,
     attempt: impl Fn(&Cell, u32) -> Result<Observation, NoObservation>,
 ) -> Result<(), OsError> {
     let mut out = std::io::stdout().lock();
@@ -331,7 +348,7 @@ fn matrix_of(
         // Two programs are started for each attempt on a contender, which takes up to a second in some languages.
         let trials = if work.contender.is_some() { 1 } else { cell.trials };
         for trial in 0..trials {
-            let mut record = blank(work, &cell, trial, wait);
+            let mut record = blank(work, &cell, trial, wait, size_bytes);
             match probe {
                 Probe::Ready { version } => {
                     record.mechanism_version = Some(version.clone());
@@ -356,7 +373,7 @@ fn matrix_of(
     Ok(())
 }
 
-fn blank(work: &Work, cell: &Cell, trial: u32, wait: Wait) -> FaultRecord {
+fn blank(work: &Work, cell: &Cell, trial: u32, wait: Wait, size_bytes: u64) -> FaultRecord {
     FaultRecord {
         schema: SCHEMA,
         run: work.run.clone(),
@@ -365,7 +382,7 @@ fn blank(work: &Work, cell: &Cell, trial: u32, wait: Wait) -> FaultRecord {
         mechanism: work.mechanism.clone(),
         mechanism_version: None,
         wait,
-        size_bytes: SIZE_BYTES,
+        size_bytes,
         fault: cell.fault,
         state: cell.state,
         affected: cell.affected,

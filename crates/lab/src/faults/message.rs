@@ -2,6 +2,9 @@
 
 use crate::payload::next_random;
 
+/// Length of a message's number, at its start.
+pub(super) const NUMBER_BYTES: u64 = 8;
+
 /// Fills `message`, which has room at least for its number, with message `number` of a channel.
 pub(super) fn fill(message: &mut [u8], number: u64) {
     let mut state = number ^ 0x6661_756c_7473;

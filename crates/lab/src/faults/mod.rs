@@ -10,6 +10,7 @@ mod act;
 mod attempt;
 mod bench;
 mod cells;
+mod estimate;
 mod matrix;
 mod message;
 mod observation;

@@ -10,7 +10,7 @@ use crossway_sys::clock::monotonic_ns;
 use crossway_sys::lease;
 use crossway_sys::proc::{self, Limited};
 
-use super::bench::SIZE_BYTES;
+use super::bench::size_bytes;
 use super::cells::Cell;
 use super::observation::{NoObservation, Observation};
 use super::places::{self, Things};
@@ -49,7 +49,8 @@ struct Ends {
 impl Outside<'_> {
     /// The library that the program greets with, or why it cannot be tried.
     pub(super) fn version(&self) -> Result<String, String> {
-        End::start(self.launch, true, true, SIZE_BYTES, self.launch.deadline)
+        let size = size_bytes(&self.launch.caps);
+        End::start(self.launch, true, true, size, self.launch.deadline)
             .map(|end| end.library().to_owned())
             .map_err(|error| error.to_string())
     }
@@ -81,7 +82,7 @@ impl Outside<'_> {
         let listens = cell.affected == Side::Listener;
         let limit = self.launch.deadline;
         let start = |launch, listens, sends| {
-            End::start(launch, listens, sends, SIZE_BYTES, limit).map_err(failed)
+            End::start(launch, listens, sends, size_bytes(&launch.caps), limit).map_err(failed)
         };
         let mut affected = start(&limited, listens, affected_sends)?;
         let mut survivor = start(&launch, !listens, !affected_sends)?;
