@@ -18,6 +18,8 @@ pub struct Cell {
     pub best: bool,
     /// Whether the text is code, set in a fixed-width font.
     pub code: bool,
+    /// The colour that the text names and that marks the cell: `green`, `yellow` or `red`.
+    pub colour: Option<&'static str>,
 }
 
 impl Cell {

@@ -94,7 +94,7 @@ pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, 
     let mut trial = TrialRun::start(setting, layout, site)?;
     let opened = trial.open();
     let (facts, warnings) = match opened {
-        Err(LaunchError::Role(why)) if setting.contained => {
+        Err(LaunchError::Role(why) | LaunchError::Unsupported(why)) if setting.contained => {
             let why = why.replace("; ", ", ");
             return Err(LaunchError::Unsupported(format!(
                 "the ends cannot communicate between these containers: {why}; let the containers share what the names of the channel need"

@@ -9,7 +9,9 @@ use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::Record;
 use crossway_lab::stats::{median, ratio_interval};
 
-use super::evidence::{Call, Compared, Evidence, above, all, enough, mostly, one_way, place, rate};
+use super::evidence::{
+    Call, Compared, Evidence, above, all, any, enough, larger, mostly, one_way, place, rate,
+};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::estimate::Estimate;
 use crate::units::{Quantity, size, three_digits};
@@ -274,23 +276,9 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     };
     let wider: Vec<Call> = by_size.iter().map(|(_, c)| above(&c.ratio, 1.15)).collect();
     let twice: Vec<Call> = by_size.iter().map(|(_, c)| above(&c.ratio, 2.0)).collect();
-    let best = if twice.contains(&Call::Holds) {
-        Call::Holds
-    } else if twice.iter().all(|c| *c == Call::Fails) {
-        Call::Fails
-    } else {
-        Call::Open(None)
-    };
+    let best = any(&twice);
     let (first, last) = (&by_size[0], &by_size[by_size.len() - 1]);
-    let falls = if !enough(&first.1.ratio) {
-        Call::Open(None)
-    } else if first.1.ratio.low > last.1.ratio.high {
-        Call::Holds
-    } else if first.1.ratio.high < last.1.ratio.low {
-        Call::Fails
-    } else {
-        Call::Open(None)
-    };
+    let falls = larger(&first.1.ratio, &last.1.ratio);
     let word = |call: Call| match call {
         Call::Holds => "yes",
         Call::Fails => "no",
@@ -334,23 +322,15 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
         Figure::new(what("TIPC"), Quantity::Number, c.tipc),
     ];
     // Other packets (link supervision, neighbour discovery) are counted, too: allow a tenth of a packet for them.
-    let tcp = if !enough(&c.tcp) {
-        Call::Open(None)
-    } else if c.tcp.low >= 6.9 {
-        Call::Holds
-    } else if c.tcp.high < 6.9 {
-        Call::Fails
-    } else {
-        Call::Open(None)
+    let tcp = match () {
+        () if enough(&c.tcp) && c.tcp.low >= 6.9 => Call::Holds,
+        () if enough(&c.tcp) && c.tcp.high < 6.9 => Call::Fails,
+        () => Call::open(&c.tcp, &[6.9]),
     };
-    let tipc = if !enough(&c.tipc) {
-        Call::Open(None)
-    } else if c.tipc.high <= 4.5 {
-        Call::Holds
-    } else if c.tipc.low > 4.5 {
-        Call::Fails
-    } else {
-        Call::Open(None)
+    let tipc = match () {
+        () if enough(&c.tipc) && c.tipc.high <= 4.5 => Call::Holds,
+        () if enough(&c.tipc) && c.tipc.low > 4.5 => Call::Fails,
+        () => Call::open(&c.tipc, &[4.5]),
     };
     let why = format!(
         "TCP takes {} packets, TIPC {}, including the two that carry the messages",

@@ -75,10 +75,14 @@ impl Call {
                 let distance = (figure.value - bound).abs();
                 figure.n as f64 * (reach / distance).powi(2)
             });
-        let needed = needed.fold(0.0f64, f64::max);
-        // Suggest at least one more trial than there are, and nothing beyond thousands, which is no practical advice.
+        Call::open_until(needed.fold(0.0f64, f64::max), figure.n)
+    }
+
+    /// An open call with `n` trials that `needed` would decide: suggests at least one more trial than there are, and nothing
+    /// beyond thousands, which is no practical advice.
+    fn open_until(needed: f64, n: usize) -> Call {
         let decides = (1.0..=TRIALS_AT_MOST).contains(&needed);
-        Call::Open(decides.then(|| (needed.ceil() as u32).max(figure.n as u32 + 1)))
+        Call::Open(decides.then(|| (needed.ceil() as u32).max(n as u32 + 1)))
     }
 }
 
@@ -238,6 +242,39 @@ pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
     }
 }
 
+/// Claim: the first of two independent figures is the larger one.
+pub(super) fn larger(a: &Estimate, b: &Estimate) -> Call {
+    if !enough(a) || !enough(b) {
+        Call::Open(Some(TRIALS_AT_LEAST as u32))
+    } else if a.low > b.high {
+        Call::Holds
+    } else if a.high < b.low {
+        Call::Fails
+    } else {
+        // The two intervals must shrink until the halves that face each other no longer meet.
+        let (above, below) = if a.value > b.value { (a, b) } else { (b, a) };
+        let reach = (above.value - above.low) + (below.high - below.value);
+        let n = a.n.min(b.n);
+        Call::open_until(n as f64 * (reach / (above.value - below.value)).powi(2), n)
+    }
+}
+
+/// One claim that needs to hold in one case only.
+pub(super) fn any(calls: &[Call]) -> Call {
+    if calls.contains(&Call::Holds) {
+        return Call::Holds;
+    }
+    let open =
+        calls.iter().filter_map(|c| if let Call::Open(needed) = c { Some(*needed) } else { None });
+    match open.reduce(|a, b| match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }) {
+        Some(needed) => Call::Open(needed),
+        None => Call::Fails,
+    }
+}
+
 /// Claim: the two are equal, within a quarter.
 pub(super) fn equal(ratio: &Estimate) -> Call {
     let bounds = Interval { low: 1.0 / EQUAL_FACTOR, high: EQUAL_FACTOR };
@@ -365,5 +402,23 @@ mod tests {
         assert_eq!(all([call, Call::Open(Some(7)), Call::Holds]), Call::Open(Some(20)));
         assert_eq!(all([call, Call::Open(None)]), Call::Open(None));
         assert_eq!(mostly(&[call, Call::Open(None)]), Call::Open(Some(20)));
+        // Intervals that reach 0.4 towards each other and are 0.2 apart.
+        assert_eq!(
+            larger(&ratio(1.2, 1.0, 1.4, 5), &ratio(1.0, 0.8, 1.2, 9)),
+            Call::Open(Some(20))
+        );
+        assert_eq!(
+            larger(&ratio(1.0, 0.8, 1.2, 9), &ratio(1.2, 1.0, 1.4, 5)),
+            Call::Open(Some(20))
+        );
+        assert_eq!(larger(&ratio(1.2, 1.1, 1.4, 5), &ratio(1.0, 0.9, 1.05, 5)), Call::Holds);
+        assert_eq!(
+            larger(&ratio(1.2, 1.1, 1.4, 3), &ratio(1.0, 0.9, 1.05, 5)),
+            Call::Open(Some(5))
+        );
+        assert_eq!(any(&[call, Call::Open(Some(7)), Call::Fails]), Call::Open(Some(7)));
+        assert_eq!(any(&[Call::Open(None), Call::Fails]), Call::Open(None));
+        assert_eq!(any(&[Call::Fails, Call::Holds, call]), Call::Holds);
+        assert_eq!(any(&[Call::Fails]), Call::Fails);
     }
 }

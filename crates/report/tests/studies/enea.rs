@@ -189,6 +189,11 @@ fn table_3_is_computed_and_its_thresholds_can_be_changed() {
         made.trips(id, (0, 0), 10.0 * ns, 10.0 * ns).trips(id, (0, 1), 12.0 * ns, 80.0 * ns);
     }
     made.trips("shm-spin", (0, 1), 300.0, 310.0);
+    // A contender that always spins, ten times slower than the best at one size.
+    made.one_way("mpi", 64, 4_000.0, 4_000.0);
+    for record in made.records.iter_mut().filter(|r| r.mechanism == "mpi") {
+        record.inputs.wait = Wait::Spin;
+    }
     let mut run = made.run();
     run.dir = dir.path().to_owned();
     run.faults = vec![
@@ -216,6 +221,10 @@ fn table_3_is_computed_and_its_thresholds_can_be_changed() {
         assert!(usual.contains(cell), "'{cell}' is not in Table 3");
     }
     assert_ne!(finding(&run, "E23").verdict, NotMeasurable);
+    let others = usual.rsplit("Table 3 for the other mechanisms").next().expect("it is shown");
+    let row = others.split("<tr").find(|row| row.contains(">mpi<")).expect("the contender's row");
+    assert!(row.contains("red") && row.contains("times less than the best; lines"), "{row}");
+    assert_eq!(row.matches("times").count(), 1, "only what was measured has a colour: {row}");
     let said = |page: &str| {
         page.contains("red if a survivor got no error, green if it got one within 0.1 ms")
     };

@@ -1,14 +1,14 @@
 //! Table 3 (E23): the study's subjective colours, and ours, computed by thresholds that are shown with them.
 
 use crossway_lab::faults::{Fault, Outcome};
-use crossway_lab::inputs::{Placement, Workload};
+use crossway_lab::inputs::{Placement, Wait, Workload};
 use crossway_lab::record::{Record, Status};
 use crossway_lab::stats::median;
 use serde::{Deserialize, Serialize};
 
 use super::super::evidence::rate;
 use super::super::{Claim, Finding, Verdict};
-use super::{Of, idle, plain, round_trip};
+use super::{Of, idle, plain, plain_but_for_waiting, round_trip};
 use crate::run::Run;
 use crate::sections::fault_lines;
 use crate::sheet::{Cell, Row, Sheet};
@@ -52,7 +52,7 @@ impl Default for Thresholds {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Colour {
+pub(super) enum Colour {
     Green,
     Yellow,
     Red,
@@ -61,7 +61,7 @@ enum Colour {
 use Colour::{Green, Red, Yellow};
 
 impl Colour {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Green => "green",
             Yellow => "yellow",
@@ -79,7 +79,7 @@ impl Colour {
 }
 
 /// The columns: the study's name, and ours. In its latency measurements shared memory spins.
-const COLUMNS: [(&str, &str, &str); 4] = [
+pub(super) const COLUMNS: [(&str, &str, &str); 4] = [
     ("Shared memory", "shm-futex", "shm-spin"),
     ("Pipe", "pipe", "pipe"),
     ("UNIX domain socket", "uds-stream", "uds-stream"),
@@ -88,7 +88,7 @@ const COLUMNS: [(&str, &str, &str); 4] = [
 
 /// The figures that a row is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Property {
+pub(super) enum Property {
     Latency { one_core: bool },
     Throughput { large: bool },
     ThroughputUnderLoad,
@@ -97,7 +97,7 @@ enum Property {
     Monitoring,
 }
 
-const ROWS: [(&str, Property, [Colour; 4]); 8] = [
+pub(super) const ROWS: [(&str, Property, [Colour; 4]); 8] = [
     ("Latency (same core)", Property::Latency { one_core: true }, [Red, Yellow, Yellow, Yellow]),
     (
         "Latency (different cores)",
@@ -125,10 +125,10 @@ const SMALL: u64 = 64;
 const LARGE: u64 = 65_536;
 
 /// A computed cell: the colour, the figure it is based on, and where the records are.
-struct Computed {
-    colour: Colour,
-    why: String,
-    records: String,
+pub(super) struct Computed {
+    pub(super) colour: Colour,
+    pub(super) why: String,
+    pub(super) records: String,
 }
 
 fn trials<'a>(
@@ -136,10 +136,19 @@ fn trials<'a>(
     id: &'a str,
     wanted: impl Fn(&Record) -> bool + 'a,
 ) -> impl Iterator<Item = (usize, &'a Record)> {
+    let spins = must_spin(run, id);
     let counted = move |(_, r): &(usize, &Record)| {
-        r.status == Status::Ok && r.mechanism == id && plain(r) && wanted(r)
+        let waits = plain(r) || spins && plain_but_for_waiting(r) && r.inputs.wait == Wait::Spin;
+        r.status == Status::Ok && r.mechanism == id && waits && wanted(r)
     };
     run.records.iter().enumerate().filter(counted)
+}
+
+/// Whether this run has no trial in which the mechanism sleeps while it waits.
+fn must_spin(run: &Run, id: &str) -> bool {
+    !run.records
+        .iter()
+        .any(|r| r.mechanism == id && r.status == Status::Ok && r.inputs.wait == Wait::Block)
 }
 
 /// The median figure of the trials that satisfy `wanted`, and the lines of the records that hold them.
@@ -172,17 +181,22 @@ fn stream(r: &Record, bytes: u64, loaded: bool) -> bool {
         && idle(r) != loaded
 }
 
-fn computed(run: &Run, property: Property, column: usize, t: &Thresholds) -> Option<Computed> {
-    let (_, usual, spinning) = COLUMNS[column];
-    let against_best = |of: Of, ids: [&str; 4], more: bool, wanted: &dyn Fn(&Record) -> bool| {
-        let all: Vec<_> = ids.iter().map(|id| figure(run, id, of, wanted)).collect();
-        let (own, records) = all[column].clone()?;
-        let rest = all.iter().flatten().map(|(value, _)| *value);
-        let best = if more { rest.fold(f64::MIN, f64::max) } else { rest.fold(f64::MAX, f64::min) };
+/// The colour of a property of a mechanism, which has another id where the study's shared memory spins. The best is that of
+/// the study's four mechanisms, so that colours of other mechanisms compare with theirs.
+pub(super) fn computed(
+    run: &Run,
+    property: Property,
+    (usual, spinning): (&str, &str),
+    t: &Thresholds,
+) -> Option<Computed> {
+    let against_best = |of: Of, spins: bool, more: bool, wanted: &dyn Fn(&Record) -> bool| {
+        let (own, records) = figure(run, if spins { spinning } else { usual }, of, wanted)?;
+        let ids = COLUMNS.map(|(_, usual, spinning)| if spins { spinning } else { usual });
+        let all: Vec<f64> =
+            ids.iter().filter_map(|id| Some(figure(run, id, of, wanted)?.0)).collect();
+        let best = all.into_iter().reduce(if more { f64::max } else { f64::min })?;
         Some((if more { best / own } else { own / best }, records))
     };
-    let usuals = COLUMNS.map(|(_, usual, _)| usual);
-    let spinnings = COLUMNS.map(|(_, _, spinning)| spinning);
     let graded = |(factor, records): (f64, String), green, red, what: &str| Computed {
         colour: Colour::of(factor, green, red),
         why: format!("{} times {what}", three_digits(factor)),
@@ -191,13 +205,12 @@ fn computed(run: &Run, property: Property, column: usize, t: &Thresholds) -> Opt
     match property {
         Property::Latency { one_core } => {
             // Spinning ends on one core are refused, so sleeping ends are used there.
-            let ids = if one_core { usuals } else { spinnings };
-            let found = against_best(round_trip, ids, false, &|r| trip(r, one_core, false))?;
+            let found = against_best(round_trip, !one_core, false, &|r| trip(r, one_core, false))?;
             Some(graded(found, t.latency_green, t.latency_red, "the shortest round trip"))
         }
         Property::Throughput { large } => {
             let bytes = if large { LARGE } else { SMALL };
-            let found = against_best(rate, usuals, true, &|r| stream(r, bytes, false))?;
+            let found = against_best(rate, false, true, &|r| stream(r, bytes, false))?;
             Some(graded(found, t.throughput_green, t.throughput_red, "less than the best"))
         }
         Property::ThroughputUnderLoad => {
@@ -291,8 +304,14 @@ fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
     })
 }
 
-fn thresholds(run: &Run) -> Thresholds {
+pub(super) fn thresholds(run: &Run) -> Thresholds {
     crossway_lab::records_io::read_beside(&run.dir, THRESHOLDS).ok().flatten().unwrap_or_default()
+}
+
+/// The ids of a column of the study.
+fn ids(column: usize) -> (&'static str, &'static str) {
+    let (_, usual, spinning) = COLUMNS[column];
+    (usual, spinning)
 }
 
 /// The number of cells that have a colour here, and of those that have the study's.
@@ -300,7 +319,7 @@ fn agreement(run: &Run) -> (usize, usize) {
     let t = thresholds(run);
     let cells = ROWS.iter().flat_map(|(_, property, theirs)| {
         (0..COLUMNS.len())
-            .filter_map(move |c| Some((computed(run, *property, c, &t)?.colour, theirs[c])))
+            .filter_map(move |c| Some((computed(run, *property, ids(c), &t)?.colour, theirs[c])))
     });
     let cells: Vec<_> = cells.collect();
     (cells.len(), cells.iter().filter(|(ours, theirs)| ours == theirs).count())
@@ -339,12 +358,16 @@ pub(super) fn sheet(run: &Run) -> Option<(Sheet, String)> {
     }
     let t = thresholds(run);
     let cell = |property: Property, column: usize, theirs: Colour| match computed(
-        run, property, column, &t,
+        run,
+        property,
+        ids(column),
+        &t,
     ) {
         Some(ours) => Cell {
             text: format!("{} (study: {})", ours.colour.name(), theirs.name()),
             note: Some(format!("{}; {}", ours.why, ours.records)),
             best: ours.colour == theirs,
+            colour: Some(ours.colour.name()),
             ..Cell::default()
         },
         None => Cell::text(format!("not measured (study: {})", theirs.name())),

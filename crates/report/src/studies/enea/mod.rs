@@ -2,6 +2,7 @@
 
 mod colours;
 mod latency;
+mod others;
 mod published;
 mod reversals;
 mod sizes;
@@ -11,7 +12,7 @@ mod throughput;
 use crossway_lab::inputs::{Placement, Wait, Workload};
 use crossway_lab::record::{Record, Span};
 
-use super::evidence::{Call, Evidence, enough, ratio};
+use super::evidence::{Call, Evidence, larger, ratio};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::estimate::Estimate;
 use crate::units::Quantity;
@@ -60,14 +61,17 @@ fn round_trip(record: &Record) -> Option<f64> {
     Some(span.p50 as f64)
 }
 
-/// Whether a trial is one-way on this machine, with the mechanism's default waiting and capacity.
+/// Whether a trial is on this machine, with the mechanism's default waiting and capacity.
 fn plain(record: &Record) -> bool {
-    let i = &record.inputs;
     let spins = record.mechanism == "shm-spin";
-    i.testbed.is_none()
-        && i.capacity_bytes.is_none()
-        && i.socket_buffer_bytes.is_none()
-        && (i.wait == Wait::Block || spins && i.wait == Wait::Spin)
+    let wait = record.inputs.wait;
+    plain_but_for_waiting(record) && (wait == Wait::Block || spins && wait == Wait::Spin)
+}
+
+/// As [`plain`], with any way of waiting.
+fn plain_but_for_waiting(record: &Record) -> bool {
+    let i = &record.inputs;
+    i.testbed.is_none() && i.capacity_bytes.is_none() && i.socket_buffer_bytes.is_none()
 }
 
 fn idle(record: &Record) -> bool {
@@ -107,19 +111,6 @@ fn sizes_of(evidence: &Evidence<'_>, placement: Placement) -> Vec<u64> {
     sizes.sort_unstable();
     sizes.dedup();
     sizes
-}
-
-/// Claim: the first of two independent ratios is the larger one.
-fn larger(a: &Estimate, b: &Estimate) -> Call {
-    if !enough(a) || !enough(b) {
-        Call::Open(None)
-    } else if a.low > b.high {
-        Call::Holds
-    } else if a.high < b.low {
-        Call::Fails
-    } else {
-        Call::Open(None)
-    }
 }
 
 /// The share of its idle figure that a mechanism retains under load.

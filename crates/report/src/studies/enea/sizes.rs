@@ -219,8 +219,10 @@ fn closer(evidence: &Evidence<'_>) -> Finding {
         calls.iter().filter(|c| **c == Call::Holds).count(),
         calls.len()
     );
-    let verdict = if calls.is_empty() { Verdict::NotMeasurable } else { all(calls).into() };
-    claim.judged(PLACE, figures, verdict, why)
+    if calls.is_empty() {
+        return claim.judged(PLACE, figures, Verdict::NotMeasurable, why);
+    }
+    claim.judged(PLACE, figures, all(calls), why)
 }
 
 /// The ratio of two mechanisms at all sizes of Figures 9 to 11, in a placement.

@@ -7,7 +7,7 @@ use crossway_lab::stats::median;
 
 use super::super::evidence::Evidence;
 use super::published::{COLUMNS, Line, TABLE_1, TABLE_2, relation};
-use super::{PLAN, colours, latency, reversals};
+use super::{PLAN, colours, latency, others, reversals};
 use crate::run::Run;
 use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
@@ -41,6 +41,7 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     }
     if let Some((sheet, words)) = colours::sheet(run) {
         tables.push(sheet);
+        tables.extend(others::sheet(run));
         paragraphs.push(words);
     }
     tables.extend(reversals::sheet(&run.records));

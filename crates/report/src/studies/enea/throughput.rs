@@ -81,7 +81,11 @@ fn reversed(evidence: &Evidence<'_>) -> Finding {
         calls.push(match side(&quiet) * side(&busy) {
             -1 => Call::Holds,
             1 => Call::Fails,
-            _ => Call::Open(None),
+            // Both intervals must lie clear of 1.
+            _ => all([quiet, busy].map(|r| match side(&r) {
+                0 => Call::open(&r, &[1.0]),
+                _ => Call::Holds,
+            })),
         });
     }
     if calls.len() < 2 {
@@ -116,8 +120,10 @@ fn pipe_keeps_most(evidence: &Evidence<'_>) -> Finding {
         calls.iter().filter(|c| **c == Call::Holds).count(),
         calls.len()
     );
-    let verdict = if calls.is_empty() { Verdict::NotMeasurable } else { all(calls).into() };
-    claim.judged(PLACE, figures, verdict, why)
+    if calls.is_empty() {
+        return claim.judged(PLACE, figures, Verdict::NotMeasurable, why);
+    }
+    claim.judged(PLACE, figures, all(calls), why)
 }
 
 /// E10, the spinning ring.
