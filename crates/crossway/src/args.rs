@@ -3,7 +3,11 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use clap_complete::engine::{
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
+};
+use crossway_lab::advise::ready::READY;
+use crossway_lab::contender::Folders;
 use crossway_lab::plan::PRESETS;
 use crossway_lab::{pattern, runs};
 use crossway_mech::registry;
@@ -58,27 +62,59 @@ impl Filters {
     }
 }
 
-/// Offers the mechanisms' ids.
+/// Offers the ids of the mechanisms and of the declared contenders.
 pub(crate) fn mechanisms() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         registry::ALL
             .iter()
             .map(|entry| CompletionCandidate::new(entry.id).help(Some(entry.about.into())))
+            .chain(declared())
             .collect()
     })
 }
 
+/// Offers the ids of the declared contenders.
+pub(crate) fn contenders() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| declared().collect())
+}
+
+fn declared() -> impl Iterator<Item = CompletionCandidate> {
+    // A bad declaration must not disturb a shell; the command itself reports it.
+    let declared = std::env::current_exe()
+        .ok()
+        .and_then(|program| Folders::of_user(&program).load(&[]).ok())
+        .unwrap_or_default();
+    declared
+        .into_iter()
+        .map(|contender| CompletionCandidate::new(contender.id).help(Some(contender.about.into())))
+}
+
+/// Offers the ready-made questions, and files beside them.
+pub(crate) fn questions() -> ArgValueCompleter {
+    names_and_files(READY)
+}
+
+/// The help of an argument that is a plan.
+pub(crate) fn plan_help() -> String {
+    let presets: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
+    format!("A plan file, or a preset: {}", presets.join(", "))
+}
+
 /// Offers the presets, and files beside them.
-pub(crate) fn plans() -> clap_complete::engine::ArgValueCompleter {
-    clap_complete::engine::ArgValueCompleter::new(|current: &OsStr| {
+pub(crate) fn plans() -> ArgValueCompleter {
+    names_and_files(PRESETS)
+}
+
+/// Offers these names, of things that come with the program, and files.
+fn names_and_files(known: &'static [(&str, &str)]) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
         let typed = current.to_string_lossy();
-        let mut offers: Vec<CompletionCandidate> = PRESETS
+        let mut offers: Vec<CompletionCandidate> = known
             .iter()
             .filter(|(name, _)| name.starts_with(&*typed))
             .map(|(name, _)| CompletionCandidate::new(*name))
             .collect();
-        let files = clap_complete::engine::PathCompleter::file();
-        offers.extend(clap_complete::engine::ValueCompleter::complete(&files, current));
+        offers.extend(PathCompleter::file().complete(current));
         offers
     })
 }

@@ -2,8 +2,10 @@
 
 use clap::Command;
 
-/// The examples of each command. Every command without subcommands has at least two; a test parses them all.
+/// The examples of each command. Every command without subcommands has at least two; a group of commands shows the first
+/// example of each of its first two commands unless it has its own. A test parses them all.
 const EXAMPLES: &[(&str, &[&str])] = &[
+    ("", &["crossway measure", "crossway advise --size 64 --p99-us 50 --time 60s"]),
     ("measure", &["crossway measure", "crossway measure paced -f 'shm-*' --trials 7 --name main"]),
     (
         "rerun",
@@ -277,47 +279,61 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("man", &["crossway man ~/.local/share/man/man1", "crossway man /usr/local/share/man/man1"]),
 ];
 
-/// Adds the examples to the help of each visible subcommand.
+/// Adds the examples to the help of the program and of each visible subcommand.
 pub(crate) fn with_examples(root: Command) -> Command {
     add(root, "")
 }
 
 fn add(command: Command, path: &str) -> Command {
-    let command = match EXAMPLES.iter().find(|(of, _)| *of == path) {
-        Some((_, examples)) => {
-            command.after_help(format!("Examples:\n  {}", examples.join("\n  ")))
-        }
-        None => command,
+    let examples = examples(&command, path);
+    let command = match &examples[..] {
+        [] => command,
+        _ => command.after_help(format!("Examples:\n  {}", examples.join("\n  "))),
     };
     let names: Vec<String> =
         command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {
-        let below = if path.is_empty() { name.clone() } else { format!("{path} {name}") };
+        let below = below(path, &name);
         command.mut_subcommand(name, |sub| add(sub, &below))
     })
+}
+
+/// The command's own examples, or those of its first commands.
+fn examples(command: &Command, path: &str) -> Vec<&'static str> {
+    if let Some((_, own)) = EXAMPLES.iter().find(|(of, _)| *of == path) {
+        return own.to_vec();
+    }
+    let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let of_each: Vec<Vec<&str>> =
+        visible.map(|sub| examples(sub, &below(path, sub.get_name()))).collect();
+    match &of_each[..] {
+        [only] => only.clone(),
+        all => all.iter().filter_map(|examples| examples.first().copied()).take(2).collect(),
+    }
+}
+
+fn below(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path} {name}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Paths of all visible commands without subcommands.
-    fn leaves(command: &Command, path: &str, into: &mut Vec<(String, String)>) {
+    /// Paths of the program and all its visible commands, with what their help ends with.
+    fn visible(command: &Command, path: &str, into: &mut Vec<(String, String)>) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        into.push((path.to_owned(), help));
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-            let below = format!("{path} {}", sub.get_name()).trim().to_owned();
-            if !sub.has_subcommands() {
-                let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
-                into.push((below.clone(), help));
-            }
-            leaves(sub, &below, into);
+            visible(sub, &below(path, sub.get_name()), into);
         }
     }
 
     #[test]
     fn every_command_has_two_examples_and_the_parser_takes_them_all() {
         let mut commands = Vec::new();
-        leaves(&crate::command(), "", &mut commands);
-        assert!(commands.len() > 40, "{commands:?}");
+        visible(&crate::command(), "", &mut commands);
+        assert!(commands.len() > 60, "{commands:?}");
         for (path, help) in commands {
             let examples: Vec<&str> =
                 help.lines().filter_map(|line| line.strip_prefix("  ")).collect();
@@ -345,7 +361,7 @@ mod tests {
     fn no_example_is_of_a_command_that_is_gone() {
         for (path, _) in EXAMPLES {
             let mut at = &crate::command();
-            for name in path.split(' ') {
+            for name in path.split_whitespace() {
                 at = at.find_subcommand(name).unwrap_or_else(|| panic!("crossway {path}"));
             }
         }

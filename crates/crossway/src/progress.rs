@@ -20,6 +20,9 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: Option<Lines>,
+    /// Number of trials, and how many are finished.
+    trials: u64,
+    over: u64,
     quiet: bool,
     colour: bool,
     verbose: bool,
@@ -28,28 +31,64 @@ pub(crate) struct Progress {
 
 /// Progress as lines, for a log file or a pipe.
 struct Lines {
-    trials: u64,
-    over: u64,
+    /// What is counted, in the plural.
+    unit: &'static str,
     begun: Instant,
     last: Instant,
 }
 
 impl Lines {
-    fn new(trials: u64) -> Self {
+    fn new(unit: &'static str) -> Self {
         let now = Instant::now();
-        Lines { trials, over: 0, begun: now, last: now }
+        Lines { unit, begun: now, last: now }
     }
 
-    /// Counts a finished trial; returns a progress line if one is due.
-    fn count(&mut self, every: Duration) -> Option<String> {
-        self.over += 1;
-        if self.last.elapsed() < every || self.over == self.trials {
+    /// Returns a progress line if one is due now that `over` of `all` are finished.
+    fn after(&mut self, over: u64, all: u64, every: Duration) -> Option<String> {
+        if self.last.elapsed() < every || over >= all {
             return None;
         }
         self.last = Instant::now();
-        let left = self.trials.saturating_sub(self.over);
-        let left_ms = self.begun.elapsed().as_millis() as u64 * left / self.over;
-        Some(format!("{} of {} trials, about {} left", self.over, self.trials, human(left_ms)))
+        let left_ms = self.begun.elapsed().as_millis() as u64 * (all - over) / over.max(1);
+        Some(format!("{over} of {all} {}, about {} left", self.unit, human(left_ms)))
+    }
+}
+
+/// Progress of work that is counted in something other than trials.
+pub(crate) struct Steps {
+    bar: ProgressBar,
+    lines: Option<Lines>,
+}
+
+impl Steps {
+    /// `unit` is what is counted, in the plural.
+    pub(crate) fn of(unit: &'static str) -> Self {
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}") {
+            bar.set_style(style);
+        }
+        Steps { bar, lines: (!std::io::stderr().is_terminal()).then(|| Lines::new(unit)) }
+    }
+
+    /// Shows that `over` of `all` are finished, the last of them of this name.
+    pub(crate) fn show(&mut self, over: u64, all: u64, name: &str) {
+        self.bar.set_length(all);
+        self.bar.set_position(over);
+        self.bar.set_message(name.to_owned());
+        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.after(over, all, EVERY)) {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Prints a line above the bar.
+    pub(crate) fn note(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 
@@ -58,6 +97,8 @@ impl Progress {
         Progress {
             bar: None,
             lines: None,
+            trials: 0,
+            over: 0,
             quiet,
             colour: ui.colour_stderr,
             verbose: ui.verbose > 0,
@@ -129,10 +170,11 @@ impl Progress {
             return;
         }
         self.finish();
+        (self.trials, self.over) = (trials, 0);
         if self.terminal {
             self.bar = Some(bar(trials, self.colour));
         } else {
-            self.lines = Some(Lines::new(trials));
+            self.lines = Some(Lines::new("trials"));
         }
     }
 
@@ -151,7 +193,9 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
-        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.count(EVERY)) {
+        self.over += 1;
+        let (over, all) = (self.over, self.trials);
+        if let Some(line) = self.lines.as_mut().and_then(|lines| lines.after(over, all, EVERY)) {
             eprintln!("{line}");
         }
     }
@@ -208,13 +252,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_the_run_is_only_when_one_is_due() {
-        let mut lines = Lines::new(4);
-        assert_eq!(lines.count(EVERY), None);
-        let line = lines.count(Duration::ZERO).unwrap();
+    fn a_line_says_how_far_the_work_is_only_when_one_is_due() {
+        let mut lines = Lines::new("trials");
+        assert_eq!(lines.after(1, 4, EVERY), None);
+        let line = lines.after(2, 4, Duration::ZERO).unwrap();
         assert!(line.starts_with("2 of 4 trials, about"), "{line}");
-        assert!(lines.count(Duration::ZERO).is_some());
-        // The report follows the last trial, so no line is due.
-        assert_eq!(lines.count(Duration::ZERO), None);
+        assert!(lines.after(3, 4, Duration::ZERO).is_some());
+        // The result follows the last one, so no line is due.
+        assert_eq!(lines.after(4, 4, Duration::ZERO), None);
+        let faults = Lines::new("faults").after(0, 900, Duration::ZERO).unwrap();
+        assert!(faults.starts_with("0 of 900 faults, about"), "{faults}");
     }
 }

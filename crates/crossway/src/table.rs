@@ -1,6 +1,8 @@
 //! Tables on standard output: wrapped to the terminal's width, or as Markdown.
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets,
+};
 
 use crate::ui::Ui;
 
@@ -20,6 +22,11 @@ pub(crate) enum Tone {
     Bad,
     Unsure,
 }
+
+/// Least width of a column of text, in characters, next to figures that are not wrapped.
+const LEAST_TEXT: usize = 10;
+/// Blanks beside each cell.
+const PADDING: usize = 2;
 
 /// A table of text cells.
 #[derive(Clone, Debug)]
@@ -80,14 +87,33 @@ impl Grid {
                 }
             }));
         }
+        let keep = self.figures_fit(ui.width);
         for ((_, align), column) in self.heads.iter().zip(table.column_iter_mut()) {
             if *align == Align::Right {
                 column.set_cell_alignment(CellAlignment::Right);
+                if keep {
+                    column.set_constraint(ColumnConstraint::ContentWidth);
+                }
             }
         }
         let text = table.to_string();
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.join("\n")
+    }
+
+    /// Whether every right-aligned column, which holds figures, can have its whole width, so that only text is wrapped.
+    fn figures_fit(&self, width: u16) -> bool {
+        let widest = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|(text, _)| text);
+            let widths = cells.chain([&self.heads[column].0]).map(|text| text.chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let needed = |column: usize| match self.heads[column].1 {
+            Align::Right => widest(column),
+            Align::Left => widest(column).min(LEAST_TEXT),
+        };
+        let columns = self.heads.len();
+        (0..columns).map(|column| needed(column) + PADDING).sum::<usize>() <= usize::from(width)
     }
 
     /// Renders the table as Markdown.
@@ -125,5 +151,27 @@ mod tests {
             markdown.starts_with("| name | value |\n| --- | ---: |\n| a\\|b | 1 |\n"),
             "{markdown}"
         );
+    }
+
+    #[test]
+    fn only_text_is_wrapped_as_long_as_the_figures_fit() {
+        let mut grid = Grid::new([
+            ("95 % interval", Align::Right),
+            ("a", Align::Right),
+            ("verdict", Align::Left),
+        ]);
+        grid.row([
+            "-45.4..+40.6 %",
+            "8.56 k msg/s",
+            "unclear: the trials permit a difference of 83 %",
+        ]);
+        let text = grid.text(&Ui { width: 46, ..Ui::plain() });
+        let figures = text.lines().nth(1).unwrap();
+        assert!(figures.contains("-45.4..+40.6 %") && figures.contains("8.56 k msg/s"), "{text}");
+        for width in [12, 20, 30, 46] {
+            let text = grid.text(&Ui { width, ..Ui::plain() });
+            let within = |line: &str| line.chars().count() <= usize::from(width).max(25);
+            assert!(text.lines().all(within), "{width}: {text}");
+        }
     }
 }

@@ -115,15 +115,21 @@ fn a_change_is_stated_as_the_figures_own() {
 fn cases_are_filtered_sorted_and_fit_eighty_columns() {
     let dir = tempfile::tempdir().expect("a folder");
     let at = dir.path();
-    let mut records = Vec::new();
-    for size in [65_536, 64, 4096] {
-        for (mechanism, by) in [("tipc-node-seqpacket", 1.0), ("pipe", 2.0), ("uring-pipe", 3.0)] {
-            records.extend(trials(mechanism, size, true, by));
-            records.extend(trials(mechanism, size, false, by));
+    let run = |speed: f64| {
+        let mut records = Vec::new();
+        for size in [65_536, 64, 4096] {
+            for (mechanism, by) in
+                [("tipc-node-seqpacket", 1.0), ("pipe", 2.0), ("uring-pipe", 3.0)]
+            {
+                records.extend(trials(mechanism, size, true, by * speed));
+                records.extend(trials(mechanism, size, false, by * speed));
+            }
         }
-    }
-    write_run(at, "a", None, 1, &records);
-    write_run(at, "b", None, 2, &records);
+        records
+    };
+    write_run(at, "slow", None, 0, &run(0.5));
+    write_run(at, "a", None, 1, &run(1.0));
+    write_run(at, "b", None, 2, &run(1.0));
     for args in
         [&["rank", "latest"][..], &["compare", "out/a"], &["report", "latest", "--terminal"]]
     {
@@ -151,6 +157,16 @@ fn cases_are_filtered_sorted_and_fit_eighty_columns() {
     assert!(by_speed.find("uring-pipe") < by_speed.find(" pipe"), "{by_speed}");
     let markdown = text(&crossway(at, &["rank", "latest", "--markdown"]));
     assert!(markdown.contains("| ---: |") && markdown.contains("### ping-pong 64 B"), "{markdown}");
+    // An interval stays in one line, and the gate lists what fails in the order of the table.
+    let compared = text(&crossway(at, &["compare", "out/a"]));
+    let figures: Vec<&str> = compared.lines().filter(|line| line.contains("..")).collect();
+    assert!(!figures.is_empty() && figures.iter().all(|line| line.contains(" % ")), "{compared}");
+    let gate = crossway(at, &["compare", "out/a", "out/slow", "--fail-on", "slower:5%"]);
+    let gate = String::from_utf8_lossy(&gate.stdout).into_owned();
+    let failing: Vec<_> = ["FAIL pipe throughput 64 B", "FAIL pipe throughput 65536 B"]
+        .map(|case| gate.find(case).unwrap_or_else(|| panic!("{case}: {gate}")))
+        .to_vec();
+    assert!(failing.is_sorted(), "{gate}");
     let markdown = text(&crossway(at, &["compare", "out/a", "--markdown", "-f", "/64/"]));
     assert!(markdown.contains("| case |") && !markdown.contains("4096"), "{markdown}");
 }
@@ -172,12 +188,31 @@ fn shells_are_offered_plans_mechanisms_and_runs() {
     let has = |offers: &str, one: &str| offers.lines().any(|line| line == one);
     let plans = offered(&["measure"]);
     assert!(has(&plans, "quick") && has(&plans, "toshiba"), "{plans}");
-    let mechanisms = offered(&["measure", "-f"]);
-    assert!(has(&mechanisms, "uds-stream"), "{mechanisms}");
+    for command in [&["measure", "-f"][..], &["faults"], &["profile"]] {
+        let mechanisms = offered(command);
+        assert!(has(&mechanisms, "uds-stream"), "{command:?}: {mechanisms}");
+        assert!(has(&mechanisms, "zeromq-ipc"), "{command:?}: {mechanisms}");
+    }
+    let contenders = offered(&["contender", "build"]);
+    assert!(has(&contenders, "zeromq-ipc") && !has(&contenders, "pipe"), "{contenders}");
+    let questions = offered(&["advise"]);
+    assert!(has(&questions, "camera"), "{questions}");
     let runs = offered(&["compare"]);
     assert!(has(&runs, "latest") && has(&runs, "main") && has(&runs, "out/x1"), "{runs}");
     let commands = offered(&["tipc", "bearer"]);
     assert!(has(&commands, "enable"), "{commands}");
+}
+
+#[test]
+fn the_help_of_measure_names_every_preset() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let help = text(&crossway(dir.path(), &["measure", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let presets = help.split_once("or a preset: ").expect("presets").1;
+    let presets = presets.split(" [").next().expect("text");
+    for (name, _) in crossway_lab::plan::PRESETS {
+        assert!(presets.split(", ").any(|preset| preset == *name), "{name}: {presets}");
+    }
 }
 
 #[test]

@@ -83,6 +83,24 @@ fn await_true(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// What a shell is offered after these words.
+fn offered(words: &[&str]) -> String {
+    let output = Command::new(CROSSWAY)
+        .env("CROSSWAY_COMPLETE", "bash")
+        .envs([
+            ("_CLAP_IFS", "\n"),
+            ("_CLAP_COMPLETE_COMP_TYPE", "9"),
+            ("_CLAP_COMPLETE_SPACE", "false"),
+        ])
+        .env("_CLAP_COMPLETE_INDEX", (words.len() + 1).to_string())
+        .args(["--", "crossway"])
+        .args(words)
+        .arg("")
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// Bytes that look random but are the same every time.
 fn noise(count: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -201,6 +219,15 @@ fn two_guests_and_a_namespace_share_a_link() {
         (a.join().unwrap(), b.join().unwrap())
     });
     let (Some(_a), Some(_b)) = (a, b) else { return };
+    for (command, name) in [
+        (["net", "down"], &tgn),
+        (["net", "exec"], &format!("{tgn}/h")),
+        (["guest", "down"], &tga),
+        (["guest", "exec"], &tgb),
+    ] {
+        let offers = offered(&command);
+        assert!(offers.lines().any(|offer| offer == name), "{command:?}: {offers}");
+    }
     let output = crossway(&["guest", "up", "tgh", "--net", &format!("{tgn}/h")]);
     assert!(errors(&output).contains("this host is a namespace"), "{output:?}");
     for guest in [&tga, &tgb] {

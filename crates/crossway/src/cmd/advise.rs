@@ -26,6 +26,7 @@ use toml::Table;
 use asked::Asked;
 
 use super::Run;
+use crate::args;
 use crate::progress::Progress;
 use crate::ui::{self, Ui};
 
@@ -39,6 +40,7 @@ use crate::ui::{self, Ui};
 #[derive(clap::Args)]
 pub(crate) struct Advise {
     /// File of a question, or name of a ready-made one
+    #[arg(add = args::questions())]
     question: Option<String>,
     /// List the ready-made questions
     #[arg(long)]

@@ -167,6 +167,13 @@ impl Run for Compare {
         let mut report = compare(&a, &b, &differing, &self.terms());
         warnings.append(&mut report.warnings);
         report.warnings = warnings;
+        match self.sort {
+            // Numbers in a case are sizes: 64 sorts before 4096.
+            Sort::Case => report.comparisons.sort_by_cached_key(|c| natural(&c.case)),
+            Sort::Change => {
+                report.comparisons.sort_by(|x, y| y.slowdown.total_cmp(&x.slowdown));
+            }
+        }
         let failures = self.fail_on.map_or(Vec::new(), |gate| {
             FailOn { allow_unclear: self.allow_unclear, ..gate }.failures(&report)
         });
@@ -239,16 +246,11 @@ impl Compare {
 
     /// Prints one table of all figures; on a terminal, one table per case with the case as its title.
     fn print_figures(&self, ui: &Ui, report: &ComparisonReport) {
-        let mut shown: Vec<&Comparison> = report
+        let shown: Vec<&Comparison> = report
             .comparisons
             .iter()
             .filter(|c| !self.changes || matches!(c.verdict, Verdict::Faster | Verdict::Slower))
             .collect();
-        match self.sort {
-            // Numbers in a case are sizes: 64 sorts before 4096.
-            Sort::Case => shown.sort_by_cached_key(|c| natural(&c.case)),
-            Sort::Change => shown.sort_by(|x, y| y.slowdown.total_cmp(&x.slowdown)),
-        }
         if self.markdown {
             let mut grid = Grid::new([&[("case", Align::Left)], &HEADS[..]].concat());
             for c in &shown {

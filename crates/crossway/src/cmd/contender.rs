@@ -13,6 +13,7 @@ use crossway_sys::lease;
 use serde::Serialize;
 
 use super::Run;
+use crate::args;
 use crate::table::Grid;
 use crate::ui::{self, Ui};
 
@@ -31,6 +32,7 @@ enum Action {
     /// List the declared contenders, all of them or those named, and whether each works here
     List {
         /// Ids
+        #[arg(add = args::contenders())]
         ids: Vec<String>,
         /// Print JSON
         #[arg(long)]
@@ -39,12 +41,13 @@ enum Action {
     /// Build all contenders, or the named ones, with the commands in their declarations
     Build {
         /// Ids of contenders
+        #[arg(add = args::contenders())]
         ids: Vec<String>,
     },
     /// Build contenders and run the conformance suite on them
     Test {
         /// Ids of contenders, or declaration files [default: all that are declared]
-        #[arg(value_name = "ID|FILE")]
+        #[arg(value_name = "ID|FILE", add = args::contenders())]
         which: Vec<String>,
     },
     /// Write a declaration and a working program into the current directory

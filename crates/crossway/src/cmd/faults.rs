@@ -13,10 +13,12 @@ use crossway_lab::faults::{
 };
 use crossway_lab::record::Status;
 use crossway_lab::shutdown;
-use indicatif::{ProgressBar, ProgressStyle};
+use crossway_report::units::count;
 
 use super::Run;
+use crate::args;
 use crate::output;
+use crate::progress::Steps;
 use crate::ui::{self, Ui};
 
 /// Kill, stop and starve one end of each mechanism and contender and record what the other end observes
@@ -28,7 +30,7 @@ use crate::ui::{self, Ui};
 #[derive(clap::Args)]
 pub(crate) struct Faults {
     /// Mechanisms and contenders to try [default: all]
-    #[arg(value_name = "MECHANISM")]
+    #[arg(value_name = "MECHANISM", add = args::mechanisms())]
     mechanisms: Vec<String>,
     /// Print the records, one JSON object per line
     #[arg(long)]
@@ -106,31 +108,19 @@ pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result
 
 /// Runs the fault matrix and shows its progress.
 fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    let records = faults::run(options, |event| match event {
-        FaultEvent::Begin { entries, at_most } => bar.suspend(|| {
-            let entries = match entries {
-                1 => "1 mechanism".to_owned(),
-                n => format!("{n} mechanisms and contenders"),
-            };
-            eprintln!("fault matrix of {entries}, about {} at most", duration(at_most));
-        }),
-        FaultEvent::NoPrivatePlaces { why } => {
-            bar.suspend(|| {
-                eprintln!("note: cannot create private file systems and IPC namespaces: {why}")
-            });
+    let mut progress = Steps::of("faults");
+    faults::run(options, |event| match event {
+        FaultEvent::Begin { entries, at_most } => {
+            let entries = count(entries, "mechanism", "mechanisms and contenders");
+            let at_most = duration(at_most);
+            progress.note(&format!("fault matrix of {entries}, about {at_most} at most"));
         }
+        FaultEvent::NoPrivatePlaces { why } => progress
+            .note(&format!("note: cannot create private file systems and IPC namespaces: {why}")),
         FaultEvent::Record { record, done, of } => {
-            bar.set_length(of as u64);
-            bar.set_position(done as u64);
-            bar.set_message(record.mechanism.clone());
+            progress.show(done as u64, of as u64, &record.mechanism);
         }
-    });
-    bar.finish_and_clear();
-    records
+    })
 }
 
 /// The columns of the table after the mechanism, each with the faults it summarizes.

@@ -1,12 +1,16 @@
 //! `crossway limits`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::ensure;
+use crossway_lab::env::Environment;
 use crossway_lab::limits::{self, Ask, Spread};
-use crossway_report::units::size;
+use crossway_lab::preflight::{self, Activity, Need, Severity};
+use crossway_report::units::{Quantity, size};
 use crossway_sys::topology::Topology;
 
 use super::Run;
@@ -72,8 +76,9 @@ impl Run for Limits {
         if let Some(file) = &self.save {
             output::check(file, "--save")?;
         }
+        warn_of_others(&topology, &ask)?;
         let progress = indicatif::ProgressBar::new_spinner();
-        progress.enable_steady_tick(std::time::Duration::from_millis(100));
+        progress.enable_steady_tick(Duration::from_millis(100));
         let limits =
             limits::Limits::measure(&topology, &ask, |what| progress.set_message(what.to_owned()))?;
         progress.finish_and_clear();
@@ -90,25 +95,32 @@ impl Run for Limits {
     }
 }
 
+/// Prints the conditions that would distort the limits, as `measure` does before it begins.
+fn warn_of_others(topology: &Topology, ask: &Ask) -> anyhow::Result<()> {
+    let named = ask.pairs.iter().flat_map(|(a, b)| [*a, *b]).collect::<BTreeSet<_>>();
+    let cpus: Vec<u32> =
+        if named.is_empty() { topology.allowed() } else { named.into_iter().collect() };
+    let need = Need { roles: 2, cpus, spins: false };
+    let activity = Activity::sample(Duration::from_millis(200));
+    let findings = preflight::check(&Environment::take()?, &activity, &need);
+    for finding in findings.iter().filter(|finding| finding.severity == Severity::Warning) {
+        eprintln!("{}: {}; {}", finding.about, finding.what, finding.next_step);
+    }
+    Ok(())
+}
+
 fn table(head: &[&str]) -> Grid {
     let align = |at| if at == 0 { Align::Left } else { Align::Right };
     Grid::new(head.iter().enumerate().map(|(at, head)| (*head, align(at))))
 }
 
-fn ns(value: f64) -> String {
-    match value {
-        v if v < 100.0 => format!("{v:.1} ns"),
-        v if v < 10_000.0 => format!("{v:.0} ns"),
-        v => format!("{:.1} us", v / 1000.0),
-    }
+/// A figure with its spread, in the units of all other tables.
+fn shown(quantity: Quantity, spread: &Spread) -> [String; 3] {
+    [spread.median, spread.p10, spread.p90].map(|value| quantity.show(value))
 }
 
 fn times(spread: &Spread) -> [String; 3] {
-    [ns(spread.median), ns(spread.p10), ns(spread.p90)]
-}
-
-fn gigabytes(bytes_per_s: f64) -> String {
-    format!("{:.2} GB/s", bytes_per_s / 1e9)
+    shown(Quantity::Duration, spread)
 }
 
 fn print(ui: &Ui, limits: &limits::Limits) {
@@ -125,8 +137,8 @@ fn print(ui: &Ui, limits: &limits::Limits) {
     println!("{}\n", calls.text(ui));
     let mut memcpy = table(&["memcpy, same buffers", "median", "p10", "p90"]);
     for m in &limits.memcpy {
-        let s = &m.bytes_per_s;
-        memcpy.row([size(m.size_bytes), gigabytes(s.median), gigabytes(s.p10), gigabytes(s.p90)]);
+        let [median, p10, p90] = shown(Quantity::ByteRate, &m.bytes_per_s);
+        memcpy.row([size(m.size_bytes), median, p10, p90]);
     }
     println!("{}\n", memcpy.text(ui));
     if !limits.cache_lines.is_empty() {
@@ -155,44 +167,38 @@ fn print(ui: &Ui, limits: &limits::Limits) {
         let mut wakes = table(&["by, after", "median", "p10", "p90"]);
         for wake in &limits.wakes {
             let [median, p10, p90] = times(&wake.wake_to_run_ns);
-            let name = format!("{:?} {}-{}, {} us asleep", wake.kind, wake.a, wake.b, wake.idle_us)
-                .to_lowercase();
+            let asleep = Quantity::Duration.show(wake.idle_us as f64 * 1e3);
+            let kind = format!("{:?}", wake.kind).to_lowercase();
+            let name = format!("{kind} {}-{}, {asleep} asleep", wake.a, wake.b);
             wakes.row([name, median, p10, p90]);
         }
         println!("{}\n", wakes.text(ui));
     }
     if !limits.copies.is_empty() {
         println!("{}", ui.paint("1", "Copies between two CPUs, every byte written and read"));
-        let mut copies = table(&[
-            "size",
-            "copies",
-            "CPUs",
-            "one at a time",
-            "messages/s",
-            "bytes/s",
-            "p10",
-            "p90",
-        ]);
+        let mut copies =
+            table(&["size", "copies", "CPUs", "one at a time", "messages", "bytes", "p10", "p90"]);
         for c in &limits.copies {
+            let rate = |spread: &Spread| Quantity::MessageRate.show(spread.median);
+            let [bytes, p10, p90] = shown(Quantity::ByteRate, &c.bytes_per_s);
             copies.row([
                 size(c.size_bytes),
                 c.copies.to_string(),
                 format!("{}-{}", c.a, c.b),
-                format!("{:.3} M/s", c.each_by_itself_msgs_per_s.median / 1e6),
-                format!("{:.3} M/s", c.msgs_per_s.median / 1e6),
-                gigabytes(c.bytes_per_s.median),
-                gigabytes(c.bytes_per_s.p10),
-                gigabytes(c.bytes_per_s.p90),
+                rate(&c.each_by_itself_msgs_per_s),
+                rate(&c.msgs_per_s),
+                bytes,
+                p10,
+                p90,
             ]);
         }
         println!("{}", copies.text(ui));
     }
     if !limits.control.is_empty() {
         println!("\n{}", ui.paint("1", "Creating, querying and removing objects"));
-        let mut rates = table(&["object, operation", "threads", "per second", "p10", "p90"]);
+        let mut rates = table(&["object, operation", "threads", "median", "p10", "p90"]);
         for c in &limits.control {
-            let [median, p10, p90] =
-                [c.per_s.median, c.per_s.p10, c.per_s.p90].map(|rate| format!("{rate:.0}"));
+            let [median, p10, p90] = shown(Quantity::CallRate, &c.per_s);
             let name = format!("{}, {}", c.object, c.operation);
             rates.row([name, c.threads.to_string(), median, p10, p90]);
         }

@@ -32,8 +32,7 @@ use crate::ui::{self, Ui};
 /// met; with 130 if interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Measure {
-    /// A plan file, or a preset: quick, full, paced, exchange, fairness, buffers, cores, contenders, toshiba, cluster
-    #[arg(default_value = "quick", add = args::plans())]
+    #[arg(default_value = "quick", help = args::plan_help(), add = args::plans())]
     plan: String,
     #[command(flatten)]
     filters: Filters,

@@ -32,7 +32,7 @@ const HOT_PLACES: usize = 10;
 #[derive(clap::Args)]
 pub(crate) struct Profile {
     /// One or two cases: MECHANISM, RUN:LINE or RUN:CASE
-    #[arg(value_name = "CASE", required = true, num_args = 1..=2)]
+    #[arg(value_name = "CASE", required = true, num_args = 1..=2, add = args::mechanisms())]
     cases: Vec<String>,
     /// Workload, if the case is a mechanism
     #[arg(long, value_enum, default_value_t = Kind::Throughput)]
