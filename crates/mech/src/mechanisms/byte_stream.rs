@@ -172,7 +172,11 @@ impl<S: ByteSink> Tx for StreamTx<S> {
         self.write_message(msg, Patience::Until(until))
     }
 
+    #[inline]
     fn flush(&mut self) -> Result<(), SendError> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
         self.write_rest(Patience::Until(None))
     }
 
