@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::limits::UNACKNOWLEDGED;
+use crate::wire::body::Framed;
 use crate::wire::link::{Frame, Init, Message, VERSION};
 
 /// Number of messages or bytes received after which an acknowledgement is due.
@@ -32,7 +33,7 @@ pub(crate) struct Session {
     sent: u64,
     acknowledged: u64,
     /// The messages in between.
-    unacknowledged: VecDeque<Arc<[u8]>>,
+    unacknowledged: VecDeque<Arc<Framed>>,
     unacknowledged_bytes: usize,
     /// Number of messages received, and how many of them were acknowledged.
     received: u64,
@@ -75,7 +76,7 @@ impl Session {
     }
 
     /// Handles the introduction of the peer. Returns the messages that must be sent again on this connection.
-    pub(crate) fn handle_init(&mut self, init: &Init) -> Result<Vec<Arc<[u8]>>, Mismatch> {
+    pub(crate) fn handle_init(&mut self, init: &Init) -> Result<Vec<Arc<Framed>>, Mismatch> {
         if init.version != VERSION {
             let why =
                 format!("it uses version {} of the link protocol, not {VERSION}", init.version);
@@ -98,10 +99,8 @@ impl Session {
     }
 
     /// Numbers a message and returns it as it is sent over a connection.
-    pub(crate) fn send(&mut self, message: Message) -> Arc<[u8]> {
-        let mut bytes = Vec::new();
-        Frame::Message(message).encode(&mut bytes);
-        let bytes: Arc<[u8]> = bytes.into();
+    pub(crate) fn send(&mut self, message: Message) -> Arc<Framed> {
+        let bytes = Arc::new(message.framed());
         self.sent += 1;
         self.unacknowledged_bytes += bytes.len();
         self.unacknowledged.push_back(Arc::clone(&bytes));
@@ -159,13 +158,14 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::link::decode;
 
     fn message(id: u64) -> Message {
         Message::Cancel { id }
     }
 
-    fn ids(frames: &[Arc<[u8]>]) -> Vec<u64> {
-        let id = |bytes: &Arc<[u8]>| match Frame::decode(bytes) {
+    fn ids(frames: &[Arc<Framed>]) -> Vec<u64> {
+        let id = |bytes: &Arc<Framed>| match decode(bytes) {
             Ok(Some((Frame::Message(Message::Cancel { id }), _))) => id,
             other => panic!("{other:?}"),
         };

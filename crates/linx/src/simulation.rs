@@ -9,6 +9,7 @@ use crate::mailbox::{Kind, Mailbox};
 use crate::registry::{LinkId, Output, Registry, Route};
 use crate::signal::{ATTACH, HUNT, USER_BASE};
 use crate::spid::Widths;
+use crate::wire::body::Body;
 use crate::wire::link::Message;
 use crate::wire::local::Event;
 use crate::{Filter, Queue, Reference, Signal, Spid};
@@ -227,7 +228,7 @@ impl World {
             }
             Route::Link(over, there) => {
                 self.pump(node);
-                let piece = sequence.to_be_bytes().to_vec();
+                let piece = Body::of(&sequence.to_be_bytes());
                 self.say(node, over, Message::Data { from, to: there, size: 8, flags: 1, piece });
             }
             Route::Gone => {}
@@ -292,7 +293,7 @@ impl World {
         match message {
             Message::Data { from, to, piece, .. } => {
                 let from = self.sites[node].registry.remote(id, from).expect("published before");
-                let sequence = u64::from_be_bytes(piece.try_into().unwrap());
+                let sequence = u64::from_be_bytes((*piece).try_into().unwrap());
                 if self.sites[node].registry.get(to).is_some() {
                     self.send(node, from, to, sequence);
                 }

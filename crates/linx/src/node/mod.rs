@@ -5,6 +5,7 @@
 mod channels;
 mod clients;
 mod directory;
+mod intake;
 mod links;
 mod relays;
 mod trace;

@@ -11,11 +11,14 @@ use crossway_sys::epoll::Report as When;
 use crossway_sys::{Errno, OsError, socket};
 use slab::Slab;
 
+use super::intake::Intake;
 use super::{Node, Token, channels};
 use crate::Spid;
 use crate::channel::frame::{ABANDONED, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, PIECE, WINDOW};
 use crate::registry::{Kind, LinkId, Route};
+use crate::wire::body::Body;
+use crate::wire::body::Framed;
 use crate::wire::link::{self, Message};
 
 /// Number of bytes read from an endpoint before others have their turn.
@@ -23,7 +26,7 @@ const AT_A_TIME: usize = 4 * PIECE;
 
 /// Something for an endpoint, in its encoded form.
 struct Letter {
-    bytes: Vec<u8>,
+    bytes: Framed,
     at: usize,
     /// Number of bytes of a signal in it.
     payload: u32,
@@ -34,12 +37,12 @@ struct Relay {
     endpoint: Spid,
     link: LinkId,
     fd: OwnedFd,
-    inbox: Vec<u8>,
+    intake: Intake,
     outbox: VecDeque<Letter>,
     /// The senders of signals that were partially written or are about to be, and the number of missing bytes.
     open: HashMap<Spid, u32>,
     /// A piece that waits until the peer has delivered others.
-    held: Option<(Header, Vec<u8>)>,
+    held: Option<(Header, Body)>,
     is_ready: bool,
     /// The link is down: only the rest of the outbox is still sent.
     is_orphan: bool,
@@ -75,10 +78,10 @@ impl Relays {
         }
     }
 
-    fn post(&mut self, index: usize, header: Header, piece: &[u8]) {
-        let mut bytes = header.encode().to_vec();
-        bytes.extend_from_slice(piece);
-        self.all[index].outbox.push_back(Letter { bytes, at: 0, payload: piece.len() as u32 });
+    fn post(&mut self, index: usize, header: Header, piece: Body) {
+        let payload = piece.len() as u32;
+        let bytes = piece.behind(&header.encode());
+        self.all[index].outbox.push_back(Letter { bytes, at: 0, payload });
         self.changed(index);
     }
 
@@ -89,7 +92,7 @@ impl Relays {
         for index in of {
             self.all[index].open.remove(&from);
             let header = Header { piece: 0, size: 0, from, to: 0, flags: ABANDONED };
-            self.post(index, header, &[]);
+            self.post(index, header, Body::with_capacity(0));
         }
     }
 
@@ -143,7 +146,7 @@ impl Node {
             endpoint,
             link,
             fd: ours,
-            inbox: Vec::new(),
+            intake: Intake::default(),
             outbox: VecDeque::new(),
             open: HashMap::new(),
             held: None,
@@ -182,27 +185,20 @@ impl Node {
                 return;
             }
             let Some(relay) = self.relays.all.get_mut(index) else { return };
-            if let Some(head) = relay.inbox.first_chunk::<HEADER>() {
-                let fits = |header: &Header| {
-                    header.piece as usize <= PIECE && header.flags & (GONE | ABANDONED) == 0
-                };
-                let Some(header) = Header::decode(head).filter(fits) else {
-                    return self.expel(index, "its channel contains an invalid header");
-                };
-                let end = HEADER + header.piece as usize;
-                if relay.inbox.len() >= end {
-                    let piece = relay.inbox[HEADER..end].to_vec();
-                    relay.inbox.drain(..end);
-                    most = most.saturating_sub(end);
-                    relay.held = Some((header, piece));
+            match relay.intake.next(measure) {
+                Ok(Some((head, piece))) => {
+                    most = most.saturating_sub(HEADER + piece.len());
+                    let header = head.bytes().first_chunk().and_then(Header::decode);
+                    relay.held = header.map(|header| (header, piece));
                     continue;
                 }
+                Ok(None) => {}
+                Err(why) => return self.expel(index, why),
             }
             if most == 0 {
                 return self.relays.changed(index);
             }
-            relay.inbox.reserve(PIECE + HEADER);
-            match socket::recv_behind(&relay.fd, &mut relay.inbox, PIECE + HEADER, true) {
+            match relay.intake.fill(|to, most| socket::recv_behind(&relay.fd, to, most, true)) {
                 // The endpoint's other connection reports that it is closed.
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
@@ -211,7 +207,7 @@ impl Node {
     }
 
     /// Sends a piece over the link of its receiver; returns false if it has to wait.
-    fn pass_on(&mut self, index: usize, header: Header, mut piece: Vec<u8>, bounded: bool) -> bool {
+    fn pass_on(&mut self, index: usize, header: Header, mut piece: Body, bounded: bool) -> bool {
         let Some(relay) = self.relays.all.get(index) else { return false };
         let (endpoint, link) = (relay.endpoint, relay.link);
         let Some(to) = Spid::new(header.to) else {
@@ -236,7 +232,7 @@ impl Node {
             return false;
         }
         if header.flags & FIRST != 0 {
-            swap_number(&mut piece, u32::from_ne_bytes, u32::to_be_bytes);
+            swap_number(piece.bytes_mut(), u32::from_ne_bytes, u32::to_be_bytes);
         }
         let oob = header.flags & OUT_OF_BAND != 0;
         let flags = if header.flags & FIRST != 0 { link::FIRST } else { 0 }
@@ -257,7 +253,7 @@ impl Node {
         there: Spid,
         size: u32,
         flags: u8,
-        piece: Vec<u8>,
+        piece: Body,
     ) {
         // The peer must know the sender first.
         self.work_off_links();
@@ -267,7 +263,7 @@ impl Node {
 
     /// Handles a piece that has arrived over a link; returns false if no correct peer would send it.
     pub(super) fn handle_data(&mut self, link: LinkId, message: Message) -> bool {
-        let Message::Data { from, to, size, flags, ref piece } = message else { return false };
+        let Message::Data { from, to, size, flags, piece } = message else { return false };
         let first = flags & link::FIRST != 0;
         let fits = (LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&(size as usize))
             && (1..=PIECE.min(size as usize)).contains(&piece.len())
@@ -277,7 +273,6 @@ impl Node {
             Some(Kind::Local { .. }) => self.deliver(link, sender, to, size, flags, piece),
             Some(Kind::Remote { link: over, spid: there }) => {
                 let queue = self.relays.transit.entry((over, there)).or_default();
-                let Message::Data { piece, .. } = message else { return false };
                 let onward = Message::Data { from: sender, to, size, flags, piece };
                 queue.push_back((link, onward));
                 self.move_transit(over, there);
@@ -295,7 +290,7 @@ impl Node {
         to: Spid,
         size: u32,
         flags: u8,
-        piece: &[u8],
+        mut piece: Body,
     ) -> bool {
         let index = match self.relay_for(to, link) {
             Ok((index, fd)) => {
@@ -319,9 +314,8 @@ impl Node {
             0 => open.remove(&sender),
             left => open.insert(sender, left),
         };
-        let mut piece = piece.to_vec();
         if first {
-            swap_number(&mut piece, u32::from_be_bytes, u32::to_ne_bytes);
+            swap_number(piece.bytes_mut(), u32::from_be_bytes, u32::to_ne_bytes);
             if piece[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
                 return false;
             }
@@ -334,7 +328,7 @@ impl Node {
             to: to.get(),
             flags: oob | if first { FIRST } else { 0 },
         };
-        self.relays.post(index, header, &piece);
+        self.relays.post(index, header, piece);
         self.write_relay(index);
         true
     }
@@ -448,7 +442,8 @@ impl Node {
             relay.endpoint == who && relay.outbox.iter().any(|letter| is_from(letter, spid))
         });
         let Some((index, _)) = index else { return false };
-        self.relays.post(index, Header { piece: 0, size: 0, from: spid, to: id, flags: GONE }, &[]);
+        let header = Header { piece: 0, size: 0, from: spid, to: id, flags: GONE };
+        self.relays.post(index, header, Body::with_capacity(0));
         true
     }
 
@@ -458,7 +453,7 @@ impl Node {
         let endpoint = relay.endpoint;
         tracing::warn!("the endpoint {endpoint} is closed: {why}");
         if let Some(relay) = self.relays.all.get_mut(index) {
-            relay.inbox.clear();
+            relay.intake = Intake::default();
         }
         self.expelled.push(endpoint);
     }
@@ -467,6 +462,17 @@ impl Node {
 fn is_from(letter: &Letter, spid: Spid) -> bool {
     let header = letter.bytes.first_chunk::<HEADER>().and_then(Header::decode);
     header.is_some_and(|header| header.from == spid)
+}
+
+/// The lengths of the header and the piece at the beginning of what an endpoint has sent.
+fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, &'static str> {
+    let Some(head) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
+    let fits =
+        |header: &Header| header.piece as usize <= PIECE && header.flags & (GONE | ABANDONED) == 0;
+    match Header::decode(head).filter(fits) {
+        Some(header) => Ok(Some((HEADER, header.piece as usize))),
+        None => Err("its channel contains an invalid header"),
+    }
 }
 
 /// Converts a signal's number from one byte order to the other; the payload is left to the programs.

@@ -4,6 +4,7 @@
 //! Frames that a session numbers (everything from [`Message`]) survive the loss of a connection; the others belong to one
 //! connection.
 
+use super::body::{Body, Framed};
 use super::fields::{Malformed, Reader, Writer};
 use crate::Spid;
 use crate::limits::PIECE;
@@ -16,6 +17,10 @@ pub(crate) const MAGIC: u32 = 0x4c4e_5858;
 
 /// Maximum length of a frame in bytes: a piece of a signal with its fields.
 pub(crate) const LONGEST_FRAME: usize = PIECE + 256;
+
+/// The kind of a frame with a piece of a signal, and its length in bytes without the piece.
+const DATA: u8 = 21;
+const DATA_HEAD: usize = 18;
 
 /// The piece is the first of its signal.
 pub(crate) const FIRST: u8 = 1;
@@ -70,7 +75,7 @@ pub(crate) enum Message {
     /// The answer to a query.
     Answer { id: u64, spid: Spid },
     /// A piece of a signal. The first one starts with the signal's number.
-    Data { from: Spid, to: Spid, size: u32, flags: u8, piece: Vec<u8> },
+    Data { from: Spid, to: Spid, size: u32, flags: u8, piece: Body },
     /// This many bytes for `to` were delivered.
     Credit { to: Spid, bytes: u32 },
 }
@@ -99,7 +104,7 @@ impl Frame {
                 Message::Unpublish { spid } => Writer::of(19).spid(*spid),
                 Message::Answer { id, spid } => Writer::of(20).long(*id).spid(*spid),
                 Message::Data { from, to, size, flags, piece } => {
-                    Writer::of(21).spid(*from).spid(*to).int(*size).byte(*flags).rest(piece)
+                    Writer::of(DATA).spid(*from).spid(*to).int(*size).byte(*flags).rest(piece)
                 }
                 Message::Credit { to, bytes } => Writer::of(22).spid(*to).int(*bytes),
             },
@@ -109,15 +114,30 @@ impl Frame {
         out.extend_from_slice(&body);
     }
 
-    /// Decodes the first frame, if it is complete, and returns it with its length in bytes.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
+    /// The lengths of the head and the body of the first frame; `None` if there are too few bytes to tell. The head of a frame
+    /// with a piece of a signal has everything but the piece; that of others is their length.
+    pub(crate) fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, Malformed> {
         let Some((len, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_be_bytes(*len) as usize;
         if len == 0 || len > LONGEST_FRAME {
             return Err(Malformed);
         }
-        let Some(body) = rest.get(..len) else { return Ok(None) };
-        let mut r = Reader::new(body);
+        match rest.first() {
+            None => Ok(None),
+            Some(&DATA) if len < DATA_HEAD - 4 => Err(Malformed),
+            Some(&DATA) => Ok(Some((DATA_HEAD, len - (DATA_HEAD - 4)))),
+            Some(_) => Ok(Some((4, len))),
+        }
+    }
+
+    /// Decodes a frame from its head and body.
+    pub(crate) fn decode(head: &[u8], body: Body) -> Result<Frame, Malformed> {
+        if head.len() == DATA_HEAD {
+            let mut r = Reader::new(&head[5..]);
+            let (from, to, size, flags) = (r.spid()?, r.spid()?, r.int()?, r.byte()?);
+            return r.end(Frame::Message(Message::Data { from, to, size, flags, piece: body }));
+        }
+        let mut r = Reader::new(&body);
         let frame = match r.byte()? {
             1 => {
                 if r.int()? != MAGIC {
@@ -142,17 +162,37 @@ impl Frame {
             18 => Frame::Message(Message::Publish { spid: r.spid()?, name: r.text()? }),
             19 => Frame::Message(Message::Unpublish { spid: r.spid()? }),
             20 => Frame::Message(Message::Answer { id: r.long()?, spid: r.spid()? }),
-            21 => Frame::Message(Message::Data {
-                from: r.spid()?,
-                to: r.spid()?,
-                size: r.int()?,
-                flags: r.byte()?,
-                piece: r.rest().to_vec(),
-            }),
             22 => Frame::Message(Message::Credit { to: r.spid()?, bytes: r.int()? }),
             _ => return Err(Malformed),
         };
-        Ok(Some((r.end(frame)?, 4 + len)))
+        r.end(frame)
+    }
+}
+
+/// Decodes the first frame, if it is complete, and returns it with its length in bytes.
+#[cfg(test)]
+pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> {
+    let Some((head, body)) = Frame::measure(bytes)? else { return Ok(None) };
+    let Some(frame) = bytes.get(..head + body) else { return Ok(None) };
+    let (head, body) = frame.split_at(head);
+    Ok(Some((Frame::decode(head, Body::of(body))?, frame.len())))
+}
+
+impl Message {
+    /// The message as it is sent; a piece of a signal is not copied.
+    pub(crate) fn framed(self) -> Framed {
+        let Message::Data { from, to, size, flags, piece } = self else {
+            let mut bytes = Vec::new();
+            Frame::Message(self).encode(&mut bytes);
+            return bytes.into();
+        };
+        let mut head = [0; DATA_HEAD];
+        let len = (DATA_HEAD - 4 + piece.len()) as u32;
+        for (at, number) in [(0, len), (5, from.get()), (9, to.get()), (13, size)] {
+            head[at..at + 4].copy_from_slice(&number.to_be_bytes());
+        }
+        (head[4], head[17]) = (DATA, flags);
+        piece.behind(&head)
     }
 }
 
@@ -178,7 +218,13 @@ mod tests {
             Message::Publish { spid: spid(3), name: "c".into() },
             Message::Unpublish { spid: spid(3) },
             Message::Answer { id: 1, spid: spid(3) },
-            Message::Data { from: spid(1), to: spid(2), size: 8, flags: FIRST, piece: vec![1; 8] },
+            Message::Data {
+                from: spid(1),
+                to: spid(2),
+                size: 8,
+                flags: FIRST,
+                piece: Body::of(&[1; 8]),
+            },
             Message::Credit { to: spid(2), bytes: 99 },
         ];
         let others = [
@@ -192,12 +238,16 @@ mod tests {
             let mut bytes = Vec::new();
             frame.encode(&mut bytes);
             for len in 0..bytes.len() {
-                assert_eq!(Frame::decode(&bytes[..len]), Ok(None));
+                assert_eq!(decode(&bytes[..len]), Ok(None));
             }
-            assert_eq!(Frame::decode(&bytes), Ok(Some((frame, bytes.len()))));
+            assert_eq!(decode(&bytes), Ok(Some((frame.clone(), bytes.len()))));
+            if let Frame::Message(message) = frame {
+                assert_eq!(message.framed()[..], bytes);
+            }
         }
-        assert_eq!(Frame::decode(&[0, 0, 0, 0, 1]), Err(Malformed), "no kind");
-        assert_eq!(Frame::decode(&[1, 0, 0, 0]), Err(Malformed), "longer than any");
-        assert_eq!(Frame::decode(&[0, 0, 0, 2, 4, 9]), Err(Malformed), "something follows");
+        assert_eq!(decode(&[0, 0, 0, 0, 1]), Err(Malformed), "no kind");
+        assert_eq!(decode(&[1, 0, 0, 0]), Err(Malformed), "longer than any");
+        assert_eq!(decode(&[0, 0, 0, 2, 4, 9]), Err(Malformed), "something follows");
+        assert_eq!(decode(&[0, 0, 0, 13, DATA, 0, 0]), Err(Malformed), "no fields");
     }
 }

@@ -13,9 +13,11 @@ use slab::Slab;
 
 use super::{Node, Token};
 use crate::Error;
+use crate::node::intake::Intake;
 use crate::registry::{LinkId, Output};
 use crate::session::{Mismatch, Session};
 use crate::trace::record::Way;
+use crate::wire::body::Framed;
 use crate::wire::link::{Frame, Init, Message};
 pub use line::LinkAddress;
 use line::{Line, LinkDoor};
@@ -49,8 +51,8 @@ struct Wire {
     is_connecting: bool,
     /// Whether both ends have introduced themselves.
     is_greeted: bool,
-    inbox: Vec<u8>,
-    outbox: VecDeque<Arc<[u8]>>,
+    intake: Intake,
+    outbox: VecDeque<Arc<Framed>>,
     /// Number of bytes of the first frame in the outbox that are already written.
     written: usize,
     heard: Instant,
@@ -119,10 +121,10 @@ impl Links {
     fn post(&mut self, wire: usize, frame: &Frame) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        self.post_bytes(wire, bytes.into());
+        self.post_bytes(wire, Arc::new(bytes.into()));
     }
 
-    fn post_bytes(&mut self, wire: usize, bytes: Arc<[u8]>) {
+    fn post_bytes(&mut self, wire: usize, bytes: Arc<Framed>) {
         if let Some(to) = self.wires.get_mut(wire) {
             to.outbox.push_back(bytes);
             self.changed(wire, false);
@@ -188,7 +190,7 @@ impl Node {
             dialled: peer.is_some(),
             is_connecting: peer.is_some(),
             is_greeted: false,
-            inbox: Vec::new(),
+            intake: Intake::default(),
             outbox: VecDeque::new(),
             written: 0,
             heard: Instant::now(),

@@ -49,8 +49,7 @@ impl Node {
         let mut most = AT_A_TIME;
         loop {
             let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
-            wire.inbox.reserve(2 * PIECE);
-            match wire.line.receive(&mut wire.inbox, 2 * PIECE) {
+            match wire.intake.fill(|to, most| wire.line.receive(to, most)) {
                 Ok(0) => return Err("the other node closed the connection".to_owned()),
                 Ok(n) => {
                     wire.heard = Instant::now();
@@ -70,27 +69,16 @@ impl Node {
     }
 
     fn handle_frames(&mut self, index: usize) -> Result<(), String> {
-        let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
-        let inbox = std::mem::take(&mut wire.inbox);
-        let mut at = 0;
-        let outcome = loop {
-            match Frame::decode(&inbox[at..]) {
-                Ok(None) => break Ok(()),
-                Ok(Some((frame, len))) => {
-                    at += len;
-                    if let Err(why) = self.handle_frame(index, frame, len) {
-                        break Err(why);
-                    }
-                    self.work_off_links();
-                }
-                Err(_) => break Err("the other end violated the protocol".to_owned()),
-            }
-        };
-        if let Some(wire) = self.links.wires.get_mut(index) {
-            wire.inbox = inbox;
-            wire.inbox.drain(..at);
+        let violated = |_| "the other end violated the protocol".to_owned();
+        while let Some(wire) = self.links.wires.get_mut(index)
+            && let Some((head, body)) = wire.intake.next(Frame::measure).map_err(violated)?
+        {
+            let len = head.bytes().len() + body.len();
+            let frame = Frame::decode(head.bytes(), body).map_err(violated)?;
+            self.handle_frame(index, frame, len)?;
+            self.work_off_links();
         }
-        outcome
+        Ok(())
     }
 
     fn handle_frame(&mut self, index: usize, frame: Frame, len: usize) -> Result<(), String> {
