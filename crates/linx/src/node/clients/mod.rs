@@ -1,5 +1,8 @@
 //! The connections of programs, one for each endpoint, and of tools.
 
+mod listings;
+mod partners;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,12 +13,13 @@ use crossway_sys::socket::{self, Credentials};
 use crossway_sys::{Errno, OsError, fdpass};
 use slab::Slab;
 
-use super::{Node, REPORT_WITHIN, Token, channels};
+use super::{Node, Token};
 use crate::limits::{ATTACHES, CHANNELS, HUNTS, RECORD};
-use crate::registry::{Kind, LinkId, Refused};
+use crate::registry::Refused;
 use crate::trace::record::Happened;
-use crate::wire::local::{self, Event, Refusal, Report, Request, VERSION};
-use crate::{Error, Spid, Transport};
+use crate::wire::local::{Event, Refusal, Request, VERSION};
+use crate::{Error, Spid};
+use listings::Listing;
 
 /// Number of records of one program that are handled before the others have their turn.
 const AT_A_TIME: usize = 64;
@@ -44,16 +48,6 @@ struct Client {
     numbers: HashMap<Spid, u32>,
     /// The list that it waits for.
     listing: Option<u32>,
-}
-
-/// Endpoints whose reports were requested.
-struct Listing {
-    client: usize,
-    /// The endpoint that was asked about; `None`: all.
-    of: Option<Spid>,
-    waits_for: HashSet<Spid>,
-    reports: HashMap<Spid, Report>,
-    until: Instant,
 }
 
 pub(super) struct Clients {
@@ -432,145 +426,5 @@ impl Node {
             }
             Err(refused) => self.clients.refuse(index, refused),
         }
-    }
-
-    /// Asks an endpoint, or all, for a report, which a connection waits for.
-    fn begin_listing(&mut self, index: usize, of: Option<Spid>) {
-        if self.clients.all[index].listing.is_some() {
-            return;
-        }
-        self.clients.last_listing = self.clients.last_listing.wrapping_add(1);
-        let serial = self.clients.last_listing;
-        let own = |spid: &Spid| self.clients.by_spid.contains_key(spid);
-        let waits_for: HashSet<Spid> = match of {
-            Some(spid) => of.into_iter().filter(|_| own(&spid)).collect(),
-            None => self.clients.by_spid.keys().copied().collect(),
-        };
-        for spid in &waits_for {
-            self.clients.tell(*spid, &Event::Ask { serial }, Vec::new());
-        }
-        self.clients.all[index].listing = Some(serial);
-        let until = Instant::now() + REPORT_WITHIN;
-        let listing = Listing { client: index, of, waits_for, reports: HashMap::new(), until };
-        self.clients.listings.insert(serial, listing);
-    }
-
-    /// Sends the lists for which all reports have arrived, or the time limit has passed.
-    fn finish_listings(&mut self) {
-        let now = Instant::now();
-        let done: Vec<u32> = self
-            .clients
-            .listings
-            .iter()
-            .filter(|(_, listing)| listing.waits_for.is_empty() || listing.until <= now)
-            .map(|(serial, _)| *serial)
-            .collect();
-        for serial in done {
-            let Some(mut listing) = self.clients.listings.remove(&serial) else { continue };
-            let spids: Vec<Spid> = match listing.of {
-                Some(spid) => vec![spid],
-                None => self.registry.spids().collect(),
-            };
-            for spid in spids {
-                if let Some(row) = self.registry.row(spid) {
-                    let report = listing.reports.remove(&spid);
-                    self.clients.post(listing.client, &Event::Row { row, report }, Vec::new());
-                } else if listing.of.is_some() {
-                    let refused = self.registry.refusal_of(spid);
-                    self.clients.refuse(listing.client, refused);
-                }
-            }
-            if listing.of.is_none() {
-                self.clients.post(listing.client, &Event::End, Vec::new());
-            }
-            if let Some(client) = self.clients.all.get_mut(listing.client) {
-                client.listing = None;
-            }
-        }
-    }
-
-    fn connect(
-        &mut self,
-        index: usize,
-        own: Spid,
-        to: Spid,
-        wish: Option<Transport>,
-    ) -> Result<(), Refused> {
-        match self.registry.get(to).map(|entry| entry.kind) {
-            Some(Kind::Remote { link, .. }) => {
-                self.registry.handle_connect(own, to)?;
-                let (_, fd) = self.relay_for(own, link).map_err(|error| {
-                    self.registry.handle_connect_failed(own, to);
-                    (Refusal::Limit, format!("cannot create a channel: {error}"))
-                })?;
-                self.tell_of_relay(own, link, Some(to), fd);
-                return Ok(());
-            }
-            // Links do not receive signals.
-            Some(Kind::Link { .. }) => return Err((Refusal::Gone, String::new())),
-            Some(Kind::Local { .. }) if to == own => return Err((Refusal::Gone, String::new())),
-            Some(Kind::Local { .. }) | None => {}
-        }
-        if !self.registry.handle_connect(own, to)? {
-            let number = self.clients.all[index].numbers.get(&to).copied().unwrap_or(0);
-            let channel =
-                local::Channel { number, transport: None, relay: false, first: true, capacity: 0 };
-            self.clients.post(index, &Event::Channel { spid: to, channel }, Vec::new());
-            return Ok(());
-        }
-        let transport = wish.unwrap_or(self.settings.transport);
-        let bytes = self.settings.channel_bytes;
-        let (first, second) = channels::make(transport, bytes).map_err(|error| {
-            self.registry.handle_connect_failed(own, to);
-            (Refusal::Limit, format!("cannot create a channel: {error}"))
-        })?;
-        // The other endpoint first: signals sent over the channel must follow the announcement of the channel.
-        for (spid, other, fds, is_first) in [(to, own, second, false), (own, to, first, true)] {
-            let channel = local::Channel {
-                number: self.clients.number(spid, other),
-                transport: Some(transport),
-                relay: false,
-                first: is_first,
-                capacity: bytes as u32,
-            };
-            self.clients.tell(spid, &Event::Channel { spid: other, channel }, fds);
-        }
-        Ok(())
-    }
-
-    /// Announces to an endpoint the channel for a link, by which it reaches `asked`.
-    pub(super) fn tell_of_relay(
-        &mut self,
-        endpoint: Spid,
-        link: LinkId,
-        asked: Option<Spid>,
-        fd: Option<OwnedFd>,
-    ) {
-        let Some(of_link) = self.registry.link(link).map(|link| link.spid) else { return };
-        let known = self
-            .clients
-            .by_spid
-            .get(&endpoint)
-            .and_then(|index| self.clients.all.get(*index))
-            .and_then(|client| client.numbers.get(&of_link).copied());
-        let number = known.unwrap_or_else(|| self.clients.number(endpoint, of_link));
-        let channel = local::Channel {
-            number,
-            transport: fd.as_ref().map(|_| Transport::Uds),
-            relay: true,
-            first: asked.is_some(),
-            capacity: 0,
-        };
-        let spid = asked.unwrap_or(of_link);
-        let fds = fd.into_iter().collect();
-        self.clients.tell(endpoint, &Event::Channel { spid, channel }, fds);
-    }
-
-    fn vouch(&mut self, index: usize, own: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
-        self.registry.may_send_as(own, from, to)?;
-        // Before the answer, so that the receiver knows when the first such signal arrives.
-        self.clients.tell(to, &Event::Vouched { peer: own, from }, Vec::new());
-        self.clients.post(index, &Event::End, Vec::new());
-        Ok(())
     }
 }

@@ -1,0 +1,101 @@
+//! Channels between endpoints, and the permission to send in another's name.
+
+use std::os::fd::OwnedFd;
+
+use crate::node::{Node, channels};
+use crate::registry::{Kind, LinkId, Refused};
+use crate::wire::local::{self, Event, Refusal};
+use crate::{Spid, Transport};
+
+impl Node {
+    pub(super) fn connect(
+        &mut self,
+        index: usize,
+        own: Spid,
+        to: Spid,
+        wish: Option<Transport>,
+    ) -> Result<(), Refused> {
+        match self.registry.get(to).map(|entry| entry.kind) {
+            Some(Kind::Remote { link, .. }) => {
+                self.registry.handle_connect(own, to)?;
+                let (_, fd) = self.relay_for(own, link).map_err(|error| {
+                    self.registry.handle_connect_failed(own, to);
+                    (Refusal::Limit, format!("cannot create a channel: {error}"))
+                })?;
+                self.tell_of_relay(own, link, Some(to), fd);
+                return Ok(());
+            }
+            // Links do not receive signals.
+            Some(Kind::Link { .. }) => return Err((Refusal::Gone, String::new())),
+            Some(Kind::Local { .. }) if to == own => return Err((Refusal::Gone, String::new())),
+            Some(Kind::Local { .. }) | None => {}
+        }
+        if !self.registry.handle_connect(own, to)? {
+            let number = self.clients.all[index].numbers.get(&to).copied().unwrap_or(0);
+            let channel =
+                local::Channel { number, transport: None, relay: false, first: true, capacity: 0 };
+            self.clients.post(index, &Event::Channel { spid: to, channel }, Vec::new());
+            return Ok(());
+        }
+        let transport = wish.unwrap_or(self.settings.transport);
+        let bytes = self.settings.channel_bytes;
+        let (first, second) = channels::make(transport, bytes).map_err(|error| {
+            self.registry.handle_connect_failed(own, to);
+            (Refusal::Limit, format!("cannot create a channel: {error}"))
+        })?;
+        // The other endpoint first: signals sent over the channel must follow the announcement of the channel.
+        for (spid, other, fds, is_first) in [(to, own, second, false), (own, to, first, true)] {
+            let channel = local::Channel {
+                number: self.clients.number(spid, other),
+                transport: Some(transport),
+                relay: false,
+                first: is_first,
+                capacity: bytes as u32,
+            };
+            self.clients.tell(spid, &Event::Channel { spid: other, channel }, fds);
+        }
+        Ok(())
+    }
+
+    /// Announces to an endpoint the channel for a link, by which it reaches `asked`.
+    pub(in crate::node) fn tell_of_relay(
+        &mut self,
+        endpoint: Spid,
+        link: LinkId,
+        asked: Option<Spid>,
+        fd: Option<OwnedFd>,
+    ) {
+        let Some(of_link) = self.registry.link(link).map(|link| link.spid) else { return };
+        let known = self
+            .clients
+            .by_spid
+            .get(&endpoint)
+            .and_then(|index| self.clients.all.get(*index))
+            .and_then(|client| client.numbers.get(&of_link).copied());
+        let number = known.unwrap_or_else(|| self.clients.number(endpoint, of_link));
+        let channel = local::Channel {
+            number,
+            transport: fd.as_ref().map(|_| Transport::Uds),
+            relay: true,
+            first: asked.is_some(),
+            capacity: 0,
+        };
+        let spid = asked.unwrap_or(of_link);
+        let fds = fd.into_iter().collect();
+        self.clients.tell(endpoint, &Event::Channel { spid, channel }, fds);
+    }
+
+    pub(super) fn vouch(
+        &mut self,
+        index: usize,
+        own: Spid,
+        from: Spid,
+        to: Spid,
+    ) -> Result<(), Refused> {
+        self.registry.may_send_as(own, from, to)?;
+        // Before the answer, so that the receiver knows when the first such signal arrives.
+        self.clients.tell(to, &Event::Vouched { peer: own, from }, Vec::new());
+        self.clients.post(index, &Event::End, Vec::new());
+        Ok(())
+    }
+}
