@@ -227,7 +227,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("faults", &["crossway faults pipe uds-stream", "crossway faults --save out/latest"]),
-    ("linx node", &["crossway linx node", "crossway linx node --transport shm --name a"]),
+    (
+        "linx node",
+        &[
+            "crossway linx node",
+            "crossway linx node --transport shm --name a",
+            "crossway linx node --name b --cluster 4711",
+        ],
+    ),
     ("linx list", &["crossway linx list", "crossway linx list --json"]),
     ("linx hunt", &["crossway linx hunt server", "crossway linx hunt a/b/server --timeout 5"]),
     (

@@ -1,5 +1,6 @@
 //! `crossway linx`: nodes as processes, and the tools that inspect them.
 
+mod cluster;
 mod trace;
 
 use std::io::{BufRead, BufReader};
@@ -26,12 +27,21 @@ fn linx(dir: &Path) -> Command {
     command
 }
 
-/// Starts a node and waits until it has printed this number of lines.
+impl Node {
+    /// Starts a node and waits until it has printed this number of lines.
+    fn start(mut command: Command, lines: usize) -> Node {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let said = out.lines().take(lines).map(Result::unwrap).collect();
+        Node { child, said }
+    }
+}
+
+/// As [`Node::start`], with these arguments.
 fn node(dir: &Path, words: &[&str], lines: usize) -> Node {
-    let mut child = linx(dir).arg("node").args(words).stdout(Stdio::piped()).spawn().unwrap();
-    let out = BufReader::new(child.stdout.take().unwrap());
-    let said = out.lines().take(lines).map(Result::unwrap).collect();
-    Node { child, said }
+    let mut command = linx(dir);
+    command.arg("node").args(words);
+    Node::start(command, lines)
 }
 
 fn output(command: &mut Command) -> (bool, String, String) {
@@ -163,11 +173,8 @@ fn the_documented_commands_start_two_nodes_on_two_hosts_and_hunt_across() {
         command.env("CROSSWAY_LINX_DIR", dir.path().join(host)).stdout(Stdio::piped());
         command
     };
-    let start = |host: &str, words: &[String], lines: usize| {
-        let mut child = command(host, words).spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Node { child, said: out.lines().take(lines).map(Result::unwrap).collect() }
-    };
+    let start =
+        |host: &str, words: &[String], lines: usize| Node::start(command(host, words), lines);
     let there = start("a", first, 2);
     assert_eq!(there.said[1], format!("listening at {address}:19790"));
     let _here = start("b", second, 1);

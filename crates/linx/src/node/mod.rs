@@ -51,6 +51,9 @@ pub struct Settings {
     pub listen: Vec<LinkAddress>,
     /// The links to nodes that this one dials.
     pub links: Vec<LinkSettings>,
+    /// A TIPC service type, 64 or above: this node is published under it, and links to all others that are. The links have the
+    /// names of the nodes ([`Settings::name`]), which must be different.
+    pub cluster: Option<u32>,
     /// How long a link's connection may be silent before it is closed, and how long a link without a connection stays up.
     pub link_timeout: Duration,
     /// Overrides how long a link without a connection stays up; `None`: [`Settings::link_timeout`].
@@ -69,6 +72,7 @@ impl Default for Settings {
             name: "node".to_owned(),
             listen: Vec::new(),
             links: Vec::new(),
+            cluster: None,
             link_timeout: Duration::from_secs(1),
             reconnect_within: None,
             tipc: TipcBackend::Automatic,
@@ -85,6 +89,7 @@ enum Token {
     Relay(usize),
     Wire(usize),
     LinkDoor(usize),
+    Topology,
 }
 
 impl Token {
@@ -96,6 +101,7 @@ impl Token {
             Token::Relay(index) => 2 << 56 | index as u64,
             Token::Wire(index) => 3 << 56 | index as u64,
             Token::LinkDoor(index) => 4 << 56 | index as u64,
+            Token::Topology => 5 << 56,
         }
     }
 
@@ -107,7 +113,8 @@ impl Token {
             1 => Token::Client(index),
             2 => Token::Relay(index),
             3 => Token::Wire(index),
-            _ => Token::LinkDoor(index),
+            4 => Token::LinkDoor(index),
+            _ => Token::Topology,
         }
     }
 }
@@ -275,11 +282,13 @@ impl Node {
                     Token::Relay(index) => self.relays.changed(index),
                     Token::Wire(index) => self.links.changed(index, event.writable),
                     Token::LinkDoor(index) => self.admit_wires(index)?,
+                    Token::Topology => self.links.cluster_changed(),
                 }
             }
             self.serve_clients();
             self.serve_wires();
             self.serve_relays();
+            self.follow_cluster();
             self.supervise();
             self.work_off();
             if let Some(at) = stops_at {

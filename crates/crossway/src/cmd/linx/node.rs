@@ -22,9 +22,9 @@ pub(super) struct Node {
     /// Group of the node's directory, a name or a number, if the node creates it; with --mode 770 its members may use the node
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Option<u32>,
-    /// Name that this node suggests to the nodes it dials for their link to it
-    #[arg(long, default_value = "node")]
-    name: String,
+    /// Name that this node suggests to the nodes it dials for their link to it [default: node]
+    #[arg(long)]
+    name: Option<String>,
     /// Accept connections from other nodes at this address (repeatable), IP:PORT or tipc:TYPE:INSTANCE; anyone who can reach it
     /// can use the node's endpoints
     #[arg(long, value_name = "ADDRESS")]
@@ -32,6 +32,10 @@ pub(super) struct Node {
     /// Connect to another node and name the link NAME (repeatable); if one address fails, the next one is used
     #[arg(long, value_name = "NAME=ADDRESS,...", value_parser = link)]
     link: Vec<LinkSettings>,
+    /// Link to all nodes with the same TIPC service TYPE, wherever they are in the TIPC cluster; the links have the names of the
+    /// nodes, so that each needs a --name of its own
+    #[arg(long, value_name = "TYPE", requires = "name", value_parser = clap::value_parser!(u32).range(64..))]
+    cluster: Option<u32>,
     /// Close a connection after this many milliseconds without traffic; if no other address answers, the link is down
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(20..=600_000))]
     link_timeout: u64,
@@ -72,9 +76,10 @@ impl Node {
             channel_bytes: self.channel_bytes,
             mode: self.mode,
             group: self.group,
-            name: self.name,
+            name: self.name.unwrap_or_else(|| Settings::default().name),
             listen: self.listen,
             links: self.link,
+            cluster: self.cluster,
             link_timeout: Duration::from_millis(self.link_timeout),
             ..Settings::default()
         };

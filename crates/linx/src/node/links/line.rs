@@ -107,6 +107,13 @@ impl LinkDoor {
         }
     }
 
+    /// Whether an error of [`LinkDoor::accept`] means that there will be no more connections: the `tipcd` has ended.
+    pub(super) fn has_ended(&self, errno: Errno) -> bool {
+        let of_one =
+            matches!(errno, Errno::CONNABORTED | Errno::INTR | Errno::NOBUFS | Errno::NOMEM);
+        matches!(self, LinkDoor::Tipc(..)) && !of_one
+    }
+
     /// The next connection; EAGAIN if there is none.
     pub(super) fn accept(&self) -> Result<Line, Errno> {
         match self {

@@ -1,5 +1,7 @@
 //! Links to other nodes: dialling, supervision, and handling of failed connections.
 
+mod cluster;
+mod doors;
 mod line;
 mod wires;
 
@@ -8,19 +10,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossway_sys::epoll::Report as When;
-use crossway_sys::{Errno, OsError, random};
+use crossway_sys::{OsError, random};
 use slab::Slab;
 
 use super::{Node, Token};
-use crate::Error;
 use crate::node::intake::Intake;
 use crate::registry::{LinkId, Output};
 use crate::session::{Mismatch, Session};
 use crate::trace::record::Way;
 use crate::wire::body::Framed;
 use crate::wire::link::{Frame, Init, Message};
+use cluster::Cluster;
+use doors::Entrance;
+use line::Line;
 pub use line::LinkAddress;
-use line::{Line, LinkDoor};
 
 /// The configuration of a link that this node dials.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +37,6 @@ pub struct LinkSettings {
 
 /// Maximum number of links of a node; more are refused.
 const LINKS: usize = 1024;
-
-/// Maximum number of connections whose peer has not introduced itself; more are refused.
-const STRANGERS: usize = 64;
 
 /// How soon a failed connection is retried.
 const REDIAL: Duration = Duration::from_millis(100);
@@ -66,6 +66,8 @@ struct Wire {
 /// A link, up or not.
 struct Peer {
     name: String,
+    /// Whether the cluster's topology service told of it; it gets its name when it introduces itself.
+    is_found: bool,
     /// The addresses to dial; empty if the other node dials.
     addresses: Vec<LinkAddress>,
     next: usize,
@@ -80,9 +82,34 @@ struct Peer {
     told: String,
 }
 
+impl Peer {
+    fn new(name: String, addresses: Vec<LinkAddress>, session: u64) -> Peer {
+        let dials = !addresses.is_empty();
+        Peer {
+            name,
+            is_found: false,
+            addresses,
+            next: 0,
+            session: Session::new(session),
+            wire: None,
+            id: None,
+            down_at: None,
+            dial_at: dials.then(Instant::now),
+            told: String::new(),
+        }
+    }
+
+    /// A node that the topology service told of.
+    fn found(address: LinkAddress) -> Result<Peer, OsError> {
+        let unnamed = Peer::new(address.to_string(), vec![address], chance()?);
+        Ok(Peer { is_found: true, ..unnamed })
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Links {
-    doors: Vec<LinkDoor>,
+    cluster: Option<Cluster>,
+    doors: Vec<Entrance>,
     wires: Slab<Wire>,
     peers: Slab<Peer>,
     ready: VecDeque<usize>,
@@ -96,12 +123,21 @@ fn chance() -> Result<u64, OsError> {
 
 impl Links {
     pub(super) fn has_work(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || self.cluster.as_ref().is_some_and(Cluster::has_work)
     }
 
     pub(super) fn next_instant(&self) -> Option<Instant> {
         let dials = self.peers.iter().flat_map(|(_, peer)| [peer.dial_at, peer.down_at]);
-        dials.chain([self.tick_at]).flatten().min()
+        let asks = self.cluster.as_ref().and_then(Cluster::next_instant);
+        let opens = self.doors.iter().map(Entrance::next_instant);
+        dials.chain(opens).chain([self.tick_at, asks]).flatten().min()
+    }
+
+    /// Called when the system reports a change of the subscription to the cluster's nodes.
+    pub(super) fn cluster_changed(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.changed();
+        }
     }
 
     /// Called when the system reports a change of a connection.
@@ -133,52 +169,6 @@ impl Links {
 }
 
 impl Node {
-    /// Starts to listen for other nodes, and to dial them.
-    pub(super) fn open_links(&mut self) -> Result<(), Error> {
-        for (index, address) in self.settings.listen.clone().into_iter().enumerate() {
-            let door = LinkDoor::open(address, &self.settings.tipc)?;
-            self.epoll.add(&door, Token::LinkDoor(index).number(), When::WhileReadable)?;
-            self.links.doors.push(door);
-        }
-        for link in self.settings.links.clone() {
-            crate::check_name(&link.name)?;
-            self.links.peers.insert(Peer {
-                name: link.name,
-                addresses: link.addresses,
-                next: 0,
-                session: Session::new(chance()?),
-                wire: None,
-                id: None,
-                down_at: None,
-                dial_at: Some(Instant::now()),
-                told: String::new(),
-            });
-        }
-        Ok(())
-    }
-
-    /// The addresses at which this node listens, with the ports that the system chose.
-    pub fn listens_at(&self) -> Vec<LinkAddress> {
-        self.links.doors.iter().filter_map(LinkDoor::address).collect()
-    }
-
-    /// Accepts waiting connections.
-    pub(super) fn admit_wires(&mut self, door: usize) -> Result<(), Error> {
-        loop {
-            match self.links.doors[door].accept() {
-                Ok(line) => {
-                    let strangers =
-                        self.links.wires.iter().filter(|(_, w)| w.peer.is_none()).count();
-                    if strangers < STRANGERS {
-                        self.add_wire(line, None)?;
-                    }
-                }
-                Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE) => return Ok(()),
-                Err(_) => {}
-            }
-        }
-    }
-
     fn add_wire(&mut self, line: Line, peer: Option<usize>) -> Result<usize, OsError> {
         line.prepare()?;
         let entry = self.links.wires.vacant_entry();
@@ -204,6 +194,9 @@ impl Node {
 
     /// Does what is due: dials, pings, and drops connections that do not answer.
     pub(super) fn supervise(&mut self) {
+        if let Err(error) = self.reopen_doors() {
+            tracing::warn!("a link address cannot be watched: {error}");
+        }
         let now = Instant::now();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let dial: Vec<usize> =
@@ -367,7 +360,10 @@ impl Node {
     fn handle_init(&mut self, index: usize, init: &Init) -> Result<(), String> {
         let wire = &self.links.wires[index];
         let at = match (wire.dialled, wire.peer) {
-            (true, Some(at)) => at,
+            (true, Some(at)) => {
+                self.name_found(at, &init.name)?;
+                at
+            }
             _ => {
                 let at = match self.peer_for(init) {
                     Ok(at) => at,
@@ -423,6 +419,22 @@ impl Node {
         Ok(())
     }
 
+    /// Names a link after the node at its other end, if the topology service told of that node.
+    fn name_found(&mut self, at: usize, name: &str) -> Result<(), String> {
+        let peer = &self.links.peers[at];
+        if !peer.is_found || peer.id.is_some() {
+            return Ok(());
+        }
+        crate::check_name(name).map_err(|error| error.to_string())?;
+        if self.links.peers.iter().any(|(index, peer)| index != at && peer.name == name) {
+            return Err(format!(
+                "another link has the name of the node {name}; give each node a name of its own (--name)"
+            ));
+        }
+        self.links.peers[at].name = name.to_owned();
+        Ok(())
+    }
+
     /// The link that a dialling node refers to.
     fn peer_for(&mut self, init: &Init) -> Result<usize, String> {
         if crate::check_name(&init.name).is_err() {
@@ -444,18 +456,7 @@ impl Node {
         if self.links.peers.len() >= LINKS {
             return Err(format!("this node has reached its limit of {LINKS} links"));
         }
-        let session = Session::new(init.session);
-        Ok(self.links.peers.insert(Peer {
-            name: init.name.clone(),
-            addresses: Vec::new(),
-            next: 0,
-            session,
-            wire: None,
-            id: None,
-            down_at: None,
-            dial_at: None,
-            told: String::new(),
-        }))
+        Ok(self.links.peers.insert(Peer::new(init.name.clone(), Vec::new(), init.session)))
     }
 
     fn acknowledge(&mut self, index: usize, now: bool) {
