@@ -215,12 +215,14 @@ pub(super) fn computed(
         }
         Property::ThroughputUnderLoad => {
             let (quiet, records) = figure(run, usual, rate, |r| stream(r, LARGE, false))?;
-            let (busy, _) = figure(run, usual, rate, |r| stream(r, LARGE, true))?;
+            let (busy, loaded) = figure(run, usual, rate, |r| stream(r, LARGE, true))?;
+            let records = format!("{records}; under load {loaded}");
             Some(graded((quiet / busy, records), t.load_green, t.load_red, "less under load"))
         }
         Property::LatencyUnderLoad => {
             let (quiet, records) = figure(run, spinning, round_trip, |r| trip(r, false, false))?;
-            let (busy, _) = figure(run, spinning, round_trip, |r| trip(r, false, true))?;
+            let (busy, loaded) = figure(run, spinning, round_trip, |r| trip(r, false, true))?;
+            let records = format!("{records}; under load {loaded}");
             Some(graded((busy / quiet, records), t.load_green, t.load_red, "longer under load"))
         }
         Property::Integrity => integrity(run, usual),
@@ -244,7 +246,9 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
     let altered: u64 = garbage.filter_map(|r| r.sent_lost).sum();
     let died = ok.iter().any(|r| r.outcome == Some(Outcome::Died));
     let not_sent: u64 = ok.iter().filter_map(|r| r.received_not_sent).sum();
-    let (colour, why) = if died || altered > 0 {
+    let (colour, why) = if died && altered == 0 {
+        (Red, "the survivor died, too".to_owned())
+    } else if altered > 0 {
         let destroyed = crate::units::count(
             usize::try_from(altered).unwrap_or(usize::MAX),
             "message",
@@ -364,9 +368,13 @@ pub(super) fn sheet(run: &Run) -> Option<(Sheet, String)> {
         &t,
     ) {
         Some(ours) => Cell {
-            text: format!("{} (study: {})", ours.colour.name(), theirs.name()),
+            text: format!(
+                "{} (study: {}){}",
+                ours.colour.name(),
+                theirs.name(),
+                if ours.colour == theirs { " ✓" } else { "" }
+            ),
             note: Some(format!("{}; {}", ours.why, ours.records)),
-            best: ours.colour == theirs,
             colour: Some(ours.colour.name()),
             ..Cell::default()
         },
@@ -381,7 +389,7 @@ pub(super) fn sheet(run: &Run) -> Option<(Sheet, String)> {
         })
         .collect();
     let words = format!(
-        "Table 3: {same} of {measured} measured cells agree with the study's subjective colours; those that agree are marked. Limits of green and red: round trips up to {} and \
+        "Table 3: {same} of {measured} measured cells agree with the study's subjective colours; those that agree are marked ✓. Limits of green and red: round trips up to {} and \
          above {} times the best, throughput down to the best divided by {} and below the best divided by {} ({SMALL} and {LARGE} bytes), under load up to {} and above {} \
          times slower. Data integrity: red if a peer's stray writes destroyed messages sent before, yellow if a message was received that was never sent. \
          Monitoring: red if a survivor got no error, green if it got one within {} ms (median). To change the thresholds, put a file {THRESHOLDS} beside the records, e.g. \
