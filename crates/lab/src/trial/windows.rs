@@ -26,6 +26,11 @@ const ATTEMPTS: u32 = 4;
 const MOST_CORRECTION: f64 = 100.0;
 /// Two windows agree if their rates differ by less than this fraction.
 const AGREEMENT: f64 = 0.05;
+/// Round trips that all trials of a case together should have, with a margin for trials that are left out: 1,000 samples
+/// make a p99.
+const POOLED_ROUND_TRIPS: u64 = 1250;
+/// For their sake a measured window may last this many times as long as requested.
+const LONGEST: u64 = 4;
 /// If a message takes fewer clock steps than this, several messages are timed together.
 const STEPS_PER_SAMPLE: f64 = 20.0;
 
@@ -113,7 +118,9 @@ impl TrialRun<'_> {
                 self.next_window(inputs.messages.unwrap_or(requests), 1, true)
             }
             Workload::PingPong => {
-                let messages = inputs.messages.unwrap_or_else(by_time).max(1);
+                let messages =
+                    inputs.messages.unwrap_or_else(|| round_trips(by_time(), inputs.trials));
+                let messages = messages.max(1);
                 let round_trip_ns = 1e9 / rate;
                 let batch = (STEPS_PER_SAMPLE * self.setting.clock_step_ns / round_trip_ns).ceil();
                 let batch = (batch as u64).clamp(1, messages);
@@ -233,5 +240,26 @@ impl TrialRun<'_> {
             self.group.order(role, &Order::Go { at_ns }, Vec::new())?;
         }
         Ok(())
+    }
+}
+
+/// How many round trips a window has that would have `by_time` of them: more if all trials together had too few for a p99,
+/// but never more than fit into [`LONGEST`] times the requested time.
+fn round_trips(by_time: u64, trials: u32) -> u64 {
+    let for_p99 = POOLED_ROUND_TRIPS.div_ceil(u64::from(trials.max(1)));
+    by_time.max(for_p99.min(by_time * LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_trials_together_have_enough_round_trips_for_a_p99() {
+        // The plan `quick`: five trials of 40 ms, here with a round trip of 198, 400 and 1000 us.
+        assert_eq!([202, 100, 40].map(|by_time| round_trips(by_time, 5)), [250, 250, 160]);
+        assert!(5 * round_trips(202, 5) >= 1000);
+        // Long trials keep their time, and a rate that is unknown stays so.
+        assert_eq!((round_trips(5000, 5), round_trips(100, 15), round_trips(0, 5)), (5000, 100, 0));
     }
 }
