@@ -115,8 +115,14 @@ fn the_report_works_in_a_browser() {
         "[...document.querySelectorAll('#raw-table tbody tr')].every((r) => r.textContent.includes('posix-mq'))",
     );
 
-    // Tables use the available width, their first column stays visible, and commands are formatted as such.
-    let wide = browser.open(&file, 1400, "light");
+    // Tables use the available width, their first column stays visible, and commands are formatted as such. Figures beyond
+    // their limit have the longest remarks.
+    let mut beyond = synthetic::rich();
+    beyond.iter_mut().for_each(|record| record.calibration.blocking_exchange_ns = Some(1e9));
+    let wide = browser.open(&report("browser-beyond", &beyond), 1400, "light");
+    let marked =
+        "document.querySelector('#comparison tbody').textContent.includes('beyond its limit')";
+    assert_eq!(browser.eval(&wide, marked), json!(true));
     let fits = "[...document.querySelectorAll('#comparison details')].filter((d) => {
         d.open = true;
         const box = d.querySelector('.scroll');

@@ -107,12 +107,13 @@
     const log = (v) => Math.log10(v);
     const xs = series.map((s) => log(s.x[0])), ys = series.map((s) => log(s.y[0]));
     const span = (v) => Math.max(...v) - Math.min(...v) || 1;
-    const at = series.map((_, k) => [((xs[k] - Math.min(...xs)) / span(xs)) * wide * 0.9, ((Math.max(...ys) - ys[k]) / span(ys)) * high * 0.9]);
+    // The markers keep a twentieth of the width from the edges; a name there must not cover the axis.
+    const at = series.map((_, k) => [(0.05 + 0.9 * ((xs[k] - Math.min(...xs)) / span(xs))) * wide, ((Math.max(...ys) - ys[k]) / span(ys)) * high * 0.9]);
     const taken = at.map(([x, y]) => [x - 6, y - 6, x + 6, y + 6]);
     series.forEach((s, k) => {
       const [x, y] = at[k], w = nameOf(s).length * 6.4;
       const sides = { "top center": [x - w / 2, y - 22, x + w / 2, y - 7], "bottom center": [x - w / 2, y + 7, x + w / 2, y + 22], "middle right": [x + 9, y - 7, x + 9 + w, y + 7], "middle left": [x - 9 - w, y - 7, x - 9, y + 7] };
-      const free = (b) => b[0] > -60 && b[2] < wide * 0.98 + 40 && taken.every((t) => t[2] < b[0] || t[0] > b[2] || t[3] < b[1] || t[1] > b[3]);
+      const free = (b) => b[0] > -4 && b[2] < wide + 10 && taken.every((t) => t[2] < b[0] || t[0] > b[2] || t[3] < b[1] || t[1] > b[3]);
       const side = Object.keys(sides).find((name) => free(sides[name]));
       places.set(s, side || "none");
       if (side) taken.push(sides[side]);

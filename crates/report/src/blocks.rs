@@ -193,7 +193,7 @@ fn mark_beyond(cell: &mut Cell, head: &str, contender: &Contender, cases: &[&Cas
         };
         cell.text.push_str(&format!(" {BEYOND}"));
         let note = cell.note.take().unwrap_or_default();
-        cell.note = Some(format!("{note}; beyond its limit: {name}, {limit}"));
+        cell.note = Some(format!("{note}, beyond its limit: {name}, {limit}"));
     }
 }
 

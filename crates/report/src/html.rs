@@ -238,9 +238,21 @@ fn prose(text: &str) -> Value {
     Value::from_safe_string(out)
 }
 
+/// A part of a note, and whether it holds words, which are wrapped like any text; a figure stays in one line.
+#[derive(Serialize)]
+struct Part {
+    text: String,
+    words: bool,
+}
+
 /// The comma-separated parts of a note; lines may be broken between them.
-fn parts(note: &str) -> Vec<String> {
-    note.split(", ").map(str::to_owned).collect()
+fn parts(note: &str) -> Value {
+    let parts = note.split_inclusive(", ").map(|part| {
+        let text = part.trim().to_owned();
+        let words = text.starts_with(|c: char| c.is_alphabetic()) && !text.contains('=');
+        Part { text, words }
+    });
+    Value::from(Serde(parts.collect::<Vec<_>>()))
 }
 
 /// Whether a column of a table holds text, which is aligned left, rather than figures.

@@ -296,8 +296,9 @@ fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Op
                 _ => "as much",
             };
             format!(
-                "Spinning, {spin_name} {what} {} times {degree}: {figure}; but {price}.",
-                range(least, most)
+                "Spinning, {spin_name} {what} {} times {degree} as {}: {figure}; but {price}.",
+                range(least, most),
+                name(summary, block)
             )
         }
         None if advantage(metric, &block.figure, &spin.figure).is_some() => format!(
@@ -355,7 +356,7 @@ fn figure(metric: Metric, entry: &Entry) -> String {
 
 /// `1.2 to 1.4`, or one figure if both ends read the same. Rounded outwards, so that it never claims more than the intervals allow.
 fn range(least: f64, most: f64) -> String {
-    let (least, most) = (two_digits_down(least), two_digits_up(most));
+    let (least, most) = (rounded(least, f64::floor), rounded(most, f64::ceil));
     if least == most { least } else { format!("{least} to {most}") }
 }
 
@@ -372,17 +373,9 @@ fn times(least: f64, most: f64) -> String {
     format!("{} times", range(least, most))
 }
 
-// Rounded outwards, so that the sentence never claims more than the interval.
-fn two_digits_down(value: f64) -> String {
-    rounded(value, f64::floor)
-}
-
-fn two_digits_up(value: f64) -> String {
-    rounded(value, f64::ceil)
-}
-
+/// Rounded to three digits in this direction. With two, the figures of the sentence would give another factor if divided.
 fn rounded(value: f64, direction: fn(f64) -> f64) -> String {
-    let step = 10f64.powf(value.log10().floor() - 1.0);
+    let step = 10f64.powf(value.log10().floor() - 2.0);
     let text = three_digits(direction(value / step) * step);
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()

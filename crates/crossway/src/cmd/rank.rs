@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crossway_lab::rank::{By, Entry, Ranking, Speed, moved_explained, rank};
 use crossway_lab::records_io::read_records;
-use crossway_report::units::Quantity;
+use crossway_report::units::{Quantity, count};
 
 use super::Run;
 use crate::args::{self, Filters, RUN};
@@ -142,7 +142,7 @@ impl Rank {
                 [
                     entry.rank.map_or("–".to_owned(), |rank| rank.to_string()),
                     quantity.show(figure.median),
-                    figure.interval.map_or(format!("{} trials", figure.n), |i| {
+                    figure.interval.map_or(count(figure.n, "trial", "trials"), |i| {
                         quantity.show_interval(figure.median, i.low, i.high)
                     }),
                 ]

@@ -210,7 +210,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
     if !limits.control.is_empty() {
         sheets.push(Sheet {
             title: "Creating, querying and removing objects".to_owned(),
-            heads: ["Object", "Operation", "Threads", "Per second, all threads"]
+            heads: ["Object", "Operation", "Threads", "Rate, all threads"]
                 .map(str::to_owned)
                 .to_vec(),
             rows: limits
@@ -222,7 +222,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
                         Cell::text(&c.object),
                         Cell::text(&c.operation),
                         Cell::text(c.threads.to_string()),
-                        Cell::figure(Quantity::Number, Some(estimate(&c.per_s))),
+                        Cell::figure(Quantity::CallRate, Some(estimate(&c.per_s))),
                     ],
                 })
                 .collect(),

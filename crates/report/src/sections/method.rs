@@ -43,14 +43,13 @@ pub(super) fn method(run: &Run) -> Section {
         ));
     }
     let mut tables = Vec::new();
-    let warning_rows: Vec<Row> = run
-        .summary
-        .warnings
-        .iter()
+    let warnings = run.summary.warnings.iter().map(|(warning, trials)| (warning.as_str(), *trials));
+    let warning_rows: Vec<Row> = grouped(warnings)
+        .into_iter()
         .take(40)
         .map(|(warning, trials)| Row {
             class: None,
-            cells: vec![Cell::text(warning), Cell::text(count(*trials, "trial", "trials"))],
+            cells: vec![Cell::text(warning), Cell::text(count(trials, "trial", "trials"))],
         })
         .collect();
     if !warning_rows.is_empty() {
@@ -85,4 +84,112 @@ pub(super) fn method(run: &Run) -> Section {
         });
     }
     Section { id: "method", title: "Method", paragraphs, tables, ..Section::default() }
+}
+
+/// Warnings that differ only in their numbers become one, with the range of each number.
+fn grouped<'a>(warnings: impl Iterator<Item = (&'a str, usize)>) -> Vec<(String, usize)> {
+    let mut groups: Vec<(Vec<Piece<'_>>, usize)> = Vec::new();
+    for (warning, trials) in warnings {
+        let pieces = pieces(warning);
+        let alike = |other: &[Piece<'_>]| {
+            other.len() == pieces.len() && other.iter().zip(&pieces).all(|(a, b)| a.is_like(b))
+        };
+        match groups.iter_mut().find(|(other, _)| alike(other)) {
+            Some((group, all)) => {
+                *all += trials;
+                group.iter_mut().zip(&pieces).for_each(|(into, piece)| into.widen(piece));
+            }
+            None => groups.push((pieces, trials)),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(pieces, trials)| (pieces.iter().map(Piece::to_string).collect(), trials))
+        .collect()
+}
+
+/// A piece of a warning.
+enum Piece<'a> {
+    Words(&'a str),
+    /// A number, as it is written, or the least and the largest of several.
+    Number(&'a str, &'a str),
+}
+
+/// The words and the numbers of a text, in turn.
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let number = rest.starts_with(|c: char| c.is_ascii_digit());
+        let end = if number {
+            let fraction = |at: usize| rest[at + 1..].starts_with(|c: char| c.is_ascii_digit());
+            rest.char_indices()
+                .find(|(at, c)| !(c.is_ascii_digit() || *c == '.' && fraction(*at)))
+                .map_or(rest.len(), |(at, _)| at)
+        } else {
+            rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len())
+        };
+        let (piece, after) = rest.split_at(end);
+        pieces.push(if number { Piece::Number(piece, piece) } else { Piece::Words(piece) });
+        rest = after;
+    }
+    pieces
+}
+
+impl<'a> Piece<'a> {
+    fn is_like(&self, other: &Piece<'_>) -> bool {
+        match (self, other) {
+            (Piece::Words(a), Piece::Words(b)) => a == b,
+            (Piece::Number(..), Piece::Number(..)) => true,
+            _ => false,
+        }
+    }
+
+    /// Makes a number's range include the other one's.
+    fn widen(&mut self, other: &Piece<'a>) {
+        let value = |text: &str| text.parse::<f64>().unwrap_or(f64::INFINITY);
+        if let (Piece::Number(least, most), Piece::Number(low, high)) = (self, other) {
+            if value(low) < value(least) {
+                *least = *low;
+            }
+            if value(high) > value(most) {
+                *most = *high;
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Piece<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Piece::Words(words) => f.write_str(words),
+            Piece::Number(least, most) if least == most => f.write_str(least),
+            Piece::Number(least, most) => write!(f, "{least}–{most}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_that_differ_only_in_numbers_are_one() {
+        let warnings = [
+            ("10018 of 31495 messages were lost", 1),
+            ("memory not locked; raise 'ulimit -l'", 4),
+            ("9 of 24452 messages were lost", 2),
+            ("1.5 % of cpu 1", 1),
+            ("12 % of cpu 1", 1),
+            ("10.25 % of cpu 1", 1),
+        ];
+        assert_eq!(
+            grouped(warnings.into_iter()),
+            [
+                ("9–10018 of 24452–31495 messages were lost".to_owned(), 3),
+                ("memory not locked; raise 'ulimit -l'".to_owned(), 4),
+                ("1.5–12 % of cpu 1".to_owned(), 3),
+            ]
+        );
+    }
 }

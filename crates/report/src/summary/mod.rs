@@ -106,7 +106,7 @@ impl Summary {
         let mut settings: Vec<(Setting, usize)> =
             by_setting.into_iter().map(|(s, n)| (s.clone(), n)).collect();
         settings.sort_by_cached_key(|(s, n)| {
-            (!s.load.is_idle(), s.beside.len(), std::cmp::Reverse(*n), s.label())
+            (!s.load.is_idle(), s.beside.len(), std::cmp::Reverse(*n), s.sort_key())
         });
         let settings: Vec<Setting> = settings.into_iter().map(|(s, _)| s).collect();
         let contender_at: HashMap<&Contender, usize> =

@@ -47,6 +47,17 @@ impl Setting {
         Setting { load: Load::default(), ..self.clone() }
     }
 
+    /// Key that orders settings by their words, and by the sizes in them as numbers.
+    pub(super) fn sort_key(&self) -> (String, [Option<u64>; 3]) {
+        let words = Setting {
+            reply_bytes: None,
+            socket_buffer_bytes: None,
+            capacity_bytes: None,
+            ..self.clone()
+        };
+        (words.label(), [self.reply_bytes, self.socket_buffer_bytes, self.capacity_bytes])
+    }
+
     /// Returns the setting in words.
     pub fn label(&self) -> String {
         let mut parts: Vec<String> = self.place.iter().cloned().collect();

@@ -37,6 +37,21 @@ fn every_setting_and_workload_has_its_block() {
 }
 
 #[test]
+fn settings_that_differ_in_a_size_are_in_the_order_of_the_sizes() {
+    let asks = [256, 2, 32, 16].map(|kib| Ask {
+        socket_buffer_bytes: Some(kib << 10),
+        ..Ask::idle(Workload::Throughput, 64)
+    });
+    let (found, _) = blocks(&run(&asks).summary, 12);
+    let sizes: Vec<&str> = found
+        .iter()
+        .filter_map(|block| block.title.split_once("buffer "))
+        .map(|(_, s)| s)
+        .collect();
+    assert_eq!(sizes, ["2 KiB", "16 KiB", "32 KiB", "256 KiB"]);
+}
+
+#[test]
 fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
     let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
     let run = run(&[Ask::idle(workload, 64)]);
