@@ -90,6 +90,14 @@ pub enum Error {
         /// What the proof lacked.
         why: String,
     },
+    /// A channel cannot be handed to a process on another host.
+    #[error("channel '{name}' cannot be handed to another host, its connecting end stays: {why}")]
+    CannotFollow {
+        /// The channel's name.
+        name: String,
+        /// In the connecting end's words.
+        why: String,
+    },
     /// No connection until the deadline.
     #[error("nobody connected to channel '{name}' within {waited:?}")]
     NobodyConnected {

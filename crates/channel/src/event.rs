@@ -44,8 +44,15 @@ pub enum Reason {
         /// Expected cost of a message after, by the profile.
         after_ns: u64,
     },
+    /// The program prefers it.
+    Preferred,
     /// The channel is being handed to another process.
     HandOver,
+    /// One end has moved to another process.
+    PeerMoved {
+        /// The other end is on another host now.
+        far: bool,
+    },
 }
 
 impl Reason {
@@ -77,7 +84,14 @@ impl fmt::Display for Reason {
                 Nanos(*before_ns),
                 Nanos(*after_ns)
             ),
+            Reason::Preferred => f.write_str("the program prefers it"),
             Reason::HandOver => f.write_str("handed to another process"),
+            Reason::PeerMoved { far: true } => {
+                f.write_str("one end has moved, the other is on another host")
+            }
+            Reason::PeerMoved { far: false } => {
+                f.write_str("one end has moved, both are on one host")
+            }
         }
     }
 }

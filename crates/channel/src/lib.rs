@@ -23,15 +23,18 @@
 #![deny(unsafe_code)]
 
 mod channel;
+pub mod check;
 mod directory;
 mod error;
 mod event;
 mod fault;
 mod hand_over;
+mod handle;
 mod link;
 mod listener;
 mod message;
 mod net;
+mod options;
 mod page;
 mod policy;
 mod profile;
@@ -44,14 +47,16 @@ mod status;
 mod transport;
 mod watch;
 
-pub use channel::{Channel, Handle, Options, SwitchError, ask_for, status};
+pub use channel::Channel;
 pub use crossway_mech::{Deadline, SendError};
 pub use crossway_tipc_client::Backend as TipcBackend;
 pub use directory::Directory;
 pub use error::{Error, RecvError};
 pub use event::{Event, Happening, Reason};
+pub use handle::{Handle, SwitchError, ask_for, status};
 pub use listener::Listener;
 pub use net::{BadNetwork, Hosts, Key, Network};
+pub use options::Options;
 pub use policy::Policy;
 pub use profile::{BadProfile, Cost, Profile, Traffic};
 pub use receiver::Receiver;

@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossway_mech::Deadline;
 use crossway_sys::eventfd::EventFd;
-use crossway_sys::socket;
+use crossway_sys::{random, socket};
 
 use crate::channel::{Channel, Ends, boot_id};
 use crate::directory::{Directory, Entry};
 use crate::error::Error;
-use crate::hand_over;
-use crate::link::{Abroad, Link};
+use crate::hand_over::{self, Successor};
+use crate::link::{Abroad, Link, Moving};
 use crate::message::{Hello, Message, Outbox, VERSION, Welcome};
 use crate::net::endpoint::{Acceptor, NotThere, Place};
 use crate::net::wire::Wire;
@@ -37,6 +37,8 @@ const LARGEST: usize = 1 << 30;
 /// What the listener and the control thread share.
 pub(crate) struct Core {
     pub(crate) name: String,
+    /// A random number that no other listener has.
+    pub(crate) id: u64,
     pub(crate) socket: OwnedFd,
     policy: Policy,
     directory: Directory,
@@ -47,15 +49,24 @@ pub(crate) struct Core {
     bell: EventFd,
     closed: AtomicBool,
     /// Processes that ask to take over.
-    successors: Mutex<Vec<OwnedFd>>,
+    successors: Mutex<Vec<Successor>>,
 }
 
 impl Core {
     /// Control thread: another process asks for this one's channels.
-    pub(crate) fn successor(&self, socket: OwnedFd) {
-        self.successors.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+    pub(crate) fn successor(&self, successor: Successor) {
+        let mut successors = self.successors();
+        successors.push(successor);
         let _ = self.bell.signal();
+        drop(successors);
         self.arrived.notify_all();
+    }
+
+    /// The processes that ask to take over and have not given up.
+    fn successors(&self) -> MutexGuard<'_, Vec<Successor>> {
+        let mut all = self.successors.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain_mut(|successor| !successor.is_gone());
+        all
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -137,7 +148,8 @@ impl Core {
         let welcome =
             Welcome { read_nonce: 0, wrote_nonce: 0, boot_id: boot_id(), transports: ours };
         let peer = format!("{transport} {}", stream.peer());
-        let abroad = Abroad { network: Arc::clone(network), transport, peer };
+        let network = Arc::clone(network);
+        let abroad = Abroad { network, transport, peer, place: None };
         Ok((self.ends(hello, page, halves, transport, 0, Some(abroad)), welcome))
     }
 
@@ -167,6 +179,10 @@ impl Core {
             held: VecDeque::new(),
             fin: false,
             abroad,
+            network: self.network.clone(),
+            listener: Some(self.id),
+            moving: Moving::No,
+            moves: 0,
         }
     }
 
@@ -229,7 +245,8 @@ impl Core {
     }
 }
 
-/// Opens the places where other hosts find a name. One that another listener of the name on this host has is waited for.
+/// Opens the places where other hosts find a name. One that another listener of the name on this host has is waited for; one that another
+/// program has is left to it if there is a place besides.
 fn places(
     directory: &Directory,
     name: &str,
@@ -237,17 +254,20 @@ fn places(
     network: &Network,
 ) -> Result<Vec<(Place, Option<Acceptor>)>, Error> {
     let addresses = network.hosts.of(name);
-    let mut open = Vec::new();
+    let (mut open, mut taken) = (Vec::new(), None);
     for place in addresses.iter().copied().map(Place::Tcp) {
         match place.open(name) {
             Ok(acceptor) => open.push((place, Some(acceptor))),
             Err(NotThere::Foreign) => {}
             Err(NotThere::Taken(error)) => match directory.connect_other(name, own)? {
                 Some(_) => open.push((place, None)),
-                None => return Err(error.into()),
+                None => taken = Some(error),
             },
             Err(NotThere::Failed(error)) => return Err(error.into()),
         }
+    }
+    if let Some(error) = taken.filter(|_| open.is_empty()) {
+        return Err(error.into());
     }
     if open.is_empty() && !addresses.is_empty() {
         let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -285,6 +305,7 @@ impl Listener {
         };
         let core = Arc::new(Core {
             name: name.to_owned(),
+            id: random::unguessable()?,
             socket,
             policy,
             directory: directory.clone(),
@@ -300,6 +321,16 @@ impl Listener {
             reactor::add(Source::Place(Arc::clone(&core), place, acceptor))?;
         }
         Ok(Listener { core, entry })
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u64 {
+        self.core.id
+    }
+
+    /// How other hosts reach it.
+    pub(crate) fn network(&self) -> Option<&Arc<Network>> {
+        self.core.network.as_ref()
     }
 
     /// Its socket in the directory.
@@ -344,21 +375,27 @@ impl Listener {
 impl Listener {
     /// Whether a process asks to take this one's channels over ([`Options::take_over`](crate::Options::take_over)).
     pub fn is_asked_to_hand_over(&self) -> bool {
-        !self.core.successors.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        let successors = self.core.successors();
+        let waiting = self.core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if successors.is_empty() && waiting.is_empty() {
+            // One that has given up has rung it. A counter cannot fail to be cleared.
+            let _ = self.core.bell.clear();
+        }
+        !successors.is_empty()
     }
 
-    /// Hands channels to a process that asks for them, waiting for it until the deadline, and stops listening. The peers notice nothing but
-    /// a pause; each message arrives exactly once, those included that this process had not received yet. Handles of the channels must be
-    /// dropped: they would keep the peers from noticing the new process's death. A channel whose peer is gone is not handed over.
+    /// Hands channels to a process that asks for them, on this host or another, waiting for it until the deadline, and stops listening. Returns
+    /// how many channels were handed over. The peers notice nothing but a pause; each message arrives exactly once, those included that this
+    /// process had not received yet. Handles of the channels must be dropped: they would keep the peers from noticing the new process's death.
+    /// A channel whose peer is gone is not handed over.
     ///
     /// # Errors
-    /// Nobody asked until the deadline; everything is closed then. Returns how many channels were handed over.
+    /// Nobody asked until the deadline; everything is closed then. Or a peer cannot follow, since its program knows no way to other
+    /// hosts: its channel is closed, and the others are handed over.
     pub fn hand_over(self, channels: Vec<Channel>, until: Deadline) -> Result<usize, Error> {
         let start = Instant::now();
         let successor = loop {
-            let successor =
-                self.core.successors.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            if let Some(successor) = successor {
+            if let Some(successor) = self.core.successors().pop() {
                 break successor;
             }
             if until.is_some_and(|until| until <= Instant::now()) {
@@ -367,7 +404,7 @@ impl Listener {
             }
             std::thread::sleep(LOOK);
         };
-        hand_over::hand_over(&successor, channels, until)
+        hand_over::hand_over(successor, channels, until)
     }
 }
 

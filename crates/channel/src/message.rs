@@ -14,7 +14,7 @@ use crate::status::Status;
 use crate::transport::{Shape, Transport};
 
 /// The version of the control protocol; peers of different versions refuse each other by name.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Longest packet.
 pub(crate) const PACKET: usize = 128 << 10;
 
@@ -105,14 +105,27 @@ pub(crate) struct Handed {
     pub(crate) epoch: u32,
     /// Messages sent and received so far.
     pub(crate) sequences: (u64, u64),
-    /// Number of messages in the memory that comes with it: received, but not given to the program.
+    /// Number of messages that were received, but not given to the program.
     pub(crate) held: usize,
+    /// Moves without the connections so far, this one included.
+    pub(crate) moves: u32,
     /// The peer sends no more.
     pub(crate) fin: bool,
     /// The peer receives no more.
     pub(crate) deaf: bool,
     pub(crate) peer_pid: u32,
     pub(crate) peer_allows: Vec<Transport>,
+}
+
+/// The connecting end of a channel that was moved asks a process whether it has it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Rejoin {
+    pub(crate) id: u64,
+    pub(crate) secret: [u64; 2],
+    /// What the connecting end's policy lets the channel use there.
+    pub(crate) transports: Vec<Transport>,
+    /// Between hosts: listeners that the connecting end reaches within its host. They must not answer as if they were on another one.
+    pub(crate) near: Vec<u64>,
 }
 
 /// A packet.
@@ -145,9 +158,13 @@ pub(crate) enum Message {
     AskSwitch { name: String, transport: Transport },
     /// How many channels were asked to.
     Asked(usize),
-    /// First, from a process that takes this listener's channels over.
-    TakeOver,
-    /// A channel; beside it are its control connection, its shared page and what its program has not received.
+    /// First, from a process that takes this listener's channels over: the number of its own listener.
+    TakeOver(u64),
+    /// Between hosts: the answer to that. The channels follow as soon as the program hands them over.
+    Heard,
+    /// A channel. Within a host, what its program has not received is in the last descriptor beside it, and before that are its control
+    /// connection and its shared page, if the new process is given them. Between hosts, each message that it has not received follows
+    /// in a frame.
     Handed(Handed),
     /// No further one.
     AllHanded,
@@ -155,8 +172,9 @@ pub(crate) enum Message {
     Received { epoch: u32, items: u64 },
     /// Between hosts, from the leader: the connection of that number of the epoch's session has broken.
     Broken { epoch: u32, connection: u64 },
-    /// First between hosts, from a connector that lost its control connection: how many packets it has received.
-    Resume { id: u64, secret: [u64; 2], received: u64 },
+    /// First between hosts, from a connector that lost its control connection: how many packets it has received there, and how often the
+    /// listening end had moved before that connection.
+    Resume { id: u64, secret: [u64; 2], moves: u32, received: u64 },
     /// First between hosts: a connection for the messages of an epoch, and how many items were received before.
     Attach { id: u64, secret: [u64; 2], epoch: u32, received: u64 },
     /// The answer to both: how many packets or items this end has received.
@@ -165,6 +183,18 @@ pub(crate) enum Message {
     Settled,
     /// The other answer: no such channel is here.
     Unknown,
+    /// From the leader: another process gets the channel, but not this connection; on another host if `far`.
+    Moving { far: bool },
+    /// The answer, and the follower's last packet on this connection.
+    Gone,
+    /// The other answer: the follower cannot follow, in words.
+    Stays(String),
+    /// First, from the follower of a channel that was moved. Within a host, its shared page is beside it.
+    Rejoin(Rejoin),
+    /// Within a host, the answer of a listener that does not have the channel, with its number.
+    NotHere(u64),
+    /// The follower's first packet on the new connection.
+    Rejoined,
 }
 
 /// A packet that waits for room.

@@ -12,6 +12,9 @@ use crate::transport::Transport;
 pub struct Policy {
     /// Use this and nothing else. Both ends must allow it.
     pub pin: Option<Transport>,
+    /// Use this whenever both ends allow it, even if another one is cheaper. What rules spinning out (one CPU, load, the CPU budget) still
+    /// does. Only the accepting end's preference counts, which chooses.
+    pub prefer: Option<Transport>,
     /// Never use these. A channel begins on its sockets all the same, and leaves them at once.
     pub forbid: Vec<Transport>,
     /// The receiver has a descriptor for poll ([`Receiver::poll_fd`](crate::Receiver::poll_fd)); restricts the transports to those with one.
@@ -32,6 +35,7 @@ impl Default for Policy {
             .unwrap_or_default();
         Policy {
             pin: None,
+            prefer: None,
             forbid: Vec::new(),
             pollable: false,
             cpu_budget: 1.0,
@@ -163,6 +167,9 @@ impl Judge {
                 return self.go(best, why, now);
             }
         }
+        if policy.prefer == Some(best) {
+            return self.go(best, Reason::Preferred, now);
+        }
         if self.last_switch.is_none() {
             return self.go(best, Reason::Upgrade, now);
         }
@@ -212,6 +219,9 @@ fn best(
     sight: &Sight,
     settled: bool,
 ) -> Option<Transport> {
+    if let Some(preferred) = policy.prefer.filter(|t| candidates.contains(t)) {
+        return Some(preferred);
+    }
     let expect = |t: Transport| policy.profile.expect(t, sight.traffic);
     let sleeping = candidates.iter().copied().filter(|t| !t.spins());
     let cheapest = sleeping.min_by(|a, b| expect(*a).0.total_cmp(&expect(*b).0));
@@ -341,6 +351,31 @@ mod tests {
         assert!(matches!(left, Some((Transport::ShmFutex, Reason::CpuBudget { .. }))), "{left:?}");
         let never = verdict(&frugal, &sight(Transport::ShmFutex, 50_000.0));
         assert_eq!(never, None);
+    }
+
+    #[test]
+    fn what_is_preferred_is_used_unless_it_is_forbidden_or_ruled_out() {
+        let now = Instant::now();
+        let preferring = |prefer| Policy { prefer: Some(prefer), ..policy() };
+        let seen = |current| sight(current, 50.0);
+        let mut judge = Judge::default();
+        judge.switched(now);
+        let costly = preferring(Transport::UdsSeqpacket);
+        let taken = judge.judge(&costly, &seen(Transport::ShmFutex), now);
+        assert_eq!(taken, Some((Transport::UdsSeqpacket, Reason::Preferred)));
+        assert_eq!(decide(&mut judge, &costly, &seen(Transport::UdsSeqpacket), now), None, "stays");
+        let forbidden = Sight { allowed: vec![Transport::ShmFutex], ..seen(Transport::ShmFutex) };
+        assert_eq!(decide(&mut judge, &costly, &forbidden, now), None);
+        // A preferred ring that spins is left on one CPU, and not taken up again at once.
+        let spinning = preferring(Transport::ShmSpin);
+        let mut judge = Judge::default();
+        let taken = judge.judge(&spinning, &seen(Transport::UdsSeqpacket), now);
+        assert_eq!(taken, Some((Transport::ShmSpin, Reason::Preferred)));
+        let shared = Sight { same_cpu: Some(1), ..seen(Transport::ShmSpin) };
+        let left = decide(&mut judge, &spinning, &shared, now);
+        assert_eq!(left, Some((Transport::ShmFutex, Reason::SameCpu(1))));
+        let soon = now + Duration::from_secs(1);
+        assert_eq!(decide(&mut judge, &spinning, &seen(Transport::ShmFutex), soon), None);
     }
 
     #[test]

@@ -13,12 +13,12 @@ use crossway_sys::epoll::{Epoll, Report};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::socket;
 
+use crate::hand_over::Successor;
 use crate::link::Link;
 use crate::listener::Core;
 use crate::message::{self, Message, Packet};
 use crate::net::Incoming;
 use crate::net::endpoint::{Acceptor, Place};
-use crate::protocol::Role;
 use crate::watch::Watch;
 
 /// Descriptors reported by one call of epoll_wait.
@@ -112,14 +112,12 @@ enum Entry {
 }
 
 impl Entry {
-    /// The name at which a peer on another host may look for this channel again.
-    fn awaits(&self) -> Option<String> {
-        match self {
-            Entry::Link { link, .. } if link.abroad.is_some() && link.role == Role::Leader => {
-                Some(link.name.clone())
-            }
-            _ => None,
-        }
+    /// The listener at whose places a peer may look for this channel again.
+    fn awaits(&self) -> Option<u64> {
+        let Entry::Link { link, .. } = self else { return None };
+        let state = link.lock();
+        let comes_back = state.abroad.is_some() || state.is_elsewhere();
+        link.listener.filter(|_| comes_back && !state.over)
     }
 }
 
@@ -251,7 +249,11 @@ impl Reactor {
             Message::AskStatus => {
                 Message::Status(self.links(&core.name).map(|link| link.status()).collect())
             }
-            Message::TakeOver => return core.successor(socket),
+            Message::TakeOver(_) => return core.successor(Successor::Near(socket)),
+            Message::Rejoin(rejoin) => match self.awaiting(&core, rejoin.id) {
+                Some(link) => return link.rejoin_near(rejoin, socket, fds),
+                None => Message::NotHere(core.id),
+            },
             Message::AskSwitch { name, transport } => {
                 let links = self.links(&name);
                 Message::Asked(links.map(|link| link.wish(transport)).count())
@@ -275,7 +277,7 @@ impl Reactor {
         let mut soonest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         let (mut done, mut fresh) = (Vec::new(), Vec::new());
         // While a channel with another host lives, its peer may come back to where it found the listener.
-        let awaited: Vec<String> = self.entries.values().filter_map(Entry::awaits).collect();
+        let awaited: Vec<u64> = self.entries.values().filter_map(Entry::awaits).collect();
         for (token, entry) in &mut self.entries {
             match entry {
                 Entry::Link { link, watch, retry, connection } => {
@@ -311,7 +313,7 @@ impl Reactor {
                 Entry::Listener(_) => {}
                 Entry::Incoming { until, .. } if *until <= now => done.push(*token),
                 Entry::Incoming { until, .. } => soonest(*until),
-                Entry::Place { core, .. } if core.is_closed() && !awaited.contains(&core.name) => {
+                Entry::Place { core, .. } if core.is_closed() && !awaited.contains(&core.id) => {
                     done.push(*token);
                 }
                 Entry::Place { core, place, acceptor, retry } if acceptor.is_none() => {
@@ -354,6 +356,7 @@ fn read_link(link: &Arc<Link>) -> bool {
                 link.broken();
                 return true;
             }
+            Packet::End if link.detach() => return true,
             Packet::End => {
                 link.lost(None);
                 return false;

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use crossway_mech::{Deadline, RecvError as TransportError, Rx};
 use crossway_ring::biased::{Flags, Owner};
-use crossway_sys::affinity;
 use crossway_sys::epoll::{Epoll, Report};
 
 use crate::error::RecvError;
@@ -236,7 +235,7 @@ impl RxState {
         let raised = flags.raised();
         if raised & flag::NOTE != 0 {
             flags.lower(flag::NOTE);
-            link.page.note_cpu(link.role, Half::Receiver, affinity::current());
+            link.note_cpu(Half::Receiver);
         }
         if raised & flag::HELD != 0 {
             let held = self.held.pop_front();

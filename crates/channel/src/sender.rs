@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use crossway_mech::{Deadline, SendError, Tx};
 use crossway_ring::biased::{Flags, Owner};
-use crossway_sys::affinity;
 
 use crate::link::{Link, flag};
 use crate::message::Message;
@@ -166,7 +165,7 @@ impl TxState {
         let raised = flags.raised();
         if raised & flag::NOTE != 0 {
             flags.lower(flag::NOTE);
-            link.page.note_cpu(link.role, Half::Sender, affinity::current());
+            link.note_cpu(Half::Sender);
         }
         if raised & flag::DEAF != 0 {
             return Err(SendError::PeerClosed);
@@ -350,7 +349,7 @@ impl Link {
         let mut state = self.lock();
         state.dropped[which] = true;
         if which == 1 && !state.over && !state.dropped[0] {
-            state.wire.send(&Message::Deaf, Vec::new());
+            state.say(Message::Deaf);
         }
         drop(state);
         self.call();

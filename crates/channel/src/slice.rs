@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crossway_mech::Deadline;
 use crossway_ring::biased::Flags;
-use crossway_sys::affinity;
 
 use crate::link::{Link, flag};
 use crate::page::Half;
@@ -21,7 +20,7 @@ pub(crate) fn next(link: &Link, half: Half, flags: Flags<'_>, until: Deadline) -
     if until.is_some_and(|until| until <= now) {
         return None;
     }
-    link.page.note_cpu(link.role, half, affinity::current());
+    link.note_cpu(half);
     if flags.raised() & flag::RELAX != 0 {
         std::thread::sleep(NAP);
     }

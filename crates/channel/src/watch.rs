@@ -110,10 +110,11 @@ impl Watch {
 
     /// The CPU that a sender and its receiver share.
     fn same_cpu(&mut self, link: &Link) -> Option<u32> {
+        let page = link.page();
         let mut cpus = [None; 4];
         for (i, role) in [Role::Leader, Role::Follower].into_iter().enumerate() {
             for (j, half) in [Half::Sender, Half::Receiver].into_iter().enumerate() {
-                cpus[2 * i + j] = self.traces[2 * i + j].update(link.page.seen(role, half));
+                cpus[2 * i + j] = self.traces[2 * i + j].update(page.seen(role, half));
             }
         }
         let [leader_tx, leader_rx, follower_tx, follower_rx] = cpus;
@@ -125,7 +126,7 @@ impl Watch {
         let verdict = {
             let mut guard = link.lock();
             let state = &mut *guard;
-            if !state.switch.is_settled() {
+            if !state.switch.is_settled() || state.is_elsewhere() {
                 return;
             }
             let current = state.transport;
@@ -155,9 +156,13 @@ impl Watch {
             }
             return;
         }
-        if let Err(error) = link.start(to, why) {
+        if let Err(error) = link.start(to, why.clone()) {
             let mut state = link.lock();
             let (from, because) = (state.transport, error.to_string());
+            if from == Transport::Parked {
+                // It is on no transport, so this one is tried again at the next look.
+                state.wished = Some((to, why));
+            }
             link.log(&mut state, Happening::Refused { from, to, because });
         }
     }

@@ -54,7 +54,7 @@ fn open_failed(error: &Error) -> c_int {
         Error::NobodyListens { .. } => Errno::CONNREFUSED,
         Error::NobodyConnected { .. } | Error::NoAnswer { .. } => Errno::TIMEDOUT,
         Error::Refused { .. } => Errno::ACCESS,
-        Error::NotLocal { .. } => Errno::XDEV,
+        Error::NotLocal { .. } | Error::CannotFollow { .. } => Errno::XDEV,
         Error::Open(_) | Error::Os(_) => Errno::IO,
     };
     failed(errno, error)

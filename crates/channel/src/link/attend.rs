@@ -1,9 +1,11 @@
 //! What the control thread does for a link.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::{Abroad, Link, Old, Pending};
+use super::moving::FIRST_CONNECTION;
+use super::state::{Old, Pending};
+use super::{Abroad, Link, State};
 use crate::event::Happening;
 use crate::fault;
 use crate::message::Message;
@@ -12,9 +14,6 @@ use crate::net::session::Session;
 use crate::net::{Reader, Writer, write_now};
 use crate::protocol::Role;
 use crate::transport::{RxHalf, TxHalf};
-
-/// A connection that was never there is waited for this long at least.
-const FIRST_CONNECTION: Duration = Duration::from_secs(5);
 
 /// How long the connections that are missing are waited for.
 fn patience(abroad: &Abroad, down: &[Arc<Session>]) -> Duration {
@@ -63,7 +62,7 @@ impl Link {
     /// Control thread: does what is due for halves whose owners are elsewhere. True if it should be called again soon.
     pub(crate) fn attend(&self) -> bool {
         self.open_offered();
-        let (must_mark, installed, unsent, dropped, old) = {
+        let (must_mark, installed, unsent, dropped, far, old) = {
             let mut state = self.lock();
             state.wire.flush();
             let installed = state.next_rx.is_some();
@@ -73,7 +72,8 @@ impl Link {
                 Old::default()
             };
             let unsent = state.wire.is_unsent();
-            (state.must_mark, installed, unsent, state.dropped, old)
+            let far = state.abroad.is_some() && !state.over;
+            (state.must_mark, installed, unsent, state.dropped, far, old)
         };
         drop(old);
         let mut again = unsent | self.attend_connections();
@@ -96,16 +96,21 @@ impl Link {
             self.close();
         }
         // What the peer has sent must be read for it to learn that all has arrived, and it may come at any time.
-        again | (dropped == [true; 2] && self.abroad.is_some() && !self.lock().over)
+        again | (dropped == [true; 2] && far)
     }
 
     /// Between hosts: sees to connections that broke. True if it should be called again soon.
     fn attend_connections(&self) -> bool {
-        let Some(abroad) = &self.abroad else { return false };
         let state = self.lock();
         if state.over || state.leaving {
             return false;
         }
+        drop(state);
+        if self.attend_move() {
+            return self.role == Role::Leader;
+        }
+        let state = self.lock();
+        let Some(abroad) = state.abroad.clone() else { return false };
         let sessions = state.sessions.clone();
         drop(state);
         let unsent = sessions.iter().fold(false, |unsent, session| session.flush() | unsent);
@@ -126,13 +131,7 @@ impl Link {
             self.log(&mut state, Happening::Interrupted);
         }
         if self.role == Role::Follower {
-            if !state.searching
-                && let Some(me) = self.me.upgrade()
-            {
-                state.searching = true;
-                drop(state);
-                resume::start(&me, patience(abroad, &down));
-            }
+            self.search(state, patience(&abroad, &down));
             return unsent;
         }
         for session in &down {
@@ -142,10 +141,21 @@ impl Link {
         }
         let since = *state.missing_since.get_or_insert_with(Instant::now);
         drop(state);
-        if since.elapsed() >= patience(abroad, &down) {
+        if since.elapsed() >= patience(&abroad, &down) {
             self.lost(None);
         }
         true
+    }
+
+    /// Connecting end: starts a search for the peer, unless one is under way.
+    pub(super) fn search(&self, mut state: MutexGuard<'_, State>, patience: Duration) {
+        if !state.searching
+            && let Some(me) = self.me.upgrade()
+        {
+            state.searching = true;
+            drop(state);
+            resume::start(&me, patience);
+        }
     }
 
     /// Control thread: the control connection between hosts broke. After a goodbye that is its end.
@@ -160,12 +170,14 @@ impl Link {
     pub(crate) fn resume_wire(
         &self,
         secret: [u64; 2],
+        moves: u32,
         received: u64,
         mut writer: Writer,
         reader: Reader,
     ) -> Result<(), Writer> {
         let mut state = self.lock();
-        if secret != self.marks.random() || state.over || !state.wire.is_net() {
+        let same = secret == self.marks.random() && moves == state.moves;
+        if !same || state.over || state.leaving || !state.wire.is_net() {
             return Err(writer);
         }
         let answer = Message::Resumed { received: state.wire.disconnect() };

@@ -10,10 +10,11 @@ use super::greeting::{BadGreeting, greet};
 use super::network::Network;
 use super::stream::{NoConnection, Route, routes};
 use super::wire::Wire;
-use crate::channel::{Channel, Ends, Options};
+use crate::channel::{Channel, Ends};
 use crate::error::Error;
-use crate::link::Abroad;
+use crate::link::{Abroad, Moving};
 use crate::message::{Hello, Message, OfferText, PACKET};
+use crate::options::Options;
 use crate::page::Page;
 use crate::protocol::{Marks, Role, Switch};
 use crate::reactor::{self, Source};
@@ -143,7 +144,16 @@ fn connect_at(
         sequences: (0, 0),
         held: VecDeque::new(),
         fin: false,
-        abroad: Some(Abroad { network: Arc::clone(network), transport, peer: place.to_string() }),
+        abroad: Some(Abroad {
+            network: Arc::clone(network),
+            transport,
+            peer: place.to_string(),
+            place: Some(place.clone()),
+        }),
+        network: Some(Arc::clone(network)),
+        listener: None,
+        moving: Moving::No,
+        moves: 0,
     };
     let channel = Channel::new(ends, Wire::net(writer, reader))?;
     reactor::add(Source::Link(channel.link()))?;

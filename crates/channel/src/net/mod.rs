@@ -14,9 +14,10 @@ pub(crate) mod endpoint;
 mod frames;
 mod greeting;
 mod network;
+mod rejoin;
 pub(crate) mod resume;
 pub(crate) mod session;
-mod stream;
+pub(crate) mod stream;
 pub(crate) mod wire;
 
 pub(crate) use frames::{Reader, Writer, write_now};

@@ -1,25 +1,31 @@
 //! Finding the peer again after a connection between hosts broke.
 //!
 //! The connecting end looks for the listener by the channel's name, in a thread that lives as long as the search; the listening end waits. Each
-//! gives up after [`Network::resume`](super::Network). A process that knows nothing of the channel, or a host where nobody listens any more, ends
+//! gives up after [`Network::resume`]. A process that knows nothing of the channel, or a host where nobody listens any more, ends
 //! the search at once: the peer is dead.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connect::{Asked, ask};
+use super::network::Network;
+use super::rejoin;
 use super::session::Session;
 use super::stream::{Route, routes};
 use crate::event::Happening;
-use crate::link::{Abroad, Link};
+use crate::link::{Link, Moving};
 use crate::message::Message;
+use crate::transport::Transport;
 
 /// Time between two searches, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(200);
 
+/// The same for a process to which the listening end has moved: it gets the channel within milliseconds.
+const LAST_PAUSE_IN_A_MOVE: Duration = Duration::from_millis(20);
+
 /// What a search at one place found.
-enum Found {
+pub(super) enum Found {
     Peer,
     /// This place does not know the channel.
     Nothing,
@@ -43,67 +49,121 @@ pub(crate) fn start(link: &Arc<Link>, patience: Duration) {
 }
 
 fn search(link: &Link, patience: Duration) {
-    let Some(abroad) = &link.abroad else { return };
     let start = Instant::now();
-    let until = start + patience;
+    let mut until = start + patience;
+    let mut moves = false;
     let mut pause = FIRST_PAUSE;
     loop {
-        let (places, trouble) = routes(&link.name, &abroad.network);
-        let mut hopeless = !places.is_empty() && trouble.is_none();
-        for place in places {
-            match resume_at(link, abroad, &place, until) {
-                Found::Peer => return link.search_is_over(Some(start.elapsed())),
-                Found::Nothing => {}
-                Found::NoAnswer => hopeless = false,
+        let (over, abroad) = {
+            let state = link.lock();
+            if state.moving == Moving::Searching && !moves {
+                moves = true;
+                until = until.max(Instant::now() + link.patience_in_a_move());
             }
-        }
-        if link.lock().over {
+            (state.over, state.abroad.clone())
+        };
+        if over {
             return link.search_is_over(None);
+        }
+        let mut hopeless = false;
+        match abroad {
+            _ if moves => {
+                if rejoin::look(link, until) {
+                    return link.search_is_over(Some(start.elapsed()));
+                }
+            }
+            Some(abroad) => {
+                let (places, trouble) = routes_of(link, &abroad.network);
+                hopeless = !places.is_empty() && trouble.is_none();
+                for place in places {
+                    match resume_at(link, &abroad.network, &place, until) {
+                        Found::Peer => return link.search_is_over(Some(start.elapsed())),
+                        Found::Nothing => {}
+                        Found::NoAnswer => hopeless = false,
+                    }
+                }
+            }
+            None => return link.search_is_over(None),
+        }
+        // It may have been told meanwhile that the peer moves.
+        if link.lock().moving == Moving::Searching && !moves {
+            continue;
         }
         if hopeless || Instant::now() >= until {
             link.lost(None);
             return link.search_is_over(None);
         }
         std::thread::sleep(pause);
-        pause = (2 * pause).min(LAST_PAUSE);
+        pause = (2 * pause).min(if moves { LAST_PAUSE_IN_A_MOVE } else { LAST_PAUSE });
     }
 }
 
+/// Where the listener may be; where it was found last comes first.
+pub(super) fn routes_of(link: &Link, network: &Network) -> (Vec<Route>, Option<String>) {
+    let (mut places, trouble) = routes(&link.name, network);
+    let last = link.lock().abroad.as_ref().and_then(|abroad| abroad.place.clone());
+    places.sort_by_key(|place| Some(place) != last.as_ref());
+    (places, trouble)
+}
+
 /// Replaces every connection that is down, at one place.
-fn resume_at(link: &Link, abroad: &Abroad, place: &Route, until: Instant) -> Found {
+fn resume_at(link: &Link, network: &Network, place: &Route, until: Instant) -> Found {
     if link.lock().wire.is_down() {
-        let received = link.lock().wire.disconnect();
-        let secret = link.marks.random();
-        let question = Message::Resume { id: link.id, secret, received };
-        let asked = ask(place, &abroad.network, &question, Some(until));
-        let (received, writer, reader) = match asked {
-            Asked::Answer(answer) => match *answer {
-                (Message::Resumed { received }, writer, reader) => (received, writer, reader),
-                _ => return Found::NoAnswer,
-            },
-            other => return not_found(&other),
-        };
-        let connected = link.lock().wire.connect(writer, reader, received);
-        if let Err(why) = connected {
-            link.lost(Some(why));
-            return Found::NoAnswer;
+        match resume_wire_at(link, network, place, until) {
+            Found::Peer => {}
+            other => return other,
         }
     }
     loop {
         let down = link.lock().sessions_down();
         let Some(session) = down.into_iter().next() else { return Found::Peer };
-        match attach(link, abroad, place, until, &session) {
+        match attach(link, network, place, until, &session) {
             Found::Peer => {}
             other => return other,
         }
     }
 }
 
-fn attach(link: &Link, abroad: &Abroad, place: &Route, until: Instant, session: &Session) -> Found {
+/// Replaces the control connection, at one place.
+pub(super) fn resume_wire_at(
+    link: &Link,
+    network: &Network,
+    place: &Route,
+    until: Instant,
+) -> Found {
+    let (received, moves) = {
+        let mut state = link.lock();
+        (state.wire.disconnect(), state.moves)
+    };
+    let secret = link.marks.random();
+    let question = Message::Resume { id: link.id, secret, moves, received };
+    let (received, writer, reader) = match ask(place, network, &question, Some(until)) {
+        Asked::Answer(answer) => match *answer {
+            (Message::Resumed { received }, writer, reader) => (received, writer, reader),
+            _ => return Found::NoAnswer,
+        },
+        other => return not_found(&other),
+    };
+    let connected = link.lock().wire.connect(writer, reader, received);
+    if let Err(why) = connected {
+        link.lost(Some(why));
+        return Found::NoAnswer;
+    }
+    link.call();
+    Found::Peer
+}
+
+fn attach(
+    link: &Link,
+    network: &Network,
+    place: &Route,
+    until: Instant,
+    session: &Session,
+) -> Found {
     let (secret, received) = (link.marks.random(), session.disconnect());
     let epoch = session.epoch().unwrap_or_default();
     let question = Message::Attach { id: link.id, secret, epoch, received };
-    let answer = match ask(place, &abroad.network, &question, Some(until)) {
+    let answer = match ask(place, network, &question, Some(until)) {
         Asked::Answer(answer) => *answer,
         other => return not_found(&other),
     };
@@ -138,7 +198,8 @@ impl Link {
     fn search_is_over(&self, took: Option<Duration>) {
         let mut state = self.lock();
         state.searching = false;
-        if let Some(took) = took.filter(|_| state.was_interrupted) {
+        let moved = state.moving == Moving::No && state.transport == Transport::Parked;
+        if let Some(took) = took.filter(|_| state.was_interrupted || moved) {
             let took_us = took.as_micros().try_into().unwrap_or(u64::MAX);
             state.was_interrupted = false;
             self.log(&mut state, Happening::Resumed { took_us });

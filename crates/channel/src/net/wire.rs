@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossway_sys::{Errno, socket};
 use serde::{Deserialize, Serialize};
@@ -15,10 +16,16 @@ use crate::message::{self, Message, Outbox, PACKET, Packet};
 /// Packets received before they are acknowledged, if nothing is sent meanwhile that says so.
 const ACKNOWLEDGE: u64 = 8;
 
+/// A number that no other connection of this process has.
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// A control connection.
 pub(crate) enum Wire {
-    /// Within a host; carries descriptors. It breaks only when its peer dies.
-    Unix(OwnedFd, Outbox),
+    /// Within a host; carries descriptors. It breaks only when its peer dies. The number is the connection's.
+    Unix(OwnedFd, Outbox, u64),
     /// Between hosts.
     Net(NetWire),
 }
@@ -36,7 +43,7 @@ struct Numbered<M> {
 /// A control connection between hosts, and what must outlive it.
 pub(crate) struct NetWire {
     ends: Option<(Writer, Reader)>,
-    /// Grows with each connection.
+    /// Another one for each connection.
     connection: u64,
     /// Bytes that wait for room.
     out: Vec<u8>,
@@ -50,13 +57,22 @@ pub(crate) struct NetWire {
 
 impl Wire {
     pub(crate) fn unix(socket: OwnedFd) -> Wire {
-        Wire::Unix(socket, Outbox::default())
+        Wire::Unix(socket, Outbox::default(), number())
     }
 
     pub(crate) fn net(writer: Writer, reader: Reader) -> Wire {
+        Wire::from(Some((writer, reader)))
+    }
+
+    /// Without a connection, which will come from another host or from this one.
+    pub(crate) fn none() -> Wire {
+        Wire::from(None)
+    }
+
+    fn from(ends: Option<(Writer, Reader)>) -> Wire {
         Wire::Net(NetWire {
-            ends: Some((writer, reader)),
-            connection: 1,
+            ends,
+            connection: number(),
             out: Vec::new(),
             kept: VecDeque::new(),
             sent: 0,
@@ -68,7 +84,7 @@ impl Wire {
     /// The descriptor to watch, and which connection it is; `None` while there is none.
     pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, u64)> {
         match self {
-            Wire::Unix(socket, _) => Some((socket.as_fd(), 1)),
+            Wire::Unix(socket, _, number) => Some((socket.as_fd(), *number)),
             Wire::Net(net) => {
                 let (_, reader) = net.ends.as_ref()?;
                 Some((reader.stream().as_fd(), net.connection))
@@ -79,7 +95,7 @@ impl Wire {
     /// The UNIX socket.
     pub(crate) fn socket(&self) -> Option<&OwnedFd> {
         match self {
-            Wire::Unix(socket, _) => Some(socket),
+            Wire::Unix(socket, ..) => Some(socket),
             Wire::Net(_) => None,
         }
     }
@@ -97,7 +113,7 @@ impl Wire {
     /// Sends a packet now or with a later [`Wire::flush`].
     pub(crate) fn send(&mut self, message: &Message, fds: Vec<OwnedFd>) {
         match self {
-            Wire::Unix(socket, outbox) => outbox.send(socket, message, fds),
+            Wire::Unix(socket, outbox, _) => outbox.send(socket, message, fds),
             Wire::Net(net) => {
                 debug_assert!(fds.is_empty(), "no descriptors pass between hosts");
                 let message = serde_json::to_value(message).expect("messages are plain data");
@@ -112,7 +128,7 @@ impl Wire {
     /// Sends what there is room for.
     pub(crate) fn flush(&mut self) {
         match self {
-            Wire::Unix(socket, outbox) => outbox.flush(socket),
+            Wire::Unix(socket, outbox, _) => outbox.flush(socket),
             Wire::Net(net) => net.flush(),
         }
     }
@@ -120,7 +136,7 @@ impl Wire {
     /// Whether something waits for room.
     pub(crate) fn is_unsent(&self) -> bool {
         match self {
-            Wire::Unix(_, outbox) => !outbox.is_empty(),
+            Wire::Unix(_, outbox, _) => !outbox.is_empty(),
             Wire::Net(net) => net.ends.is_some() && !net.out.is_empty(),
         }
     }
@@ -128,7 +144,7 @@ impl Wire {
     /// Reads the next packet.
     pub(crate) fn receive(&mut self) -> Packet {
         match self {
-            Wire::Unix(socket, _) => message::receive(socket, true),
+            Wire::Unix(socket, ..) => message::receive(socket, true),
             Wire::Net(net) => net.receive(),
         }
     }
@@ -156,7 +172,7 @@ impl Wire {
         }
         net.forget(count);
         net.ends = Some((writer, reader));
-        net.connection += 1;
+        net.connection = number();
         net.out.clear();
         for (number, message) in std::mem::take(&mut net.kept) {
             net.put(number, Some(&message));
@@ -169,7 +185,7 @@ impl Wire {
     /// Ends the connection; the peer reads what was sent, then the end.
     pub(crate) fn close(&mut self) {
         match self {
-            Wire::Unix(socket, _) => {
+            Wire::Unix(socket, ..) => {
                 socket::shutdown_send(&*socket);
                 socket::shutdown_recv(&*socket);
             }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Entry, GREETING, INCOMING, REOPEN, Reactor, Source};
+use crate::hand_over::Successor;
 use crate::link::Link;
+use crate::listener::Core;
 use crate::message::{Message, PACKET};
 use crate::net::endpoint::Acceptor;
 use crate::net::{Incoming, Progress, write_now};
@@ -60,9 +62,9 @@ impl Reactor {
                     self.adopt(Source::Link(link));
                 }
             }
-            Some(Message::Resume { id, secret, received }) => {
+            Some(Message::Resume { id, secret, moves, received }) => {
                 let heard = match self.link_by_id(&core.name, id) {
-                    Some(link) => link.resume_wire(secret, received, writer, reader),
+                    Some(link) => link.resume_wire(secret, moves, received, writer, reader),
                     None => Err(writer),
                 };
                 heard.unwrap_or_else(unknown);
@@ -74,12 +76,31 @@ impl Reactor {
                 };
                 heard.unwrap_or_else(unknown);
             }
-            Some(_) => write_now(&mut writer, &Message::Unknown),
+            // An end that reaches this listener within its host has asked or will ask there.
+            Some(Message::Rejoin(rejoin)) if rejoin.near.contains(&core.id) => unknown(writer),
+            Some(Message::Rejoin(rejoin)) => match self.awaiting(&core, rejoin.id) {
+                Some(link) => link.rejoin_far(rejoin, writer, reader),
+                None => unknown(writer),
+            },
+            Some(Message::TakeOver(by)) if by == core.id || core.is_closed() => unknown(writer),
+            Some(Message::TakeOver(_)) => {
+                write_now(&mut writer, &Message::Heard);
+                core.successor(Successor::Far(Box::new((writer, reader))));
+            }
+            Some(_) => unknown(writer),
             None => {}
         }
     }
 
+    /// The listening end of a channel. One that has moved within this process is over at its old place.
     fn link_by_id(&self, name: &str, id: u64) -> Option<Arc<Link>> {
-        self.links(name).find(|link| link.id == id && link.role == Role::Leader).cloned()
+        let mut links = self.links(name).filter(|link| link.id == id && link.role == Role::Leader);
+        links.find(|link| !link.lock().over).cloned()
+    }
+
+    /// The listening end of a channel that was moved to this listener and waits for the connecting end.
+    pub(super) fn awaiting(&self, core: &Core, id: u64) -> Option<Arc<Link>> {
+        let mut links = self.links(&core.name).filter(|link| link.listener == Some(core.id));
+        links.find(|link| link.id == id && link.is_awaiting()).cloned()
     }
 }

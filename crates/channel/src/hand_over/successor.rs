@@ -1,0 +1,69 @@
+//! The process that takes channels over, seen from the one that hands them over.
+
+use std::os::fd::OwnedFd;
+
+use crossway_mech::Deadline;
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{Errno, OsError};
+
+use super::no_answer;
+use crate::error::Error;
+use crate::message::{self, Message, Outbox, Packet};
+use crate::net::{Reader, Writer};
+
+/// A connection to it, on which it has asked for the channels.
+pub(crate) enum Successor {
+    /// On this host.
+    Near(OwnedFd),
+    /// On another host.
+    Far(Box<(Writer, Reader)>),
+}
+
+impl Successor {
+    /// Whether it has given up. It says nothing while it waits, so all that can be read is the end.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        match self {
+            Successor::Near(socket) => matches!(message::receive(&*socket, true), Packet::End),
+            Successor::Far(ends) => match ends.1.fill() {
+                Ok(read) => read == 0,
+                Err(errno) => errno != Errno::AGAIN,
+            },
+        }
+    }
+
+    /// Sends a packet, waiting for room.
+    pub(super) fn send(
+        &mut self,
+        message: &Message,
+        fds: Vec<OwnedFd>,
+        until: Deadline,
+    ) -> Result<(), Error> {
+        match self {
+            Successor::Near(socket) => {
+                let mut outbox = Outbox::default();
+                outbox.send(&*socket, message, fds);
+                while !outbox.is_empty() {
+                    let room = wait_ready(&*socket, Interest::Writable, until);
+                    if !room.map_err(|e| OsError::new("poll", "successor", e))? {
+                        return Err(no_answer("it does not take what is handed to it"));
+                    }
+                    outbox.flush(&*socket);
+                }
+                Ok(())
+            }
+            Successor::Far(_) => {
+                let text = serde_json::to_vec(message).expect("messages are plain data");
+                self.send_held(&text, until)
+            }
+        }
+    }
+
+    /// Sends a message that the old process received and its program did not, to another host.
+    pub(super) fn send_held(&mut self, message: &[u8], until: Deadline) -> Result<(), Error> {
+        let Successor::Far(ends) = self else { return Ok(()) };
+        ends.0.write_frame(message, until).map_err(|errno| match errno {
+            Errno::TIMEDOUT => no_answer("it does not take what is handed to it"),
+            errno => OsError::new("send", "successor", errno).into(),
+        })
+    }
+}

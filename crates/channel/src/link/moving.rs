@@ -1,0 +1,221 @@
+//! A move of the listening end to a process that is not given the connections: one on another host, or one of a channel between hosts.
+//!
+//! ```text
+//!   old process                connecting end             new process
+//!      |  <- switch to no transport ->  |                      |
+//!      |  Moving ---------------------> |                      |
+//!      |  <----------------------- Gone |                      |
+//!      |  Handed, what it holds -----------------------------> |
+//!                                       | Rejoin ------------> |
+//!                                       | <----------- Welcome |
+//!                                       | Rejoined ----------> |
+//!                                       |  <- switch to one -> |
+//! ```
+//!
+//! `Gone` is the last packet to the old process and `Rejoined` the first to the new one. What the connecting end has to say in between waits,
+//! so that no packet is lost with the old connection. The new process starts nothing before `Rejoined`: until then, the connecting end may
+//! come again if its connection breaks.
+
+use std::os::fd::OwnedFd;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::{Abroad, Link, Moving, State};
+use crate::channel::boot_id;
+use crate::event::{Happening, Reason};
+use crate::fault;
+use crate::message::{Message, Outbox, Rejoin, Welcome};
+use crate::net::wire::Wire;
+use crate::net::{Reader, Writer, write_now};
+use crate::page::Page;
+use crate::protocol::Role;
+use crate::transport::Transport;
+use crossway_sys::socket;
+
+/// The ends look for each other this long at least.
+pub(super) const FIRST_CONNECTION: Duration = Duration::from_secs(5);
+
+impl Link {
+    /// How long the ends look for each other during a move.
+    pub(crate) fn patience_in_a_move(&self) -> Duration {
+        let resume = self.network.as_ref().map_or(Duration::ZERO, |network| network.resume);
+        resume.max(FIRST_CONNECTION)
+    }
+
+    /// Old process: tells the connecting end of a parked channel to look for another process, on another host if `far`.
+    pub(crate) fn part(&self, far: bool) {
+        let mut state = self.lock();
+        if state.moving == Moving::No {
+            state.moving = Moving::Leaving(None);
+            state.wire.send(&Message::Moving { far }, Vec::new());
+            fault::point("Moving");
+        }
+        drop(state);
+        self.call();
+    }
+
+    /// Old process: what the connecting end has answered, if it has.
+    pub(crate) fn answer(state: &State) -> Option<Result<(), String>> {
+        match &state.moving {
+            Moving::Leaving(answer) => answer.clone(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_answered(&self, state: &mut State, answer: Result<(), String>) {
+        if let Moving::Leaving(place @ None) = &mut state.moving {
+            *place = Some(answer);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Connecting end: the listening end leaves its process.
+    pub(super) fn is_left(&self, state: &mut State, far: bool) {
+        if far && self.network.is_none() {
+            let why = "it knows no way to other hosts: give its program CROSSWAY_CHANNEL_HOSTS or CROSSWAY_CHANNEL_TIPC";
+            return state.wire.send(&Message::Stays(why.to_owned()), Vec::new());
+        }
+        if state.moving == Moving::No {
+            state.wire.send(&Message::Gone, Vec::new());
+            fault::point("Gone");
+            state.moving = Moving::Searching;
+            self.call();
+        }
+    }
+
+    /// The control connection within a host has ended. True if that is nothing new, since the channel is being moved.
+    pub(crate) fn detach(&self) -> bool {
+        let mut state = self.lock();
+        let moves = matches!(state.moving, Moving::Searching | Moving::Awaiting(_));
+        if moves && !state.wire.is_net() {
+            state.wire = Wire::none();
+        }
+        moves
+    }
+
+    /// Connecting end: the question to processes that may have the channel now.
+    pub(crate) fn question(&self, transports: Vec<Transport>, near: &[u64]) -> Rejoin {
+        let (id, secret) = (self.id, self.marks.random());
+        Rejoin { id, secret, transports, near: near.to_vec() }
+    }
+
+    /// Connecting end: the new process is found. `peer_pid` is 0 on another host.
+    pub(crate) fn rejoin(
+        &self,
+        wire: Wire,
+        welcome: Welcome,
+        abroad: Option<Abroad>,
+        peer_pid: u32,
+    ) {
+        let mut state = self.lock();
+        if state.over || state.moving != Moving::Searching {
+            return;
+        }
+        state.moving = Moving::No;
+        state.moves += 1;
+        state.wire = wire;
+        (state.abroad, state.peer_pid) = (abroad, peer_pid);
+        state.peer_allows = welcome.transports;
+        state.say(Message::Rejoined);
+        for message in std::mem::take(&mut state.queued) {
+            state.say(message);
+        }
+        fault::point("Rejoined");
+        drop(state);
+        self.call();
+    }
+
+    /// New process: whether it waits for the connecting end.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.role == Role::Leader && matches!(self.lock().moving, Moving::Awaiting(_))
+    }
+
+    /// New process: whether a question is about this channel, and what both ends allow.
+    fn check_question(&self, rejoin: &Rejoin, ours: &[Transport]) -> Result<(), String> {
+        if rejoin.secret != self.marks.random() {
+            return Err("it is another channel".to_owned());
+        }
+        if !ours.iter().any(|transport| rejoin.transports.contains(transport)) {
+            return Err("the policies of the two ends have no transport in common".to_owned());
+        }
+        Ok(())
+    }
+
+    /// New process: the connecting end comes, from this host.
+    pub(crate) fn rejoin_near(&self, rejoin: Rejoin, socket: OwnedFd, mut fds: Vec<OwnedFd>) {
+        let ours = self.lock().policy.transports();
+        let answer = self.check_question(&rejoin, &ours).and_then(|()| {
+            let page = fds.pop().ok_or("no shared page came with the question")?;
+            let page = Page::open(page).map_err(|error| error.to_string())?;
+            let page = page.ok_or("what came with the question is no sealed page")?;
+            let wrote_nonce = page.write_nonce(true).map_err(|error| error.to_string())?;
+            let read_nonce = page.nonce(false);
+            Ok((page, Welcome { read_nonce, wrote_nonce, boot_id: boot_id(), transports: ours }))
+        });
+        let (page, welcome) = match answer {
+            Ok(answer) => answer,
+            Err(why) => {
+                return Outbox::default().send(&socket, &Message::Refused(why), Vec::new());
+            }
+        };
+        let peer_pid = socket::peer_credentials(&socket).map_or(0, |peer| peer.pid);
+        let mut wire = Wire::unix(socket);
+        wire.send(&Message::Welcome(welcome), Vec::new());
+        *self.page.write().unwrap_or_else(PoisonError::into_inner) = page;
+        let mut state = self.lock();
+        (state.wire, state.abroad, state.peer_pid) = (wire, None, peer_pid);
+        state.peer_allows = rejoin.transports;
+    }
+
+    /// New process: the connecting end comes, from another host.
+    pub(crate) fn rejoin_far(&self, rejoin: Rejoin, mut writer: Writer, reader: Reader) {
+        let Some(network) = self.network.clone() else { return };
+        let transport = reader.stream().transport();
+        let ours = self.lock().policy.transports_between(transport);
+        if let Err(why) = self.check_question(&rejoin, &ours) {
+            return write_now(&mut writer, &Message::Refused(why));
+        }
+        let peer = format!("{transport} {}", reader.stream().peer());
+        let welcome =
+            Welcome { read_nonce: 0, wrote_nonce: 0, boot_id: boot_id(), transports: ours };
+        write_now(&mut writer, &Message::Welcome(welcome));
+        let mut state = self.lock();
+        state.wire = Wire::net(writer, reader);
+        state.abroad = Some(Abroad { network, transport, peer, place: None });
+        state.peer_pid = 0;
+        state.peer_allows = rejoin.transports;
+    }
+
+    /// New process: the connecting end knows that it is found. From here on the channel is as any other.
+    pub(super) fn is_found(&self, state: &mut State) {
+        let Moving::Awaiting(since) = state.moving else { return };
+        state.moving = Moving::No;
+        let took_us = since.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
+        self.log(state, Happening::Resumed { took_us });
+        let first = match &state.abroad {
+            Some(abroad) => abroad.transport,
+            None => self.shape.first(state.policy.pollable).0,
+        };
+        state.wished = Some((first, Reason::PeerMoved { far: state.abroad.is_some() }));
+        self.call_policy();
+    }
+
+    /// Control thread: what is due in a move. Whether one is under way.
+    pub(super) fn attend_move(&self) -> bool {
+        let state = self.lock();
+        match state.moving {
+            Moving::No | Moving::Leaving(_) => false,
+            Moving::Awaiting(since) => {
+                drop(state);
+                if since.elapsed() >= self.patience_in_a_move() {
+                    self.lost(None);
+                }
+                true
+            }
+            Moving::Searching => {
+                self.search(state, self.patience_in_a_move());
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! How a program listens on a name and connects to one.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crossway_mech::Deadline;
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{OsError, socket};
+
+use crate::channel::{Channel, Ends, boot_id};
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::hand_over;
+use crate::link::Moving;
+use crate::listener::Listener;
+use crate::message::{self, Hello, Message, OfferText, Outbox, Packet, Welcome};
+use crate::net::Network;
+use crate::net::connect::connect;
+use crate::net::wire::Wire;
+use crate::page::Page;
+use crate::policy::Policy;
+use crate::protocol::{Marks, Role, Switch};
+use crate::reactor::{self, Source};
+use crate::transport::Shape;
+
+/// Time between looks for a listener that is not there yet, at first and at most.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LAST_LOOK: Duration = Duration::from_millis(50);
+
+/// How a channel is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Longest message in bytes. The connecting end decides.
+    pub max_message: usize,
+    /// Bytes of a ring in each direction; `None` for one that suits `max_message`. The connecting end decides.
+    pub capacity_bytes: Option<usize>,
+    /// What the channel may use.
+    pub policy: Policy,
+    /// Where the names of this host are.
+    pub directory: Directory,
+    /// How other hosts are reached; `None`: as the environment says ([`Network::of_environment`]).
+    pub network: Option<Network>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            max_message: 64 << 10,
+            capacity_bytes: None,
+            policy: Policy::default(),
+            directory: Directory::of_user(),
+            network: None,
+        }
+    }
+}
+
+impl Options {
+    /// Listens on a name.
+    ///
+    /// # Errors
+    /// The name is none, the directory cannot be written to, or the policy allows no transport.
+    pub fn listen(self, name: &str) -> Result<Listener, Error> {
+        let network = self.network_for(name)?;
+        Listener::new(&self.directory, name, self.policy, network)
+    }
+
+    /// How other hosts are reached, if a name can be there.
+    fn network_for(&self, name: &str) -> Result<Option<Arc<Network>>, Error> {
+        let network = match &self.network {
+            Some(network) => network.clone(),
+            None => Network::of_environment()?,
+        };
+        if !network.reaches(name) {
+            return Ok(None);
+        }
+        if !network.is_protected_by_choice() {
+            return Err(Error::Unprotected { name: name.to_owned() });
+        }
+        Ok(Some(Arc::new(network)))
+    }
+
+    /// Listens on a name, and takes over the channels of a process that does and hands them over ([`Listener::hand_over`]). From the moment of the
+    /// call new connectors come here.
+    ///
+    /// # Errors
+    /// As [`Options::listen`]; [`Error::NobodyListens`] when nobody has handed anything over until the deadline.
+    pub fn take_over(self, name: &str, until: Deadline) -> Result<(Listener, Vec<Channel>), Error> {
+        let listener = self.clone().listen(name)?;
+        let channels = hand_over::take_over(&self, name, &listener, until)?;
+        Ok((listener, channels))
+    }
+
+    /// Connects to a listener of a name, on this host if there is one, else on another; waits for one until the deadline.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn connect(self, name: &str, until: Deadline) -> Result<Channel, Error> {
+        let network = self.network_for(name)?;
+        self.policy.check(network.is_some())?;
+        static TURN: AtomicUsize = AtomicUsize::new(0);
+        let way = network.as_ref();
+        let start = Instant::now();
+        let mut pause = FIRST_LOOK;
+        loop {
+            // Several listeners of a name get their connectors in turn.
+            let turn =
+                TURN.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() as usize);
+            if let Some(channel) = self.connect_here(name, turn, way, until)? {
+                return Ok(channel);
+            }
+            let mut elsewhere = String::new();
+            if let Some(network) = way {
+                match connect(&self, network, name, turn, until)? {
+                    Ok(channel) => return Ok(channel),
+                    Err(tried) if tried.is_empty() => {}
+                    Err(tried) => elsewhere = format!("; {tried}"),
+                }
+                // The search took time.
+                if let Some(channel) = self.connect_here(name, turn, way, until)? {
+                    return Ok(channel);
+                }
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::NobodyListens {
+                    name: name.to_owned(),
+                    directory: self.directory.path().to_owned(),
+                    elsewhere,
+                    waited: start.elapsed(),
+                });
+            }
+            std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
+            pause = (2 * pause).min(LAST_LOOK);
+        }
+    }
+
+    /// Connects to a listener of this host; `None` if there is none.
+    fn connect_here(
+        &self,
+        name: &str,
+        turn: usize,
+        network: Option<&Arc<Network>>,
+        until: Deadline,
+    ) -> Result<Option<Channel>, Error> {
+        match self.directory.connect(name, turn)? {
+            Some(socket) => self.greet(name, socket, network, until),
+            None => Ok(None),
+        }
+    }
+
+    /// Greets a listener; `None` if it went away before it answered.
+    fn greet(
+        &self,
+        name: &str,
+        socket: OwnedFd,
+        network: Option<&Arc<Network>>,
+        until: Deadline,
+    ) -> Result<Option<Channel>, Error> {
+        let shape = Shape { max_message: self.max_message, capacity_bytes: self.capacity_bytes };
+        let (transport, made) = shape.first(self.policy.pollable);
+        let (halves, offer) = made?;
+        let (first, mut fds) = OfferText::new(transport, offer);
+        let (page, page_fd) = Page::make()?;
+        fds.insert(0, page_fd);
+        let wrote = page.write_nonce(false)?;
+        let hello = Hello::new(name, shape, self.policy.transports(), first)?;
+        let (id, marks) = (hello.id, hello.marks);
+        Outbox::default().send(&socket, &Message::Hello(Box::new(hello)), fds);
+        let welcome = match answer(name, &socket, until)? {
+            Some(welcome) => welcome,
+            None => return Ok(None),
+        };
+        let no_proof = |why: &str| Error::NotLocal { name: name.to_owned(), why: why.to_owned() };
+        if welcome.boot_id != boot_id() {
+            return Err(no_proof("it runs on another kernel (boot id)"));
+        }
+        if welcome.read_nonce != wrote {
+            return Err(no_proof("it did not read what this process wrote to the shared page"));
+        }
+        if welcome.wrote_nonce != page.nonce(true) {
+            return Err(no_proof("what it wrote to the shared page does not arrive"));
+        }
+        let ends = Ends {
+            name: name.to_owned(),
+            id,
+            switch: Switch::new(Role::Follower),
+            marks: Marks::new(marks),
+            shape,
+            peer_pid: socket::peer_credentials(&socket).map_or(0, |peer| peer.pid),
+            directory: self.directory.clone(),
+            page,
+            halves,
+            transport,
+            policy: self.policy.clone(),
+            peer_allows: welcome.transports,
+            sequences: (0, 0),
+            held: VecDeque::new(),
+            fin: false,
+            abroad: None,
+            network: network.cloned(),
+            listener: None,
+            moving: Moving::No,
+            moves: 0,
+        };
+        let channel = Channel::new(ends, Wire::unix(socket))?;
+        reactor::add(Source::Link(channel.link()))?;
+        Ok(Some(channel))
+    }
+}
+
+/// Waits for the listener's answer; `None` if it is gone.
+fn answer(name: &str, socket: &OwnedFd, until: Deadline) -> Result<Option<Welcome>, Error> {
+    let no_answer = |why: &str| Error::NoAnswer { name: name.to_owned(), why: why.to_owned() };
+    let came = wait_ready(socket, Interest::Readable, until)
+        .map_err(|e| OsError::new("poll", "control connection", e))?;
+    if !came {
+        return Err(no_answer("not until the deadline; its process may be stopped"));
+    }
+    match message::receive(socket, true) {
+        Packet::Message(Message::Welcome(welcome), _) => Ok(Some(welcome)),
+        Packet::Message(Message::Refused(why), _) => {
+            Err(Error::Refused { name: name.to_owned(), why })
+        }
+        Packet::Message(..) => Err(no_answer("it says something else than a greeting")),
+        Packet::Nonsense(why) => Err(no_answer(&why)),
+        Packet::Nothing | Packet::End | Packet::Broken => Ok(None),
+    }
+}

@@ -1,0 +1,318 @@
+//! A listening end that moves between hosts in the middle of traffic: from its peer's host to another one, to a third, and back.
+//!
+//! Hosts are directories that share nothing, with TCP over loopback addresses between them.
+
+mod cutter;
+mod stream;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crossway_channel::{
+    Channel, Directory, Error, Handle, Happening, Hosts, Key, Listener, Network, Options, Reason,
+    Receiver, RecvError, SendError, Sender, Transport,
+};
+use cutter::Cutter;
+use stream::{Stream, check, fill, soon};
+
+const NAME: &str = "moves/away";
+
+/// An address at which nothing listens, on a loopback address of its own.
+fn free_address() -> SocketAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let pid = std::process::id();
+    let [b, c] = [128 + pid / 250 % 64, 1 + pid % 250].map(|byte| byte as u8);
+    let host = Ipv4Addr::new(127, b, c, NEXT.fetch_add(1, Ordering::Relaxed));
+    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
+}
+
+/// A host: what a program on it is started with. All addresses are this machine's; a listener leaves those to another one that has them.
+struct Host {
+    dir: tempfile::TempDir,
+    address: SocketAddr,
+}
+
+impl Host {
+    fn new() -> Host {
+        Host { dir: tempfile::tempdir().unwrap(), address: free_address() }
+    }
+
+    fn options(&self, addresses: &[SocketAddr], key: Option<&Key>) -> Options {
+        let hosts = addresses.iter().fold(Hosts::default(), |hosts, a| hosts.with(NAME, *a));
+        let network =
+            Network { hosts, plain: key.is_none(), key: key.cloned(), ..Network::default() };
+        Options {
+            max_message: 4096,
+            capacity_bytes: Some(64 << 10),
+            directory: Directory::at(self.dir.path()),
+            network: Some(network),
+            ..Options::default()
+        }
+    }
+}
+
+/// Listening ends that serve one after another; the last one's counts go on where the former's ended.
+struct Server {
+    listener: Listener,
+    channel: Channel,
+}
+
+/// Receives and sends until the client has closed (false) or another process asks for the channel (true).
+fn serve(server: &mut Server) -> bool {
+    let Server { listener, channel } = server;
+    let mut from_client = Stream::after(1, channel.receiver().sequence());
+    let mut to_client = Stream::after(2, channel.sender().sequence());
+    let mut waiting: Option<Vec<u8>> = None;
+    let mut msg = [0; 4096];
+    loop {
+        if waiting.is_none() && listener.is_asked_to_hand_over() {
+            return true;
+        }
+        let ready = waiting.take().unwrap_or_else(|| {
+            let len = fill(&mut to_client, &mut msg);
+            msg[..len].to_vec()
+        });
+        match channel.sender().try_send(&ready) {
+            Ok(()) => {}
+            Err(SendError::Full) => waiting = Some(ready),
+            Err(error) => panic!("{error}"),
+        }
+        for _ in 0..16 {
+            let now = Some(Instant::now() + Duration::from_micros(200));
+            match channel.receiver().recv_in_place(now, |msg| check(&mut from_client, msg)) {
+                Ok(()) => {}
+                Err(RecvError::TimedOut) => break,
+                Err(RecvError::Closed) => return false,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Serves until another one takes over, or until the client closes.
+fn run(mut server: Server) {
+    if serve(&mut server) {
+        let Server { listener, channel } = server;
+        assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
+    } else {
+        let (sender, _receiver) = server.channel.split();
+        sender.close(soon()).unwrap();
+    }
+}
+
+fn pump(mut sender: Sender, stop: &AtomicBool, there: &AtomicU64) -> u64 {
+    let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
+    while !stop.load(Ordering::Relaxed) {
+        let len = fill(&mut stream, &mut msg);
+        sender.send(&msg[..len], soon()).unwrap();
+        there.store(stream.count(), Ordering::Relaxed);
+    }
+    sender.close(soon()).unwrap();
+    stream.count()
+}
+
+fn drain(mut receiver: Receiver, back: &AtomicU64) -> u64 {
+    let mut stream = Stream::new(2);
+    loop {
+        match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
+            Ok(()) => back.store(stream.count(), Ordering::Relaxed),
+            Err(RecvError::Closed) => return stream.count(),
+            Err(error) => panic!("after {} messages: {error}", stream.count()),
+        }
+    }
+}
+
+/// The client's program; each of `hosts` in turn gets the listening end while messages flow both ways. `meanwhile` runs with each move.
+fn moves(
+    client: Options,
+    first: Options,
+    hosts: Vec<Options>,
+    meanwhile: impl Fn() + Sync,
+) -> (Handle, [u64; 2]) {
+    let listener = first.listen(NAME).unwrap();
+    let channel = client.connect(NAME, soon()).unwrap();
+    let mut server = Server { channel: listener.accept(soon()).unwrap(), listener };
+    let handle = channel.handle();
+    let (sender, receiver) = channel.split();
+    let (stop, there, back) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (stop, there, back) = (&stop, &there, &back);
+    let counts = std::thread::scope(|scope| {
+        let sending = scope.spawn(move || pump(sender, stop, there));
+        let receiving = scope.spawn(move || drain(receiver, back));
+        for host in hosts {
+            let serving = scope.spawn(move || run(server));
+            // Messages flow both ways before each move.
+            let enough = [there, back].map(|count| (count, count.load(Ordering::Relaxed) + 10));
+            while enough.iter().any(|(count, enough)| count.load(Ordering::Relaxed) < *enough) {
+                let ended = [sending.is_finished(), receiving.is_finished(), serving.is_finished()];
+                assert_eq!(ended, [false; 3], "{:?}", handle.log());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let taking = scope.spawn(|| host.take_over(NAME, soon()).unwrap());
+            meanwhile();
+            let (listener, mut channels) = taking.join().unwrap();
+            serving.join().unwrap();
+            assert_eq!(channels.len(), 1);
+            server = Server { listener, channel: channels.remove(0) };
+        }
+        let serving = scope.spawn(move || run(server));
+        let before = back.load(Ordering::Relaxed);
+        while back.load(Ordering::Relaxed) < before + 10 {
+            assert!(!receiving.is_finished() && !serving.is_finished(), "{:?}", handle.log());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stop.store(true, Ordering::Relaxed);
+        let counts = [sending.join().unwrap(), receiving.join().unwrap()];
+        // That it received all of them, each once and in order, is its end in order.
+        serving.join().unwrap();
+        counts
+    });
+    (handle, counts)
+}
+
+/// The transports to which the channel went because an end had moved.
+fn after_moves(handle: &Handle) -> Vec<Transport> {
+    let log = handle.log();
+    let moved = log.iter().filter_map(|event| match event.what {
+        Happening::Switched { to, why: Reason::PeerMoved { .. }, .. } => Some(to),
+        _ => None,
+    });
+    moved.collect()
+}
+
+#[test]
+fn a_client_streams_on_while_its_server_moves_to_other_hosts_and_back() {
+    let key = Key::generate().unwrap();
+    for key in [None, Some(&key)] {
+        let [here, there, third] = [(); 3].map(|()| Host::new());
+        let all = [here.address, there.address, third.address];
+        // Whoever takes over must reach the process that is left, wherever that is.
+        let on = |host: &Host, from: &Host| host.options(&[host.address, from.address], key);
+        let hosts = vec![
+            on(&there, &here),
+            on(&third, &there),
+            on(&here, &third),
+            on(&there, &here),
+            on(&here, &there),
+        ];
+        let client = here.options(&all, key);
+        let first = here.options(&[here.address], key);
+        let (handle, [sent, received]) = moves(client, first, hosts, || ());
+        eprintln!("{sent} messages there, {received} back");
+        use Transport::{Tcp, UdsSeqpacket};
+        assert_eq!(
+            after_moves(&handle),
+            [Tcp, Tcp, UdsSeqpacket, Tcp, UdsSeqpacket],
+            "{:?}",
+            handle.log()
+        );
+        drop(handle);
+        for host in [&here, &there, &third] {
+            assert!(std::fs::read_dir(host.dir.path()).unwrap().next().is_none(), "a name is left");
+        }
+    }
+}
+
+#[test]
+fn a_server_whose_client_is_on_another_host_is_replaced_on_its_host() {
+    let [here, there] = [(); 2].map(|()| Host::new());
+    let server = there.options(&[there.address], None);
+    let client = here.options(&[there.address], None);
+    let (handle, [sent, received]) =
+        moves(client, server.clone(), vec![server.clone(), server], || ());
+    eprintln!("{sent} messages there, {received} back");
+    assert_eq!(after_moves(&handle), [Transport::Tcp; 2], "{:?}", handle.log());
+}
+
+/// CROSSWAY_MOVES=100 for the long run.
+#[test]
+fn moves_whose_connections_are_cut_at_any_time_lose_double_and_reorder_nothing() {
+    let rounds = std::env::var("CROSSWAY_MOVES").map_or(3, |n| n.parse().expect("a number"));
+    let [here, there, third] = [(); 3].map(|()| Host::new());
+    // The client reaches the two other hosts through middleboxes.
+    let boxes = [&there, &third].map(|host| Cutter::before(host.address));
+    let client = here.options(&[boxes[0].address(), boxes[1].address()], None);
+    let on = |host: &Host, from: SocketAddr| host.options(&[host.address, from], None);
+    let round = [
+        on(&there, here.address),
+        on(&third, there.address),
+        on(&there, third.address),
+        on(&here, there.address),
+    ];
+    let hosts: Vec<Options> = round.iter().cycle().take(rounds * round.len()).cloned().collect();
+    let first = here.options(&[here.address], None);
+    let seed = AtomicU64::new(1);
+    let (handle, [sent, received]) = moves(client, first, hosts, || {
+        // Two cuts around each move, at times that differ from move to move.
+        for _ in 0..2 {
+            let n = seed.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(n * 7919 % 30_000));
+            boxes.iter().for_each(Cutter::cut);
+        }
+    });
+    let cuts: u32 = boxes.iter().map(Cutter::cuts).sum();
+    eprintln!("{cuts} cuts, {sent} messages there, {received} back");
+    assert!(cuts > 0);
+    // The log is not long enough for all of them.
+    use Transport::{Tcp, UdsSeqpacket};
+    let last = after_moves(&handle);
+    assert!(last.ends_with(&[Tcp, UdsSeqpacket]), "{:?}", handle.log());
+}
+
+#[test]
+fn a_client_without_a_way_to_other_hosts_stays_and_its_server_is_told() {
+    let [here, there] = [(); 2].map(|()| Host::new());
+    let client = Options { network: Some(Network::default()), ..here.options(&[], None) };
+    let listener = here.options(&[here.address], None).listen(NAME).unwrap();
+    let mut left = client.connect(NAME, soon()).unwrap();
+    let channel = listener.accept(soon()).unwrap();
+    left.sender().send(b"before", soon()).unwrap();
+    let next = there.options(&[there.address, here.address], None);
+    let taking = std::thread::spawn(move || next.take_over(NAME, soon()).map(|(_, all)| all.len()));
+    let Err(error @ Error::CannotFollow { .. }) = listener.hand_over(vec![channel], soon()) else {
+        panic!("it follows")
+    };
+    assert!(error.to_string().contains("CROSSWAY_CHANNEL_HOSTS"), "{error}");
+    assert_eq!(taking.join().unwrap().unwrap(), 0);
+    assert!(matches!(left.receiver().recv(&mut [0; 8], soon()), Err(RecvError::PeerDied)));
+}
+
+#[test]
+fn a_client_whose_server_never_arrives_is_told_and_a_server_whose_client_never_comes() {
+    let [here, there] = [(); 2].map(|()| Host::new());
+    // The client looks for its server at an address where nobody is.
+    let client = here.options(&[free_address()], None);
+    let listener = here.options(&[here.address], None).listen(NAME).unwrap();
+    let mut left = client.connect(NAME, soon()).unwrap();
+    left.sender().send(b"before", soon()).unwrap();
+    let channel = listener.accept(soon()).unwrap();
+    let next = there.options(&[there.address, here.address], None);
+    let taking = std::thread::spawn(move || next.take_over(NAME, soon()).unwrap());
+    assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
+    let (_listener, mut channels) = taking.join().unwrap();
+    let mut buf = [0; 8];
+    // What was sent before the move is delivered; then each end learns that the other did not come.
+    assert_eq!(channels[0].receiver().recv(&mut buf, soon()).unwrap(), 6);
+    assert!(matches!(channels[0].receiver().recv(&mut buf, soon()), Err(RecvError::PeerDied)));
+    assert!(matches!(left.receiver().recv(&mut buf, soon()), Err(RecvError::PeerDied)));
+    assert!(matches!(left.sender().send(b"after", soon()), Err(SendError::PeerClosed)));
+}
+
+#[test]
+fn a_process_that_gives_up_taking_over_is_not_handed_anything() {
+    let [here, there] = [(); 2].map(|()| Host::new());
+    let listener = here.options(&[here.address], None).listen(NAME).unwrap();
+    let near = here.options(&[], None);
+    for impatient in [near, there.options(&[there.address, here.address], None)] {
+        let late = Some(Instant::now() + Duration::from_millis(50));
+        let Err(Error::NoAnswer { .. }) = impatient.take_over(NAME, late) else {
+            panic!("it takes over")
+        };
+        let limit = soon().unwrap();
+        while listener.is_asked_to_hand_over() {
+            assert!(Instant::now() < limit, "a process that is gone still asks");
+            std::thread::yield_now();
+        }
+    }
+}
