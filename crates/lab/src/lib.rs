@@ -11,6 +11,7 @@ pub mod calibrate;
 pub mod case;
 pub mod cases;
 pub mod catalogue;
+pub mod channel_profile;
 pub mod compare;
 pub mod contender;
 pub mod control;
@@ -28,6 +29,7 @@ pub mod limits;
 mod line_buffer;
 pub mod load;
 pub mod meters;
+pub mod moves;
 pub mod pattern;
 pub mod payload;
 pub mod placement;
@@ -53,3 +55,9 @@ pub mod tools;
 mod trial;
 mod verify;
 mod workload;
+
+/// What the records of moves are made of.
+pub mod channel {
+    pub use crossway_channel::Transport;
+    pub use crossway_channel::check::{Checked, Leg, Move};
+}

@@ -58,6 +58,8 @@ pub struct Plan {
     pub seed: u64,
     /// Whether the fault matrix of its mechanisms is run after the trials.
     pub faults: bool,
+    /// Whether a process that moves between nodes is measured after the trials.
+    pub moves: bool,
     /// Testbeds on which cases run, in addition to this machine.
     pub testbeds: Vec<Testbed>,
     /// Its groups, in the order of the file.
@@ -215,6 +217,11 @@ impl Plan {
         let lines = self.text.lines().filter(|line| !syntax::sets("scale", line));
         let text = lines.fold(format!("scale = {scale:?}\n"), |text, line| text + line + "\n");
         Plan::parse(&self.name, file, &text)
+    }
+
+    /// Trials of the group with the most.
+    pub fn most_trials(&self) -> u32 {
+        self.groups.iter().map(|group| group.trials).max().unwrap_or(0)
     }
 
     /// The same plan with other values for all groups, e.g. `("trials", 3)`: see [`OVERRIDES`].

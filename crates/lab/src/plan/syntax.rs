@@ -39,7 +39,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         why: e.to_string().trim_end().replace('\n', "\n  "),
     })?;
     let at = At::top(file);
-    let own = ["about", "seed", "scale", "faults", "defaults", "testbed", "group"];
+    let own = ["about", "seed", "scale", "faults", "moves", "defaults", "testbed", "group"];
     at.only(&top, &[&own[..], &OVERRIDES[..]].concat())?;
     let about = top.get("about").map(|v| at.key("about").text(v)).transpose()?;
     let seed = match top.get("seed") {
@@ -47,11 +47,12 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         None => DEFAULT_SEED,
     };
     let scale = top.get("scale").map(|v| share(&at.key("scale"), v)).transpose()?;
-    let faults = match top.get("faults") {
-        Some(Value::Boolean(faults)) => *faults,
-        Some(_) => return Err(at.key("faults").bad("expected true or false")),
-        None => false,
+    let flag = |key: &str| match top.get(key) {
+        Some(Value::Boolean(on)) => Ok(*on),
+        Some(_) => Err(at.key(key).bad("expected true or false")),
+        None => Ok(false),
     };
+    let (faults, moves) = (flag("faults")?, flag("moves")?);
     let none = Table::new();
     let defaults = match top.get("defaults") {
         Some(value) => at.key("defaults").table(value)?,
@@ -83,6 +84,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
         about: about.map(str::to_owned),
         seed,
         faults,
+        moves,
         testbeds,
         groups,
         text: text.to_owned(),

@@ -1,0 +1,115 @@
+//! A process that moves to another node while it serves a client (study item C9).
+//!
+//! Two nodes, each with a network namespace and a `tipcd`, and two programs that know of each other only a name: `crossway channel check`,
+//! which sends numbered messages, and `crossway channel listen --echo`, which sends them back. The listening program moves from the client's
+//! node to the other one and back while messages flow. Each trial gives one [`MoveRecord`].
+
+mod record;
+mod trial;
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use crossway_netlab::{Lab, Link, Topology};
+use crossway_sys::lease::{self, Run};
+use crossway_sys::{OsError, clock};
+use crossway_tipc_client::{LoneError, LoneTipcd};
+
+pub use record::{MOVES, MoveRecord, SCHEMA, read_moves_beside};
+
+use crate::record::Status;
+use crate::run::new_name;
+use crate::shutdown;
+use trial::Places;
+
+/// Options of the moves.
+#[derive(Debug)]
+pub struct Options {
+    /// Path of this program.
+    pub program: PathBuf,
+    /// Number of trials.
+    pub trials: u32,
+    /// Readable when they should stop.
+    pub interrupt: Option<OwnedFd>,
+}
+
+/// The reason why the moves were not completed.
+#[derive(Debug, thiserror::Error)]
+pub enum MovesError {
+    /// A stop was requested; the records are incomplete.
+    #[error("interrupted")]
+    Interrupted,
+    /// A directory for the two nodes cannot be made.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// Runs all trials. Where no two nodes can be made, one record says so.
+///
+/// # Errors
+/// See [`MovesError`].
+pub fn run(options: &Options) -> Result<Vec<MoveRecord>, MovesError> {
+    let leases = Run::begin(None)?;
+    let room = leases.room("moves")?;
+    let records = all(options, &room);
+    leases.clear_room(&room);
+    records
+}
+
+fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, MovesError> {
+    let name = new_name();
+    let record = |trial| MoveRecord {
+        schema: SCHEMA,
+        run: name.clone(),
+        started_unix_ms: clock::unix_ms(),
+        trial,
+        status: Status::Ok,
+        reason: None,
+        remedy: None,
+        result: None,
+    };
+    let skipped = |why: String| {
+        let remedy = Some("run as root, where network namespaces can be made".to_owned());
+        vec![MoveRecord { status: Status::Skipped, reason: Some(why), remedy, ..record(0) }]
+    };
+    let lab = match Lab::up(&Topology::of(&["a", "b"], Link::default())) {
+        Ok(lab) => lab,
+        Err(error) => return Ok(skipped(error.to_string())),
+    };
+    let tipcds = match tipcds(options, &lab) {
+        Ok(tipcds) => tipcds,
+        Err(error) => return Ok(skipped(error.to_string())),
+    };
+    let mut records = Vec::new();
+    for number in 0..options.trials {
+        if shutdown::asked(options.interrupt.as_ref()) {
+            return Err(MovesError::Interrupted);
+        }
+        let places = Places {
+            program: &options.program,
+            hosts: &lab.network().hosts,
+            sockets: tipcds.each_ref().map(|(socket, _)| socket.clone()),
+            room: room.join(format!("{number}")),
+        };
+        let mut record = record(number);
+        match trial::run(&places) {
+            Ok(result) => record.result = Some(result),
+            Err(why) => (record.status, record.reason) = (Status::Failed, Some(why)),
+        }
+        records.push(record);
+    }
+    Ok(records)
+}
+
+/// A `tipcd` on each node, and its socket.
+fn tipcds(options: &Options, lab: &Lab) -> Result<[(PathBuf, LoneTipcd); 2], LoneError> {
+    let start = |n: usize| {
+        let host = &lab.network().hosts[n];
+        let socket = std::env::temp_dir().join(format!("{}.sock", lease::fresh_name("moves")));
+        let mut command = host.command(&options.program);
+        command.args(["tipcd", "--id", &host.name, "--address", &format!("100{}", n + 1)]);
+        command.arg(format!("eth:{}", host.interface));
+        LoneTipcd::start(command, &socket).map(|tipcd| (socket, tipcd))
+    };
+    Ok([start(0)?, start(1)?])
+}
