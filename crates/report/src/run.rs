@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{self, FaultRecord};
+use crossway_lab::moves::{self, MoveRecord};
 use crossway_lab::plan::PRESETS;
 use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::record::{Record, Status};
@@ -34,6 +35,8 @@ pub struct Run {
     pub limits: Limits,
     /// The records of the fault matrix; empty if it was not measured.
     pub faults: Vec<FaultRecord>,
+    /// The records of a process that moves between nodes; empty if that was not measured.
+    pub moves: Vec<MoveRecord>,
     /// The latency histograms of the run.
     pub histograms: Histograms,
     /// The text of the plan file, if the directory has one.
@@ -99,6 +102,10 @@ impl Run {
         }
         match faults::read_faults_beside(path) {
             Ok(faults) => run.faults = faults,
+            Err(error) => run.notices.push(error.to_string()),
+        }
+        match moves::read_moves_beside(path) {
+            Ok(moves) => run.moves = moves,
             Err(error) => run.notices.push(error.to_string()),
         }
         run.plan = std::fs::read_to_string(dir.join("plan.toml")).ok();

@@ -1,6 +1,7 @@
-//! Sun, Jin and Yin: TIPC against TCP on a cluster (items C1, C3 to C8).
+//! Sun, Jin and Yin: TIPC against TCP on a cluster (items C1, C3 to C9).
 
 mod limits;
+mod moves;
 
 use std::collections::BTreeMap;
 
@@ -38,6 +39,7 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
             limits::one_call(evidence),
             limits::large_tcp(evidence),
             exchange_within(evidence),
+            moves::transparency(evidence),
         ],
     }
 }

@@ -1,6 +1,7 @@
 //! The findings of Sun, Jin and Yin (cluster).
 
 use super::*;
+use crossway_lab::channel::{Checked, Leg, Move, Transport};
 
 fn exchanges(made: &mut Made, ends: Ends, sizes: &[u64], does: impl Fn(u64) -> (Does, Does)) {
     for bytes in sizes {
@@ -182,4 +183,64 @@ fn c8_wants_twice_within_a_node() {
     judged("C8", NotMeasurable, "crossway measure cluster", |m| {
         exchanges(m, Ends::Between, &SMALL, faster(|_| 2.6, 0.02));
     });
+}
+
+/// A trial in which the listening program went away and came back.
+fn moved(trial: u32, to: Transport, lost: u64) -> MoveRecord {
+    use Transport::{ShmFutex, UdsSeqpacket};
+    let leg = |transport| Leg { transport, messages: 1000, seconds: 0.5 };
+    let pause = |from, to, pause_ns| Move { from, to, pause_ns };
+    let checked = Checked {
+        size_bytes: 64,
+        sent: 4000 + lost,
+        received: 4000,
+        lost,
+        seconds: 2.0,
+        legs: [ShmFutex, to, UdsSeqpacket, ShmFutex].map(leg).to_vec(),
+        moves: vec![
+            pause(ShmFutex, to, 3_000_000 + u64::from(trial)),
+            pause(to, UdsSeqpacket, 2_000_000),
+        ],
+        ..Checked::default()
+    };
+    MoveRecord {
+        schema: 1,
+        run: "r".to_owned(),
+        started_unix_ms: 1,
+        trial,
+        status: Status::Ok,
+        reason: None,
+        remedy: None,
+        result: Some(checked),
+    }
+}
+
+#[test]
+fn c9_wants_memory_at_home_the_network_away_and_every_message_once() {
+    let trials = |n: u32, to, lost| {
+        move |m: &mut Made| m.moves = (0..n).map(|t| moved(t, to, lost)).collect()
+    };
+    let exact = "20000 messages were sent and 20000 came back; 0 lost, 0 duplicated";
+    judged("C9", NotConfirmed, exact, trials(5, Transport::Tipc, 0));
+    judged("C9", Undecided, "in 4 trials", trials(4, Transport::Tipc, 0));
+    // It did not leave the memory of a node where the peer no longer is, or it lost something.
+    judged("C9", Confirmed, "0 lost", trials(5, Transport::ShmSpin, 0));
+    judged("C9", Confirmed, "5 lost", |m| {
+        trials(5, Transport::Tipc, 0)(m);
+        m.moves[3] = moved(3, Transport::Tipc, 5);
+    });
+    let without = |status, reason: &str| MoveRecord {
+        status,
+        reason: Some(reason.to_owned()),
+        result: None,
+        ..moved(9, Transport::Tipc, 0)
+    };
+    judged("C9", Undecided, "a trial failed: it got stuck", |m| {
+        trials(5, Transport::Tipc, 0)(m);
+        m.moves.push(without(Status::Failed, "it got stuck"));
+    });
+    judged("C9", NotMeasurable, "needs root", |m| {
+        m.moves.push(without(Status::Skipped, "creating network namespaces needs root"));
+    });
+    without_records("C9", "cluster");
 }

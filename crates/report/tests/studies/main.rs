@@ -9,6 +9,7 @@ mod toshiba;
 use std::path::Path;
 
 use crossway_lab::inputs::{Ends, Wait, Workload};
+use crossway_lab::moves::MoveRecord;
 use crossway_lab::record::{HostMeters, IfaceMeters, Record, Span, Status};
 use crossway_report::steps::Shapes;
 use crossway_report::studies::{self, Finding, Verdict};
@@ -41,12 +42,13 @@ const DOES: Does =
 /// Five trials of each of the two protocols on a testbed.
 struct Made {
     records: Vec<Record>,
+    moves: Vec<MoveRecord>,
     noise: Noise,
 }
 
 impl Made {
     fn new() -> Made {
-        Made { records: Vec::new(), noise: Noise::new(77) }
+        Made { records: Vec::new(), moves: Vec::new(), noise: Noise::new(77) }
     }
 
     fn add(
@@ -138,7 +140,8 @@ impl Made {
         // With the plan's name the study is shown even if none of its findings is decided.
         let plan = if id.starts_with('T') { "toshiba" } else { "cluster" };
         records.iter_mut().for_each(|r| r.plan = plan.to_owned());
-        let run = Run::of_records(Path::new("run"), records);
+        let mut run = Run::of_records(Path::new("run"), records);
+        run.moves = self.moves.clone();
         let all = studies::all(&run, &Shapes::of(&run));
         let mut found = all.into_iter().flat_map(|s| s.findings).filter(|f| f.id == id);
         found.next().expect("the finding is listed")
