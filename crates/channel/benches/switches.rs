@@ -1,0 +1,206 @@
+//! What switches cost a stream, how soon two ends that spin on one CPU stop, and what watching costs.
+//!
+//! `cargo bench -p crossway-channel --bench switches`. Both ends are threads of this process. A benchmark, not a test: the exit status is 0
+//! whatever it finds. CROSSWAY_SWITCHES is the number of forced switches of each pair of transports, 1000 by default.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crossway_channel::{Channel, Directory, Happening, Options, Policy, Reason, Transport};
+use crossway_sys::affinity;
+
+/// How long the CPU time for watching is measured.
+const WATCHED: Duration = Duration::from_secs(3);
+/// Channels whose ends are put on one CPU.
+const ESCAPES: usize = 9;
+
+fn pair(policy: &Policy) -> (Channel, Channel) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        max_message: 4096,
+        policy: policy.clone(),
+        directory: Directory::at(dir.path()),
+        ..Options::default()
+    };
+    let listener = options.clone().listen("bench").unwrap();
+    let there = options.connect("bench", None).unwrap();
+    (listener.accept(None).unwrap(), there)
+}
+
+fn at(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)]
+}
+
+/// A stream of 64 bytes at full load, whose content is checked, while the transport changes as fast as it can. Prints the longest time between two
+/// messages around each switch.
+fn switches(cpus: (u32, u32), between: [Transport; 2]) {
+    let count: u32 = std::env::var("CROSSWAY_SWITCHES")
+        .map_or(1000, |count| count.parse().expect("CROSSWAY_SWITCHES is a number"));
+    let (here, there) = pair(&Policy { dry_run: true, ..Policy::default() });
+    let handle = here.handle();
+    let (_quiet, mut receiver) = here.split();
+    let (mut sender, _keeps) = there.split();
+    let (stop, done) = (AtomicBool::new(false), AtomicU32::new(0));
+    let (mut gaps, mut wrong, mut received) = (Vec::new(), 0_u64, 0_u64);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            affinity::pin(cpus.1).unwrap();
+            let mut msg = [0; 64];
+            for number in 0_u64.. {
+                msg[..8].copy_from_slice(&number.to_le_bytes());
+                msg[56..].copy_from_slice(&number.wrapping_mul(0x9e37_79b9).to_le_bytes());
+                sender.send(&msg, None).unwrap();
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            sender.close(None).unwrap();
+        });
+        scope.spawn(|| {
+            for n in 0..count {
+                handle.switch_to(between[n as usize % 2], None).unwrap();
+                done.store(n + 1, Ordering::Relaxed);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        affinity::pin(cpus.0).unwrap();
+        let (mut seen, mut worst, mut last) = (0, Duration::ZERO, Instant::now());
+        let word = |msg: &[u8], from: usize| {
+            msg.get(from..from + 8).map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+        };
+        while let Ok((number, check)) =
+            receiver.recv_in_place(None, |msg| (word(msg, 0), word(msg, 56)))
+        {
+            let right = Some(received.wrapping_mul(0x9e37_79b9));
+            wrong += u64::from(number != Some(received) || check != right);
+            received += 1;
+            let now = Instant::now();
+            worst = worst.max(now - last);
+            last = now;
+            let switched = done.load(Ordering::Relaxed);
+            if switched != seen {
+                seen = switched;
+                gaps.push(std::mem::take(&mut worst).as_nanos() as f64 / 1e3);
+            }
+        }
+    });
+    gaps.sort_by(f64::total_cmp);
+    println!(
+        "{count} switches {} <-> {} under full load in {:.1} s: {received} messages, {wrong} errors; longest pause around a switch: median {:.0} us, p99 {:.0} us, maximum {:.0} us",
+        between[0],
+        between[1],
+        start.elapsed().as_secs_f64(),
+        at(&gaps, 0.5),
+        at(&gaps, 0.99),
+        at(&gaps, 1.0),
+    );
+}
+
+/// From the moment at which both ends of a spinning channel exchange messages on one CPU until they no longer spin.
+fn escape(cpu: u32) -> Option<f64> {
+    let (mut here, there) = pair(&Policy::default());
+    let handle = here.handle();
+    let events = handle.events();
+    let (mut back, mut heard) = there.split();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            affinity::pin(cpu).unwrap();
+            while heard.recv(&mut [0; 8], None).is_ok() {
+                if back.send(b"pong", None).is_err() {
+                    break;
+                }
+            }
+        });
+        let asking = scope.spawn(move || {
+            affinity::pin(cpu).unwrap();
+            handle.ask_for(Transport::ShmSpin);
+            let mut since = None;
+            let until = Instant::now() + Duration::from_secs(60);
+            while Instant::now() < until {
+                here.sender().send(b"ping", None).unwrap();
+                here.receiver().recv(&mut [0; 8], None).unwrap();
+                for event in events.try_iter() {
+                    match event.what {
+                        Happening::Switched { to: Transport::ShmSpin, .. } => {
+                            since = Some(Instant::now());
+                        }
+                        Happening::Switched { from: Transport::ShmSpin, why, .. } => match why {
+                            Reason::SameCpu(_) => {
+                                return since.map(|since| since.elapsed().as_secs_f64() * 1e3);
+                            }
+                            _ => handle.ask_for(Transport::ShmSpin),
+                        },
+                        _ => {}
+                    }
+                }
+            }
+            None
+        });
+        asking.join().unwrap()
+    })
+}
+
+/// CPU time of this process, or of its control thread, in nanoseconds.
+fn cpu_ns(of_control: bool) -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
+    let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
+    tasks
+        .filter(|task| !of_control || read(task.path().join("comm")).starts_with("crossway-chann"))
+        .filter_map(|task| {
+            read(task.path().join("schedstat")).split_whitespace().next()?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
+fn share(of_control: bool) -> f64 {
+    let (before, start) = (cpu_ns(of_control), Instant::now());
+    std::thread::sleep(WATCHED);
+    (cpu_ns(of_control) - before) as f64 / start.elapsed().as_nanos() as f64 * 100.0
+}
+
+/// CPU time spent on a channel that is not used, and by the control thread on one that is.
+fn watching() {
+    let (mut here, there) = pair(&Policy::default());
+    println!("an idle channel, both ends: {:.3} % of a CPU", share(false));
+    let (mut sender, keeps) = there.split();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                sender.send(&[7; 64], None).unwrap();
+            }
+            drop((sender, keeps));
+        });
+        scope.spawn(|| while here.receiver().recv_in_place(None, <[u8]>::len).is_ok() {});
+        println!("the control thread of a channel at full load: {:.3} % of a CPU", share(true));
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+fn main() {
+    let allowed = affinity::allowed().unwrap();
+    let cpus = (allowed[0], *allowed.last().unwrap());
+    // Started here, the control thread may run on every CPU.
+    watching();
+    use Transport::{ShmEventfd, ShmFutex, ShmSpin, UdsSeqpacket};
+    let mut escapes: Vec<f64> = (0..ESCAPES)
+        .filter_map(|_| std::thread::spawn(move || escape(cpus.0)).join().unwrap())
+        .collect();
+    escapes.sort_by(f64::total_cmp);
+    match escapes.is_empty() {
+        true => {
+            println!("no escape from spinning on one CPU within 60 s, or another reason came first")
+        }
+        false => println!(
+            "escape from spinning on one CPU ({} of {ESCAPES} channels): median {:.0} ms, maximum {:.0} ms",
+            escapes.len(),
+            at(&escapes, 0.5),
+            at(&escapes, 1.0)
+        ),
+    }
+    for between in [[ShmEventfd, ShmFutex], [ShmSpin, ShmFutex], [UdsSeqpacket, ShmFutex]] {
+        switches(cpus, between);
+    }
+}
