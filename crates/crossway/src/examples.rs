@@ -251,6 +251,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "crossway channel listen camera/left",
             "crossway channel listen camera/left --hosts names.txt --key our.key",
+            "crossway channel listen camera/left --echo --take-over",
         ],
     ),
     (
@@ -259,6 +260,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "crossway channel send camera/left --answers",
             "crossway channel send camera/left --tipc auto --plain",
         ],
+    ),
+    (
+        "channel check",
+        &[
+            "crossway channel check camera/left",
+            "crossway channel check camera/left --seconds 10 --size 4096 --json",
+        ],
+    ),
+    (
+        "channel profile",
+        &["crossway channel profile latest", "crossway channel profile latest -o costs.json"],
     ),
     ("channel key", &["crossway channel key", "crossway channel key our.key"]),
     ("channel top", &["crossway channel top", "crossway channel top --once --json"]),

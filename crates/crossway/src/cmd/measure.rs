@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use super::Run;
 use super::faults;
+use super::moves;
 use super::report::Report;
 use crate::args::{self, Filters, RUN};
 use crate::progress::Progress;
@@ -175,6 +176,9 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         let ran = records.iter().filter(|r| r.status == Status::Ok).map(|r| r.mechanism.clone());
         let mechanisms: BTreeSet<String> = ran.collect();
         summary.interrupted = !faults::take_beside(&summary.dir, mechanisms.into_iter().collect())?;
+    }
+    if plan.moves && !summary.interrupted {
+        summary.interrupted = !moves::take_beside(&summary.dir, plan.most_trials())?;
     }
     let outcome = outcome(plan, &summary)?;
     if json {

@@ -17,6 +17,7 @@ mod linx;
 mod list;
 mod man;
 mod measure;
+mod moves;
 mod net;
 mod profile;
 mod rank;

@@ -1,5 +1,7 @@
 //! `crossway channel`.
 
+mod check;
+mod profile;
 mod talk;
 mod top;
 
@@ -53,8 +55,12 @@ enum What {
     Listen(talk::Listen),
     /// Connect to a name and send each line of standard input as a message
     Send(talk::Send),
+    /// Send numbered messages to a listener that echoes, and check that each comes back once and in order
+    Check(check::Check),
     /// Show the channels of all listeners: transport, rates, and why they last switched
     Top(top::Top),
+    /// Compute what messages cost on this machine from a run's records, for channels to choose by
+    Profile(profile::Write),
     /// Make a new key for connections between hosts
     Key {
         /// Write it to this file, readable only by its owner, instead of printing it
@@ -75,6 +81,9 @@ struct Allowed {
     /// Use this transport and no other
     #[arg(long, value_name = "TRANSPORT")]
     pin: Option<Transport>,
+    /// Use this transport whenever possible, even if another one is cheaper (listening end)
+    #[arg(long, value_name = "TRANSPORT", conflicts_with = "pin")]
+    prefer: Option<Transport>,
     /// Never use this transport (may be repeated)
     #[arg(long, value_name = "TRANSPORT")]
     forbid: Vec<Transport>,
@@ -96,13 +105,15 @@ impl Allowed {
     fn policy(&self) -> anyhow::Result<Policy> {
         let mut policy = Policy {
             pin: self.pin,
+            prefer: self.prefer,
             forbid: self.forbid.clone(),
             cpu_budget: self.cpu_budget / 100.0,
             dry_run: self.dry_run,
             ..Policy::default()
         };
-        if let Some(path) = &self.profile {
-            policy.profile = Profile::read(path)?;
+        let named = std::env::var_os("CROSSWAY_CHANNEL_PROFILE").map(PathBuf::from);
+        if let Some(path) = self.profile.clone().or(named) {
+            policy.profile = Profile::read(&path)?;
         }
         Ok(policy)
     }
@@ -153,6 +164,8 @@ impl Run for Channel {
         match self.what {
             What::Listen(listen) => listen.run(options),
             What::Send(send) => send.run(options),
+            What::Profile(write) => write.run(ui),
+            What::Check(check) => check.run(ui, options),
             What::Top(top) => top.run(ui, &directory),
             What::Key { file } => make_key(file.as_deref()),
             What::Switch { name, transport } => {

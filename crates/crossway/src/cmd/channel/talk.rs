@@ -2,12 +2,21 @@
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use crossway_channel::{Channel, Options, RecvError};
+use crossway_channel::{Channel, Error, Listener, Options, RecvError};
+use crossway_sys::poll::{Interest, wait_ready};
 
 use super::Allowed;
+
+/// Time between looks whether another process asks for an idle channel.
+const LOOK: Duration = Duration::from_millis(100);
+/// A peer that does not receive for this long prevents its channel from being handed over.
+const HAND_OVER: Duration = Duration::from_secs(10);
 
 /// Arguments of `listen`.
 #[derive(clap::Args)]
@@ -20,6 +29,12 @@ pub(super) struct Listen {
     /// Exit when the first channel closes
     #[arg(long)]
     once: bool,
+    /// Take over the channels of the listener of this name, on this host or another, which then exits
+    #[arg(long, conflicts_with = "once")]
+    take_over: bool,
+    /// How many seconds to wait for that listener
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "take_over")]
+    wait_s: u64,
     #[command(flatten)]
     allowed: Allowed,
 }
@@ -40,7 +55,7 @@ pub(super) struct Send {
 }
 
 /// Prints the events of a channel, from a separate thread.
-fn explain(channel: &Channel) {
+pub(super) fn explain(channel: &Channel) {
     let handle = channel.handle();
     let events = handle.events();
     for event in handle.log() {
@@ -51,56 +66,101 @@ fn explain(channel: &Channel) {
 
 impl Listen {
     pub(super) fn run(self, options: Options) -> anyhow::Result<ExitCode> {
-        let listener = Options { policy: self.allowed.policy()?, ..options }.listen(&self.name)?;
-        loop {
+        let options = Options { policy: self.allowed.policy()?, ..options };
+        let (listener, mut channels) = if self.take_over {
+            let until = Instant::now() + Duration::from_secs(self.wait_s);
+            options.take_over(&self.name, Some(until))?
+        } else {
+            (options.listen(&self.name)?, Vec::new())
+        };
+        if self.once {
             let channel = listener.accept(None)?;
-            if self.allowed.explain {
-                explain(&channel);
+            return match self.serve(channel, &|| listener.is_asked_to_hand_over())? {
+                End::Closed => Ok(ExitCode::SUCCESS),
+                End::Died => Ok(ExitCode::FAILURE),
+                End::Asked(channel) => hand_over(listener, vec![*channel]),
+            };
+        }
+        let (asked, this) = (Arc::new(AtomicBool::new(false)), Arc::new(self));
+        let mut serving: Vec<JoinHandle<Option<Channel>>> = Vec::new();
+        loop {
+            for channel in channels.drain(..) {
+                let (asked, this) = (Arc::clone(&asked), Arc::clone(&this));
+                serving.push(std::thread::spawn(move || {
+                    match this.serve(channel, &|| asked.load(Ordering::Relaxed)) {
+                        Ok(End::Asked(channel)) => return Some(*channel),
+                        Ok(End::Closed | End::Died) => {}
+                        Err(error) => eprintln!("crossway: {error:#}"),
+                    }
+                    None
+                }));
             }
-            let echo = self.echo;
-            if self.once {
-                return Ok(if serve(channel, echo)? {
-                    ExitCode::SUCCESS
-                } else {
-                    ExitCode::FAILURE
-                });
+            serving.retain(|thread| !thread.is_finished());
+            if listener.is_asked_to_hand_over() {
+                asked.store(true, Ordering::Relaxed);
+                let threads = serving.drain(..);
+                return hand_over(listener, threads.filter_map(|t| t.join().ok()?).collect());
             }
-            std::thread::spawn(move || {
-                if let Err(error) = serve(channel, echo) {
-                    eprintln!("crossway: {error:#}");
+            match listener.accept(Some(Instant::now())) {
+                Ok(channel) => channels.push(channel),
+                Err(Error::NobodyConnected { .. }) => {
+                    wait_ready(&listener, Interest::Readable, None).context("cannot wait")?;
                 }
-            });
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Receives until the channel closes or another process asks for it.
+    fn serve(&self, mut channel: Channel, asked: &dyn Fn() -> bool) -> anyhow::Result<End> {
+        if self.allowed.explain {
+            explain(&channel);
+        }
+        loop {
+            if asked() {
+                return Ok(End::Asked(Box::new(channel)));
+            }
+            let until = Some(Instant::now() + LOOK);
+            let received = if self.echo {
+                channel.receiver().recv_in_place(until, <[u8]>::to_vec).map(|msg| {
+                    // If the peer does not read answers, the next receive reports that it closed or died.
+                    let _ = channel.sender().send(&msg, None);
+                    Ok(())
+                })
+            } else {
+                channel.receiver().recv_in_place(until, |msg| {
+                    let mut out = std::io::stdout().lock();
+                    out.write_all(msg)
+                        .and_then(|()| out.write_all(b"\n"))
+                        .and_then(|()| out.flush())
+                })
+            };
+            match received {
+                Ok(written) => written.context("cannot write to standard output")?,
+                Err(RecvError::TimedOut) => {}
+                Err(RecvError::Closed) => return Ok(End::Closed),
+                Err(RecvError::PeerDied) => {
+                    eprintln!("crossway: the peer of channel '{}' died", self.name);
+                    return Ok(End::Died);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }
 
-/// Receives until the channel closes; returns false if the peer died.
-fn serve(channel: Channel, echo: bool) -> anyhow::Result<bool> {
-    let name = channel.handle().name().to_owned();
-    let (mut sender, mut receiver) = channel.split();
-    loop {
-        let received = if echo {
-            receiver.recv_in_place(None, <[u8]>::to_vec).map(|msg| {
-                // If the peer does not read answers, the next receive reports that it closed or died.
-                let _ = sender.send(&msg, None);
-                Ok(())
-            })
-        } else {
-            receiver.recv_in_place(None, |msg| {
-                let mut out = std::io::stdout().lock();
-                out.write_all(msg).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush())
-            })
-        };
-        match received {
-            Ok(written) => written.context("cannot write to standard output")?,
-            Err(RecvError::Closed) => return Ok(true),
-            Err(RecvError::PeerDied) => {
-                eprintln!("crossway: the peer of channel '{name}' died");
-                return Ok(false);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
+/// How a channel ended.
+enum End {
+    Closed,
+    Died,
+    /// Another process asks for it.
+    Asked(Box<Channel>),
+}
+
+fn hand_over(listener: Listener, channels: Vec<Channel>) -> anyhow::Result<ExitCode> {
+    let count = listener.hand_over(channels, Some(Instant::now() + HAND_OVER))?;
+    eprintln!("handed {count} channels to another process");
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Send {

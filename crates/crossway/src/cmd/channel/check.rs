@@ -1,0 +1,93 @@
+//! `crossway channel check`.
+
+use std::io::Read;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use crossway_channel::Options;
+use crossway_channel::check::{self, Checked, SHORTEST};
+
+use super::Allowed;
+use super::talk::explain;
+use crate::ui::Ui;
+
+/// Arguments of `check`.
+#[derive(clap::Args)]
+pub(super) struct Check {
+    /// Name to connect to; its listener must echo (crossway channel listen NAME --echo)
+    name: String,
+    /// How many seconds to send [default: until standard input ends]
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Bytes of each message
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    size: usize,
+    /// How many seconds to wait for a listener
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    wait_s: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    allowed: Allowed,
+}
+
+impl Check {
+    pub(super) fn run(self, ui: &Ui, options: Options) -> anyhow::Result<ExitCode> {
+        let most = options.max_message;
+        ensure!(
+            (SHORTEST..=most).contains(&self.size),
+            "--size {}: give {SHORTEST} to {most} bytes",
+            self.size
+        );
+        let length = self.seconds.map(Duration::try_from_secs_f64).transpose();
+        let length = length.map_err(|_| anyhow::anyhow!("--seconds: give 0 or more"))?;
+        let until = Instant::now() + Duration::from_secs(self.wait_s);
+        let options = Options { policy: self.allowed.policy()?, ..options };
+        let channel = options.connect(&self.name, Some(until))?;
+        if self.allowed.explain {
+            explain(&channel);
+        }
+        let over = Arc::new(AtomicBool::new(false));
+        let checked = match length {
+            Some(length) => {
+                let end = Instant::now() + length;
+                check::run(channel, self.size, || Instant::now() >= end)
+            }
+            None => {
+                let ended = Arc::clone(&over);
+                std::thread::spawn(move || {
+                    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+                    ended.store(true, Ordering::Relaxed);
+                });
+                check::run(channel, self.size, || over.load(Ordering::Relaxed))
+            }
+        };
+        if self.json {
+            ui.print_json(&checked)?;
+        } else {
+            show(&checked);
+        }
+        Ok(if checked.is_exact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn show(checked: &Checked) {
+    let Checked { sent, received, lost, duplicated, reordered, damaged, seconds, .. } = checked;
+    println!(
+        "{sent} messages sent, {received} came back in {seconds:.1} s; {lost} lost, {duplicated} duplicated, {reordered} reordered, {damaged} damaged"
+    );
+    for leg in &checked.legs {
+        println!("{:14} {:>10} messages in {:.3} s", leg.transport, leg.messages, leg.seconds);
+    }
+    for moved in &checked.moves {
+        let pause_ms = moved.pause_ns as f64 / 1e6;
+        println!("moved {} -> {}: longest pause {pause_ms:.1} ms", moved.from, moved.to);
+    }
+    if let Some(error) = &checked.error {
+        println!("ended by an error: {error}");
+    }
+}

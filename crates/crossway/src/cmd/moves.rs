@@ -1,0 +1,32 @@
+//! The part of `crossway measure` that measures a process that moves between nodes.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use crossway_lab::moves::{self, MOVES, MovesError, Options};
+use crossway_lab::shutdown;
+
+use crate::output;
+
+/// Runs the trials and stores their records in a run's folder. Returns whether they were completed.
+pub(super) fn take_beside(dir: &Path, trials: u32) -> anyhow::Result<bool> {
+    eprintln!("moving a process to another node and back while messages flow, {trials} times");
+    let options = Options {
+        program: std::env::current_exe().context("cannot find this program's own file")?,
+        trials,
+        interrupt: Some(shutdown::listen()?),
+    };
+    let records = match moves::run(&options) {
+        Err(MovesError::Interrupted) => return Ok(false),
+        records => records?,
+    };
+    output::write(&dir.join(MOVES), "--out", |out| {
+        for record in &records {
+            serde_json::to_writer(&mut *out, record)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })?;
+    Ok(true)
+}
