@@ -3,7 +3,8 @@
 use crate::addr::NodeAddr;
 use crate::limits::{BACKLOG_LOW, BACKLOG_SYSTEM};
 use crate::wire::{
-    BundleBuilder, ErrorCode, Fragment, FragmentKind, LinkFields, NAMED_HEADER_LEN, User, View,
+    BundleBuilder, ErrorCode, Fragment, FragmentKind, LinkFields, NAMED_HEADER_LEN, Packet, User,
+    View,
 };
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -13,7 +14,7 @@ pub(crate) const SYSTEM: usize = 4;
 
 #[derive(Clone, Debug)]
 enum Content {
-    Packet(Vec<u8>),
+    Packet(Packet),
     Bundle(BundleBuilder),
 }
 
@@ -88,7 +89,7 @@ impl Backlog {
 
     pub(crate) fn held_bytes(&self) -> usize {
         let len = |w: &Waiting| match &w.content {
-            Content::Packet(packet) => packet.len(),
+            Content::Packet(packet) => packet.size(),
             Content::Bundle(bundle) => bundle.byte_len(),
         };
         self.queue.iter().map(len).sum()
@@ -96,19 +97,21 @@ impl Backlog {
 
     /// Appends a packet. If it may be bundled and the last queued packet has the same level and enough room, the two share a
     /// packet.
-    pub(crate) fn push(&mut self, level: usize, packet: Vec<u8>, packet_max: usize) {
+    pub(crate) fn push(&mut self, level: usize, packet: Packet, packet_max: usize) {
         if let Some(last) = self.queue.back_mut().filter(|last| last.level == level)
-            && may_bundle(&packet)
+            && may_bundle(&packet.view())
         {
             match &mut last.content {
                 Content::Bundle(bundle) => {
-                    if bundle.try_push(&packet, packet_max) {
+                    if bundle.try_push(packet.bytes(), packet_max) {
                         return;
                     }
                 }
-                Content::Packet(first) if may_bundle(first) => {
+                Content::Packet(first) if may_bundle(&first.view()) => {
                     let mut bundle = BundleBuilder::default();
-                    if bundle.try_push(first, packet_max) && bundle.try_push(&packet, packet_max) {
+                    if bundle.try_push(first.bytes(), packet_max)
+                        && bundle.try_push(packet.bytes(), packet_max)
+                    {
                         last.content = Content::Bundle(bundle);
                         return;
                     }
@@ -121,31 +124,24 @@ impl Backlog {
     }
 
     /// Removes and returns the name updates, in order; the order of the remaining packets does not change.
-    pub(crate) fn take_names(&mut self, packet_max: usize) -> Vec<Vec<u8>> {
+    pub(crate) fn take_names(&mut self, packet_max: usize) -> Vec<Packet> {
         let mut names = Vec::new();
         let queue = core::mem::take(&mut self.queue);
         self.counts = [0; 5];
+        let dest = self.dest;
         for waiting in queue {
-            let mut sort = |message: &[u8]| {
-                let is_name = View::parse(message)
-                    .is_ok_and(|view| view.user() == Some(User::NameDistributor));
-                if is_name {
-                    names.push(message.to_vec());
+            let mut sort = |message: Packet| {
+                if message.view().user() == Some(User::NameDistributor) {
+                    names.push(message);
+                } else {
+                    self.push(waiting.level, message, packet_max);
                 }
-                !is_name
             };
             match waiting.content {
-                Content::Packet(packet) => {
-                    if sort(&packet) {
-                        self.push(waiting.level, packet, packet_max);
-                    }
-                }
+                Content::Packet(packet) => sort(packet),
                 Content::Bundle(bundle) => {
-                    for view in bundle.bundle(self.dest, waiting.level as u8).items().flatten() {
-                        if sort(view.bytes()) {
-                            self.push(waiting.level, view.bytes().to_vec(), packet_max);
-                        }
-                    }
+                    let bundle = bundle.bundle(dest, waiting.level as u8);
+                    bundle.items().flatten().for_each(|view| sort(Packet::copy_of(&view)));
                 }
             }
         }
@@ -153,12 +149,12 @@ impl Backlog {
     }
 
     /// Removes and returns the next packet.
-    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn pop(&mut self) -> Option<Packet> {
         self.pop_with_level().map(|(_, packet)| packet)
     }
 
     /// Removes and returns the next packet together with its level.
-    pub(crate) fn pop_with_level(&mut self) -> Option<(usize, Vec<u8>)> {
+    pub(crate) fn pop_with_level(&mut self) -> Option<(usize, Packet)> {
         let waiting = self.queue.pop_front()?;
         self.counts[waiting.level] -= 1;
         let packet = match waiting.content {
@@ -172,30 +168,28 @@ impl Backlog {
     }
 }
 
-fn may_bundle(packet: &[u8]) -> bool {
-    View::parse(packet).is_ok_and(|view| {
-        !matches!(
-            view.user(),
-            Some(User::Bundler | User::Fragmenter | User::Tunnel | User::BcastProtocol) | None
-        )
-    })
+fn may_bundle(view: &View<'_>) -> bool {
+    !matches!(
+        view.user(),
+        Some(User::Bundler | User::Fragmenter | User::Tunnel | User::BcastProtocol) | None
+    )
 }
 
 /// Splits a message into packets of at most `packet_max` bytes. A message that fits is left as it is.
 pub(crate) fn split(
-    message: Vec<u8>,
+    message: Packet,
     packet_max: usize,
     dest: NodeAddr,
     own: NodeAddr,
-    packets: &mut Vec<Vec<u8>>,
+    packets: &mut Vec<Packet>,
 ) {
-    if message.len() <= packet_max {
+    if message.size() <= packet_max {
         packets.push(message);
         return;
     }
-    let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view)) as u8;
+    let level = level_of(&message.view()) as u8;
     let link = LinkFields { sender: own, ..LinkFields::default() };
-    let mut pieces = message.chunks(packet_max - NAMED_HEADER_LEN).peekable();
+    let mut pieces = message.bytes().chunks(packet_max - NAMED_HEADER_LEN).peekable();
     let (mut number, mut kind) = (1, FragmentKind::First);
     while let Some(body) = pieces.next() {
         if pieces.peek().is_none() {
@@ -203,7 +197,7 @@ pub(crate) fn split(
         }
         let mut packet = Vec::with_capacity(NAMED_HEADER_LEN + body.len());
         Fragment { kind, dest, number, importance: level, body }.encode(&link, &mut packet);
-        packets.push(packet);
+        packets.push(Packet::built(packet));
         (number, kind) = (number + 1, FragmentKind::Middle);
     }
 }
@@ -219,17 +213,14 @@ mod tests {
         ConnManager, ConnManagerKind, DataKind, DataMessage, NameItem, NameMessage, NameSeries,
     };
 
-    fn small() -> Vec<u8> {
-        let mut out = Vec::new();
-        ConnManager { kind: ConnManagerKind::Probe, ..ConnManager::default() }
-            .encode(&LinkFields::default(), &mut out);
-        out
+    fn small() -> Packet {
+        let probe = ConnManager { kind: ConnManagerKind::Probe, ..ConnManager::default() };
+        Packet::encoded(|out| probe.encode(&LinkFields::default(), out))
     }
 
     #[test]
     fn name_updates_are_taken_out_of_packets_and_bundles_and_the_rest_keeps_its_order() {
         let name = |number| {
-            let mut out = Vec::new();
             let update = NameMessage {
                 withdrawal: false,
                 series: NameSeries::Update,
@@ -239,15 +230,14 @@ mod tests {
                 bcast_ack_invalid: false,
                 body: &[7; NameItem::LEN],
             };
-            update.encode(&LinkFields::default(), &mut out);
-            out
+            Packet::encoded(|out| update.encode(&LinkFields::default(), out))
         };
         let large = |fill| {
-            let mut out = small();
+            let mut out = small().bytes().to_vec();
             out.resize(190, fill);
             let word = u32::from_be_bytes([out[0], out[1], out[2], out[3]]) + 150;
             out[0..4].copy_from_slice(&word.to_be_bytes());
-            out
+            Packet::parse(out).unwrap()
         };
         let mut backlog = Backlog::new(NodeAddr(2), NodeAddr(0));
         for message in [small(), name(1), large(1), name(2), large(2), name(3), small()] {
@@ -267,7 +257,7 @@ mod tests {
         }
         let (mut got, mut packets, mut drops) = (Vec::new(), 0, DropCounters::default());
         while let Some(packet) = backlog.pop() {
-            assert!(packet.len() <= 200);
+            assert!(packet.size() <= 200);
             packets += 1;
             Reassembly::default().accept(packet.into(), &mut got, &mut drops).unwrap();
         }
@@ -291,9 +281,7 @@ mod tests {
                 kind: DataKind::Conn,
                 payload,
             };
-            let mut out = Vec::new();
-            message.encode(&LinkFields::default(), &mut out);
-            level_of(&View::parse(&out).unwrap())
+            level_of(&Packet::encoded(|out| message.encode(&LinkFields::default(), out)).view())
         };
         assert_eq!(data(ErrorCode::Ok, b"x"), Importance::High as usize);
         assert_eq!(data(ErrorCode::Ok, b""), SYSTEM);
@@ -316,13 +304,14 @@ mod tests {
 
     #[test]
     fn a_large_message_is_cut_and_joined() {
-        let mut message = small();
+        let mut message = small().bytes().to_vec();
         message.resize(5000, 9);
         let size = 0x5140_0000u32 | 5000;
         message[..4].copy_from_slice(&size.to_be_bytes());
+        let message = Packet::parse(message).unwrap();
         let mut packets = Vec::new();
         split(message.clone(), 1500, NodeAddr(1), NodeAddr(0), &mut packets);
-        assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [1500, 1500, 1500, 660]);
+        assert_eq!(packets.iter().map(Packet::size).collect::<Vec<_>>(), [1500, 1500, 1500, 660]);
         let (mut r, mut got, mut drops) =
             (Reassembly::default(), Vec::new(), DropCounters::default());
         for packet in packets {

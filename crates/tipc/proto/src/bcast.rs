@@ -2,7 +2,7 @@
 //! links.
 
 use crate::addr::{NetworkId, NodeAddr};
-use crate::backlog::{Backlog, Congested, SYSTEM, level_of, split};
+use crate::backlog::{Backlog, Congested, level_of, split};
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::{ACK_EVERY, BCAST_REPAIR, BCAST_WINDOW};
 use crate::link::{BcastReport, LinkStats};
@@ -11,8 +11,7 @@ use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::SendQueue;
 use crate::seq::Seq;
 use crate::time::{Nanos, earliest};
-use crate::wire::{View, set_sequence};
-use alloc::borrow::Cow;
+use crate::wire::{Inbound, Packet, View};
 use alloc::vec::Vec;
 
 /// The sending side, shared by all peers.
@@ -61,13 +60,13 @@ impl BcastSender {
     }
 
     /// Queues a message for all peers.
-    pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), Congested> {
-        let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
+    pub(crate) fn send(&mut self, message: Packet) -> Result<(), Congested> {
+        let level = level_of(&message.view());
         if let Err(congested) = self.backlog.admit(level, self.free()) {
             self.stats.congestions += 1;
             return Err(congested);
         }
-        self.stats.count_message(message.len());
+        self.stats.count_message(message.size());
         let mut packets = Vec::new();
         split(message, self.mtu, NodeAddr(0), self.own, &mut packets);
         for packet in packets {
@@ -77,7 +76,7 @@ impl BcastSender {
     }
 
     /// Removes and returns the name updates that have not been sent yet, in order.
-    pub(crate) fn take_names(&mut self) -> Vec<Vec<u8>> {
+    pub(crate) fn take_names(&mut self) -> Vec<Packet> {
         self.backlog.take_names(self.mtu)
     }
 
@@ -112,21 +111,19 @@ impl BcastSender {
             return false;
         }
         let Some(mut packet) = self.backlog.pop() else { return false };
-        set_sequence(&mut packet, self.own, self.tx.next());
-        // Mark the packet as non-sequenced and put the network ID in place of the destination port.
-        packet[1] |= 0x10;
-        packet[20..24].copy_from_slice(&self.network.0.to_be_bytes());
-        let packet = &self.tx.push(now, packet).bytes;
-        out.extend_from_slice(packet);
-        self.stats.count_sent(packet);
-        self.stats.octets_sent += packet.len() as u64;
+        packet.set_sequence(self.own, self.tx.next());
+        packet.set_broadcast(self.network);
+        let packet = &self.tx.push(now, packet).packet;
+        out.extend_from_slice(packet.bytes());
+        self.stats.count_sent(&packet.view());
+        self.stats.octets_sent += packet.size() as u64;
         self.stats.look_at_queue(self.tx.len());
         self.probe_at = Some(now + BCAST_REPAIR);
         true
     }
 
     /// A broadcast still in the send queue, to retransmit it to a peer that missed it.
-    pub(crate) fn get(&self, seq: Seq) -> Option<&[u8]> {
+    pub(crate) fn get(&self, seq: Seq) -> Option<&Packet> {
         self.tx.get(seq)
     }
 
@@ -186,7 +183,7 @@ impl BcastReceiver {
         now: Nanos,
         own: NodeAddr,
         view: &View<'_>,
-        messages: &mut Vec<Vec<u8>>,
+        messages: &mut Vec<Packet>,
         drops: &mut DropCounters,
         stats: &mut LinkStats,
     ) -> bool {
@@ -195,7 +192,7 @@ impl BcastReceiver {
             return false;
         };
         let (before, mut behind) = (open.rx.next(), Vec::new());
-        let in_order = match open.rx.accept(view.seq(), view.bytes(), &mut behind) {
+        let in_order = match open.rx.accept(view, &mut behind) {
             Ok(in_order) => in_order,
             Err(reason) => {
                 drops.count(reason);
@@ -205,8 +202,8 @@ impl BcastReceiver {
         };
         stats.count_received(view);
         stats.packets_early += u64::from(!in_order);
-        let first = in_order.then_some(Cow::Borrowed(view.bytes()));
-        for packet in first.into_iter().chain(behind.into_iter().map(Cow::Owned)) {
+        let first = in_order.then_some(Inbound::from(*view));
+        for packet in first.into_iter().chain(behind.into_iter().map(Inbound::from)) {
             if open.reassembly.accept(packet, messages, drops).is_err() {
                 open.reassembly = Reassembly::default();
             }

@@ -2,8 +2,7 @@
 
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::WIRE_MESSAGE_LEN_MAX;
-use crate::wire::{Bundle, Fragment, FragmentKind, User, View};
-use alloc::borrow::Cow;
+use crate::wire::{Bundle, Fragment, FragmentKind, Inbound, Packet, User, View};
 use alloc::vec::Vec;
 
 /// The fragments of one message received so far. One per link is enough, because fragments of different messages are
@@ -22,21 +21,20 @@ impl Reassembly {
     /// Handles the next in-sequence packet and appends the messages that it completes.
     pub(crate) fn accept(
         &mut self,
-        packet: Cow<'_, [u8]>,
-        messages: &mut Vec<Vec<u8>>,
+        packet: Inbound<'_>,
+        messages: &mut Vec<Packet>,
         drops: &mut DropCounters,
     ) -> Result<(), OutOfStep> {
-        let Ok(view) = View::parse(&packet) else {
-            drops.count(DropReason::Malformed);
-            return Ok(());
-        };
+        let view = packet.view();
         match view.user() {
             Some(User::Bundler) => {
                 match Bundle::decode(&view) {
                     Ok(bundle) => {
                         for item in bundle.items() {
                             match item {
-                                Ok(inner) => messages.push(with_sender(&inner, &view)),
+                                Ok(inner) => {
+                                    messages.push(with_sender(Packet::copy_of(&inner), &view));
+                                }
                                 Err(_) => drops.count(DropReason::BadBundle),
                             }
                         }
@@ -47,7 +45,7 @@ impl Reassembly {
             }
             Some(User::Fragmenter) => self.fragment(&view, messages, drops),
             _ => {
-                messages.push(packet.into_owned());
+                messages.push(packet.into_packet());
                 Ok(())
             }
         }
@@ -56,7 +54,7 @@ impl Reassembly {
     fn fragment(
         &mut self,
         view: &View<'_>,
-        messages: &mut Vec<Vec<u8>>,
+        messages: &mut Vec<Packet>,
         drops: &mut DropCounters,
     ) -> Result<(), OutOfStep> {
         let fragment = Fragment::decode(view).map_err(|error| {
@@ -93,15 +91,12 @@ impl Reassembly {
             }
         }
         if fragment.kind == FragmentKind::Last {
-            let mut message = self.message.take().unwrap_or_default();
+            let nests = |inner: &Packet| {
+                matches!(inner.view().user(), Some(User::Fragmenter | User::Bundler))
+            };
             // Refuse fragments inside a fragment, with which a peer could nest without limit.
-            match View::parse(&message) {
-                Ok(inner) if !matches!(inner.user(), Some(User::Fragmenter | User::Bundler)) => {
-                    let size = inner.size();
-                    message.truncate(size);
-                    set_sender(&mut message, view);
-                    messages.push(message);
-                }
+            match Packet::parse(self.message.take().unwrap_or_default()) {
+                Ok(inner) if !nests(&inner) => messages.push(with_sender(inner, view)),
                 _ => return bad(drops),
             }
         }
@@ -115,26 +110,29 @@ impl Reassembly {
 }
 
 /// An inner message has no valid link fields of its own; its sender is the sender of the enclosing packet.
-fn with_sender(inner: &View<'_>, outer: &View<'_>) -> Vec<u8> {
-    let mut message = inner.bytes().to_vec();
-    set_sender(&mut message, outer);
-    message
-}
-
-fn set_sender(message: &mut [u8], outer: &View<'_>) {
-    message[12..16].copy_from_slice(&outer.prev_node().0.to_be_bytes());
+fn with_sender(mut inner: Packet, outer: &View<'_>) -> Packet {
+    inner.set_sender(outer.prev_node());
+    inner
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::addr::{Importance, NodeAddr, Port};
+    use crate::seq::Seq;
     use crate::wire::{DataKind, DataMessage, ErrorCode, LinkFields};
 
-    fn message(len: usize) -> Vec<u8> {
+    const LINK: LinkFields = LinkFields {
+        sender: NodeAddr(7),
+        seq: Seq(0),
+        ack: Seq(0),
+        bcast_ack: Seq(0),
+        broadcast: None,
+    };
+
+    fn message(len: usize) -> Packet {
         let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
-        let mut out = Vec::new();
-        DataMessage {
+        let message = DataMessage {
             importance: Importance::Low,
             dest_droppable: false,
             flag18: false,
@@ -146,16 +144,13 @@ mod tests {
             dest_port: Port(2),
             kind: DataKind::Conn,
             payload: &payload,
-        }
-        .encode(&LinkFields { sender: NodeAddr(7), ..LinkFields::default() }, &mut out);
-        out
+        };
+        Packet::encoded(|out| message.encode(&LINK, out))
     }
 
-    fn fragment(kind: FragmentKind, body: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        Fragment { kind, dest: NodeAddr(1), number: 1, importance: 0, body }
-            .encode(&LinkFields { sender: NodeAddr(7), ..LinkFields::default() }, &mut out);
-        out
+    fn fragment(kind: FragmentKind, body: &[u8]) -> Packet {
+        let fragment = Fragment { kind, dest: NodeAddr(1), number: 1, importance: 0, body };
+        Packet::encoded(|out| fragment.encode(&LINK, out))
     }
 
     #[test]
@@ -164,9 +159,9 @@ mod tests {
         let (mut r, mut got, mut drops) =
             (Reassembly::default(), Vec::new(), DropCounters::default());
         for (kind, body) in [
-            (FragmentKind::First, &whole[..50]),
-            (FragmentKind::Middle, &whole[50..80]),
-            (FragmentKind::Last, &whole[80..]),
+            (FragmentKind::First, &whole.bytes()[..50]),
+            (FragmentKind::Middle, &whole.bytes()[50..80]),
+            (FragmentKind::Last, &whole.bytes()[80..]),
         ] {
             assert_eq!(r.accept(fragment(kind, body).into(), &mut got, &mut drops), Ok(()));
         }
@@ -179,11 +174,11 @@ mod tests {
         let whole = message(100);
         let (mut r, mut got, mut drops) =
             (Reassembly::default(), Vec::new(), DropCounters::default());
-        let last = fragment(FragmentKind::Last, &whole[80..]);
-        assert_eq!(r.accept((&last).into(), &mut got, &mut drops), Err(OutOfStep));
-        let first = fragment(FragmentKind::First, &whole[..50]);
-        assert_eq!(r.accept((&first).into(), &mut got, &mut drops), Ok(()));
-        assert_eq!(r.accept((&first).into(), &mut got, &mut drops), Err(OutOfStep));
+        let last = fragment(FragmentKind::Last, &whole.bytes()[80..]);
+        assert_eq!(r.accept(last.clone().into(), &mut got, &mut drops), Err(OutOfStep));
+        let first = fragment(FragmentKind::First, &whole.bytes()[..50]);
+        assert_eq!(r.accept(first.clone().into(), &mut got, &mut drops), Ok(()));
+        assert_eq!(r.accept(first.clone().into(), &mut got, &mut drops), Err(OutOfStep));
         assert_eq!(r.accept(first.into(), &mut got, &mut drops), Ok(()));
         assert_eq!(
             r.accept(last.into(), &mut got, &mut drops),

@@ -3,7 +3,7 @@
 use crate::drops::DropReason;
 use crate::limits::{DEFERRED_BYTES_MAX, GAP_ACK_BLOCKS_MAX, RECEIVE_WINDOW};
 use crate::seq::Seq;
-use crate::wire::GapAck;
+use crate::wire::{GapAck, Packet, View};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 pub(crate) struct ReceiveQueue {
     next: Seq,
     /// Slot `i` holds packet `next + 1 + i`; the packet `next` itself is missing by definition.
-    early: VecDeque<Option<Vec<u8>>>,
+    early: VecDeque<Option<Packet>>,
     early_count: usize,
     early_bytes: usize,
 }
@@ -42,11 +42,10 @@ impl ReceiveQueue {
     /// `behind`. Returns false if it was stored because an earlier one is missing.
     pub(crate) fn accept(
         &mut self,
-        seq: Seq,
-        packet: &[u8],
-        behind: &mut Vec<Vec<u8>>,
+        packet: &View<'_>,
+        behind: &mut Vec<Packet>,
     ) -> Result<bool, DropReason> {
-        let ahead = seq.distance_from(self.next);
+        let ahead = packet.seq().distance_from(self.next);
         if ahead >= 0x8000 {
             return Err(DropReason::Duplicate);
         }
@@ -58,7 +57,7 @@ impl ReceiveQueue {
             while let Some(slot) = self.early.pop_front() {
                 let Some(packet) = slot else { break };
                 self.early_count -= 1;
-                self.early_bytes -= packet.len();
+                self.early_bytes -= packet.size();
                 behind.push(packet);
                 self.next = self.next.next();
             }
@@ -68,15 +67,15 @@ impl ReceiveQueue {
         if self.early.get(index).is_some_and(Option::is_some) {
             return Err(DropReason::Duplicate);
         }
-        if self.early_bytes + packet.len() > DEFERRED_BYTES_MAX {
+        if self.early_bytes + packet.size() > DEFERRED_BYTES_MAX {
             return Err(DropReason::BeyondWindow);
         }
         if self.early.len() <= index {
             self.early.resize_with(index + 1, || None);
         }
-        self.early[index] = Some(packet.to_vec());
+        self.early[index] = Some(Packet::copy_of(packet));
         self.early_count += 1;
-        self.early_bytes += packet.len();
+        self.early_bytes += packet.size();
         Ok(false)
     }
 
@@ -127,22 +126,28 @@ impl ReceiveQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::NodeAddr;
+    use crate::wire::{ConnManager, LinkFields};
 
-    fn accept(queue: &mut ReceiveQueue, seq: u16) -> Result<Vec<u8>, DropReason> {
+    fn accept(queue: &mut ReceiveQueue, seq: u16) -> Result<Vec<u16>, DropReason> {
+        let mut packet =
+            Packet::encoded(|out| ConnManager::default().encode(&LinkFields::default(), out));
+        packet.set_sequence(NodeAddr(1), Seq(seq));
         let mut out = Vec::new();
-        let now = queue.accept(Seq(seq), &[seq as u8], &mut out)?;
-        Ok(now.then_some(seq as u8).into_iter().chain(out.into_iter().map(|p| p[0])).collect())
+        let now = queue.accept(&packet.view(), &mut out)?;
+        let behind = out.iter().map(|p| p.view().seq().0);
+        Ok(now.then_some(seq).into_iter().chain(behind).collect())
     }
 
     #[test]
     fn packets_come_out_in_order_once() {
         let mut q = ReceiveQueue::new(Seq(65534));
         assert_eq!(accept(&mut q, 1), Ok(vec_of(&[])));
-        assert_eq!(accept(&mut q, 65534), Ok(vec_of(&[254])));
+        assert_eq!(accept(&mut q, 65534), Ok(vec_of(&[65534])));
         assert_eq!(accept(&mut q, 1), Err(DropReason::Duplicate));
         assert_eq!(accept(&mut q, 65534), Err(DropReason::Duplicate));
         assert_eq!(accept(&mut q, 0), Ok(vec_of(&[])));
-        assert_eq!(accept(&mut q, 65535), Ok(vec_of(&[255, 0, 1])));
+        assert_eq!(accept(&mut q, 65535), Ok(vec_of(&[65535, 0, 1])));
         assert_eq!(accept(&mut q, 2 + RECEIVE_WINDOW + 1), Err(DropReason::BeyondWindow));
         assert_eq!((q.early_count(), q.early_bytes()), (0, 0));
     }
@@ -172,7 +177,7 @@ mod tests {
         assert_eq!(runs[0], GapAck { ack: Seq(2), gap: 1 });
     }
 
-    fn vec_of(items: &[u8]) -> Vec<u8> {
+    fn vec_of(items: &[u16]) -> Vec<u16> {
         items.to_vec()
     }
 }

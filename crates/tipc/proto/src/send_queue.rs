@@ -6,14 +6,14 @@
 use crate::limits::RESEND_PER_REPORT_MAX;
 use crate::seq::Seq;
 use crate::time::Nanos;
+use crate::wire::Packet;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 /// A packet with a sequence number.
 #[derive(Clone, Debug)]
 pub(crate) struct SentPacket {
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) packet: Packet,
     last_sent: Nanos,
     /// When it was first retransmitted.
     first_resent: Option<Nanos>,
@@ -64,14 +64,14 @@ impl SendQueue {
     }
 
     /// All packets, oldest first, including those whose arrival a gap-ack block has reported.
-    pub(crate) fn into_packets(self) -> impl Iterator<Item = Vec<u8>> {
-        self.packets.into_iter().map(|p| p.bytes)
+    pub(crate) fn into_packets(self) -> impl Iterator<Item = Packet> {
+        self.packets.into_iter().map(|p| p.packet)
     }
 
     /// Adds a packet that carries the next sequence number and is being sent now.
-    pub(crate) fn push(&mut self, now: Nanos, bytes: Vec<u8>) -> &SentPacket {
+    pub(crate) fn push(&mut self, now: Nanos, packet: Packet) -> &SentPacket {
         self.packets.push_back(SentPacket {
-            bytes,
+            packet,
             last_sent: now,
             first_resent: None,
             resend_queued: false,
@@ -144,9 +144,9 @@ impl SendQueue {
     }
 
     /// A packet in flight, for a receiver that requested only this one.
-    pub(crate) fn get(&self, seq: Seq) -> Option<&[u8]> {
+    pub(crate) fn get(&self, seq: Seq) -> Option<&Packet> {
         let index = usize::from(seq.distance_from(self.base));
-        (index < self.packets.len()).then(|| &self.packets[index].bytes[..])
+        (index < self.packets.len()).then(|| &self.packets[index].packet)
     }
 
     /// When the oldest packet was first retransmitted, if it was.
@@ -156,21 +156,26 @@ impl SendQueue {
 
     /// Number of bytes held.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.packets.iter().map(|p| p.bytes.len()).sum()
+        self.packets.iter().map(|p| p.packet.size()).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
+    use crate::addr::NodeAddr;
+    use crate::wire::{ConnManager, LinkFields};
+    use alloc::vec::Vec;
 
     const HOLDOFF: Duration = Duration::from_millis(1);
 
     fn queue(first: u16, sent: u16) -> SendQueue {
         let mut q = SendQueue::new(Seq(first));
         for n in 0..sent {
-            q.push(Nanos(1), vec![n as u8]);
+            let mut packet =
+                Packet::encoded(|out| ConnManager::default().encode(&LinkFields::default(), out));
+            packet.set_sequence(NodeAddr(1), Seq(n));
+            q.push(Nanos(1), packet);
         }
         q
     }
@@ -192,8 +197,8 @@ mod tests {
         assert_eq!(q.resend(Nanos(2), Seq(1), 4, HOLDOFF), 3);
         assert_eq!(q.resend(Nanos(2), Seq(1), 4, HOLDOFF), 0, "queued already");
         let mut again = Vec::new();
-        while let Some(packet) = q.pop_resend(Nanos(3)) {
-            again.push(packet.bytes[0]);
+        while let Some(sent) = q.pop_resend(Nanos(3)) {
+            again.push(sent.packet.view().seq().0);
         }
         assert_eq!(again, [0, 1, 3]);
         assert_eq!(q.resend(Nanos(4), Seq(1), 4, HOLDOFF), 0, "sent a moment ago");

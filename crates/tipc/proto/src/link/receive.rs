@@ -4,7 +4,7 @@ use super::{Link, LinkEvent, LinkState};
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::{ACK_EVERY, ACK_EVERY_MAX, NACK_AFTER_DEFERRED, NACK_REPEAT};
 use crate::time::Nanos;
-use crate::wire::View;
+use crate::wire::{Packet, View};
 use alloc::vec::Vec;
 
 impl Link {
@@ -14,7 +14,7 @@ impl Link {
         &mut self,
         now: Nanos,
         view: &View<'_>,
-        behind: &mut Vec<Vec<u8>>,
+        behind: &mut Vec<Packet>,
         drops: &mut DropCounters,
     ) -> (Option<LinkEvent>, bool) {
         // Data carries no session number, but if it acknowledges a packet never sent in this session, it is from an earlier one.
@@ -33,7 +33,7 @@ impl Link {
             LinkState::Established => {}
         }
         let (before, early_before) = (self.rx.next(), self.rx.early_count());
-        let in_order = match self.rx.accept(view.seq(), view.bytes(), behind) {
+        let in_order = match self.rx.accept(view, behind) {
             Ok(in_order) => in_order,
             Err(reason) => {
                 drops.count(reason);

@@ -1,14 +1,12 @@
 //! Sends packets to the peer: admits, splits, bundles and numbers them, and keeps them until acknowledged.
 
 use super::{BcastReport, Link};
-use crate::backlog::{Congested, SYSTEM, level_of, split};
+use crate::backlog::{Congested, level_of, split};
 use crate::limits::{PROBE_FIRST, PROBE_MARGIN, RESEND_HOLDOFF};
 use crate::monitor::Monitor;
 use crate::seq::Seq;
 use crate::time::Nanos;
-use crate::wire::{
-    Capabilities, GapAck, NAMED_HEADER_LEN, View, refresh_link_fields, set_sequence,
-};
+use crate::wire::{Capabilities, GapAck, NAMED_HEADER_LEN, Packet};
 use alloc::vec::Vec;
 
 impl Link {
@@ -16,8 +14,8 @@ impl Link {
     ///
     /// # Errors
     /// [`Congested`] if the backlog of its importance is full; the message is returned.
-    pub(crate) fn send(&mut self, message: Vec<u8>) -> Result<(), (Congested, Vec<u8>)> {
-        let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
+    pub(crate) fn send(&mut self, message: Packet) -> Result<(), (Congested, Packet)> {
+        let level = level_of(&message.view());
         if let Err(congested) = self.backlog.admit(level, self.free()) {
             self.stats.congestions += 1;
             return Err((congested, message));
@@ -27,14 +25,14 @@ impl Link {
     }
 
     /// Queues a message regardless of the limits: the end of a stream being closed, which is at most one packet.
-    pub(crate) fn send_unasked(&mut self, message: Vec<u8>) {
-        let level = View::parse(&message).map_or(SYSTEM, |view| level_of(&view));
+    pub(crate) fn send_unasked(&mut self, message: Packet) {
+        let level = level_of(&message.view());
         self.queue(level, message);
     }
 
-    fn queue(&mut self, level: usize, message: Vec<u8>) {
-        self.stats.count_message(message.len());
-        if message.len() <= self.packet_max() {
+    fn queue(&mut self, level: usize, message: Packet) {
+        self.stats.count_message(message.size());
+        if message.size() <= self.packet_max() {
             return self.enqueue(level, message);
         }
         let mut packets = Vec::new();
@@ -46,7 +44,7 @@ impl Link {
 
     /// Appends a packet to the backlog. The next [`Link::poll_transmit`] sends it if the window allows; until then it may be bundled
     /// with other small messages.
-    pub(super) fn enqueue(&mut self, level: usize, packet: Vec<u8>) {
+    pub(super) fn enqueue(&mut self, level: usize, packet: Packet) {
         let packet_max = self.packet_max();
         self.backlog.push(level, packet, packet_max);
     }
@@ -132,19 +130,20 @@ impl Link {
         if !self.encode_due(now, bcast, monitor, out) {
             let ack = self.acked();
             let bcast_ack = if bcast.open { bcast.ack } else { Seq(0) };
-            if let Some(packet) = self.tx.pop_resend(now) {
-                refresh_link_fields(&mut packet.bytes, ack, bcast_ack);
-                out.extend_from_slice(&packet.bytes);
+            if let Some(sent) = self.tx.pop_resend(now) {
+                sent.packet.refresh_link_fields(ack, bcast_ack);
+                out.extend_from_slice(sent.packet.bytes());
                 self.stats.packets_resent += 1;
             } else {
                 let next = if self.may_send_new() { self.backlog.pop() } else { None };
                 let Some(mut packet) = next else {
                     return self.poll_ack(now, bcast, monitor, out);
                 };
-                set_sequence(&mut packet, self.cfg.own, self.tx.next());
-                refresh_link_fields(&mut packet, ack, bcast_ack);
-                out.extend_from_slice(&self.tx.push(now, packet).bytes);
-                self.stats.count_sent(&out[start..]);
+                packet.set_sequence(self.cfg.own, self.tx.next());
+                packet.refresh_link_fields(ack, bcast_ack);
+                let sent = self.tx.push(now, packet);
+                out.extend_from_slice(sent.packet.bytes());
+                self.stats.count_sent(&sent.packet.view());
                 self.stats.note_queue(self.tx.len());
             }
             self.unacked = 0;

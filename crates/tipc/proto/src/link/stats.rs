@@ -80,17 +80,16 @@ fn is_fragment(view: &View<'_>, kind: FragmentKind) -> bool {
 
 impl LinkStats {
     /// Counts a packet sent for the first time.
-    pub(crate) fn count_sent(&mut self, packet: &[u8]) {
+    pub(crate) fn count_sent(&mut self, view: &View<'_>) {
         self.packets_sent += 1;
-        let Ok(view) = View::parse(packet) else { return };
         match view.user() {
             Some(User::Fragmenter) => {
                 self.fragments_sent += 1;
-                self.fragmented_sent += u64::from(is_fragment(&view, FragmentKind::First));
+                self.fragmented_sent += u64::from(is_fragment(view, FragmentKind::First));
             }
             Some(User::Bundler) => {
                 self.bundles_sent += 1;
-                self.bundled_sent += bundled(&view);
+                self.bundled_sent += bundled(view);
             }
             _ => {}
         }

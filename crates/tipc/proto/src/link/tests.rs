@@ -4,7 +4,7 @@ use super::*;
 use crate::drops::{DropCounters, DropReason};
 use crate::limits::{ACK_EVERY, RESEND_TOLERANCES};
 use crate::wire::{
-    ConnManager, ConnManagerKind, LinkFields, LinkProtocol, LinkProtocolKind, User, View,
+    ConnManager, ConnManagerKind, LinkFields, LinkProtocol, LinkProtocolKind, Packet, User, View,
 };
 use alloc::vec::Vec;
 
@@ -76,14 +76,14 @@ fn up() -> (Link, Link) {
 }
 
 /// A message too large to be bundled with another one.
-fn message(number: u8) -> Vec<u8> {
+fn message(number: u8) -> Packet {
     let mut out = Vec::new();
     ConnManager { kind: ConnManagerKind::Probe, ..ConnManager::default() }
         .encode(&LinkFields::default(), &mut out);
     let word = u32::from_be_bytes([out[0], out[1], out[2], out[3]]) + 1000;
     out[0..4].copy_from_slice(&word.to_be_bytes());
     out.resize(out.len() + 1000, number);
-    out
+    Packet::parse(out).unwrap()
 }
 
 /// Data packets that an end sends now, without link protocol messages.

@@ -9,8 +9,8 @@ use crate::send_queue::SendQueue;
 use crate::seq::Seq;
 use crate::time::Nanos;
 use crate::wire::{
-    BASIC_HEADER_LEN, ErrorCode, HeaderWords, LinkFields, NAMED_HEADER_LEN, Tunnel, TunnelKind,
-    User, set_sequence,
+    BASIC_HEADER_LEN, ErrorCode, HeaderWords, LinkFields, NAMED_HEADER_LEN, Packet, Tunnel,
+    TunnelKind, User,
 };
 use alloc::vec::Vec;
 
@@ -28,13 +28,12 @@ pub(crate) struct Remains {
 pub(crate) struct TooNarrow;
 
 /// A dummy message: sent through a tunnel when there is nothing else, so that the peer can detect the end.
-fn filler(own: NodeAddr, peer: NodeAddr, seq: Seq) -> Vec<u8> {
+fn filler(own: NodeAddr, peer: NodeAddr, seq: Seq) -> Packet {
     let mut h = HeaderWords::new(User::Data(Importance::Low), 3, BASIC_HEADER_LEN);
     h.set(1, 25, 15, ErrorCode::NoPort.number());
     h.set_word(6, own.0).set_word(7, peer.0);
-    let mut packet = Vec::new();
-    h.write(&[], &mut packet);
-    set_sequence(&mut packet, own, seq);
+    let mut packet = Packet::encoded(|out| h.write(&[], out));
+    packet.set_sequence(own, seq);
     packet
 }
 
@@ -120,12 +119,11 @@ impl Link {
         let latest = filler(self.cfg.own, self.cfg.peer, point);
         if !enhanced {
             let count = point.distance_from(acked);
-            (tunnel.count, tunnel.body) = if count > 0 { (count, &first) } else { (1, &latest) };
+            (tunnel.count, tunnel.body) =
+                if count > 0 { (count, first.bytes()) } else { (1, latest.bytes()) };
         }
         let link = LinkFields { sender: self.cfg.own, ..LinkFields::default() };
-        let mut packet = Vec::new();
-        tunnel.encode(&link, &mut packet);
-        self.enqueue(SYSTEM, packet);
+        self.enqueue(SYSTEM, Packet::encoded(|out| tunnel.encode(&link, out)));
         self.limit = point.after(acked).then(|| self.last_queued().next());
     }
 
@@ -146,20 +144,20 @@ impl Link {
     ) -> Result<Seq, TooNarrow> {
         let Remains { tx, mut backlog, .. } = remains;
         let mut next = tx.next();
-        let mut packets: Vec<Vec<u8>> = tx.into_packets().collect();
+        let mut packets: Vec<Packet> = tx.into_packets().collect();
         while let Some(mut packet) = backlog.pop() {
-            set_sequence(&mut packet, self.cfg.own, next);
+            packet.set_sequence(self.cfg.own, next);
             next = next.next();
             packets.push(packet);
         }
         packets.push(filler(self.cfg.own, self.cfg.peer, next));
         let room = self.mtu - NAMED_HEADER_LEN;
-        let pieces = |packet: &Vec<u8>| packet.len().div_ceil(room);
+        let pieces = |packet: &Packet| packet.size().div_ceil(room);
         if !enhanced && packets.iter().any(|p| pieces(p) > 1) {
             return Err(TooNarrow);
         }
         let count = packets.iter().map(pieces).sum::<usize>() as u16;
-        let mut later: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut later: Vec<(usize, Packet)> = Vec::new();
         if ahead {
             while let Some(waiting) = self.backlog.pop_with_level() {
                 later.push(waiting);
@@ -168,7 +166,7 @@ impl Link {
         self.open();
         for packet in &packets {
             let cut = pieces(packet);
-            for (n, body) in packet.chunks(room).enumerate() {
+            for (n, body) in packet.bytes().chunks(room).enumerate() {
                 let (fragment, fragments) =
                     if cut > 1 { (n as u16 + 1, cut as u16) } else { (0, 0) };
                 let mut out = Vec::with_capacity(NAMED_HEADER_LEN + body.len());
@@ -178,7 +176,7 @@ impl Link {
                         &LinkFields { sender: self.cfg.own, ..LinkFields::default() },
                         &mut out,
                     );
-                self.enqueue(SYSTEM, out);
+                self.enqueue(SYSTEM, Packet::built(out));
             }
         }
         let last = self.last_queued();

@@ -153,11 +153,10 @@ impl Node {
         self.local_traffic
     }
 
-    pub(super) fn count_local(&mut self, message: &[u8]) {
-        if let Ok(view) = View::parse(message)
-            && let Some(User::Data(
-                Importance::Low | Importance::Medium | Importance::High | Importance::Critical,
-            )) = view.user()
+    pub(super) fn count_local(&mut self, view: &View<'_>) {
+        if let Some(User::Data(
+            Importance::Low | Importance::Medium | Importance::High | Importance::Critical,
+        )) = view.user()
         {
             self.local_traffic.count(view.data().len());
         }

@@ -9,7 +9,7 @@ use crate::limits::CONNECT_RETRY;
 use crate::socket::{Arrival, Connection, SocketState};
 use crate::time::Nanos;
 use crate::wire::{
-    ConnManager, ConnManagerKind, DataKind, DataMessage, ErrorCode, LinkFields, Message, View,
+    ConnManager, ConnManagerKind, DataKind, DataMessage, ErrorCode, LinkFields, Packet,
 };
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -21,14 +21,12 @@ pub(super) fn connection_end(
     peer: SocketAddr,
     error: ErrorCode,
     unread: &[u8],
-) -> Vec<u8> {
-    let mut bytes = Vec::new();
+) -> Packet {
     let unread = &unread[..unread.len().min(RETURNED_BYTES)];
     let message =
         DataMessage { importance: Importance::Critical, error, ..plain(peer.port, port, unread) };
     let link = LinkFields { sender: peer.node, ..LinkFields::default() };
-    Message::Data(message).encode(&link, &mut bytes);
-    bytes
+    Packet::encoded(|out| message.encode(&link, out))
 }
 
 /// What a socket does with a message.
@@ -46,7 +44,7 @@ impl Node {
         now: Nanos,
         sender: NodeAddr,
         m: &DataMessage<'_>,
-        bytes: &[u8],
+        packet: &Packet,
     ) -> Option<Port> {
         match m.kind {
             DataKind::Mcast { range, .. } => {
@@ -57,18 +55,18 @@ impl Node {
                 let ports: BTreeSet<Port> =
                     bindings.filter(visible).map(|b| b.socket.port).collect();
                 for port in ports {
-                    self.deliver_multicast(now, sender, port, m, bytes);
+                    self.deliver_multicast(now, sender, port, m, packet);
                 }
             }
-            DataKind::Group { .. } => self.deliver_group(sender, m, bytes),
+            DataKind::Group { .. } => self.deliver_group(sender, m, packet),
             DataKind::Named { service, instance, .. }
                 if m.error == ErrorCode::Ok && !self.sockets.contains_key(&m.dest_port) =>
             {
-                self.look_up_again(now, sender, m, service, instance, bytes);
+                self.look_up_again(now, sender, m, service, instance, packet);
             }
             _ => {
                 let port = m.dest_port;
-                return self.admits(now, sender, port, m, bytes).then_some(port);
+                return self.admits(now, sender, port, m, packet).then_some(port);
             }
         }
         None
@@ -81,20 +79,20 @@ impl Node {
         sender: NodeAddr,
         port: Port,
         m: &DataMessage<'_>,
-        bytes: &[u8],
+        packet: &Packet,
     ) {
         let own = self.own();
         let Some(socket) = self.sockets.get_mut(&port) else { return };
-        let Ok(view) = View::parse(bytes) else { return };
         let mut arrival = Arrival::Deliver;
         if sender != own && !socket.kind.is_connected_kind() {
             let from = SocketAddr { port: m.orig_port, node: sender };
-            arrival = socket.mcast_order.accept(now, from, &view, socket.options.receive_octets);
+            arrival =
+                socket.mcast_order.accept(now, from, &packet.view(), socket.options.receive_octets);
         }
         match arrival {
             // A twin has served its purpose once it has arrived.
             Arrival::Deliver if m.error == ErrorCode::Ok => {
-                self.deliver_to(now, sender, port, m, bytes);
+                self.deliver_to(now, sender, port, m, packet);
             }
             Arrival::Deliver | Arrival::Held(None) => {}
             Arrival::Held(Some(at)) => self.set_socket_timer(port, at),
@@ -104,19 +102,19 @@ impl Node {
     }
 
     /// Delivers multicasts that were held back.
-    fn deliver_held(&mut self, now: Nanos, port: Port, messages: Vec<Vec<u8>>) {
-        for bytes in messages {
-            let Ok(view) = View::parse(&bytes) else { continue };
+    fn deliver_held(&mut self, now: Nanos, port: Port, messages: Vec<Packet>) {
+        for packet in messages {
+            let view = packet.view();
             let Some(crate::wire::User::Data(importance)) = view.user() else { continue };
             if let Ok(m) = DataMessage::decode(&view, importance) {
-                self.deliver_to(now, view.prev_node(), port, &m, &bytes);
+                self.deliver_to(now, view.prev_node(), port, &m, &packet);
             }
         }
     }
 
     /// Releases the multicasts that wait for others from a node that was lost.
     pub(super) fn release_held(&mut self, now: Nanos, node: NodeAddr) {
-        let held: Vec<(Port, Vec<Vec<u8>>)> = self
+        let held: Vec<(Port, Vec<Packet>)> = self
             .sockets
             .iter_mut()
             .filter(|(_, s)| s.mcast_order.held_bytes() > 0)
@@ -135,7 +133,7 @@ impl Node {
         m: &DataMessage<'_>,
         service: u32,
         instance: u32,
-        bytes: &[u8],
+        packet: &Packet,
     ) {
         let own = self.own();
         let local = (m.lookup_scope == 3).then_some(own);
@@ -143,22 +141,21 @@ impl Node {
             (m.reroutes == 0).then(|| self.names.lookup(service, instance, local)).flatten();
         let Some(to) = found else {
             let error = if m.reroutes == 0 { ErrorCode::NoName } else { ErrorCode::NoPort };
-            self.refuse(sender, bytes, error);
+            self.refuse(sender, packet, error);
             return;
         };
         let DataKind::Named { orig, .. } = m.kind else { return };
         let kind = DataKind::Named { orig, dest: to.node, service, instance };
         let again = self.encode(&DataMessage { reroutes: 1, dest_port: to.port, kind, ..*m });
         if to.node == own {
-            let Ok(view) = View::parse(&again) else { return };
-            if let Ok(m) = DataMessage::decode(&view, m.importance)
+            if let Ok(m) = DataMessage::decode(&again.view(), m.importance)
                 && self.admits(now, sender, to.port, &m, &again)
             {
                 let payload_len = m.payload.len();
                 self.queue(to.port, again, payload_len);
             }
         } else if self.route(to.node, again).is_err() {
-            self.refuse(sender, bytes, ErrorCode::NoName);
+            self.refuse(sender, packet, ErrorCode::NoName);
         }
     }
 
@@ -169,10 +166,10 @@ impl Node {
         sender: NodeAddr,
         port: Port,
         m: &DataMessage<'_>,
-        bytes: &[u8],
+        packet: &Packet,
     ) {
-        if self.admits(now, sender, port, m, bytes) {
-            self.queue(port, bytes.to_vec(), m.payload.len());
+        if self.admits(now, sender, port, m, packet) {
+            self.queue(port, packet.clone(), m.payload.len());
         }
     }
 
@@ -184,18 +181,18 @@ impl Node {
         sender: NodeAddr,
         port: Port,
         m: &DataMessage<'_>,
-        bytes: &[u8],
+        packet: &Packet,
     ) -> bool {
         match self.judge(now, sender, port, m) {
             Verdict::Done => false,
             Verdict::Refuse(error) => {
-                self.refuse(sender, bytes, error);
+                self.refuse(sender, packet, error);
                 false
             }
             Verdict::Queue => {
                 let fits = self.sockets.get(&port).is_some_and(|s| s.has_room(m.importance));
                 if !fits {
-                    self.refuse(sender, bytes, ErrorCode::Overload);
+                    self.refuse(sender, packet, ErrorCode::Overload);
                 }
                 fits
             }
@@ -203,10 +200,10 @@ impl Node {
     }
 
     /// Appends an admitted message to the receive queue.
-    pub(super) fn queue(&mut self, port: Port, bytes: Vec<u8>, payload_len: usize) {
+    pub(super) fn queue(&mut self, port: Port, message: Packet, payload_len: usize) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
-        let was_empty = socket.front().is_none();
-        socket.push(bytes);
+        let was_empty = socket.is_empty();
+        socket.push(message);
         socket.received.count(payload_len);
         if was_empty {
             self.socket_changed(port);
@@ -279,7 +276,7 @@ impl Node {
     }
 
     /// Ends a socket's connection; `end` becomes the last item in its receive queue.
-    pub(super) fn disconnect(&mut self, port: Port, end: Vec<u8>) {
+    pub(super) fn disconnect(&mut self, port: Port, end: Packet) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let state = core::mem::replace(&mut socket.state, SocketState::Disconnected);
         socket.push(end);
@@ -312,12 +309,12 @@ impl Node {
     }
 
     /// Handles a connection management message.
-    pub(super) fn handle_conn(&mut self, sender: NodeAddr, m: &ConnManager, bytes: &[u8]) {
+    pub(super) fn handle_conn(&mut self, sender: NodeAddr, m: &ConnManager, packet: &Packet) {
         let from = SocketAddr { port: m.orig.port, node: sender };
         let connection = match self.sockets.get_mut(&m.dest.port).map(|s| &mut s.state) {
             Some(SocketState::Connected(c)) if c.peer == from => c,
             _ => {
-                self.refuse(sender, bytes, ErrorCode::NoPort);
+                self.refuse(sender, packet, ErrorCode::NoPort);
                 return;
             }
         };
@@ -346,10 +343,8 @@ impl Node {
         }
     }
 
-    fn refuse(&mut self, sender: NodeAddr, bytes: &[u8], error: ErrorCode) {
-        if let Ok(view) = View::parse(bytes) {
-            self.return_message(sender, &view, error);
-        }
+    fn refuse(&mut self, sender: NodeAddr, packet: &Packet, error: ErrorCode) {
+        self.return_message(sender, &packet.view(), error);
     }
 
     /// Handles the socket timers that have expired.
@@ -378,8 +373,7 @@ impl Node {
                 SocketState::Connecting(c) => {
                     c.retry_at = None;
                     let request = c.request.clone();
-                    let node =
-                        View::parse(&request).ok().and_then(|v| v.dest_node()).unwrap_or_default();
+                    let node = request.view().dest_node().unwrap_or_default();
                     // If it cannot be sent now, the deadline ends the attempt.
                     let _ = self.route(node, request);
                 }

@@ -9,9 +9,7 @@ use crate::limits::MESSAGE_LEN_MAX;
 use crate::name_table::Binding;
 use crate::socket::{Address, Group, GroupData, GroupRequest, Outcome, Refusal, SocketError};
 use crate::time::Nanos;
-use crate::wire::{
-    DataKind, DataMessage, ErrorCode, GroupCast, GroupProtocol, LinkFields, Message,
-};
+use crate::wire::{DataKind, DataMessage, ErrorCode, GroupCast, GroupProtocol, LinkFields, Packet};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -150,13 +148,18 @@ impl Node {
     }
 
     /// Delivers a data message of a group.
-    pub(super) fn deliver_group(&mut self, sender: NodeAddr, m: &DataMessage<'_>, bytes: &[u8]) {
+    pub(super) fn deliver_group(
+        &mut self,
+        sender: NodeAddr,
+        m: &DataMessage<'_>,
+        message: &Packet,
+    ) {
         let DataKind::Group { cast, group: service, instance, number, ack_required, .. } = m.kind
         else {
             return;
         };
         let from = SocketAddr { port: m.orig_port, node: sender };
-        let data = GroupData { cast, instance, number, wants_ack: ack_required, bytes };
+        let data = GroupData { cast, instance, number, wants_ack: ack_required, message };
         let own = self.own();
         let ports: Vec<Port> = match cast {
             GroupCast::Unicast => alloc::vec![m.dest_port],
@@ -208,11 +211,11 @@ impl Node {
     fn apply(&mut self, port: Port, out: Outcome) {
         let orig = SocketAddr { port, node: self.own() };
         for (dest, kind) in out.send {
-            let mut bytes = Vec::new();
             let link = LinkFields { sender: orig.node, ..LinkFields::default() };
-            Message::Group(GroupProtocol { kind, orig, dest }).encode(&link, &mut bytes);
+            let message = GroupProtocol { kind, orig, dest };
+            let message = Packet::encoded(|out| message.encode(&link, out));
             // A member whose node is lost is about to be forgotten.
-            let _ = self.route(dest.node, bytes);
+            let _ = self.route(dest.node, message);
         }
         out.dropped.into_iter().for_each(|reason| self.drops.count(reason));
         let Some(socket) = self.sockets.get_mut(&port) else { return };
@@ -232,7 +235,7 @@ impl Node {
                 self.drops.count(DropReason::Overload);
                 continue;
             }
-            changed |= socket.front().is_none();
+            changed |= socket.is_empty();
             socket.push_group(item);
         }
         if changed {
@@ -294,8 +297,8 @@ impl Node {
         payload: &[u8],
     ) -> Result<(), SocketError> {
         let message = self.group_message(port, GroupCast::Unicast, to, 0, payload)?;
-        let bytes = self.encode(&message);
-        self.route_or_wait(port, to.node, bytes)?;
+        let message = self.encode(&message);
+        self.route_or_wait(port, to.node, message)?;
         if let Some(group) = &mut self.socket(port)?.group {
             group.sent_unicast(to, payload.len());
         }

@@ -6,13 +6,13 @@ use crate::socket::{
     Address, FromMember, GroupSource, SocketError, SocketKind, SocketState, blocks, group_blocks,
 };
 use crate::time::Nanos;
-use crate::wire::{ConnManagerKind, DataKind, DataMessage, ErrorCode, User, View};
-use alloc::vec::Vec;
+use crate::wire::{ConnManagerKind, DataKind, DataMessage, ErrorCode, Packet, User};
 
 /// A message taken from a socket's queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Taken {
-    bytes: Vec<u8>,
+    /// `None` for a membership event.
+    message: Option<Packet>,
     service: Option<ServiceRange>,
     member: Option<FromMember>,
 }
@@ -42,8 +42,8 @@ impl Taken {
             payload: &[],
             group: self.member.map(|(_, source)| source),
         };
+        let Some(view) = self.message.as_ref().map(Packet::view) else { return nothing };
         // Only messages decoded on arrival are ever queued.
-        let Ok(view) = View::parse(&self.bytes) else { return nothing };
         let Some(User::Data(importance)) = view.user() else { return nothing };
         let Ok(message) = DataMessage::decode(&view, importance) else { return nothing };
         let service = match message.kind {
@@ -64,18 +64,20 @@ impl Taken {
 
     /// The payload of the message.
     pub fn payload(&self) -> &[u8] {
-        View::parse(&self.bytes).map_or(&[], |view| view.data())
+        self.message.as_ref().map_or(&[], |message| message.view().data())
     }
 
     /// Length of the message in bytes.
     pub fn octets(&self) -> usize {
-        self.bytes.len()
+        self.message.as_ref().map_or(0, Packet::size)
     }
 
     /// Whether [`Node::give_back`] would return the message to its sender, as the sender requested.
     pub fn is_returnable(&self) -> bool {
-        View::parse(&self.bytes)
-            .is_ok_and(|view| !view.bit19() && view.error_code() == Some(ErrorCode::Ok))
+        self.message
+            .as_ref()
+            .map(Packet::view)
+            .is_some_and(|view| !view.bit19() && view.error_code() == Some(ErrorCode::Ok))
     }
 }
 
@@ -86,7 +88,7 @@ pub struct ConnectionRequest {
     pub peer: SocketAddr,
     /// The service through which the listener was found.
     pub service: Option<ServiceRange>,
-    bytes: Vec<u8>,
+    message: Packet,
 }
 
 impl Node {
@@ -99,9 +101,9 @@ impl Node {
         if matches!(socket.state, SocketState::Listening) {
             return Err(SocketError::Invalid);
         }
-        let (bytes, member) = socket.pop_member().ok_or(SocketError::WouldBlock)?;
+        let (message, member) = socket.pop_member().ok_or(SocketError::WouldBlock)?;
         let service = socket.service.filter(|_| socket.kind.is_connected_kind());
-        let taken = Taken { bytes, service, member };
+        let taken = Taken { message, service, member };
         if let Some((from, source)) = member {
             if source.event.is_none() {
                 self.group_read(port, from, group_blocks(taken.payload().len()));
@@ -121,7 +123,7 @@ impl Node {
 
     /// Returns an unread message to its sender, if the sender allows it.
     pub fn give_back(&mut self, now: Nanos, taken: &Taken) {
-        if let Ok(view) = View::parse(&taken.bytes) {
+        if let Some(view) = taken.message.as_ref().map(Packet::view) {
             self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
             self.run_local(now);
         }
@@ -136,9 +138,9 @@ impl Node {
         if !matches!(socket.state, SocketState::Listening) {
             return Err(SocketError::Invalid);
         }
-        let bytes = socket.pop().ok_or(SocketError::WouldBlock)?;
-        let described = crate::socket::describe(&bytes).ok_or(SocketError::WouldBlock)?;
-        Ok(ConnectionRequest { peer: described.from, service: described.service, bytes })
+        let message = socket.pop().ok_or(SocketError::WouldBlock)?;
+        let described = crate::socket::describe(&message).ok_or(SocketError::WouldBlock)?;
+        Ok(ConnectionRequest { peer: described.from, service: described.service, message })
     }
 
     /// Accepts a connection request with a new socket of this kind, notifies the peer and returns the new socket's port.
@@ -151,17 +153,16 @@ impl Node {
         kind: SocketKind,
         request: ConnectionRequest,
     ) -> Result<Port, SocketError> {
-        let new = self.complete_request(now, kind, request.bytes)?;
+        let new = self.complete_request(now, kind, request.message)?;
         self.run_local(now);
         Ok(new)
     }
 
     /// Refuses a connection request.
     pub fn refuse_request(&mut self, now: Nanos, request: &ConnectionRequest) {
-        if let Ok(view) = View::parse(&request.bytes) {
-            self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
-            self.run_local(now);
-        }
+        let view = request.message.view();
+        self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
+        self.run_local(now);
     }
 
     /// Checks whether a message sent by this socket now would have a receiver, as far as this node knows. A group member sends within its

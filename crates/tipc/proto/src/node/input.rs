@@ -1,4 +1,8 @@
 //! Incoming frames and timeouts.
+//!
+//! A frame is checked once, in `receive`. A sequenced packet then goes to its link, which puts it in order (`handle_sequenced`), past
+//! the hold of a second link to the same peer (`hold_back`), to the link's reassembly (`assemble`), and as a whole message to
+//! `handle_message`.
 
 use super::Node;
 use super::peer::Contact;
@@ -6,8 +10,12 @@ use crate::addr::{BearerId, NodeAddr};
 use crate::drops::DropReason;
 use crate::limits::RESEND_TOLERANCES;
 use crate::link::{LinkDownReason, Pending};
+use crate::reassembly::OutOfStep;
 use crate::time::Nanos;
-use crate::wire::{BcastInit, Discovery, LinkProtocol, LinkProtocolKind, Message, User, View};
+use crate::wire::{
+    BcastInit, Discovery, Inbound, LinkProtocol, LinkProtocolKind, Message, Packet, Tunnel, User,
+    View,
+};
 use alloc::vec::Vec;
 
 impl Node {
@@ -129,7 +137,7 @@ impl Node {
         {
             self.release_broadcasts();
         }
-        self.take_packets(now, sender, bearer, in_order.then_some(view.bytes()), behind);
+        self.take_packets(now, sender, bearer, in_order.then_some(*view), behind);
         self.touch(sender);
         Ok(())
     }
@@ -168,13 +176,62 @@ impl Node {
         Ok(())
     }
 
+    /// Processes packets of a link in order: the received one, if it is the next, and those that waited for it.
+    fn take_packets(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        bearer: BearerId,
+        first: Option<View<'_>>,
+        behind: Vec<Packet>,
+    ) {
+        let first = first.map(Inbound::from);
+        for packet in first.into_iter().chain(behind.into_iter().map(Inbound::from)) {
+            // Each of them may end the contact.
+            if !self.peers.get(&sender).is_some_and(|p| p.is_link_up(bearer)) {
+                return;
+            }
+            self.take_packet(now, sender, bearer, packet);
+        }
+        self.release_if_due(now, sender);
+    }
+
+    fn take_packet(&mut self, now: Nanos, sender: NodeAddr, bearer: BearerId, packet: Inbound<'_>) {
+        let view = packet.view();
+        if view.user() == Some(User::Tunnel) {
+            match Tunnel::decode(&view) {
+                Ok(tunnel) => self.handle_tunnel(now, sender, bearer, view.seq(), &tunnel),
+                Err(error) => self.drops.count(error.into()),
+            }
+        } else if let Some(packet) = self.hold_back(now, sender, bearer, packet) {
+            self.assemble(now, sender, bearer, packet);
+        }
+    }
+
+    /// Delivers the messages completed by the next packet of a link, surviving or failed.
+    pub(super) fn assemble(
+        &mut self,
+        now: Nanos,
+        sender: NodeAddr,
+        bearer: BearerId,
+        packet: Inbound<'_>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&sender).filter(|p| p.is_up()) else { return };
+        let Some(reassembly) = peer.reassembly_of(bearer) else { return };
+        let mut messages = core::mem::take(&mut self.assembled);
+        let result = reassembly.accept(packet, &mut messages, &mut self.drops);
+        for message in messages.drain(..) {
+            self.handle_message(now, sender, message);
+        }
+        self.assembled = messages;
+        if result == Err(OutOfStep) {
+            self.lose_peer(now, sender, LinkDownReason::OutOfStep);
+        }
+    }
+
     /// Handles a complete message in sequence, from a unicast or broadcast link.
-    pub(super) fn handle_message(&mut self, now: Nanos, sender: NodeAddr, bytes: Vec<u8>) {
-        let Ok(view) = View::parse(&bytes) else {
-            self.drops.count(DropReason::Malformed);
-            return;
-        };
-        let message = match Message::decode(&view) {
+    pub(super) fn handle_message(&mut self, now: Nanos, sender: NodeAddr, packet: Packet) {
+        let message = match Message::decode(&packet.view()) {
             Ok(message) => message,
             Err(error) => {
                 self.drops.count(error.into());
@@ -190,11 +247,11 @@ impl Node {
             Message::Names(names) => self.handle_names(now, sender, names),
             Message::Data(m) => {
                 let payload_len = m.payload.len();
-                if let Some(port) = self.deliver(now, sender, m, &bytes) {
-                    self.queue(port, bytes, payload_len);
+                if let Some(port) = self.deliver(now, sender, m, &packet) {
+                    self.queue(port, packet, payload_len);
                 }
             }
-            Message::Conn(m) => self.handle_conn(sender, m, &bytes),
+            Message::Conn(m) => self.handle_conn(sender, m, &packet),
             Message::Group(m) => self.handle_group(sender, m),
             Message::Tunnel(_) => self.drops.count(DropReason::NotSpoken),
             Message::Bundle(_) | Message::Fragment(_) => self.drops.count(DropReason::Malformed),

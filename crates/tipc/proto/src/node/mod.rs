@@ -59,7 +59,7 @@ use crate::rng::Rng;
 use crate::seq::Seq;
 use crate::socket::{MulticastMethod, Socket, SocketError};
 use crate::time::Nanos;
-use crate::wire::{Capabilities, Discovery};
+use crate::wire::{Capabilities, Discovery, Packet};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bearer::Bearer;
@@ -275,9 +275,9 @@ pub struct Node {
     /// Whether messages between the node's own sockets are being processed.
     serving: bool,
     /// Buffer for the messages completed by a packet, empty between packets.
-    assembled: Vec<Vec<u8>>,
+    assembled: Vec<Packet>,
     /// Messages between sockets of this node.
-    local: VecDeque<Vec<u8>>,
+    local: VecDeque<Packet>,
     /// Statistics of those messages.
     local_traffic: Traffic,
     events: VecDeque<Event>,

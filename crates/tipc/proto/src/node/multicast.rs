@@ -142,12 +142,11 @@ impl Node {
         let own = self.own();
         if !replicast {
             if self.linked > 0 && nodes.iter().any(|node| *node != own) {
-                let bytes = self.encode(message);
-                let _ = self.bcast.send(bytes);
+                let _ = self.bcast.send(self.encode(message));
             }
             if nodes.contains(&own) {
-                let bytes = self.encode(message);
-                let _ = self.route(own, bytes);
+                let message = self.encode(message);
+                let _ = self.route(own, message);
             }
             return;
         }
@@ -156,8 +155,8 @@ impl Node {
             if let DataKind::Mcast { dest, .. } | DataKind::Group { dest, .. } = &mut kind {
                 *dest = *node;
             }
-            let bytes = self.encode(&DataMessage { kind, ..*message });
-            let _ = self.route(*node, bytes);
+            let message = self.encode(&DataMessage { kind, ..*message });
+            let _ = self.route(*node, message);
         }
     }
 

@@ -10,8 +10,7 @@ use crate::name_table::{Binding, BindingError};
 use crate::seq::Seq;
 use crate::time::Nanos;
 use crate::wire::{
-    BcastInit, Capabilities, LinkFields, Message, NameItem, NameMessage, NameSeries,
-    SHORT_HEADER_LEN, View,
+    BcastInit, Capabilities, LinkFields, Message, NameItem, NameMessage, NameSeries, Packet,
 };
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -135,17 +134,14 @@ impl Node {
             }
             let link = LinkFields { sender: own, ..LinkFields::default() };
             for dest in self.peers_up() {
-                let mut bytes = Vec::new();
-                Message::Names(NameMessage { dest, ..update }).encode(&link, &mut bytes);
+                let update = NameMessage { dest, ..update };
                 // There is room, and the peer is up.
-                let _ = self.send_to(dest, bytes);
+                let _ = self.send_to(dest, Packet::encoded(|out| update.encode(&link, out)));
             }
         } else if self.linked > 0 {
-            let mut bytes = Vec::new();
             let broadcast = Some(self.cfg.network);
             let link = LinkFields { sender: own, broadcast, ..LinkFields::default() };
-            Message::Names(update).encode(&link, &mut bytes);
-            self.bcast.send(bytes)?;
+            self.bcast.send(Packet::encoded(|out| update.encode(&link, out)))?;
         }
         self.update_number = self.update_number.next();
         Ok(())
@@ -160,9 +156,7 @@ impl Node {
         let link = LinkFields { sender: own, ..LinkFields::default() };
         let mut messages = Vec::new();
         let mut encode = |message: Message<'_>| {
-            let mut bytes = Vec::new();
-            message.encode(&link, &mut bytes);
-            messages.push(bytes);
+            messages.push(Packet::encoded(|out| message.encode(&link, out)));
         };
         encode(Message::BcastInit(BcastInit {
             dest: peer,
@@ -195,7 +189,6 @@ impl Node {
             }));
         }
         for message in messages {
-            debug_assert!(message.len() >= SHORT_HEADER_LEN);
             if self.send_to(peer, message).is_err() {
                 self.overrun(now, peer);
                 return;
@@ -210,13 +203,12 @@ impl Node {
         let others: Vec<NodeAddr> =
             self.peers_up().into_iter().filter(|a| *a != newcomer).collect();
         for update in &updates {
-            let Ok(view) = View::parse(update) else { continue };
-            let Ok(Message::Names(update)) = Message::decode(&view) else { continue };
+            let Ok(update) = NameMessage::decode(&update.view()) else { continue };
             let link = LinkFields { sender: self.own(), ..LinkFields::default() };
             for dest in &others {
-                let mut bytes = Vec::new();
-                Message::Names(NameMessage { dest: *dest, ..update }).encode(&link, &mut bytes);
-                if self.send_to(*dest, bytes).is_err() {
+                let update = NameMessage { dest: *dest, ..update };
+                let message = Packet::encoded(|out| update.encode(&link, out));
+                if self.send_to(*dest, message).is_err() {
                     self.overrun(now, *dest);
                 }
             }

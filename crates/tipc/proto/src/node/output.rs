@@ -5,7 +5,7 @@ use super::{Destination, Node, Transmit};
 use crate::addr::{BearerId, NodeAddr};
 use crate::limits::BEARERS_MAX;
 use crate::time::{Nanos, earliest};
-use crate::wire::{View, refresh_link_fields};
+use crate::wire::{Packet, refresh_link_fields};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -73,10 +73,10 @@ impl Node {
         while transmit.is_none()
             && let Some(seq) = peer.listener.pop_resend()
         {
-            if let Some(bytes) = self.bcast.get(seq)
+            if let Some(packet) = self.bcast.get(seq)
                 && let Some(over) = peer.slots[0].and_then(|b| peer.link(b))
             {
-                frame.extend_from_slice(bytes);
+                frame.extend_from_slice(packet.bytes());
                 self.bcast.stats.packets_resent += 1;
                 refresh_link_fields(frame, over.link.acked(), report.ack);
                 let dest = Destination::Unicast(over.media);
@@ -129,10 +129,8 @@ impl Node {
     }
 
     /// Sends a whole message to a peer whose link is up.
-    pub(super) fn send_to(&mut self, addr: NodeAddr, message: Vec<u8>) -> Result<(), Vec<u8>> {
-        let Ok(half) = View::parse(&message).map(|view| half_of_message(&view)) else {
-            return Err(message);
-        };
+    pub(super) fn send_to(&mut self, addr: NodeAddr, message: Packet) -> Result<(), Packet> {
+        let half = half_of_message(&message.view());
         let Some(link) = self.peers.get_mut(&addr).and_then(|p| p.carrier(half)) else {
             return Err(message);
         };

@@ -3,7 +3,7 @@
 use super::Node;
 use crate::addr::NodeAddr;
 use crate::drops::DropReason;
-use crate::wire::{BASIC_HEADER_LEN, ErrorCode, View};
+use crate::wire::{BASIC_HEADER_LEN, ErrorCode, Packet, View};
 use alloc::vec::Vec;
 
 /// Number of payload bytes kept in a returned message.
@@ -11,7 +11,7 @@ pub(super) const RETURNED_BYTES: usize = 1_024;
 
 /// Builds the returned form of a message: ports swapped, error set, payload cut, and a short header extended by the nodes. Returns
 /// `None` if the message must not be returned: it is already on its way back, or its sender does not want it.
-pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Option<Vec<u8>> {
+pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Option<Packet> {
     let is_data = view.user_number() <= 3;
     if (is_data && view.bit19()) || view.error_code() != Some(ErrorCode::Ok) {
         return None;
@@ -31,7 +31,7 @@ pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Opti
     let mut bytes = Vec::with_capacity(size as usize);
     bytes.extend(words.iter().flat_map(|w| w.to_be_bytes()));
     bytes.extend_from_slice(payload);
-    Some(bytes)
+    Some(Packet::built(bytes))
 }
 
 impl Node {
@@ -46,7 +46,7 @@ impl Node {
         // A multicast is never returned, even if its sender did not mark it as droppable: it was not addressed to a single port.
         let is_mcast = view.user_number() <= 3 && view.msg_type() == 1;
         let answer = (!is_mcast).then(|| returned(view, self.own(), error)).flatten();
-        let done = answer.is_some_and(|bytes| self.route(sender, bytes).is_ok());
+        let done = answer.is_some_and(|message| self.route(sender, message).is_ok());
         if !done {
             let overload = error == ErrorCode::Overload;
             self.drops.count(if overload { DropReason::Overload } else { DropReason::NoPort });
@@ -61,9 +61,8 @@ mod tests {
     use crate::addr::{Importance, Port};
     use crate::wire::{DataKind, DataMessage, Frame, LinkFields, Message};
 
-    fn connection_message(error: ErrorCode, dest_droppable: bool) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        DataMessage {
+    fn connection_message(error: ErrorCode, dest_droppable: bool) -> Packet {
+        let message = DataMessage {
             importance: Importance::High,
             dest_droppable,
             flag18: false,
@@ -75,16 +74,16 @@ mod tests {
             dest_port: Port(22),
             kind: DataKind::Conn,
             payload: &[7; 2000],
-        }
-        .encode(&LinkFields { sender: NodeAddr(1), ..LinkFields::default() }, &mut bytes);
-        bytes
+        };
+        let link = LinkFields { sender: NodeAddr(1), ..LinkFields::default() };
+        Packet::encoded(|out| message.encode(&link, out))
     }
 
     #[test]
     fn a_returned_message_has_its_ports_swapped_and_its_payload_cut() {
-        let bytes = connection_message(ErrorCode::Ok, false);
-        let back = returned(&View::parse(&bytes).unwrap(), NodeAddr(2), ErrorCode::NoPort).unwrap();
-        let Ok(Frame::Sequenced(link, Message::Data(m))) = Frame::decode(&back) else {
+        let message = connection_message(ErrorCode::Ok, false);
+        let back = returned(&message.view(), NodeAddr(2), ErrorCode::NoPort).unwrap();
+        let Ok(Frame::Sequenced(link, Message::Data(m))) = Frame::decode(back.bytes()) else {
             panic!("not data")
         };
         assert_eq!((link.sender, m.orig_port, m.dest_port), (NodeAddr(2), Port(22), Port(11)));
@@ -97,13 +96,10 @@ mod tests {
 
     #[test]
     fn what_came_back_or_wants_no_return_is_not_returned() {
-        for bytes in
+        for message in
             [connection_message(ErrorCode::NoPort, false), connection_message(ErrorCode::Ok, true)]
         {
-            assert_eq!(
-                returned(&View::parse(&bytes).unwrap(), NodeAddr(2), ErrorCode::NoPort),
-                None
-            );
+            assert_eq!(returned(&message.view(), NodeAddr(2), ErrorCode::NoPort), None);
         }
     }
 }

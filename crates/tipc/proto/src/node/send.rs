@@ -7,9 +7,8 @@ use crate::limits::MESSAGE_LEN_MAX;
 use crate::socket::{Address, SocketError, SocketKind, SocketState};
 use crate::time::Nanos;
 use crate::wire::{
-    ConnManager, ConnManagerKind, DataKind, DataMessage, ErrorCode, LinkFields, Message,
+    ConnManager, ConnManagerKind, DataKind, DataMessage, ErrorCode, LinkFields, Packet,
 };
-use alloc::vec::Vec;
 
 /// Lookup scope "cluster" in message headers.
 pub(super) const LOOKUP_CLUSTER: u8 = 2;
@@ -59,8 +58,8 @@ impl Node {
         let result = match dest {
             Address::Range(range) => self.send_multicast(now, port, range, payload),
             dest => {
-                let (node, bytes) = self.addressed(port, dest, payload, false)?;
-                self.route_or_wait(port, node, bytes)
+                let (node, message) = self.addressed(port, dest, payload, false)?;
+                self.route_or_wait(port, node, message)
             }
         };
         self.run_local(now);
@@ -106,8 +105,9 @@ impl Node {
             if c.is_congested() {
                 return Err(SocketError::WouldBlock);
             }
-            let bytes = self.encode(&DataMessage { importance, ..plain(port, peer.port, payload) });
-            self.route_or_wait(port, peer.node, bytes)?;
+            let message =
+                self.encode(&DataMessage { importance, ..plain(port, peer.port, payload) });
+            self.route_or_wait(port, peer.node, message)?;
             if let SocketState::Connected(c) = &mut self.socket(port)?.state {
                 c.sent(payload.len());
             }
@@ -122,7 +122,7 @@ impl Node {
         port: Port,
         dest: Address,
         payload: &[u8],
-    ) -> Result<(NodeAddr, Vec<u8>), SocketError> {
+    ) -> Result<(NodeAddr, Packet), SocketError> {
         self.addressed(port, dest, payload, true)
     }
 
@@ -133,7 +133,7 @@ impl Node {
         dest: Address,
         payload: &[u8],
         syn: bool,
-    ) -> Result<(NodeAddr, Vec<u8>), SocketError> {
+    ) -> Result<(NodeAddr, Packet), SocketError> {
         let own = self.own();
         let options = self.socket(port)?.options;
         let (to, kind, lookup_scope) = match dest {
@@ -197,21 +197,19 @@ impl Node {
             || self.peers.get(&node).is_some_and(|p| p.is_up())
     }
 
-    pub(super) fn encode(&self, message: &DataMessage<'_>) -> Vec<u8> {
-        let mut bytes = Vec::new();
+    pub(super) fn encode(&self, message: &DataMessage<'_>) -> Packet {
         let link = LinkFields { sender: self.own(), ..LinkFields::default() };
-        Message::Data(*message).encode(&link, &mut bytes);
-        bytes
+        Packet::encoded(|out| message.encode(&link, out))
     }
 
     pub(super) fn route_or_wait(
         &mut self,
         port: Port,
         node: NodeAddr,
-        bytes: Vec<u8>,
+        message: Packet,
     ) -> Result<(), SocketError> {
         let level = self.socket(port)?.options.importance as usize;
-        match self.route(node, bytes) {
+        match self.route(node, message) {
             Ok(()) => Ok(()),
             Err(_) => match self.peers.get_mut(&node).filter(|p| p.is_up()) {
                 Some(peer) => {
@@ -224,12 +222,12 @@ impl Node {
     }
 
     /// Passes a whole message to the link to a node, or queues it for this node's own sockets.
-    pub(super) fn route(&mut self, node: NodeAddr, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+    pub(super) fn route(&mut self, node: NodeAddr, message: Packet) -> Result<(), Packet> {
         if node == self.own() || node == NodeAddr(0) {
-            self.local.push_back(bytes);
+            self.local.push_back(message);
             return Ok(());
         }
-        self.send_to(node, bytes)
+        self.send_to(node, message)
     }
 
     /// Delivers messages sent within the node and lets the topology service do its work.
@@ -240,9 +238,9 @@ impl Node {
         }
         let own = self.own();
         loop {
-            if let Some(bytes) = self.local.pop_front() {
-                self.count_local(&bytes);
-                self.handle_message(now, own, bytes);
+            if let Some(message) = self.local.pop_front() {
+                self.count_local(&message.view());
+                self.handle_message(now, own, message);
             } else if let Some(port) = self.woken.pop_front() {
                 let _ = self.push_stream(port, false);
             } else if self.topology.is_idle() {
@@ -257,29 +255,28 @@ impl Node {
     /// Acknowledges or probes a connection. These messages bypass congestion: a connection has at most a few of them in flight.
     pub(super) fn send_conn(&mut self, port: Port, peer: SocketAddr, kind: ConnManagerKind) {
         let orig = SocketAddr { port, node: self.own() };
-        let mut bytes = Vec::new();
         let link = LinkFields { sender: orig.node, ..LinkFields::default() };
-        Message::Conn(ConnManager { kind, error: ErrorCode::Ok, orig, dest: peer })
-            .encode(&link, &mut bytes);
+        let message = ConnManager { kind, error: ErrorCode::Ok, orig, dest: peer };
+        let message = Packet::encoded(|out| message.encode(&link, out));
         // A peer without a link is about to be reported lost.
-        let _ = self.route(peer.node, bytes);
+        let _ = self.route(peer.node, message);
     }
 
     /// Answers a connection request from the new socket.
     pub(super) fn answer_request(&mut self, port: Port, peer: SocketAddr) {
-        let bytes = self.encode(&DataMessage {
+        let message = self.encode(&DataMessage {
             importance: Importance::Critical,
             ..plain(port, peer.port, &[])
         });
-        let _ = self.route(peer.node, bytes);
+        let _ = self.route(peer.node, message);
     }
 
     /// Notifies the other end that the connection has ended.
     pub(super) fn end_connection(&mut self, port: Port, peer: SocketAddr, error: ErrorCode) {
         let message =
             DataMessage { importance: Importance::Critical, error, ..plain(port, peer.port, &[]) };
-        let bytes = self.encode(&message);
-        let _ = self.route(peer.node, bytes);
+        let message = self.encode(&message);
+        let _ = self.route(peer.node, message);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::socket::{
     SocketOptions, SocketState,
 };
 use crate::time::Nanos;
-use crate::wire::{ConnManagerKind, ErrorCode, View};
+use crate::wire::{ConnManagerKind, ErrorCode, Packet};
 
 impl Node {
     /// Opens a socket with a random port number.
@@ -54,8 +54,8 @@ impl Node {
         let mut told = false;
         // After its end nothing more is sent to the peer, not even that messages were not read.
         let ended = matches!(socket.state, SocketState::Disconnected);
-        while let Some(message) = socket.pop().filter(|_| !ended) {
-            let Ok(view) = View::parse(&message) else { continue };
+        while let Some((message, _)) = socket.pop_member().filter(|_| !ended) {
+            let Some(view) = message.as_ref().map(Packet::view) else { continue };
             // In a connection, only the first unread message is returned.
             if connected.is_none() || !told {
                 told |= self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
@@ -191,7 +191,7 @@ impl Node {
         &mut self,
         now: Nanos,
         kind: SocketKind,
-        request: alloc::vec::Vec<u8>,
+        request: Packet,
     ) -> Result<Port, SocketError> {
         let described = crate::socket::describe(&request).ok_or(SocketError::WouldBlock)?;
         let new = self.open(kind)?;
@@ -199,9 +199,7 @@ impl Node {
         let probe_at = now + self.cfg.limits.connection_probe;
         let accepted = self.socket(new)?;
         accepted.service = described.service;
-        if let Ok(view) = View::parse(&request)
-            && let Some(crate::wire::User::Data(importance)) = view.user()
-        {
+        if let Some(crate::wire::User::Data(importance)) = request.view().user() {
             accepted.options.importance = importance;
         }
         accepted.state = SocketState::Connected(Connection::new(peer, probe_at));

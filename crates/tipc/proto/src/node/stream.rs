@@ -7,8 +7,7 @@ use crate::addr::{NodeAddr, Port};
 use crate::limits::MESSAGE_LEN_MAX;
 use crate::socket::{SocketError, SocketState};
 use crate::time::Nanos;
-use crate::wire::{Capabilities, DataMessage, SHORT_HEADER_LEN};
-use alloc::vec::Vec;
+use crate::wire::{Capabilities, DataMessage, Packet, SHORT_HEADER_LEN};
 
 impl Node {
     /// Accepts as much of a write to a connected stream as possible. A large write is split so that each piece fills a packet,
@@ -98,13 +97,13 @@ impl Node {
         if pending.is_empty() {
             return;
         }
-        let bytes = self.stream_message(port, &pending, false);
+        let Some(message) = self.stream_message(port, &pending, false) else { return };
         if peer.node == self.own() || peer.node == NodeAddr(0) {
-            self.local.push_back(bytes);
+            self.local.push_back(message);
         } else if let Some(to) = self.peers.get_mut(&peer.node)
             && let Some(link) = to.carrier(half_of(port))
         {
-            link.send_unasked(bytes);
+            link.send_unasked(message);
             self.touch(peer.node);
         }
     }
@@ -112,8 +111,8 @@ impl Node {
     fn send_piece(&mut self, port: Port, piece: &[u8], last: bool) -> Result<(), SocketError> {
         let Some(c) = self.connection(port) else { return Err(SocketError::NotConnected) };
         let (node, asks) = (c.peer.node, last && !c.merge.holds());
-        let bytes = self.stream_message(port, piece, asks);
-        self.route_or_wait(port, node, bytes)?;
+        let message = self.stream_message(port, piece, asks).ok_or(SocketError::NotConnected)?;
+        self.route_or_wait(port, node, message)?;
         if let Some(c) = self.connection(port) {
             c.sent(piece.len());
             c.merge.packet_sent(last);
@@ -121,14 +120,12 @@ impl Node {
         Ok(())
     }
 
-    fn stream_message(&mut self, port: Port, piece: &[u8], asks: bool) -> Vec<u8> {
-        let Some(socket) = self.sockets.get(&port) else { return Vec::new() };
-        let importance = socket.options.importance;
-        let peer = match &socket.state {
-            SocketState::Connected(c) => c.peer,
-            _ => return Vec::new(),
-        };
-        self.encode(&DataMessage { importance, flag18: asks, ..plain(port, peer.port, piece) })
+    /// A message with part of a stream; `None` if the socket is not connected.
+    fn stream_message(&self, port: Port, piece: &[u8], asks: bool) -> Option<Packet> {
+        let socket = self.sockets.get(&port)?;
+        let SocketState::Connected(c) = &socket.state else { return None };
+        let (importance, to) = (socket.options.importance, c.peer.port);
+        Some(self.encode(&DataMessage { importance, flag18: asks, ..plain(port, to, piece) }))
     }
 
     fn connection(&mut self, port: Port) -> Option<&mut crate::socket::Connection> {

@@ -15,8 +15,7 @@ use crate::reassembly::{OutOfStep, Reassembly};
 use crate::receive_queue::ReceiveQueue;
 use crate::seq::Seq;
 use crate::time::Nanos;
-use crate::wire::{Capabilities, ErrorCode, Tunnel, TunnelKind, User, View};
-use alloc::borrow::Cow;
+use crate::wire::{Capabilities, ErrorCode, Inbound, Packet, Tunnel, TunnelKind, User, View};
 use alloc::vec::Vec;
 
 /// A link that sends nothing until everything up to a point on another link has been acknowledged.
@@ -33,7 +32,7 @@ pub(super) struct Held {
     link: BearerId,
     behind: BearerId,
     point: Seq,
-    packets: Vec<Vec<u8>>,
+    packets: Vec<Packet>,
     bytes: usize,
 }
 
@@ -99,83 +98,33 @@ fn is_filler(view: &View<'_>) -> bool {
 }
 
 impl Node {
-    /// Processes packets of a link in order: the received one, if it is the next, and those that waited for it.
-    pub(super) fn take_packets(
+    /// Keeps a packet that must wait for another link, and otherwise returns it.
+    pub(super) fn hold_back<'a>(
         &mut self,
         now: Nanos,
         sender: NodeAddr,
         bearer: BearerId,
-        first: Option<&[u8]>,
-        behind: Vec<Vec<u8>>,
-    ) {
-        let first = first.map(Cow::Borrowed);
-        for packet in first.into_iter().chain(behind.into_iter().map(Cow::Owned)) {
-            // Each of them may end the contact.
-            if !self.peers.get(&sender).is_some_and(|p| p.is_link_up(bearer)) {
-                return;
-            }
-            self.take_packet(now, sender, bearer, packet);
-        }
-        self.release_if_due(now, sender);
-    }
-
-    fn take_packet(
-        &mut self,
-        now: Nanos,
-        sender: NodeAddr,
-        bearer: BearerId,
-        packet: Cow<'_, [u8]>,
-    ) {
-        let Ok(view) = View::parse(&packet) else {
-            self.drops.count(DropReason::Malformed);
-            return;
+        packet: Inbound<'a>,
+    ) -> Option<Inbound<'a>> {
+        let held = match &mut self.peers.get_mut(&sender)?.held {
+            Some(held) => held,
+            None => return Some(packet),
         };
-        if view.user() == Some(User::Tunnel) {
-            match Tunnel::decode(&view) {
-                Ok(tunnel) => self.handle_tunnel(now, sender, bearer, view.seq(), &tunnel),
-                Err(error) => self.drops.count(error.into()),
+        if held.link == bearer {
+            held.bytes += packet.view().size();
+            held.packets.push(packet.into_packet());
+            if held.bytes > HELD_BYTES_MAX {
+                self.lose_peer(now, sender, LinkDownReason::Overrun);
             }
-            return;
+            return None;
         }
-        let Some(peer) = self.peers.get_mut(&sender) else { return };
-        if let Some(held) = &mut peer.held {
-            if held.link == bearer {
-                held.bytes += packet.len();
-                held.packets.push(packet.into_owned());
-                if held.bytes > HELD_BYTES_MAX {
-                    self.lose_peer(now, sender, LinkDownReason::Overrun);
-                }
-                return;
-            }
-            if held.behind == bearer && view.seq().after(held.point) {
-                self.release(now, sender);
-            }
+        if held.behind == bearer && packet.view().seq().after(held.point) {
+            self.release(now, sender);
         }
-        self.assemble(now, sender, bearer, packet);
+        Some(packet)
     }
 
-    /// Delivers the messages completed by the next packet of a link, surviving or failed.
-    fn assemble(&mut self, now: Nanos, sender: NodeAddr, bearer: BearerId, packet: Cow<'_, [u8]>) {
-        let Some(peer) = self.peers.get_mut(&sender).filter(|p| p.is_up()) else { return };
-        let reassembly = match &mut peer.failover {
-            Some(failover) if failover.dead == bearer => &mut failover.reassembly,
-            _ => match peer.link_mut(bearer) {
-                Some(over) => over.link.reassembly(),
-                None => return,
-            },
-        };
-        let mut messages = core::mem::take(&mut self.assembled);
-        let result = reassembly.accept(packet, &mut messages, &mut self.drops);
-        for message in messages.drain(..) {
-            self.handle_message(now, sender, message);
-        }
-        self.assembled = messages;
-        if result == Err(OutOfStep) {
-            self.lose_peer(now, sender, LinkDownReason::OutOfStep);
-        }
-    }
-
-    fn handle_tunnel(
+    pub(super) fn handle_tunnel(
         &mut self,
         now: Nanos,
         sender: NodeAddr,
@@ -224,12 +173,12 @@ impl Node {
         match failover.unwrap(tunnel) {
             Ok(None) => {}
             Ok(Some(inner)) => {
-                let result = match View::parse(&inner) {
-                    Ok(view) => failover.rx.accept(view.seq(), view.bytes(), &mut behind),
-                    Err(error) => Err(error.into()),
-                };
-                match result {
-                    Ok(in_order) => first = in_order.then_some(inner),
+                let accepted = Packet::parse(inner).map_err(DropReason::from).and_then(|inner| {
+                    let in_order = failover.rx.accept(&inner.view(), &mut behind)?;
+                    Ok(in_order.then_some(inner))
+                });
+                match accepted {
+                    Ok(inner) => first = inner,
                     Err(reason) => self.drops.count(reason),
                 }
             }
@@ -240,7 +189,7 @@ impl Node {
             }
         }
         for packet in first.into_iter().chain(behind) {
-            let Ok(view) = View::parse(&packet) else { continue };
+            let view = packet.view();
             // Packets held back from the failed link are older than the following ones; packets held back behind it may now be due.
             let held = self.peers.get(&sender).and_then(|p| p.held.as_ref());
             if held
@@ -321,7 +270,7 @@ impl Node {
     }
 
     /// Delivers packets held back once the other link has delivered everything before them.
-    fn release_if_due(&mut self, now: Nanos, addr: NodeAddr) {
+    pub(super) fn release_if_due(&mut self, now: Nanos, addr: NodeAddr) {
         let Some(peer) = self.peers.get(&addr) else { return };
         let Some(held) = &peer.held else { return };
         let next = match &peer.failover {
@@ -343,6 +292,14 @@ impl Node {
 }
 
 impl super::Peer {
+    /// The reassembly of fragments of a link, surviving or failed.
+    pub(super) fn reassembly_of(&mut self, bearer: BearerId) -> Option<&mut Reassembly> {
+        if self.failover.as_ref().is_some_and(|failover| failover.dead == bearer) {
+            return self.failover.as_mut().map(|failover| &mut failover.reassembly);
+        }
+        self.link_mut(bearer).map(|over| over.link.reassembly())
+    }
+
     /// Lets a waiting link send once the packets that it waits for have been acknowledged.
     pub(super) fn open_if_due(&mut self) {
         let Some(Opening { link, behind, point }) = self.opening else { return };

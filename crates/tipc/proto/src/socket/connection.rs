@@ -4,8 +4,7 @@ use super::Merge;
 use crate::addr::SocketAddr;
 use crate::limits::{CONNECTION_WINDOW, CONNECTION_WINDOW_FIRST};
 use crate::time::Nanos;
-use crate::wire::SHORT_HEADER_LEN;
-use alloc::vec::Vec;
+use crate::wire::{Packet, SHORT_HEADER_LEN};
 
 /// Number of 1 KiB blocks that a message with this payload takes. Both ends count the short header, whatever header the message had,
 /// so that their counts agree.
@@ -19,7 +18,7 @@ pub(crate) struct Connecting {
     /// When it times out.
     pub(crate) deadline: Nanos,
     /// The request, kept to be repeated if the listener is full.
-    pub(crate) request: Vec<u8>,
+    pub(crate) request: Packet,
     /// When to repeat it.
     pub(crate) retry_at: Option<Nanos>,
 }

@@ -7,7 +7,7 @@
 use crate::addr::{NodeAddr, SocketAddr};
 use crate::limits::{MCAST_SWITCH_WAIT, MESSAGE_OVERHEAD};
 use crate::time::Nanos;
-use crate::wire::{ErrorCode, View};
+use crate::wire::{ErrorCode, Packet, View};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ pub(crate) enum Arrival {
     /// It is held back. If it is the first one held, the latest time at which it must be released.
     Held(Option<Nanos>),
     /// Deliver these messages, in this order.
-    Release(Vec<Vec<u8>>),
+    Release(Vec<Packet>),
     /// There is no room to hold it back.
     NoRoom,
 }
@@ -30,14 +30,14 @@ struct Held {
     replicast: bool,
     syn: bool,
     until: Nanos,
-    bytes: Vec<u8>,
+    packet: Packet,
 }
 
 impl Held {
     /// A twin carries nothing but its mark.
     fn is_twin(&self) -> bool {
-        View::parse(&self.bytes)
-            .is_ok_and(|v| v.data().is_empty() || v.error_code() != Some(ErrorCode::Ok))
+        let view = self.packet.view();
+        view.data().is_empty() || view.error_code() != Some(ErrorCode::Ok)
     }
 }
 
@@ -81,13 +81,13 @@ impl McastOrder {
             // Sent before the switch, by the other method.
             return Arrival::Deliver;
         }
-        let own = Held { from, replicast, syn, until: now, bytes: view.bytes().to_vec() };
+        let own = Held { from, replicast, syn, until: now, packet: Packet::copy_of(view) };
         let pair = [self.take(first), Some(own)].into_iter().flatten();
-        let mut released: Vec<Vec<u8>> = pair.filter(|h| !h.is_twin()).map(|h| h.bytes).collect();
+        let mut released: Vec<Packet> = pair.filter(|h| !h.is_twin()).map(|h| h.packet).collect();
         while let Some(n) = self.held.iter().position(|h| h.from == from)
             && !self.held[n].syn
         {
-            released.extend(self.take(n).map(|h| h.bytes));
+            released.extend(self.take(n).map(|h| h.packet));
         }
         Arrival::Release(released)
     }
@@ -101,31 +101,31 @@ impl McastOrder {
         let alarm = self.held.is_empty().then_some(until);
         self.held_bytes += cost;
         let (syn, replicast) = (view.is_syn(), view.bit18());
-        self.held.push_back(Held { from, replicast, syn, until, bytes: view.bytes().to_vec() });
+        self.held.push_back(Held { from, replicast, syn, until, packet: Packet::copy_of(view) });
         Arrival::Held(alarm)
     }
 
     fn take(&mut self, n: usize) -> Option<Held> {
         let held = self.held.remove(n)?;
-        self.held_bytes -= held.bytes.len() + MESSAGE_OVERHEAD;
+        self.held_bytes -= held.packet.size() + MESSAGE_OVERHEAD;
         Some(held)
     }
 
-    fn release(&mut self, which: impl Fn(&Held) -> bool) -> Vec<Vec<u8>> {
+    fn release(&mut self, which: impl Fn(&Held) -> bool) -> Vec<Packet> {
         let mut released = Vec::new();
         while let Some(n) = self.held.iter().position(&which) {
-            released.extend(self.take(n).filter(|h| !h.is_twin()).map(|h| h.bytes));
+            released.extend(self.take(n).filter(|h| !h.is_twin()).map(|h| h.packet));
         }
         released
     }
 
     /// Returns the messages that wait for twins of a node that was lost.
-    pub(crate) fn lose(&mut self, node: NodeAddr) -> Vec<Vec<u8>> {
+    pub(crate) fn lose(&mut self, node: NodeAddr) -> Vec<Packet> {
         self.release(|h| h.from.node == node)
     }
 
     /// Returns messages held back for too long (the binding was too new for a twin to be sent), and the time of the next check.
-    pub(crate) fn expire(&mut self, now: Nanos) -> (Vec<Vec<u8>>, Option<Nanos>) {
+    pub(crate) fn expire(&mut self, now: Nanos) -> (Vec<Packet>, Option<Nanos>) {
         let mut released = Vec::new();
         while let Some(first) = self.held.front().filter(|h| h.until <= now) {
             // Release all messages of one source together to keep their order.
@@ -147,9 +147,8 @@ mod tests {
     const B: bool = false;
     const R: bool = true;
 
-    fn message(replicast: bool, syn: bool, text: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        DataMessage {
+    fn message(replicast: bool, syn: bool, text: &[u8]) -> Packet {
+        let message = DataMessage {
             importance: Importance::Low,
             dest_droppable: true,
             flag18: replicast,
@@ -165,21 +164,20 @@ mod tests {
                 range: ServiceRange::single(100, 1),
             },
             payload: text,
-        }
-        .encode(&LinkFields::default(), &mut bytes);
-        bytes
+        };
+        Packet::encoded(|out| message.encode(&LinkFields::default(), out))
     }
 
     /// Passes the messages in this order and returns what was delivered.
     fn run(order: &mut McastOrder, messages: &[(bool, bool, &[u8])]) -> Vec<u8> {
         let mut out = Vec::new();
         for (way, syn, text) in messages {
-            let bytes = message(*way, *syn, text);
-            let view = View::parse(&bytes).unwrap();
+            let packet = message(*way, *syn, text);
+            let view = packet.view();
             match order.accept(Nanos(0), FROM, &view, 1 << 20) {
                 Arrival::Deliver => out.extend_from_slice(view.data()),
                 Arrival::Release(all) => {
-                    all.iter().for_each(|m| out.extend_from_slice(View::parse(m).unwrap().data()));
+                    all.iter().for_each(|m| out.extend_from_slice(m.view().data()));
                 }
                 Arrival::Held(_) => {}
                 Arrival::NoRoom => panic!("there is room"),
@@ -225,8 +223,8 @@ mod tests {
     #[test]
     fn what_waits_is_bounded() {
         let mut order = McastOrder::new();
-        let bytes = message(R, true, &[1; 1000]);
-        let view = View::parse(&bytes).unwrap();
+        let packet = message(R, true, &[1; 1000]);
+        let view = packet.view();
         let accept = |order: &mut McastOrder| order.accept(Nanos(0), FROM, &view, 4_000);
         assert!(matches!(accept(&mut order), Arrival::Held(Some(_))));
         assert_eq!(accept(&mut order), Arrival::Held(None));

@@ -20,7 +20,7 @@ use crate::limits::MESSAGE_OVERHEAD;
 use crate::node::Traffic;
 use crate::seq::Seq;
 use crate::time::Nanos;
-use crate::wire::{DataKind, DataMessage, ErrorCode, User, View};
+use crate::wire::{DataKind, DataMessage, ErrorCode, Packet, User};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -112,9 +112,17 @@ pub(crate) type FromMember = (SocketAddr, GroupSource);
 /// An item in a socket's receive queue.
 #[derive(Clone, Debug)]
 struct Queued {
-    message: Vec<u8>,
+    /// `None` for a membership event.
+    message: Option<Packet>,
     /// The sending member of a group message.
     member: Option<FromMember>,
+}
+
+impl Queued {
+    /// The part of the receive buffer that it occupies, in bytes.
+    fn cost(&self) -> usize {
+        self.message.as_ref().map_or(0, Packet::size) + MESSAGE_OVERHEAD
+    }
 }
 
 /// State of a socket and its queue.
@@ -174,34 +182,35 @@ impl Socket {
         }
     }
 
-    pub(crate) fn push(&mut self, message: Vec<u8>) {
-        self.enqueue(Queued { message, member: None });
+    pub(crate) fn push(&mut self, message: Packet) {
+        self.enqueue(Queued { message: Some(message), member: None });
     }
 
     /// Queues a group message or a membership event.
     pub(crate) fn push_group(&mut self, item: GroupItem) {
-        self.enqueue(Queued { message: item.bytes, member: Some((item.from, item.source)) });
+        self.enqueue(Queued { message: item.message, member: Some((item.from, item.source)) });
     }
 
     fn enqueue(&mut self, queued: Queued) {
-        self.queue_bytes += queued.message.len() + MESSAGE_OVERHEAD;
+        self.queue_bytes += queued.cost();
         self.queue.push_back(queued);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
-        self.pop_member().map(|(message, _)| message)
+    /// Removes the next message of a socket that is in no group.
+    pub(crate) fn pop(&mut self) -> Option<Packet> {
+        self.pop_member().and_then(|(message, _)| message)
     }
 
-    /// Removes the next message and, for a group message, its sender. Membership events have no bytes.
-    pub(crate) fn pop_member(&mut self) -> Option<(Vec<u8>, Option<FromMember>)> {
-        let Queued { message, member } = self.queue.pop_front()?;
-        self.queue_bytes -= message.len() + MESSAGE_OVERHEAD;
+    /// Removes the next item: a message and, for a group message, its sender; or a membership event, which has no message.
+    pub(crate) fn pop_member(&mut self) -> Option<(Option<Packet>, Option<FromMember>)> {
+        let queued = self.queue.pop_front()?;
+        self.queue_bytes -= queued.cost();
         self.taken = 0;
-        Some((message, member))
+        Some((queued.message, queued.member))
     }
 
-    pub(crate) fn front(&self) -> Option<&[u8]> {
-        self.queue.front().map(|q| &q.message[..])
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -247,7 +256,8 @@ impl Socket {
         let mut received = match front.member {
             Some((from, source)) if source.event.is_some() => news(from, source),
             member => {
-                let mut received = describe(&front.message).ok_or(SocketError::WouldBlock)?;
+                let message = front.message.as_ref().ok_or(SocketError::WouldBlock)?;
+                let mut received = describe(message).ok_or(SocketError::WouldBlock)?;
                 if let Some((from, source)) = member {
                     (received.from, received.group) = (from, Some(source));
                 }
@@ -283,8 +293,9 @@ impl Socket {
         first.payload.clear();
         let mut cost = 0;
         while first.payload.len() < max
-            && let Some(view) = self.queue.front().and_then(|q| View::parse(&q.message).ok())
+            && let Some(message) = self.queue.front().and_then(|q| q.message.as_ref())
         {
+            let view = message.view();
             if view.error_code() != Some(ErrorCode::Ok) {
                 break;
             }
@@ -315,8 +326,8 @@ fn news(from: SocketAddr, source: GroupSource) -> Received {
 }
 
 /// Decodes a queued data message for its receiver.
-pub(crate) fn describe(bytes: &[u8]) -> Option<Received> {
-    let view = View::parse(bytes).ok()?;
+pub(crate) fn describe(message: &Packet) -> Option<Received> {
+    let view = message.view();
     let Some(User::Data(importance)) = view.user() else { return None };
     let message = DataMessage::decode(&view, importance).ok()?;
     let service = match message.kind {

@@ -2,6 +2,7 @@
 
 use super::frame::LinkFields;
 use super::header::{HeaderWords, View, WireError};
+use super::packet::Packet;
 use super::user::User;
 use crate::addr::NodeAddr;
 use alloc::vec::Vec;
@@ -126,12 +127,17 @@ impl BundleBuilder {
     }
 
     /// Converts the bundle into a packet for `dest`.
-    pub fn into_packet(mut self, link: &LinkFields, dest: NodeAddr, importance: u8) -> Vec<u8> {
+    pub(crate) fn into_packet(
+        mut self,
+        link: &LinkFields,
+        dest: NodeAddr,
+        importance: u8,
+    ) -> Packet {
         let mut header = self.bundle(dest, importance).header(link);
         let len = self.packet.len().max(super::NAMED_HEADER_LEN);
         self.packet.resize(len, 0);
         header.write_over(&mut self.packet);
-        self.packet
+        Packet::built(self.packet)
     }
 }
 
@@ -154,7 +160,7 @@ mod tests {
         assert_eq!(items, [message.clone(), message]);
         let (mut encoded, link) = (Vec::new(), LinkFields::default());
         bundle.encode(&link, &mut encoded);
-        assert_eq!(builder.clone().into_packet(&link, NodeAddr(1), 0), encoded);
+        assert_eq!(builder.clone().into_packet(&link, NodeAddr(1), 0).bytes(), encoded);
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl LinkFields {
 
 /// Sets the sequence number and the sender when a link sends a finished packet for the first time. Does nothing if the input
 /// is shorter than a header.
-pub fn set_sequence(packet: &mut [u8], sender: NodeAddr, seq: Seq) {
+pub(super) fn set_sequence(packet: &mut [u8], sender: NodeAddr, seq: Seq) {
     if packet.len() >= super::SHORT_HEADER_LEN {
         packet[10..12].copy_from_slice(&seq.0.to_be_bytes());
         packet[12..16].copy_from_slice(&sender.0.to_be_bytes());
@@ -56,7 +56,7 @@ pub fn set_sequence(packet: &mut [u8], sender: NodeAddr, seq: Seq) {
 
 /// Updates the acknowledgements in a packet that is about to be sent or retransmitted. Does nothing if the input is shorter
 /// than a header.
-pub fn refresh_link_fields(packet: &mut [u8], ack: Seq, bcast_ack: Seq) {
+pub(crate) fn refresh_link_fields(packet: &mut [u8], ack: Seq, bcast_ack: Seq) {
     if packet.len() >= super::SHORT_HEADER_LEN {
         packet[6..8].copy_from_slice(&bcast_ack.0.to_be_bytes());
         packet[8..10].copy_from_slice(&ack.0.to_be_bytes());

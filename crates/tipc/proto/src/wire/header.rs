@@ -77,6 +77,12 @@ impl<'a> View<'a> {
         Ok(Self { bytes, header_len })
     }
 
+    /// A view of bytes that [`View::parse`] has accepted, cut to the message's size.
+    pub(super) fn of_checked(bytes: &'a [u8]) -> Self {
+        let header_len = usize::from(bytes[0] & 1) << 5 | usize::from(bytes[1] >> 5) << 2;
+        Self { bytes, header_len }
+    }
+
     /// The whole message, header included.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes

@@ -1,7 +1,8 @@
 //! The wire format of TIPC version 2, as sent and expected by Linux 6.1.
 //!
 //! Every message has two representations. [`View`] reads received bytes through named accessors; once [`View::parse`] accepts
-//! its input, no accessor can panic. The value types ([`Discovery`], [`LinkProtocol`], [`Message`]...) can only hold legal
+//! its input, no accessor can panic. [`Packet`] is the same with a buffer of its own; queues hold packets, so that each message is
+//! checked once, when it arrives. The value types ([`Discovery`], [`LinkProtocol`], [`Message`]...) can only hold legal
 //! values, so an illegal frame is refused once, at decoding, and cannot be encoded.
 //!
 //! [`Frame::decode`] and [`Frame::encode`] convert between the two; the golden tests compare them with the kernel's own frames
@@ -20,6 +21,7 @@ mod header;
 mod link_protocol;
 mod monitor;
 mod name;
+mod packet;
 mod tunnel;
 mod user;
 
@@ -29,13 +31,16 @@ pub use conn::{ConnManager, ConnManagerKind};
 pub use data::{DataKind, DataMessage, GroupCast};
 pub use discovery::{Capabilities, Discovery, DiscoveryKind};
 pub use fragment::{Fragment, FragmentKind};
-pub use frame::{Frame, LinkFields, Message, refresh_link_fields, set_sequence};
+pub(crate) use frame::refresh_link_fields;
+pub use frame::{Frame, LinkFields, Message};
 pub use gap_ack::{GapAck, GapAckBlocks};
 pub use group::{GroupProtocol, GroupProtocolKind};
 pub use header::{HeaderWords, View, WireError};
 pub use link_protocol::{InterfaceName, LinkProtocol, LinkProtocolKind, Reset, State};
 pub use monitor::DomainRecord;
 pub use name::{NameItem, NameItems, NameMessage, NameSeries};
+pub(crate) use packet::Inbound;
+pub use packet::Packet;
 pub use tunnel::{Tunnel, TunnelKind};
 pub use user::{ErrorCode, User};
 

@@ -3,9 +3,8 @@
 use crate::addr::SocketAddr;
 use crate::limits::{GROUP_WINDOW_ACTIVE, GROUP_WINDOW_IDLE};
 use crate::seq::Seq;
-use crate::wire::GroupCast;
+use crate::wire::{GroupCast, Packet};
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 /// State of a member. Both its JOIN and its binding must have arrived before it counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +30,7 @@ pub(super) enum MemberState {
 /// An item from one member that waits for earlier ones.
 #[derive(Clone, Debug)]
 pub(super) enum Waiting {
-    Data { bytes: Vec<u8>, cast: GroupCast, instance: u32, wants_ack: bool },
+    Data { message: Packet, cast: GroupCast, instance: u32, wants_ack: bool },
     Left,
 }
 
@@ -114,8 +113,8 @@ impl Member {
     /// Inserts an item in order: broadcasts by number, others after all items with the same number.
     pub(super) fn defer(&mut self, number: Seq, what: Waiting) {
         let broadcast = match &what {
-            Waiting::Data { bytes, cast, .. } => {
-                self.deferred_bytes += bytes.len();
+            Waiting::Data { message, cast, .. } => {
+                self.deferred_bytes += message.size();
                 *cast != GroupCast::Unicast
             }
             Waiting::Left => false,
@@ -130,8 +129,8 @@ impl Member {
             return None;
         }
         let (number, what) = self.deferred.pop_front()?;
-        if let Waiting::Data { bytes, .. } = &what {
-            self.deferred_bytes -= bytes.len();
+        if let Waiting::Data { message, .. } = &what {
+            self.deferred_bytes -= message.size();
         }
         Some((number, what))
     }

@@ -18,7 +18,7 @@ use crate::limits::{
 };
 use crate::seq::Seq;
 use crate::socket::Address;
-use crate::wire::{GroupProtocolKind, MCAST_HEADER_LEN};
+use crate::wire::{GroupProtocolKind, MCAST_HEADER_LEN, Packet};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use member::{Member, MemberState};
@@ -66,8 +66,8 @@ pub struct GroupSource {
 pub(crate) struct GroupItem {
     pub(crate) from: SocketAddr,
     pub(crate) source: GroupSource,
-    /// The message; empty for a membership event.
-    pub(crate) bytes: Vec<u8>,
+    /// The message; `None` for a membership event.
+    pub(crate) message: Option<Packet>,
 }
 
 /// Actions that result from handling an input.
@@ -361,7 +361,7 @@ impl Group {
     fn news(&self, addr: SocketAddr, event: MembershipEvent) -> GroupItem {
         let instance = self.members.get(&addr).map_or(0, |m| m.instance);
         let source = GroupSource { group: self.request.group, instance, event: Some(event) };
-        GroupItem { from: addr, source, bytes: Vec::new() }
+        GroupItem { from: addr, source, message: None }
     }
 
     /// The LEAVE messages of a socket that leaves the group.

@@ -6,7 +6,7 @@ use crate::addr::SocketAddr;
 use crate::drops::DropReason;
 use crate::limits::{GROUP_WINDOW_ACTIVE, GROUP_WINDOW_IDLE};
 use crate::seq::Seq;
-use crate::wire::{GroupCast, GroupProtocolKind, MCAST_HEADER_LEN};
+use crate::wire::{GroupCast, GroupProtocolKind, Packet};
 
 /// The parts of a group data message that matter for ordering.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct GroupData<'a> {
     pub(crate) instance: u32,
     pub(crate) number: Seq,
     pub(crate) wants_ack: bool,
-    pub(crate) bytes: &'a [u8],
+    pub(crate) message: &'a Packet,
 }
 
 impl Group {
@@ -29,12 +29,12 @@ impl Group {
             out.dropped.push(DropReason::Duplicate);
             return;
         }
-        if !m.may_defer(data.bytes.len()) {
+        if !m.may_defer(data.message.size()) {
             out.dropped.push(DropReason::Overload);
             return;
         }
-        let GroupData { cast, instance, number, wants_ack, bytes } = *data;
-        m.defer(number, Waiting::Data { bytes: bytes.to_vec(), cast, instance, wants_ack });
+        let GroupData { cast, instance, number, wants_ack, message } = *data;
+        m.defer(number, Waiting::Data { message: message.clone(), cast, instance, wants_ack });
         self.advance(from, out);
     }
 
@@ -43,7 +43,7 @@ impl Group {
         while let Some(m) = self.members.get_mut(&from)
             && let Some((number, what)) = m.take_next()
         {
-            let Waiting::Data { bytes, cast, instance, wants_ack } = what else {
+            let Waiting::Data { message, cast, instance, wants_ack } = what else {
                 self.bury(from, true, out);
                 return;
             };
@@ -57,7 +57,7 @@ impl Group {
                     out.send.push((from, GroupProtocolKind::Ack { next: m.next }));
                 }
             }
-            let payload = bytes.len() - MCAST_HEADER_LEN;
+            let payload = message.view().data().len();
             let for_others = cast == GroupCast::Multicast && instance != self.request.instance;
             if for_others || payload == 0 {
                 // Not addressed to this member, but it used the window.
@@ -66,7 +66,7 @@ impl Group {
             }
             let source =
                 GroupSource { group: self.request.group, instance: m.instance, event: None };
-            out.queue.push(GroupItem { from, source, bytes });
+            out.queue.push(GroupItem { from, source, message: Some(message) });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::addr::{Importance, Port};
-use crate::wire::{DataKind, DataMessage, ErrorCode, GroupCast, LinkFields};
+use crate::wire::{DataKind, DataMessage, ErrorCode, GroupCast, LinkFields, Packet};
 
 const OWN: SocketAddr = SocketAddr { port: Port(1), node: NodeAddr(1) };
 const PEER: SocketAddr = SocketAddr { port: Port(7), node: NodeAddr(2) };
@@ -15,9 +15,8 @@ fn request(instance: u32) -> GroupRequest {
     GroupRequest { group: 5000, instance, scope: Scope::Cluster, loopback: false, events: true }
 }
 
-fn message(cast: GroupCast, instance: u32, number: u16, wants_ack: bool, text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    DataMessage {
+fn message(cast: GroupCast, instance: u32, number: u16, wants_ack: bool, text: &[u8]) -> Packet {
+    let message = DataMessage {
         importance: Importance::Low,
         dest_droppable: true,
         flag18: false,
@@ -37,9 +36,8 @@ fn message(cast: GroupCast, instance: u32, number: u16, wants_ack: bool, text: &
             ack_required: wants_ack,
         },
         payload: text,
-    }
-    .encode(&LinkFields::default(), &mut bytes);
-    bytes
+    };
+    Packet::encoded(|out| message.encode(&LinkFields::default(), out))
 }
 
 fn arrive(
@@ -50,15 +48,15 @@ fn arrive(
     number: u16,
     text: &[u8],
 ) -> Outcome {
-    let bytes = message(cast, instance, number, false, text);
+    let message = message(cast, instance, number, false, text);
     let (number, wants_ack) = (Seq(number), false);
     let mut out = Outcome::default();
-    g.accept(from, &GroupData { cast, instance, number, wants_ack, bytes: &bytes }, &mut out);
+    g.accept(from, &GroupData { cast, instance, number, wants_ack, message: &message }, &mut out);
     out
 }
 
 fn texts(out: &Outcome) -> Vec<&[u8]> {
-    out.queue.iter().filter(|i| !i.bytes.is_empty()).map(|i| &i.bytes[MCAST_HEADER_LEN..]).collect()
+    out.queue.iter().filter_map(|i| Some(i.message.as_ref()?.view().data())).collect()
 }
 
 fn protocol(g: &mut Group, from: SocketAddr, kind: GroupProtocolKind) -> Outcome {
