@@ -7,12 +7,13 @@ use crossway_sys::OsError;
 use crossway_sys::epoll::{Epoll, Ready, Report};
 use crossway_tipc_proto::addr::{BearerId, NodeAddr};
 use crossway_tipc_proto::node::{Event, Node};
+use crossway_tipc_proto::time::Nanos;
 
 use crate::admin::{self, Works, carry_out};
 use crate::notice::Notice;
 use crate::outbox::Attached;
 use crate::runner::{Runner, RunnerError, now};
-use crate::service::{Service, Token};
+use crate::service::{Context, Service, Token};
 
 /// Maximum number of ready descriptors fetched at a time.
 const BATCH: usize = 256;
@@ -125,17 +126,18 @@ impl Daemon {
                 Some(Token::Other) => other = true,
                 Some(token) => {
                     let node = self.runner.node();
-                    self.service.handle_ready(at, node, &self.epoll, token, ready);
+                    let cx = &mut Context { now: at, node, epoll: &self.epoll };
+                    self.service.handle_ready(cx, token, ready);
                 }
                 None => {}
             }
         }
-        let node = self.runner.node();
-        self.service.read_ready(at, node, &self.epoll);
-        if node.poll_timeout().is_some_and(|due| due <= at) {
-            node.handle_timeout(at);
+        let cx = &mut Context { now: at, node: self.runner.node(), epoll: &self.epoll };
+        self.service.read_ready(cx);
+        if cx.node.poll_timeout().is_some_and(|due| due <= at) {
+            cx.node.handle_timeout(at);
         }
-        self.service.handle_timeout(at, node, &self.epoll);
+        self.service.handle_timeout(cx);
         while let Some((place, order)) = self.service.poll_order() {
             let (runner, service) = (&mut self.runner, &self.service);
             if let Some(outcome) = carry_out(runner, service, &mut self.works, place, &order) {
@@ -156,8 +158,9 @@ impl Daemon {
     }
 
     /// Forwards the node's events.
-    fn serve_node(&mut self, at: crossway_tipc_proto::time::Nanos) {
-        self.service.handle_events(at, self.runner.node(), &self.epoll);
+    fn serve_node(&mut self, now: Nanos) {
+        let cx = &mut Context { now, node: self.runner.node(), epoll: &self.epoll };
+        self.service.handle_events(cx);
     }
 
     /// The next condition of a medium or of programs that an operator may want to know.

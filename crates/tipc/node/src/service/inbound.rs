@@ -1,6 +1,5 @@
 //! Messages from programs: read in batches, sent, and held back during congestion.
 
-use crossway_sys::epoll::Epoll;
 use crossway_sys::records::MOST;
 use crossway_sys::{Errno, socket};
 use crossway_tipc_client::protocol::control::Kind;
@@ -11,12 +10,12 @@ use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::socket::{Address, SocketError};
 use crossway_tipc_proto::time::Nanos;
 
-use super::Service;
 use super::held::Stalled;
 use super::limits::{BATCH_BYTES, BATCHES_PER_TURN, STREAM_READ_BYTES, TURNS_AT_ONCE};
 use super::local::{Local, Phase, Unread, local_socket, proto_address};
 use super::token::Place;
 use super::uplane::Extent;
+use super::{Context, Service};
 
 /// Maximum number of bytes of a returned message.
 const RETURNED_BYTES: usize = 1_024;
@@ -32,30 +31,30 @@ pub(super) enum Sent {
 
 impl Service {
     /// Reads from a socket, if allowed, as much as one turn allows.
-    pub(super) fn read(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    pub(super) fn read(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         if !local.may_read() {
             return;
         }
         if local.stalled.is_empty() {
-            self.read_by_kind(now, node, epoll, place);
+            self.read_by_kind(cx, place);
         } else {
-            self.relieve(now, node, epoll, place);
+            self.relieve(cx, place);
         }
         // After the data that is waiting, only the end follows.
         if self.sockets.get(place).is_some_and(|l| l.ended && !l.stalled.is_empty()) {
-            self.start_linger(now, node, epoll, place);
+            self.start_linger(cx, place);
         }
     }
 
-    fn read_by_kind(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    fn read_by_kind(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         match (&local.phase, local.kind) {
-            (Phase::Offered { .. }, _) => self.read_answer(now, node, epoll, place),
-            (_, Kind::Stream) => self.read_stream(now, node, epoll, place, STREAM_READ_BYTES),
+            (Phase::Offered { .. }, _) => self.read_answer(cx, place),
+            (_, Kind::Stream) => self.read_stream(cx, place, STREAM_READ_BYTES),
             _ => {
                 for _ in 0..BATCHES_PER_TURN {
-                    self.read_messages(now, node, epoll, place, BATCH_BYTES);
+                    self.read_messages(cx, place, BATCH_BYTES);
                     if !self.sockets.get(place).is_some_and(Local::may_read) {
                         break;
                     }
@@ -66,15 +65,15 @@ impl Service {
 
     /// Reads all data in a socket's descriptor although it cannot be sent on, so that a program blocked in a send continues, and can
     /// read. Reading less would not help: the system wakes it only when the descriptor is nearly empty.
-    fn relieve(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    fn relieve(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         let all = socket::readable_octets(&local.fd).unwrap_or(0);
         let mut left = all;
         loop {
             // Data that the program adds in the meantime is not read now.
             match self.sockets.get(place).map(|local| local.kind) {
-                Some(Kind::Stream) => self.read_stream(now, node, epoll, place, left.max(1)),
-                Some(_) => self.read_messages(now, node, epoll, place, left.max(1)),
+                Some(Kind::Stream) => self.read_stream(cx, place, left.max(1)),
+                Some(_) => self.read_messages(cx, place, left.max(1)),
                 None => return,
             }
             let Some(local) = self.sockets.get_mut(place) else { return };
@@ -93,15 +92,9 @@ impl Service {
     }
 
     /// Reads all data in a socket's descriptor, unless something is waiting to be sent on.
-    pub(super) fn read_present(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        place: Place,
-    ) {
+    pub(super) fn read_present(&mut self, cx: &mut Context<'_>, place: Place) {
         for _ in 0..TURNS_AT_ONCE {
-            self.read(now, node, epoll, place);
+            self.read(cx, place);
             if !self.sockets.get(place).is_some_and(Local::may_read) {
                 break;
             }
@@ -109,14 +102,7 @@ impl Service {
     }
 
     /// Reads a batch of messages of about this many bytes if they are as long as the last ones.
-    fn read_messages(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        place: Place,
-        bytes: usize,
-    ) {
+    fn read_messages(&mut self, cx: &mut Context<'_>, place: Place, bytes: usize) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let most = (bytes / local.mean).clamp(1, MOST);
         local.last_read = 0;
@@ -132,7 +118,7 @@ impl Service {
                 (local.ended, local.ended_early) = (true, true);
                 return;
             }
-            Err(_) => return self.hang_up(now, node, epoll, place),
+            Err(_) => return self.hang_up(cx, place),
         };
         // The end is reported only once.
         local.readable = count == most || local.ended_early;
@@ -140,27 +126,27 @@ impl Service {
         local.last_read = bytes;
         local.mean = bytes.checked_div(count).unwrap_or_default().max(1);
         // The lane's contents were sent before these messages.
-        self.take_lane(now, node, epoll, place, Extent::Whole);
+        self.take_lane(cx, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
         let mut taken = 0;
         for n in 0..count {
             let Some(record) = self.inbox.get(n) else {
-                return self.hang_up(now, node, epoll, place);
+                return self.hang_up(cx, place);
             };
             let Some((address, payload)) = record.split_first_chunk::<SEND_HEADER_LEN>() else {
                 // An empty record is the end; one shorter than an address is invalid.
-                return self.hang_up(now, node, epoll, place);
+                return self.hang_up(cx, place);
             };
             if u16::from_ne_bytes([address[0], address[1]]) == PAD_FAMILY {
                 continue;
             }
             let Some(dest) = destination(address) else {
-                return self.hang_up(now, node, epoll, place);
+                return self.hang_up(cx, place);
             };
             taken += 1;
             let hold = Stalled { dest, payload: Vec::new(), sent: 0 };
             let outcome = if local.stalled.is_empty() {
-                send_one(now, node, local, dest, payload, &mut self.undelivered)
+                send_one(cx.now, cx.node, local, dest, payload, &mut self.undelivered)
             } else {
                 Sent::Stalled
             };
@@ -169,32 +155,25 @@ impl Service {
                 Sent::Stalled => {
                     local.stalled.push_back(Stalled { payload: payload.to_vec(), ..hold });
                 }
-                Sent::Nonsense => return self.hang_up(now, node, epoll, place),
+                Sent::Nonsense => return self.hang_up(cx, place),
             }
         }
         self.note_taken(place, taken);
     }
 
     /// Reads at most this many bytes.
-    fn read_stream(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        place: Place,
-        bytes: usize,
-    ) {
+    fn read_stream(&mut self, cx: &mut Context<'_>, place: Place, bytes: usize) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let most = bytes.min(self.scratch.len());
         local.last_read = 0;
         let len = match socket::recv(&local.fd, &mut self.scratch[..most], true) {
-            Ok(0) => return self.hang_up(now, node, epoll, place),
+            Ok(0) => return self.hang_up(cx, place),
             Ok(len) => len,
             Err(Errno::AGAIN) => {
                 local.readable = false;
                 return;
             }
-            Err(_) => return self.hang_up(now, node, epoll, place),
+            Err(_) => return self.hang_up(cx, place),
         };
         // Less than requested: the descriptor is empty, and new data will be reported. The end is reported only once.
         local.readable = len == most || local.ended;
@@ -202,23 +181,23 @@ impl Service {
         let padding = len.min(local.pad_owed);
         local.pad_owed -= padding;
         // The lane's contents were sent before these messages.
-        self.take_lane(now, node, epoll, place, Extent::Whole);
+        self.take_lane(cx, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
-        send_bytes(now, node, local, &self.scratch[padding..len]);
+        send_bytes(cx.now, cx.node, local, &self.scratch[padding..len]);
         self.note_taken(place, (len - padding) as u64);
     }
 
     /// Sends waiting data.
-    pub(super) fn retry(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    pub(super) fn retry(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.stalled.is_empty() {
             return;
         }
-        let moved = send_stalled(now, node, local, &mut self.undelivered);
+        let moved = send_stalled(cx.now, cx.node, local, &mut self.undelivered);
         let stalls = !local.stalled.is_empty();
         let relief = local.wants_relief();
         if moved {
-            self.linger_on(now, place);
+            self.linger_on(cx.now, place);
         }
         if stalls {
             if relief {
@@ -230,12 +209,12 @@ impl Service {
         self.warm(place);
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.gone {
-            self.remove(now, node, epoll, place);
+            self.remove(cx, place);
         } else if local.shuts {
             // Data sent before that request may still be in the descriptor.
-            self.read_present(now, node, epoll, place);
+            self.read_present(cx, place);
             if self.sockets.get(place).is_some_and(|local| local.shuts) {
-                self.shut_down(now, node, epoll, place);
+                self.shut_down(cx, place);
             }
         } else if local.may_read() {
             self.list(place);

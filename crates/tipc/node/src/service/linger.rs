@@ -4,57 +4,50 @@
 //! connection down or closes it, the end is postponed until the peer has received all data, and which of the two it was is remembered, whatever
 //! happens to the program in the meantime.
 
-use crossway_sys::epoll::Epoll;
 use crossway_sys::socket;
 use crossway_tipc_client::protocol::slot::Phase as SharedPhase;
 use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
 
-use super::Service;
 use super::local::{Local, Phase};
 use super::token::Place;
 use super::uplane::Extent;
+use super::{Context, Service};
 
 /// TIPC's error code for a connection that was shut down.
 const CONN_SHUTDOWN: u8 = 5;
 
 impl Service {
     /// Handles a program that has closed a socket, died, or violated the protocol.
-    pub(super) fn hang_up(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    pub(super) fn hang_up(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.readable = false;
         // Data in its lane is sent like the rest.
-        self.take_lane(now, node, epoll, place, Extent::Whole);
+        self.take_lane(cx, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
         // A well-behaved program adds no more. One that was disconnected because of invalid data in its other lane may still have the memory mapped,
         // and could refill this lane for each message that cannot be delivered to it.
         let lanes = local.lanes.take();
         local.gone = true;
         let nothing_waits = local.stalled.is_empty();
-        self.drop_lanes(epoll, lanes);
+        self.drop_lanes(cx.epoll, lanes);
         if nothing_waits {
-            return self.remove(now, node, epoll, place);
+            return self.remove(cx, place);
         }
-        self.start_linger(now, node, epoll, place);
+        self.start_linger(cx, place);
     }
 
     /// Keeps a socket whose program no longer exists, or wants to shut the connection down, until all data has been sent.
-    pub(super) fn start_linger(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        place: Place,
-    ) {
+    pub(super) fn start_linger(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.lingers.is_some() {
             return;
         }
-        let until = now + self.limits.linger;
+        let until = cx.now + self.limits.linger;
         local.lingers = Some(until);
         self.lingers.insert((until, place.index, place.generation));
         // Messages that have already arrived are not announced again.
-        self.deliver(now, node, epoll, place);
+        self.deliver(cx, place);
     }
 
     /// Restarts the time limit of a lingering socket after some of its data has been sent.
@@ -75,20 +68,20 @@ impl Service {
     }
 
     /// Shuts a socket's connection down after all data sent before.
-    pub(super) fn shut_down(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    pub(super) fn shut_down(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(port) = local.port else { return };
         local.shuts = !local.stalled.is_empty();
         if local.shuts {
             self.tell_shut_down(place);
-            return self.start_linger(now, node, epoll, place);
+            return self.start_linger(cx, place);
         }
         self.stop_linger(place);
-        let _ = node.shutdown(now, port);
+        let _ = cx.node.shutdown(cx.now, port);
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.phase = Phase::Disconnected;
         self.tell_shut_down(place);
-        self.deliver(now, node, epoll, place);
+        self.deliver(cx, place);
     }
 
     /// Sets the state that makes the program's calls report a shutdown.
@@ -100,9 +93,9 @@ impl Service {
     }
 
     /// Gives up on lingering sockets of which nothing was sent for too long. Their peers did not get all data, and receive a reset.
-    pub(crate) fn handle_timeout(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         while let Some(&(at, index, generation)) = self.lingers.first()
-            && at <= now
+            && at <= cx.now
         {
             self.lingers.pop_first();
             let place = Place { index, generation };
@@ -111,16 +104,16 @@ impl Service {
             local.stalled.clear();
             let shuts = std::mem::take(&mut local.shuts);
             if local.gone || local.ended {
-                self.remove(now, node, epoll, place);
+                self.remove(cx, place);
             } else if shuts && let Some(port) = local.port {
                 local.phase = Phase::Disconnected;
-                let _ = node.abort(now, port);
+                let _ = cx.node.abort(cx.now, port);
             }
         }
     }
 
     /// Removes a socket: its peers and the senders of unread messages are notified, and its slot is freed.
-    pub(super) fn remove(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    pub(super) fn remove(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(mut local) = self.sockets.remove(place) else { return };
         if let Some(until) = local.lingers {
             self.lingers.remove(&(until, place.index, place.generation));
@@ -128,25 +121,25 @@ impl Service {
         self.by_token.remove(&local.token);
         local.note_lane_taken();
         let in_lane = local.take_unread_in_lane();
-        self.drop_lanes(epoll, local.lanes.take());
+        self.drop_lanes(cx.epoll, local.lanes.take());
         if let Some(port) = local.port {
             self.by_port.remove(&port);
             let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
             local.note_consumed(consumed);
             local.unread.extend(in_lane);
             // A sender that gets its message back may immediately check whether another socket is bound there.
-            let _ = node.unbind(now, port, None);
+            let _ = cx.node.unbind(cx.now, port, None);
             if local.shuts && local.stalled.is_empty() {
                 // The peer must get the end before returned messages, or would take those for a reset.
-                let _ = node.shutdown(now, port);
+                let _ = cx.node.shutdown(cx.now, port);
             }
-            give_back(now, node, &mut local);
-            let _ = node.close(now, port);
+            give_back(cx.now, cx.node, &mut local);
+            let _ = cx.node.close(cx.now, port);
         }
         if let Phase::Offered { request, listener } = &local.phase {
-            node.refuse_request(now, request);
+            cx.node.refuse_request(cx.now, request);
             self.offer_landed(local.client);
-            self.offer_settled(now, node, epoll, (*listener, place));
+            self.offer_settled(cx, (*listener, place));
         }
         self.free_slot(local.client, local.slot);
     }

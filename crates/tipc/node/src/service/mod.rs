@@ -4,6 +4,7 @@
 //! violates the protocol loses its socket or its connection, without any effect on others.
 
 mod client;
+mod context;
 mod door;
 mod downlane;
 mod entrance;
@@ -22,6 +23,7 @@ mod shares;
 mod token;
 mod uplane;
 
+pub(crate) use context::Context;
 pub use door::ServiceError;
 pub(crate) use lanes::LaneCounts;
 pub use limits::ServiceLimits;
@@ -42,7 +44,7 @@ use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
 use crossway_tipc_client::protocol::{MESSAGE_LEN_MAX, epoch};
 use crossway_tipc_proto::addr::{Port, SocketAddr};
-use crossway_tipc_proto::node::{Event, Node};
+use crossway_tipc_proto::node::Event;
 use crossway_tipc_proto::socket::SocketError;
 use crossway_tipc_proto::time::Nanos;
 
@@ -196,30 +198,23 @@ impl Service {
     }
 
     /// Handles a ready descriptor.
-    pub(crate) fn handle_ready(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        token: Token,
-        ready: &Ready,
-    ) {
+    pub(crate) fn handle_ready(&mut self, cx: &mut Context<'_>, token: Token, ready: &Ready) {
         match token {
-            Token::Door => self.let_in(epoll),
+            Token::Door => self.let_in(cx.epoll),
             // A control connection that was ready before takes precedence over a socket that was written to first.
             Token::Client(place) => self.asking.push_back(place),
             Token::Socket(place) => {
                 let Some(local) = self.sockets.get_mut(place) else { return };
                 if ready.ended && local.holds {
                     // It only holds padding.
-                    return self.remove(now, node, epoll, place);
+                    return self.remove(cx, place);
                 }
                 local.ended |= ready.ended;
                 if ready.readable {
                     local.readable = true;
                     // Its end comes after the messages held back: that may take for ever, so it must be limited.
                     if ready.ended && !local.stalled.is_empty() {
-                        self.start_linger(now, node, epoll, place);
+                        self.start_linger(cx, place);
                     }
                     self.list(place);
                 }
@@ -227,7 +222,7 @@ impl Service {
                     && let Some(local) = self.sockets.get_mut(place)
                 {
                     local.writable = true;
-                    self.deliver(now, node, epoll, place);
+                    self.deliver(cx, place);
                 }
             }
             Token::Lane(place) => {
@@ -239,7 +234,7 @@ impl Service {
                 if let Some(local) = self.sockets.get_mut(place).filter(|l| l.has_down_lane()) {
                     // There may be room in the other lane.
                     local.writable = true;
-                    self.deliver(now, node, epoll, place);
+                    self.deliver(cx, place);
                 }
             }
             Token::Bearer(_) | Token::Device | Token::Works | Token::Other => {}
@@ -257,27 +252,27 @@ impl Service {
 
     /// Reads a few batches from each socket with data, in turn, so that none delays the others; then answers one request of each program
     /// that has sent one, so that data sent before the request has been processed.
-    pub(crate) fn read_ready(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
+    pub(crate) fn read_ready(&mut self, cx: &mut Context<'_>) {
         for _ in 0..self.ready.len() {
             let Some(place) = self.ready.pop_front() else { return };
             let Some(local) = self.sockets.get_mut(place) else { continue };
             local.listed = false;
-            self.read(now, node, epoll, place);
+            self.read(cx, place);
             if self.sockets.get(place).is_some_and(Local::may_read) {
                 self.list(place);
             }
         }
-        self.take_hot(now, node, epoll);
+        self.take_hot(cx);
         while let Some(place) = self.asking.pop_front() {
-            self.serve_client(now, node, epoll, place);
+            self.serve_client(cx, place);
         }
-        self.offer_to_starved(now, node, epoll);
+        self.offer_to_starved(cx);
     }
 
     /// Handles the node's events. Those not only for a socket are kept for the caller.
-    pub(crate) fn handle_events(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
-        while let Some(event) = node.poll_event() {
-            self.handle_event(now, node, epoll, &event);
+    pub(crate) fn handle_events(&mut self, cx: &mut Context<'_>) {
+        while let Some(event) = cx.node.poll_event() {
+            self.handle_event(cx, &event);
             let of_a_socket = matches!(
                 event,
                 Event::SocketReady(_)
@@ -291,21 +286,21 @@ impl Service {
         }
     }
 
-    fn handle_event(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, event: &Event) {
+    fn handle_event(&mut self, cx: &mut Context<'_>, event: &Event) {
         match event {
             Event::SocketReady(port) => {
                 if let Some(place) = self.by_port.get(port).copied() {
-                    self.socket_changed(now, node, epoll, place);
+                    self.socket_changed(cx, place);
                 }
             }
             Event::Connected { port, peer } => {
                 if let Some(place) = self.by_port.get(port).copied() {
-                    self.connected(now, node, epoll, place, *peer);
+                    self.connected(cx, place, *peer);
                 }
             }
             Event::ConnectFailed { port, error } => {
                 if let Some(place) = self.by_port.get(port).copied() {
-                    self.connect_failed(now, node, epoll, place, *error);
+                    self.connect_failed(cx, place, *error);
                 }
             }
             Event::Withdrawn(binding) => self.age(epoch::of_service(binding.range.service)),
@@ -327,10 +322,12 @@ impl Service {
     }
 
     /// Handles a change of a socket reported by the node.
-    fn socket_changed(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    fn socket_changed(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(port) = local.port else { return };
-        if matches!(local.phase, Phase::Connected) && node.readiness(port).is_ok_and(|r| r.hangup) {
+        if matches!(local.phase, Phase::Connected)
+            && cx.node.readiness(port).is_ok_and(|r| r.hangup)
+        {
             local.phase = Phase::Disconnected;
             local.shuts = false;
             local.stalled.clear();
@@ -344,19 +341,12 @@ impl Service {
                 self.set_state(local, SharedPhase::Disconnected, 0);
             }
         }
-        self.retry(now, node, epoll, place);
-        self.deliver(now, node, epoll, place);
+        self.retry(cx, place);
+        self.deliver(cx, place);
     }
 
     /// Handles the acceptance of a connection request. The connection may already have ended; that is reported next.
-    fn connected(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        place: Place,
-        peer: SocketAddr,
-    ) {
+    fn connected(&mut self, cx: &mut Context<'_>, place: Place, peer: SocketAddr) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.phase = Phase::Connected;
         (local.holds, local.readable) = (false, true);
@@ -366,18 +356,11 @@ impl Service {
             client.set_state(local.slot, State { phase: SharedPhase::Connected, end: 0 });
         }
         // The padding is removed, so that the descriptor polls writable.
-        self.read(now, node, epoll, place);
+        self.read(cx, place);
         self.list(place);
     }
 
-    fn connect_failed(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        place: Place,
-        error: SocketError,
-    ) {
+    fn connect_failed(&mut self, cx: &mut Context<'_>, place: Place, error: SocketError) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(client) = self.clients.get(local.client) else { return };
         client.store(local.slot, slot::ERROR, u64::from(error.errno().unsigned_abs()));
@@ -391,7 +374,7 @@ impl Service {
             socket::shutdown_send(&local.fd);
             // The padding is removed: the descriptor polls writable, as after any failed connect.
             (local.holds, local.readable) = (false, true);
-            self.read(now, node, epoll, place);
+            self.read(cx, place);
             self.list(place);
         }
     }

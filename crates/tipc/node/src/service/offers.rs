@@ -5,17 +5,16 @@ use crossway_sys::{Errno, fdpass, socket};
 use crossway_tipc_client::protocol::control::Opened;
 use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
 use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
-use crossway_tipc_proto::node::{ConnectionRequest, Node};
-use crossway_tipc_proto::time::Nanos;
+use crossway_tipc_proto::node::ConnectionRequest;
 
-use super::Service;
 use super::limits::OFFERS_MAX;
 use super::local::{Phase, local_range, local_socket, proto_kind};
 use super::token::Place;
+use super::{Context, Service};
 
 impl Service {
     /// Passes requests of a listening socket to its program, a few at a time.
-    pub(super) fn offer(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    pub(super) fn offer(&mut self, cx: &mut Context<'_>, place: Place) {
         while let Some(local) = self.sockets.get(place)
             && let Some(port) = local.port
         {
@@ -29,9 +28,9 @@ impl Service {
                 self.starved.insert(place);
                 return;
             }
-            let Ok(request) = node.take_request(port) else { return };
-            if !self.offer_one(epoll, place, &request) {
-                node.refuse_request(now, &request);
+            let Ok(request) = cx.node.take_request(port) else { return };
+            if !self.offer_one(cx.epoll, place, &request) {
+                cx.node.refuse_request(cx.now, &request);
             }
         }
     }
@@ -78,7 +77,7 @@ impl Service {
     }
 
     /// Reads a program's answer to an offer: one byte accepts it, the end refuses it.
-    pub(super) fn read_answer(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    pub(super) fn read_answer(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if !matches!(local.phase, Phase::Offered { .. }) {
             return;
@@ -89,7 +88,7 @@ impl Service {
                 return;
             }
             Ok(1) => {}
-            Ok(_) | Err(_) => return self.remove(now, node, epoll, place),
+            Ok(_) | Err(_) => return self.remove(cx, place),
         }
         // The edge reported for the answer may have been the only one for data after it.
         local.readable = true;
@@ -100,7 +99,7 @@ impl Service {
             let older: Vec<_> =
                 offers.into_iter().flatten().take_while(|o| **o != place).copied().collect();
             for older in older {
-                self.read_answer(now, node, epoll, older);
+                self.read_answer(cx, older);
             }
         }
         let Some(local) = self.sockets.get_mut(place) else { return };
@@ -112,18 +111,18 @@ impl Service {
         let client = local.client;
         self.offer_landed(client);
         let Some(local) = self.sockets.get_mut(place) else { return };
-        match node.accept_request(now, proto_kind(local.kind), request) {
+        match cx.node.accept_request(cx.now, proto_kind(local.kind), request) {
             Ok(port) => {
                 local.port = Some(port);
                 self.by_port.insert(port, place);
-                self.bound_queue(node, port);
+                self.bound_queue(cx.node, port);
                 self.list(place);
                 // A request with data: the data is already waiting, and nothing else will announce it.
-                self.deliver(now, node, epoll, place);
+                self.deliver(cx, place);
             }
-            Err(_) => self.remove(now, node, epoll, place),
+            Err(_) => self.remove(cx, place),
         }
-        self.offer_settled(now, node, epoll, (listener, place));
+        self.offer_settled(cx, (listener, place));
     }
 
     /// Records that offers to a program are no longer in flight.
@@ -134,26 +133,24 @@ impl Service {
     }
 
     /// Offers requests that were held back while too many descriptors were in flight.
-    pub(super) fn offer_to_starved(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
+    pub(super) fn offer_to_starved(&mut self, cx: &mut Context<'_>) {
         if !std::mem::take(&mut self.landed) {
             return;
         }
         for place in std::mem::take(&mut self.starved) {
-            self.offer(now, node, epoll, place);
+            self.offer(cx, place);
         }
     }
 
     /// Handles the acceptance or refusal of an offer: the listener may get the next one.
     pub(super) fn offer_settled(
         &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
+        cx: &mut Context<'_>,
         (listener, offered): (Place, Place),
     ) {
         if let Some(local) = self.sockets.get_mut(listener) {
             local.offers.retain(|offer| *offer != offered);
-            self.offer(now, node, epoll, listener);
+            self.offer(cx, listener);
         }
     }
 }

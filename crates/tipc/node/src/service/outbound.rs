@@ -2,7 +2,6 @@
 
 use std::io::IoSlice;
 
-use crossway_sys::epoll::Epoll;
 use crossway_sys::records::{self, MOST_SENT};
 use crossway_sys::{Errno, socket};
 use crossway_tipc_client::protocol::control::Kind;
@@ -14,29 +13,29 @@ use crossway_tipc_proto::socket::MembershipEvent;
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::ErrorCode;
 
-use super::Service;
 use super::downlane::NONSENSE;
 use super::limits::OUT_BYTES;
 use super::local::{Local, Outgoing, Phase, Unread, local_range, local_socket};
 use super::token::Place;
+use super::{Context, Service};
 
 impl Service {
     /// Passes waiting messages to a socket's program.
-    pub(super) fn deliver(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll, place: Place) {
+    pub(super) fn deliver(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(port) = local.port else { return };
         if matches!(local.phase, Phase::Listening) {
-            return self.offer(now, node, epoll, place);
+            return self.offer(cx, place);
         }
         if matches!(local.phase, Phase::Open | Phase::Connecting) && local.kind.is_connected_kind()
         {
             return;
         }
         if local.lingers.is_some() && local.kind.is_connected_kind() {
-            return discard(now, node, local, port);
+            return discard(cx.now, cx.node, local, port);
         }
         while local.writable {
-            fill(now, node, local, port);
+            fill(cx.now, cx.node, local, port);
             if local.out.is_empty() {
                 break;
             }
@@ -56,7 +55,7 @@ impl Service {
             match outcome {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => local.writable = false,
-                Err(NONSENSE) => return self.hang_up(now, node, epoll, place),
+                Err(NONSENSE) => return self.hang_up(cx, place),
                 // The program no longer exists; this is also found when reading, where the socket is closed.
                 Err(_) => {
                     local.readable = true;

@@ -16,12 +16,12 @@ use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::socket::{GroupRequest, SocketError};
 use crossway_tipc_proto::time::Nanos;
 
-use super::Service;
 use super::client::Client;
 use super::inquiry::{identity, link_name, report};
 use super::local::{Phase, proto_address, proto_kind, proto_range, proto_scope};
 use super::token::Place;
 use super::uplane::Extent;
+use super::{Context, Service};
 
 /// An answer: data, and the descriptors passed with it.
 pub(super) struct Answer {
@@ -58,14 +58,8 @@ pub(super) fn errno(error: SocketError) -> Errno {
 
 impl Service {
     /// Answers one request of a program, or closes its connection.
-    pub(super) fn serve_client(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        place: Place,
-    ) {
-        if !self.may_ask(epoll, place) {
+    pub(super) fn serve_client(&mut self, cx: &mut Context<'_>, place: Place) {
+        if !self.may_ask(cx.epoll, place) {
             return;
         }
         let Some(control) = self.clients.get(place).and_then(|c| c.control.as_ref()) else {
@@ -80,44 +74,44 @@ impl Service {
             Err(_) => 0,
         };
         let Some(request) = Request::decode(&bytes[..len]) else {
-            return self.leave(epoll, place);
+            return self.leave(cx.epoll, place);
         };
         let answer = match self.refusal(place, &request) {
             Some(refusal) => Some(Answer::error(refusal.errno())),
             None => match request {
-                Request::Administer { order } => return self.take_order(epoll, place, order),
+                Request::Administer { order } => return self.take_order(cx.epoll, place, order),
                 Request::Adopt => self.adopt(place, &fds),
-                request => self.answer(now, node, epoll, place, &request),
+                request => self.answer(cx, place, &request),
             },
         };
         match answer {
-            Some(answer) => self.hand_over(epoll, place, &answer),
-            None => self.leave(epoll, place),
+            Some(answer) => self.hand_over(cx.epoll, place, &answer),
+            None => self.leave(cx.epoll, place),
         }
     }
 
     /// Answers a request; `None` if it violates the protocol.
     fn answer(
         &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
+        cx: &mut Context<'_>,
         client: Place,
         request: &Request<'_>,
     ) -> Option<Answer> {
         if let Request::Hello { version } = *request {
-            return self.greet(node, client, version);
+            return self.greet(cx.node, client, version);
         }
         if !self.clients.get(client)?.is_greeted() {
             return None;
         }
         let token = match *request {
             Request::Hello { .. } | Request::Administer { .. } | Request::Adopt => return None,
-            Request::Identity { node: address } => return Some(identity(node, address)),
+            Request::Identity { node: address } => return Some(identity(cx.node, address)),
             Request::LinkName { node: address, bearer } => {
-                return Some(link_name(node, address, bearer));
+                return Some(link_name(cx.node, address, bearer));
             }
-            Request::Open { kind } => return Some(self.open_socket(node, epoll, client, kind)),
+            Request::Open { kind } => {
+                return Some(self.open_socket(cx.node, cx.epoll, client, kind));
+            }
             Request::Bind { token, .. }
             | Request::UnbindAll { token }
             | Request::Listen { token, .. }
@@ -139,42 +133,44 @@ impl Service {
         if let Some(local) = self.sockets.get_mut(place) {
             local.readable = true;
         }
-        self.read_present(now, node, epoll, place);
+        self.read_present(cx, place);
         let ends = matches!(request, Request::Shutdown { .. })
             && self.sockets.get(place).is_some_and(|local| !local.shuts);
         let extent = if ends { Extent::Whole } else { Extent::Present };
-        self.take_lane(now, node, epoll, place, extent);
+        self.take_lane(cx, place, extent);
         let Some(port) = self.sockets.get(place).and_then(|local| local.port) else {
             return Some(Answer::error(Errno::BADF));
         };
         let answer = match *request {
-            Request::Bind { address, .. } => Answer::of(bind(now, node, port, &address)),
-            Request::UnbindAll { .. } => Answer::of(node.unbind(now, port, None).map_err(errno)),
+            Request::Bind { address, .. } => Answer::of(bind(cx.now, cx.node, port, &address)),
+            Request::UnbindAll { .. } => {
+                Answer::of(cx.node.unbind(cx.now, port, None).map_err(errno))
+            }
             Request::Listen { pad, .. } => {
-                let outcome = node.listen(port).map_err(errno);
-                self.settle(now, node, epoll, place, pad, outcome, Phase::Listening);
+                let outcome = cx.node.listen(port).map_err(errno);
+                self.settle(cx, place, pad, outcome, Phase::Listening);
                 Answer::of(outcome)
             }
             Request::Connect { address, pad, payload, .. } => {
                 let outcome = match proto_address(&address) {
                     None => Err(Errno::INVAL),
-                    dest => match node.connect(now, port, dest, payload) {
+                    dest => match cx.node.connect(cx.now, port, dest, payload) {
                         Err(SocketError::InProgress) => Ok(()),
                         other => other.map_err(errno),
                     },
                 };
-                self.settle(now, node, epoll, place, pad, outcome, Phase::Connecting);
+                self.settle(cx, place, pad, outcome, Phase::Connecting);
                 Answer::error(outcome.err().unwrap_or(Errno::INPROGRESS))
             }
             Request::Shutdown { .. } => {
-                self.shut_down(now, node, epoll, place);
+                self.shut_down(cx, place);
                 Answer::done()
             }
-            Request::Report { .. } => report(node, port),
+            Request::Report { .. } => report(cx.node, port),
             Request::SetOption { name, value, .. } => {
-                Answer::of(self.set_option(node, port, name, value))
+                Answer::of(self.set_option(cx.node, port, name, value))
             }
-            Request::GetOption { name, .. } => match self.get_option(node, place, port, name) {
+            Request::GetOption { name, .. } => match self.get_option(cx.node, place, port, name) {
                 Ok(value) => {
                     Answer { bytes: Writer::answer(0).u32(value).finish(), fds: Vec::new() }
                 }
@@ -182,17 +178,19 @@ impl Service {
             },
             Request::Resolve { address, .. } => {
                 let dest = proto_address(&address);
-                Answer::of(node.check_destination_for(port, dest).map_err(errno))
+                Answer::of(cx.node.check_destination_for(port, dest).map_err(errno))
             }
-            Request::Join { group, .. } => Answer::of(join(now, node, port, group)),
-            Request::Leave { .. } => Answer::of(node.leave(now, port).map_err(errno)),
+            Request::Join { group, .. } => Answer::of(join(cx.now, cx.node, port, group)),
+            Request::Leave { .. } => Answer::of(cx.node.leave(cx.now, port).map_err(errno)),
             Request::LaneDown { .. } => {
                 let begun = self.begin_down_lane(place);
                 // Messages for which there was no room in the descriptor may fit into the lane.
-                self.deliver(now, node, epoll, place);
+                self.deliver(cx, place);
                 Answer::of(begun)
             }
-            Request::Lanes { .. } => self.grant_lanes(epoll, place).unwrap_or_else(Answer::error),
+            Request::Lanes { .. } => {
+                self.grant_lanes(cx.epoll, place).unwrap_or_else(Answer::error)
+            }
             Request::Hello { .. }
             | Request::Open { .. }
             | Request::Adopt
@@ -201,7 +199,7 @@ impl Service {
             | Request::Administer { .. } => return None,
         };
         // The program must see the effects of its own request when it next checks an epoch.
-        self.handle_events(now, node, epoll);
+        self.handle_events(cx);
         Some(answer)
     }
 
@@ -289,9 +287,7 @@ impl Service {
     #[allow(clippy::too_many_arguments)] // three are the machinery that every step takes
     fn settle(
         &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
+        cx: &mut Context<'_>,
         place: Place,
         pad: u32,
         outcome: Result<(), Errno>,
@@ -312,7 +308,7 @@ impl Service {
             }
         } else if pad > 0 {
             (local.holds, local.readable) = (false, true);
-            self.read_present(now, node, epoll, place);
+            self.read_present(cx, place);
             if let Some(local) = self.sockets.get_mut(place) {
                 local.holds = matches!(local.phase, Phase::Open | Phase::Listening);
             }

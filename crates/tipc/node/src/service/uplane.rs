@@ -5,20 +5,19 @@
 //! always next.
 
 use crossway_ring::RecvError;
-use crossway_sys::epoll::Epoll;
 use crossway_tipc_client::protocol::control::Kind;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::protocol::{lane, slot};
 use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
 
-use super::Service;
 use super::held::Stalled;
 use super::inbound::{Sent, destination, send_bytes, send_one};
 use super::lanes::Lanes;
 use super::limits::{MESSAGES_PER_TURN, STREAM_READ_BYTES};
 use super::local::Local;
 use super::token::Place;
+use super::{Context, Service};
 
 /// How much to take from a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +35,7 @@ struct Misbehaved;
 
 impl Service {
     /// Passes the contents of a socket's lane to the node.
-    pub(super) fn take_lane(
-        &mut self,
-        now: Nanos,
-        node: &mut Node,
-        epoll: &Epoll,
-        place: Place,
-        extent: Extent,
-    ) {
+    pub(super) fn take_lane(&mut self, cx: &mut Context<'_>, place: Place, extent: Extent) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let relieves = extent == Extent::Turn && local.wants_relief();
         if extent != Extent::Whole && !local.stalled.is_empty() && !relieves {
@@ -52,8 +44,8 @@ impl Service {
         let extent = if relieves { Extent::Whole } else { extent };
         let Some(mut lanes) = local.lanes.take() else { return };
         let mut passage = Passage {
-            now,
-            node,
+            now: cx.now,
+            node: cx.node,
             local,
             lanes: &mut lanes,
             bytes: &mut self.gathered,
@@ -72,17 +64,17 @@ impl Service {
                 }
             }
             Err(Misbehaved) => {
-                self.drop_lanes(epoll, Some(lanes));
-                self.hang_up(now, node, epoll, place);
+                self.drop_lanes(cx.epoll, Some(lanes));
+                self.hang_up(cx, place);
             }
         }
     }
 
     /// Checks the lanes that were busy, each for a turn.
-    pub(super) fn take_hot(&mut self, now: Nanos, node: &mut Node, epoll: &Epoll) {
+    pub(super) fn take_hot(&mut self, cx: &mut Context<'_>) {
         let mut n = 0;
         while let Some(place) = self.hot.get(n).copied() {
-            self.take_lane(now, node, epoll, place, Extent::Turn);
+            self.take_lane(cx, place, Extent::Turn);
             if self.sockets.get(place).is_some_and(|local| local.lanes.is_some()) {
                 n += 1;
             } else {
