@@ -14,7 +14,7 @@ use crossway_tipc_proto::addr::{NetworkId, NodeId};
 use crossway_tipc_proto::node::Config;
 
 use crate::daemon::Daemon;
-use crate::happening::{describe, is_of_names, summary};
+use crate::event_text::{describe, is_of_names, summary};
 use crate::journal::Journal;
 use crate::options::TipcdOptions;
 use crate::readiness;

@@ -9,7 +9,7 @@ use crossway_tipc_proto::addr::{BearerId, NodeAddr};
 use crossway_tipc_proto::node::{Event, Node};
 use crossway_tipc_proto::time::Nanos;
 
-use crate::admin::{self, Works, carry_out};
+use crate::admin::{self, BearerJobs, carry_out};
 use crate::notice::Notice;
 use crate::outbox::Attached;
 use crate::runner::{Runner, RunnerError, now};
@@ -40,9 +40,9 @@ pub(crate) fn forget_bearer(epoll: &Epoll, attached: &Attached) {
 pub struct Daemon {
     runner: Runner,
     service: Service,
-    works: Works,
+    jobs: BearerJobs,
     epoll: Epoll,
-    happened: Vec<Ready>,
+    ready: Vec<Ready>,
 }
 
 impl Daemon {
@@ -56,9 +56,9 @@ impl Daemon {
             watch_bearer(&epoll, attached)?;
         }
         service.watch(&epoll)?;
-        let works = Works::new()?;
-        epoll.add(works.bell(), Token::Works.encode(), Report::WhileReadable)?;
-        Ok(Self { runner, service, works, epoll, happened: Vec::with_capacity(BATCH) })
+        let jobs = BearerJobs::new()?;
+        epoll.add(jobs.bell(), Token::Jobs.encode(), Report::WhileReadable)?;
+        Ok(Self { runner, service, jobs, epoll, ready: Vec::with_capacity(BATCH) })
     }
 
     /// Makes [`Daemon::turn`] return true when a further descriptor is readable.
@@ -110,19 +110,19 @@ impl Daemon {
         let limit = at + if busy { Duration::ZERO } else { limit };
         let node = self.runner.poll_timeout();
         let until = [node, self.service.poll_timeout()].into_iter().flatten().fold(limit, Ord::min);
-        self.happened.clear();
+        self.ready.clear();
         let mut left = until.since(at);
         if !left.is_zero() && self.service.rest() {
             left = Duration::ZERO;
         }
-        self.happened.extend(self.epoll.wait_for(Some(left))?);
+        self.ready.extend(self.epoll.wait_for(Some(left))?);
         let at = now();
         let mut other = false;
-        for ready in &self.happened {
+        for ready in &self.ready {
             match Token::decode(ready.token) {
                 Some(Token::Bearer(number)) => self.runner.receive(BearerId(number as u8)),
                 Some(Token::Device) => self.runner.look_at_devices(),
-                Some(Token::Works) => self.works.hear(),
+                Some(Token::Jobs) => self.jobs.hear(),
                 Some(Token::Other) => other = true,
                 Some(token) => {
                     let node = self.runner.node();
@@ -140,11 +140,11 @@ impl Daemon {
         self.service.handle_timeout(cx);
         while let Some((place, order)) = self.service.poll_order() {
             let (runner, service) = (&mut self.runner, &self.service);
-            if let Some(outcome) = carry_out(runner, service, &mut self.works, place, &order) {
+            if let Some(outcome) = carry_out(runner, service, &mut self.jobs, place, &order) {
                 self.service.reply(&self.epoll, place, outcome);
             }
         }
-        while let Some((place, outcome)) = self.works.advance(&mut self.runner, &self.epoll) {
+        while let Some((place, outcome)) = self.jobs.advance(&mut self.runner, &self.epoll) {
             self.service.reply(&self.epoll, place, outcome);
         }
         self.serve_node(at);
@@ -153,8 +153,8 @@ impl Daemon {
     }
 
     #[cfg(test)]
-    pub(crate) const fn works(&mut self) -> &mut Works {
-        &mut self.works
+    pub(crate) const fn jobs(&mut self) -> &mut BearerJobs {
+        &mut self.jobs
     }
 
     /// Forwards the node's events.
@@ -170,7 +170,7 @@ impl Daemon {
 
     /// The next event that is not only for a program's socket.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.service.told.pop_front()
+        self.service.unreported.pop_front()
     }
 
     /// Ends all contacts in an orderly way and closes the bearers.

@@ -6,8 +6,8 @@
 //! addition, a hash table maps single-instance names directly to their sockets.
 
 mod bound;
-mod crowd;
 mod direct;
+mod rotation;
 
 use crate::addr::{NodeAddr, Scope, ServiceRange, SocketAddr};
 use crate::limits::BINDINGS_PER_NODE_MAX;
@@ -15,8 +15,8 @@ use crate::range_map::RangeMap;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bound::{Bound, Member, Own};
-use crowd::Crowds;
 use direct::{Direct, Way};
+use rotation::Rotations;
 
 /// A service range bound to a socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -98,7 +98,7 @@ fn binding(range: ServiceRange, member: &Member) -> Binding {
 pub struct NameTable {
     ranges: RangeMap<u64, Bound>,
     /// The sockets bound to ranges with more than one binding.
-    crowds: Crowds,
+    rotations: Rotations,
     /// Direct access to single-instance names.
     direct: Direct,
     /// Number of ranges with more than one instance, by service: these take precedence over the names inside them.
@@ -121,7 +121,7 @@ impl NameTable {
     pub fn new(key: u64) -> Self {
         Self {
             ranges: RangeMap::default(),
-            crowds: Crowds::default(),
+            rotations: Rotations::default(),
             direct: Direct::new(key),
             wide: BTreeMap::new(),
             by_node: RangeMap::default(),
@@ -163,9 +163,9 @@ impl NameTable {
         let (lower, upper) = bounds(range);
         match self.ranges.get_mut((lower, upper)) {
             Some(bound) => {
-                let crowd = bound.insert(&mut self.crowds, age, member);
+                let rotation = bound.insert(&mut self.rotations, age, member);
                 if lower == upper {
-                    self.direct.insert(lower, Way::Crowd(crowd));
+                    self.direct.insert(lower, Way::Rotation(rotation));
                 }
             }
             None => {
@@ -189,7 +189,8 @@ impl NameTable {
         if last {
             self.by_node.remove(of_node);
         }
-        let (member, last) = self.ranges.get_mut(bounds(range))?.remove(&mut self.crowds, age)?;
+        let (member, last) =
+            self.ranges.get_mut(bounds(range))?.remove(&mut self.rotations, age)?;
         if last {
             self.ranges.remove(bounds(range));
             if range.lower == range.upper {
@@ -232,17 +233,17 @@ impl NameTable {
                 Way::Socket(socket) => {
                     local.is_none_or(|node| socket.node == node).then_some(socket)
                 }
-                Way::Crowd(id) => self.crowds.get_mut(id)?.next(local),
+                Way::Rotation(id) => self.rotations.get_mut(id)?.next(local),
             };
         }
         let Some(node) = local else {
             let bound = self.ranges.first_containing_value(point(service, instance))?;
-            return bound.next(&mut self.crowds, None);
+            return bound.next(&mut self.rotations, None);
         };
         let ((_, _, lower), (_, _, upper)) =
             self.by_node.first_containing((node, service, instance))?;
         let range = ServiceRange { service, lower, upper };
-        self.ranges.get(bounds(range))?.next(&mut self.crowds, local)
+        self.ranges.get(bounds(range))?.next(&mut self.rotations, local)
     }
 
     /// All bindings whose range shares an instance with `range`, in no particular order.
@@ -257,7 +258,7 @@ impl NameTable {
     ) -> impl Iterator<Item = (u64, Binding)> {
         let (lower, upper) = bounds(range);
         self.ranges.overlapping(lower, upper).flat_map(|(at, bound)| {
-            let members = bound.iter(&self.crowds);
+            let members = bound.iter(&self.rotations);
             members.map(move |(age, member)| (age, binding(range_of(at), member)))
         })
     }
@@ -309,7 +310,7 @@ impl NameTable {
 
     /// Number of bindings of exactly this range.
     pub fn count_of_range(&self, range: ServiceRange) -> usize {
-        self.ranges.get(bounds(range)).map_or(0, |bound| bound.len(&self.crowds))
+        self.ranges.get(bounds(range)).map_or(0, |bound| bound.len(&self.rotations))
     }
 
     /// All bindings, ordered by service type.
@@ -324,7 +325,7 @@ impl NameTable {
             None => self.ranges.overlapping(0, u64::MAX),
         };
         entries.flat_map(|(at, bound)| {
-            bound.iter(&self.crowds).map(move |(_, member)| binding(range_of(at), member))
+            bound.iter(&self.rotations).map(move |(_, member)| binding(range_of(at), member))
         })
     }
 

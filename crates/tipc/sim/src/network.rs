@@ -48,7 +48,7 @@ impl Host {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Happening {
+enum Scheduled {
     Frame { plane: usize, to: HostId, bytes: Vec<u8> },
     Wake(HostId),
 }
@@ -70,7 +70,7 @@ pub struct Network {
     hosts: Vec<Host>,
     /// How hostile the medium is; may be changed at any time.
     pub conditions: Conditions,
-    queue: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
+    queue: BinaryHeap<Reverse<(Nanos, u64, Scheduled)>>,
     order: u64,
     planes: Vec<Plane>,
     tolerance: Duration,
@@ -189,7 +189,7 @@ impl Network {
         core::mem::take(&mut self.events)
     }
 
-    fn push(&mut self, at: Nanos, what: Happening) {
+    fn push(&mut self, at: Nanos, what: Scheduled) {
         self.order += 1;
         self.queue.push(Reverse((at, self.order, what)));
     }
@@ -235,7 +235,7 @@ impl Network {
             && let Some(at) = at
         {
             h.wake_at = Some(at);
-            self.push(at, Happening::Wake(host));
+            self.push(at, Scheduled::Wake(host));
         }
     }
 
@@ -254,7 +254,7 @@ impl Network {
                 meddle(to, &mut bytes);
             }
             if !bytes.is_empty() {
-                self.push(at, Happening::Frame { plane, to, bytes });
+                self.push(at, Scheduled::Frame { plane, to, bytes });
             }
         }
     }
@@ -271,7 +271,7 @@ impl Network {
         let Some(Reverse((at, _, what))) = self.queue.pop() else { return false };
         self.now = self.now.max(at);
         match what {
-            Happening::Frame { plane, to, bytes } => {
+            Scheduled::Frame { plane, to, bytes } => {
                 let h = &mut self.hosts[to.0];
                 let local = h.local(self.now);
                 // Frames in flight to an earlier incarnation reach the current one, as on a real medium.
@@ -280,7 +280,7 @@ impl Network {
                     self.after(to);
                 }
             }
-            Happening::Wake(host) => {
+            Scheduled::Wake(host) => {
                 let h = &mut self.hosts[host.0];
                 // The wake-up was rescheduled in the meantime.
                 if h.wake_at != Some(at) {

@@ -1,12 +1,12 @@
 //! Carries out an operator's orders.
 
 mod bearers;
+mod jobs;
 mod views;
-mod works;
 
 pub(crate) use bearers::{bearer_lines, media};
+pub(crate) use jobs::BearerJobs;
 pub(crate) use views::{link_name, name_of_link};
-pub(crate) use works::Works;
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ const BROADCAST_LINK: &str = "broadcast-link";
 pub(crate) fn carry_out(
     runner: &mut Runner,
     service: &Service,
-    works: &mut Works,
+    jobs: &mut BearerJobs,
     place: Place,
     order: &[u8],
 ) -> Option<Result<Vec<OwnedFd>, Errno>> {
@@ -47,11 +47,11 @@ pub(crate) fn carry_out(
         Order::Sockets => Ok(Outcome::Sockets(views::sockets(runner.node(), service))),
         Order::Peers => Ok(Outcome::Peers(views::peers(runner))),
         Order::EnableBearer { bearer, name, settings } => {
-            works.enable(place, bearer, name, settings);
+            jobs.enable(place, bearer, name, settings);
             return None;
         }
         Order::DisableBearer { name } => {
-            works.disable(place, name);
+            jobs.disable(place, name);
             return None;
         }
         Order::AddRemote { name, remote } => add_remote(runner, &name, remote),

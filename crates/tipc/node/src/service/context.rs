@@ -4,7 +4,7 @@ use crossway_sys::epoll::Epoll;
 use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
 
-/// The surroundings in which the service works, for one step of the event loop.
+/// The surroundings in which the service jobs, for one step of the event loop.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     /// The time at which the step began.

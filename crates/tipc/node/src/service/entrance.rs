@@ -48,7 +48,7 @@ impl Service {
     /// Admits waiting programs.
     pub(super) fn let_in(&mut self, epoll: &Epoll) {
         for _ in 0..LET_IN_AT_ONCE {
-            let Some(control) = self.door.next() else { return };
+            let Some(control) = self.listening.next() else { return };
             let who = socket::peer_credentials(&control).ok();
             let scarce = self.is_scarce(&control).then_some(Refusal::Descriptors);
             let refusal = self.shares.refuses(who);

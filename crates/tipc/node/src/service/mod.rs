@@ -5,7 +5,6 @@
 
 mod client;
 mod context;
-mod door;
 mod downlane;
 mod entrance;
 mod held;
@@ -14,6 +13,7 @@ mod inquiry;
 mod lanes;
 mod limits;
 mod linger;
+mod listening;
 mod local;
 mod offers;
 mod orders;
@@ -24,9 +24,9 @@ mod token;
 mod uplane;
 
 pub(crate) use context::Context;
-pub use door::ServiceError;
 pub(crate) use lanes::LaneCounts;
 pub use limits::ServiceLimits;
+pub use listening::ServiceError;
 pub(crate) use token::{Place, Token};
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -49,9 +49,9 @@ use crossway_tipc_proto::socket::SocketError;
 use crossway_tipc_proto::time::Nanos;
 
 use client::Client;
-use door::Door;
 use entrance::TurnedAway;
 use limits::STREAM_READ_BYTES;
+use listening::ListeningSocket;
 use local::{Local, Phase};
 use shares::Shares;
 use token::Table;
@@ -59,7 +59,7 @@ use token::Table;
 /// State of the service: programs, sockets and descriptors.
 #[derive(Debug)]
 pub struct Service {
-    door: Door,
+    listening: ListeningSocket,
     limits: ServiceLimits,
     clients: Table<Client>,
     sockets: Table<Local>,
@@ -94,7 +94,7 @@ pub struct Service {
     /// Orders of operators, with the connections to be answered.
     orders: VecDeque<(Place, Vec<u8>)>,
     /// Events of the node that have been processed here and must still be reported to the caller.
-    pub(crate) told: VecDeque<Event>,
+    pub(crate) unreported: VecDeque<Event>,
 }
 
 impl Service {
@@ -107,10 +107,10 @@ impl Service {
         mode: u32,
         limits: ServiceLimits,
     ) -> Result<Self, ServiceError> {
-        let door = Door::open(path, mode)?;
+        let listening = ListeningSocket::open(path, mode)?;
         let (epochs, epochs_fd) = SharedWords::create_for_readers("tipcd-epochs", epoch::COUNT)?;
         Ok(Self {
-            door,
+            listening,
             limits,
             clients: Table::default(),
             sockets: Table::default(),
@@ -133,7 +133,7 @@ impl Service {
             lingers: BTreeSet::new(),
             undelivered: 0,
             orders: VecDeque::new(),
-            told: VecDeque::new(),
+            unreported: VecDeque::new(),
         })
     }
 
@@ -142,7 +142,7 @@ impl Service {
     /// # Errors
     /// [`OsError`] of epoll_ctl.
     pub(crate) fn watch(&self, epoll: &Epoll) -> Result<(), OsError> {
-        epoll.add(&self.door.fd, Token::Door.encode(), Report::WhileReadable)
+        epoll.add(&self.listening.fd, Token::Listening.encode(), Report::WhileReadable)
     }
 
     /// The process that opened a socket.
@@ -179,7 +179,7 @@ impl Service {
 
     /// Path of the listening socket.
     pub(crate) fn path(&self) -> &std::path::Path {
-        self.door.path()
+        self.listening.path()
     }
 
     /// Number of messages from programs since the start that could not be delivered and were not to be returned.
@@ -200,7 +200,7 @@ impl Service {
     /// Handles a ready descriptor.
     pub(crate) fn handle_ready(&mut self, cx: &mut Context<'_>, token: Token, ready: &Ready) {
         match token {
-            Token::Door => self.let_in(cx.epoll),
+            Token::Listening => self.let_in(cx.epoll),
             // A control connection that was ready before takes precedence over a socket that was written to first.
             Token::Client(place) => self.asking.push_back(place),
             Token::Socket(place) => {
@@ -237,7 +237,7 @@ impl Service {
                     self.deliver(cx, place);
                 }
             }
-            Token::Bearer(_) | Token::Device | Token::Works | Token::Other => {}
+            Token::Bearer(_) | Token::Device | Token::Jobs | Token::Other => {}
         }
     }
 
@@ -281,7 +281,7 @@ impl Service {
                     | Event::GroupShrank { .. }
             );
             if !of_a_socket {
-                self.told.push_back(event);
+                self.unreported.push_back(event);
             }
         }
     }

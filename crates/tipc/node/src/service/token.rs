@@ -9,9 +9,9 @@ pub(crate) enum Token {
     /// Device notifications of a bearer.
     Device,
     /// The thread that opens and closes bearers.
-    Works,
+    Jobs,
     /// The service's listening socket.
-    Door,
+    Listening,
     /// A descriptor of the caller.
     Other,
     /// Control connection of a program.
@@ -37,8 +37,8 @@ impl Token {
         let (tag, index, generation) = match self {
             Self::Bearer(index) => (0, index, 0),
             Self::Device => (5, 0, 0),
-            Self::Works => (6, 0, 0),
-            Self::Door => (1, 0, 0),
+            Self::Jobs => (6, 0, 0),
+            Self::Listening => (1, 0, 0),
             Self::Other => (2, 0, 0),
             Self::Client(place) => (3, place.index, place.generation),
             Self::Socket(place) => (4, place.index, place.generation),
@@ -52,12 +52,12 @@ impl Token {
         let place = Place { index, generation };
         Some(match raw >> 60 {
             0 => Self::Bearer(index),
-            1 => Self::Door,
+            1 => Self::Listening,
             2 => Self::Other,
             3 => Self::Client(place),
             4 => Self::Socket(place),
             5 => Self::Device,
-            6 => Self::Works,
+            6 => Self::Jobs,
             7 => Self::Lane(place),
             _ => return None,
         })
@@ -125,8 +125,8 @@ mod tests {
         for token in [
             Token::Bearer(2),
             Token::Device,
-            Token::Works,
-            Token::Door,
+            Token::Jobs,
+            Token::Listening,
             Token::Other,
             Token::Client(place),
             Token::Socket(place),

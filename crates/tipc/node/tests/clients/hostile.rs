@@ -155,7 +155,7 @@ fn programs_that_end_in_any_order_leave_their_places_to_others() {
 
 /// A tipcd must not remove the socket of a successor that has taken over its path.
 #[test]
-fn a_tipcd_that_ends_leaves_its_successor_s_door_alone() {
+fn a_tipcd_that_ends_leaves_its_successor_s_socket_file_alone() {
     let site = Site::lone();
     let path = site.path().to_owned();
     std::fs::remove_file(&path).unwrap();
@@ -174,7 +174,7 @@ fn a_tipcd_that_ends_leaves_its_successor_s_door_alone() {
 }
 
 #[test]
-fn the_permissions_of_the_door_are_those_that_were_asked_for() {
+fn the_socket_file_has_the_requested_permissions() {
     use std::os::unix::fs::PermissionsExt;
     for (args, mode) in [(&[][..], 0o600), (&["--mode", "0620"], 0o620)] {
         let site = Site::with(args);

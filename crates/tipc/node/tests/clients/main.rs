@@ -1,9 +1,9 @@
 //! Programs on a `tipcd` in a process of its own: across nodes, dying, flooding, hostile. The ordinary behaviour of sockets is tested
 //! by the `sockets` suite of `crates/conformance`, with this back end and the kernel's.
 
-mod crowds;
 mod down_lane;
 mod ends;
+mod exhaustion;
 mod hostile;
 mod killed_sender;
 mod lane_attacks;

@@ -1,6 +1,6 @@
-//! The sockets bound to one exact range: a single one, or a crowd.
+//! The sockets bound to one exact range: a single one, or a rotation.
 
-use super::crowd::{Crowd, Crowds};
+use super::rotation::{Rotation, Rotations};
 use crate::addr::{NodeAddr, Port, Scope, SocketAddr};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -17,39 +17,39 @@ pub(super) struct Member {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bound {
     One(u64, Member),
-    /// Number of the crowd that holds the members.
+    /// Number of the rotation that holds the members.
     Many(u32),
 }
 
 impl Bound {
-    /// Adds a member and returns the number of the crowd that now holds the members.
-    pub(super) fn insert(&mut self, crowds: &mut Crowds, age: u64, member: Member) -> u32 {
+    /// Adds a member and returns the number of the rotation that now holds the members.
+    pub(super) fn insert(&mut self, rotations: &mut Rotations, age: u64, member: Member) -> u32 {
         let id = match *self {
             Self::Many(id) => id,
             Self::One(first_age, first) => {
-                let mut crowd = Crowd::default();
-                crowd.insert(first_age, first);
-                crowds.enter(crowd)
+                let mut rotation = Rotation::default();
+                rotation.insert(first_age, first);
+                rotations.enter(rotation)
             }
         };
         *self = Self::Many(id);
-        if let Some(crowd) = crowds.get_mut(id) {
-            crowd.insert(age, member);
+        if let Some(rotation) = rotations.get_mut(id) {
+            rotation.insert(age, member);
         }
         id
     }
 
     /// Removes a member. Also returns whether it was the last one, in which case the caller must remove the
     /// range.
-    pub(super) fn remove(&mut self, crowds: &mut Crowds, age: u64) -> Option<(Member, bool)> {
+    pub(super) fn remove(&mut self, rotations: &mut Rotations, age: u64) -> Option<(Member, bool)> {
         match *self {
             Self::One(at, member) => (at == age).then_some((member, true)),
             Self::Many(id) => {
-                let crowd = crowds.get_mut(id)?;
-                let member = crowd.remove(age)?;
-                let last = crowd.len() == 0;
+                let rotation = rotations.get_mut(id)?;
+                let member = rotation.remove(age)?;
+                let last = rotation.len() == 0;
                 if last {
-                    crowds.leave(id);
+                    rotations.leave(id);
                 }
                 Some((member, last))
             }
@@ -58,32 +58,36 @@ impl Bound {
 
     /// The next member in round-robin order, optionally only among those of one node.
     #[inline]
-    pub(super) fn next(&self, crowds: &mut Crowds, of: Option<NodeAddr>) -> Option<SocketAddr> {
+    pub(super) fn next(
+        &self,
+        rotations: &mut Rotations,
+        of: Option<NodeAddr>,
+    ) -> Option<SocketAddr> {
         match self {
             Self::One(_, member) => {
                 of.is_none_or(|node| member.socket.node == node).then_some(member.socket)
             }
-            Self::Many(id) => crowds.get_mut(*id)?.next(of),
+            Self::Many(id) => rotations.get_mut(*id)?.next(of),
         }
     }
 
-    pub(super) fn len(&self, crowds: &Crowds) -> usize {
+    pub(super) fn len(&self, rotations: &Rotations) -> usize {
         match self {
             Self::One(..) => 1,
-            Self::Many(id) => crowds.get(*id).map_or(0, Crowd::len),
+            Self::Many(id) => rotations.get(*id).map_or(0, Rotation::len),
         }
     }
 
     /// The members with their ages, oldest first.
     pub(super) fn iter<'a>(
         &'a self,
-        crowds: &'a Crowds,
+        rotations: &'a Rotations,
     ) -> impl Iterator<Item = (u64, &'a Member)> {
         let (one, many) = match self {
             Self::One(age, member) => (Some((*age, member)), None),
-            Self::Many(id) => (None, crowds.get(*id)),
+            Self::Many(id) => (None, rotations.get(*id)),
         };
-        one.into_iter().chain(many.into_iter().flat_map(Crowd::iter))
+        one.into_iter().chain(many.into_iter().flat_map(Rotation::iter))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Direct access to the sockets of single-instance names, which most lookups ask for.
 //!
 //! The cost of a lookup among a million names is waiting for memory, so this path reads a single cache line: the slot selected by the hash of the
-//! name holds the only socket itself, or the number of the crowd. The table is split into shards that grow separately, so that no single binding has
+//! name holds the only socket itself, or the number of the rotation. The table is split into shards that grow separately, so that no single binding has
 //! to wait until a million others have been moved. The hash is keyed because peers choose the names.
 
 use crate::addr::{NodeAddr, Port, SocketAddr};
@@ -16,20 +16,20 @@ const SHARDS: usize = 64;
 pub(super) enum Way {
     /// Its only socket.
     Socket(SocketAddr),
-    /// The crowd with this number.
-    Crowd(u32),
+    /// The rotation with this number.
+    Rotation(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     /// [`FREE`] if the slot is empty.
     point: u64,
-    /// If its node is [`CROWD`], the port is the number of a crowd.
+    /// If its node is [`ROTATION`], the port is the number of a rotation.
     socket: SocketAddr,
 }
 
-/// A node address that marks a crowd. A socket of a node that really has this address is only found through the tree.
-const CROWD: NodeAddr = NodeAddr(u32::MAX);
+/// A node address that marks a rotation. A socket of a node that really has this address is only found through the tree.
+const ROTATION: NodeAddr = NodeAddr(u32::MAX);
 
 /// Service type 2^32 - 1, instance 2^32 - 1: the only name that can only be found through the tree.
 const FREE: u64 = u64::MAX;
@@ -118,7 +118,7 @@ impl Direct {
         }
         let slot = shard.slots[shard.find(hash, point)];
         (slot.point == point).then_some(match slot.socket {
-            SocketAddr { node: CROWD, port } => Way::Crowd(port.0),
+            SocketAddr { node: ROTATION, port } => Way::Rotation(port.0),
             socket => Way::Socket(socket),
         })
     }
@@ -126,9 +126,9 @@ impl Direct {
     /// Adds a name or replaces what it resolves to.
     pub(super) fn insert(&mut self, point: u64, way: Way) {
         let socket = match way {
-            Way::Socket(SocketAddr { node: CROWD, .. }) => return self.remove(point),
+            Way::Socket(SocketAddr { node: ROTATION, .. }) => return self.remove(point),
             Way::Socket(socket) => socket,
-            Way::Crowd(id) => SocketAddr { node: CROWD, port: Port(id) },
+            Way::Rotation(id) => SocketAddr { node: ROTATION, port: Port(id) },
         };
         let (key, hash) = (self.key, hash(self.key, point));
         self.shards.get_or_insert_with(|| {
@@ -196,7 +196,7 @@ mod tests {
                     direct.remove(point);
                     model.remove(&point);
                 } else if point != FREE {
-                    let way = if what == 1 { socket(n as u32) } else { Way::Crowd(n as u32) };
+                    let way = if what == 1 { socket(n as u32) } else { Way::Rotation(n as u32) };
                     direct.insert(point, way);
                     model.insert(point, way);
                 } else {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_and_strides_do_not_crowd() {
+    fn neighbours_and_strides_do_not_collide() {
         for (first, stride) in
             [(1000 << 32, 1), (1000 << 32, 4096), (1000 << 32, 1 << 20), (0, 1 << 32)]
         {

@@ -51,18 +51,18 @@ impl Node {
             SocketState::Connected(ref c) => Some(c.peer),
             _ => None,
         };
-        let mut told = false;
+        let mut returned = false;
         // After its end nothing more is sent to the peer, not even that messages were not read.
         let ended = matches!(socket.state, SocketState::Disconnected);
         while let Some((message, _)) = socket.pop_member().filter(|_| !ended) {
             let Some(view) = message.as_ref().map(Packet::view) else { continue };
             // In a connection, only the first unread message is returned.
-            if connected.is_none() || !told {
-                told |= self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
+            if connected.is_none() || !returned {
+                returned |= self.return_message(view.prev_node(), &view, ErrorCode::NoPort);
             }
         }
         if let Some(peer) = connected
-            && !told
+            && !returned
         {
             self.end_connection(port, peer, ErrorCode::NoPort);
         }

@@ -1,8 +1,8 @@
-//! The sockets that share one exact range, used in round-robin order.
+//! A rotation: the sockets that share one exact range, used in round-robin order.
 //!
-//! Nearly all crowds are small. These keep their members in a contiguous vector and the answers to the next few lookups in the crowd itself,
+//! Nearly all rotations are small. These keep their members in a contiguous vector and the answers to the next few lookups in the rotation itself,
 //! so that a lookup waits for memory only once; only one lookup in several reads the members, to refill those answers, and its result does
-//! not depend on that read. Large crowds are trees, in which no change visits all members.
+//! not depend on that read. Large rotations are trees, in which no change visits all members.
 
 use super::bound::Member;
 use crate::addr::{NodeAddr, SocketAddr};
@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Maximum number of members of a small crowd.
+/// Maximum number of members of a small rotation.
 const SMALL_MAX: usize = 64;
 
 /// Number of prepared answers: as many as fit into a cache line with the rest of the struct.
@@ -19,8 +19,8 @@ const HAND: usize = 4;
 /// Members by age, the number that each got when it was added to the table. The struct itself fills one cache line.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Crowd {
-    /// From `given` on, the sockets of the next member and of those after it. Meaningless if there are no members, and in a large crowd.
+pub(super) struct Rotation {
+    /// From `given` on, the sockets of the next member and of those after it. Meaningless if there are no members, and in a large rotation.
     hand: [SocketAddr; HAND],
     members: Members,
     /// Index of the next member. After the last member was removed, it may equal the number of members: the next is then a newly added
@@ -85,7 +85,7 @@ impl Large {
     }
 }
 
-impl Crowd {
+impl Rotation {
     /// Adds a member. Ages must be ascending.
     pub(super) fn insert(&mut self, age: u64, member: Member) {
         let small = match &mut self.members {
@@ -93,7 +93,7 @@ impl Crowd {
             Members::Small(small) => small,
         };
         if small.len() < SMALL_MAX {
-            // Growing by exactly one would copy the members each time; doubling would waste memory in most crowds.
+            // Growing by exactly one would copy the members each time; doubling would waste memory in most rotations.
             if small.len() == small.capacity() {
                 small.reserve_exact(2 + small.len() / 2);
             }
@@ -112,7 +112,7 @@ impl Crowd {
         self.members = Members::Large(Box::new(large));
     }
 
-    /// Makes the member at this index the next one and prepares the answers from there on. Does nothing in a large crowd.
+    /// Makes the member at this index the next one and prepares the answers from there on. Does nothing in a large rotation.
     #[inline]
     fn pass_to(&mut self, at: u8) {
         (self.turn, self.given) = (at, 0);
@@ -184,23 +184,23 @@ impl Crowd {
     }
 }
 
-/// Number of crowds per block; memory grows by one block at a time.
+/// Number of rotations per block; memory grows by one block at a time.
 const BLOCK: usize = 64;
 
-/// All crowds of a table, by number.
+/// All rotations of a table, by number.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Crowds {
-    blocks: Vec<Vec<Crowd>>,
+pub(super) struct Rotations {
+    blocks: Vec<Vec<Rotation>>,
     free: Vec<u32>,
 }
 
-impl Crowds {
-    /// Adds a crowd and returns its number.
-    pub(super) fn enter(&mut self, crowd: Crowd) -> u32 {
+impl Rotations {
+    /// Adds a rotation and returns its number.
+    pub(super) fn enter(&mut self, rotation: Rotation) -> u32 {
         if let Some(id) = self.free.pop()
             && let Some(place) = self.get_mut(id)
         {
-            *place = crowd;
+            *place = rotation;
             return id;
         }
         if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
@@ -208,14 +208,14 @@ impl Crowds {
         }
         let before = (self.blocks.len() - 1) * BLOCK;
         let Some(block) = self.blocks.last_mut() else { return 0 };
-        block.push(crowd);
+        block.push(rotation);
         (before + block.len() - 1) as u32
     }
 
-    /// Removes a crowd that has no members left. When the last one is removed, all memory is freed.
+    /// Removes a rotation that has no members left. When the last one is removed, all memory is freed.
     pub(super) fn leave(&mut self, id: u32) {
         if let Some(place) = self.get_mut(id) {
-            *place = Crowd::default();
+            *place = Rotation::default();
             self.free.push(id);
         }
         if self.free.len() == self.blocks.iter().map(Vec::len).sum::<usize>() {
@@ -223,12 +223,12 @@ impl Crowds {
         }
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&Crowd> {
+    pub(super) fn get(&self, id: u32) -> Option<&Rotation> {
         self.blocks.get(id as usize / BLOCK)?.get(id as usize % BLOCK)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Crowd> {
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Rotation> {
         self.blocks.get_mut(id as usize / BLOCK)?.get_mut(id as usize % BLOCK)
     }
 }
@@ -245,43 +245,43 @@ mod tests {
     }
 
     proptest! {
-        /// The rules of a large crowd are the model: a small one must behave the same, and the conversion must not change the order.
+        /// The rules of a large rotation are the model: a small one must behave the same, and the conversion must not change the order.
         #[test]
-        fn small_and_large_crowds_take_the_same_turns(
+        fn small_and_large_rotations_take_the_same_turns(
             first in 0u32..90,
             steps in prop::collection::vec((0u8..8, any::<u32>()), 0..300),
         ) {
-            let (mut crowd, mut model) = (Crowd::default(), Large::default());
+            let (mut rotation, mut model) = (Rotation::default(), Large::default());
             let mut ages = 0..;
-            let mut join = |crowd: &mut Crowd, model: &mut Large, node| {
+            let mut join = |rotation: &mut Rotation, model: &mut Large, node| {
                 let age = ages.next().expect("endless");
-                crowd.insert(age, member(age as u32, node));
+                rotation.insert(age, member(age as u32, node));
                 model.insert(age, member(age as u32, node));
             };
             for n in 0..first {
-                join(&mut crowd, &mut model, n % 4);
+                join(&mut rotation, &mut model, n % 4);
             }
             for (what, number) in steps {
                 match what {
-                    0..2 => join(&mut crowd, &mut model, number % 4),
+                    0..2 => join(&mut rotation, &mut model, number % 4),
                     2..4 => {
                         let at = number as usize % model.members.len().max(1);
                         if let Some(age) = model.members.keys().nth(at).copied() {
                             let gone = model.members.remove(&age).expect("it is there");
                             model.of_node.remove(&(gone.socket.node, age));
-                            prop_assert_eq!(crowd.remove(age).map(|m| m.socket), Some(gone.socket));
+                            prop_assert_eq!(rotation.remove(age).map(|m| m.socket), Some(gone.socket));
                         }
                     }
                     4..7 if !model.members.is_empty() => {
-                        prop_assert_eq!(crowd.next(None), model.next(None));
+                        prop_assert_eq!(rotation.next(None), model.next(None));
                     }
                     _ => {
                         let node = Some(NodeAddr(number % 5));
-                        prop_assert_eq!(crowd.next(node), model.next(node));
+                        prop_assert_eq!(rotation.next(node), model.next(node));
                     }
                 }
-                prop_assert_eq!(crowd.len(), model.members.len());
-                let ages: Vec<u64> = crowd.iter().map(|(age, _)| age).collect();
+                prop_assert_eq!(rotation.len(), model.members.len());
+                let ages: Vec<u64> = rotation.iter().map(|(age, _)| age).collect();
                 prop_assert!(ages.iter().eq(model.members.keys()));
             }
         }
@@ -289,13 +289,13 @@ mod tests {
 
     #[test]
     fn a_place_is_used_again_and_an_empty_hall_is_given_back() {
-        let mut crowds = Crowds::default();
-        let ids: Vec<u32> = (0..200).map(|_| crowds.enter(Crowd::default())).collect();
+        let mut rotations = Rotations::default();
+        let ids: Vec<u32> = (0..200).map(|_| rotations.enter(Rotation::default())).collect();
         assert!(ids.iter().copied().eq(0..200));
-        crowds.leave(77);
-        assert_eq!(crowds.enter(Crowd::default()), 77);
-        ids.iter().for_each(|id| crowds.leave(*id));
-        assert!(crowds.blocks.is_empty() && crowds.free.is_empty());
-        assert_eq!(size_of::<Crowd>(), 64);
+        rotations.leave(77);
+        assert_eq!(rotations.enter(Rotation::default()), 77);
+        ids.iter().for_each(|id| rotations.leave(*id));
+        assert!(rotations.blocks.is_empty() && rotations.free.is_empty());
+        assert_eq!(size_of::<Rotation>(), 64);
     }
 }

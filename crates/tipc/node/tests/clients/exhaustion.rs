@@ -39,7 +39,7 @@ fn number(refusal: Refusal) -> Option<i32> {
 /// Output of this test program run as another process of this user for the given job.
 fn as_another(site: &Site, job: &str, uid: u32) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["crowds::as_another_process_this_one_does_its_job", "--exact", "--nocapture"])
+        .args(["exhaustion::as_another_process_this_one_does_its_job", "--exact", "--nocapture"])
         .env("TIPC_JOB", format!("{job} {}", site.path().display()))
         .uid(uid)
         .stdin(Stdio::null())
@@ -166,7 +166,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
 /// A process of a user that occupies a place, once it does.
 fn holder(site: &Site, uid: u32) -> std::process::Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["crowds::as_a_holder_this_process_stays", "--exact", "--nocapture"])
+        .args(["exhaustion::as_a_holder_this_process_stays", "--exact", "--nocapture"])
         .env("TIPC_HOLDER", site.path())
         .uid(uid)
         .stdin(Stdio::piped())

@@ -92,7 +92,7 @@ impl Task {
 }
 
 /// Requests that change bearers, including the one in progress.
-pub(crate) struct Works {
+pub(crate) struct BearerJobs {
     /// Function that opens a bearer in the thread, because it takes long.
     open: Arc<Open>,
     close: Arc<Close>,
@@ -102,17 +102,17 @@ pub(crate) struct Works {
     waiting: VecDeque<(Place, Change)>,
 }
 
-impl std::fmt::Debug for Works {
+impl std::fmt::Debug for BearerJobs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { at_work, waiting, .. } = self;
-        f.debug_struct("Works")
+        f.debug_struct("BearerJobs")
             .field("at_work", at_work)
             .field("waiting", waiting)
             .finish_non_exhaustive()
     }
 }
 
-impl Works {
+impl BearerJobs {
     /// Creates an empty queue.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Works {
         Ok(Self { open, close, bell, at_work: None, waiting: VecDeque::new() })
     }
 
-    /// Becomes readable when [`Works::advance`] has something to do.
+    /// Becomes readable when [`BearerJobs::advance`] has something to do.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }

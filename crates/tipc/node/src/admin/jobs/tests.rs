@@ -52,12 +52,12 @@ impl Site {
         let reached = Arc::new(AtomicUsize::new(0));
         let gate = Gate { reached, passes: Arc::new(Mutex::new(passes)) };
         let (opening, closing) = (gate.clone(), gate.clone());
-        let works = daemon.works();
-        works.open = Arc::new(move |spec, network, bytes| {
+        let jobs = daemon.jobs();
+        jobs.open = Arc::new(move |spec, network, bytes| {
             opening.pass();
             Bearer::open(spec, network, bytes)
         });
-        works.close = Arc::new(move |_| closing.pass());
+        jobs.close = Arc::new(move |_| closing.pass());
         Self { daemon: Some(daemon), path, orders: 0, gate, let_through, _dir: dir }
     }
 
@@ -142,7 +142,7 @@ fn orders_that_change_bearers_are_carried_out_one_after_the_other() {
     let enabling = site.order(enable(port));
     site.await_gate(1);
     let disabling = site.order(Order::DisableBearer { name: "udp0".into() });
-    site.turn_until(|site| !site.daemon.as_mut().unwrap().works().waiting.is_empty());
+    site.turn_until(|site| !site.daemon.as_mut().unwrap().jobs().waiting.is_empty());
     assert_eq!(site.gate.reached.load(Ordering::SeqCst), 1);
     site.let_through.send(()).unwrap();
     site.let_through.send(()).unwrap();

@@ -89,7 +89,7 @@ fn place(path: &Path, error: &OsError) -> String {
 
 /// The listening socket; its file is removed with it.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct ListeningSocket {
     pub(super) fd: OwnedFd,
     path: PathBuf,
     /// Device and inode number of the file, so that a successor's file is not removed.
@@ -99,7 +99,7 @@ pub(super) struct Door {
     spare: Option<OwnedFd>,
 }
 
-impl Door {
+impl ListeningSocket {
     pub(super) fn open(path: &Path, mode: u32) -> Result<Self, ServiceError> {
         let cannot = |source| ServiceError::Bind { path: path.to_owned(), source };
         let address = socket::path_address(path).map_err(cannot)?;
@@ -129,16 +129,16 @@ impl Door {
         socket::bind(&fd, &address, &path.display().to_string()).map_err(cannot)?;
         let file = fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()));
         let spare = fd.try_clone().ok();
-        let door = Self { fd, path: path.to_owned(), file, spare };
+        let listening = Self { fd, path: path.to_owned(), file, spare };
         // No program can connect before listen, so the permissions apply from the first moment.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .map_err(|e| cannot(OsError::new("chmod", path.display(), e)))?;
-        socket::listen(&door.fd, BACKLOG)?;
-        Ok(door)
+        socket::listen(&listening.fd, BACKLOG)?;
+        Ok(listening)
     }
 }
 
-impl Door {
+impl ListeningSocket {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -160,7 +160,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for ListeningSocket {
     fn drop(&mut self) {
         let there = fs::symlink_metadata(&self.path).ok().map(|m| (m.dev(), m.ino()));
         if there.is_some() && there == self.file {
