@@ -1,22 +1,4 @@
 //! A whole node: bearers, neighbours, links, names and sockets.
-//!
-//! The caller owns time and I/O. After any `handle_*` call or command it drains [`Node::poll_transmit`] and [`Node::poll_event`], then
-//! sleeps until [`Node::poll_timeout`] or the next frame:
-//!
-//! ```
-//! use crossway_tipc_proto::node::{Config, Node};
-//! use crossway_tipc_proto::time::Nanos;
-//!
-//! let mut node = Node::new(Config { seed: 1, ..Config::default() });
-//! let mut frame = Vec::new();
-//! let now = Nanos(0);
-//! node.handle_timeout(now);
-//! while let Some(transmit) = node.poll_transmit(now, &mut frame) {
-//!     // send `frame` to `transmit.dest` on bearer `transmit.bearer`
-//! }
-//! while let Some(_event) = node.poll_event() {}
-//! assert_eq!(node.poll_timeout(), None, "a node without bearers waits for nothing");
-//! ```
 
 mod administer;
 mod bearer;
@@ -235,6 +217,30 @@ enum Address {
 }
 
 /// The state of a TIPC node.
+///
+/// The caller owns time and I/O, and calls in this order, again and again:
+///
+/// 1. [`Node::handle_frame`] for each frame received on a bearer, and commands such as [`Node::send`];
+/// 2. [`Node::handle_timeout`] once [`Node::poll_timeout`] has passed;
+/// 3. [`Node::poll_transmit`] until it returns `None`, sending each frame;
+/// 4. [`Node::poll_event`] until it returns `None`; then it sleeps until [`Node::poll_timeout`] or the next frame.
+///
+/// Times must not decrease from one call to the next.
+///
+/// ```
+/// use crossway_tipc_proto::node::{Config, Node};
+/// use crossway_tipc_proto::time::Nanos;
+///
+/// let mut node = Node::new(Config { seed: 1, ..Config::default() });
+/// let mut frame = Vec::new();
+/// let now = Nanos(0);
+/// node.handle_timeout(now);
+/// while let Some(transmit) = node.poll_transmit(now, &mut frame) {
+///     // send `frame` to `transmit.dest` on bearer `transmit.bearer`
+/// }
+/// while let Some(_event) = node.poll_event() {}
+/// assert_eq!(node.poll_timeout(), None, "a node without bearers waits for nothing");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Node {
     cfg: Config,
