@@ -148,7 +148,8 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
         seed,
         limits: options.node_limits(),
         ..Config::default()
-    });
+    })
+    .map_err(|e| anyhow!("{e}"))?;
     runner.set_socket_bytes(options.bearer_buffer);
     // These errors already contain their causes.
     for (n, spec) in options.bearers.iter().enumerate() {

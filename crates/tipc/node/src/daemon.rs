@@ -1,48 +1,75 @@
-//! The event loop of `tipcd`: one thread, one node, its bearers and its programs.
+//! A `tipcd`: a node whose event loop is shared by programs and operators.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crossway_sys::OsError;
-use crossway_sys::epoll::{Epoll, Ready, Report};
+use crossway_sys::epoll::{Ready, Report};
 use crossway_tipc_proto::addr::{BearerId, NodeAddr};
 use crossway_tipc_proto::node::{Event, Node};
 use crossway_tipc_proto::time::Nanos;
 
 use crate::admin::{self, BearerJobs, carry_out};
+use crate::guard::Plain;
 use crate::notice::Notice;
-use crate::outbox::Attached;
-use crate::runner::{Runner, RunnerError, now};
+use crate::runner::{Companion, Runner, RunnerError, now};
 use crate::service::{Context, Service, Token};
-
-/// Maximum number of ready descriptors fetched at a time.
-const BATCH: usize = 256;
-
-/// Registers a bearer's descriptor and the notifications about its device.
-pub(crate) fn watch_bearer(epoll: &Epoll, attached: &Attached) -> Result<(), OsError> {
-    if let Some(watch) = attached.bearer.watch() {
-        epoll.add(watch, Token::Device.encode(), Report::WhileReadable)?;
-    }
-    let token = Token::Bearer(attached.id.0.into()).encode();
-    epoll.add(attached.bearer.fd(), token, Report::WhileReadable)
-}
-
-/// Unregisters them, for a bearer that is closed later.
-pub(crate) fn forget_bearer(epoll: &Epoll, attached: &Attached) {
-    // Errors for descriptors that were not registered are ignored.
-    for fd in attached.bearer.watch().into_iter().chain([attached.bearer.fd()]) {
-        let _ = epoll.remove(fd);
-    }
-}
 
 /// A node with bearers and programs.
 #[derive(Debug)]
 pub struct Daemon {
     runner: Runner,
+    programs: Programs,
+}
+
+/// The programs and operators of a node.
+#[derive(Debug)]
+struct Programs {
     service: Service,
     jobs: BearerJobs,
-    epoll: Epoll,
-    ready: Vec<Ready>,
+}
+
+impl Companion<Plain> for Programs {
+    fn handle_events(&mut self, cx: &mut Context<'_>) {
+        self.service.handle_events(cx);
+    }
+
+    fn is_busy(&self, node: &Node) -> bool {
+        self.service.is_busy() || node.has_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.service.poll_timeout()
+    }
+
+    fn rest(&mut self) -> bool {
+        self.service.rest()
+    }
+
+    fn handle_ready(&mut self, cx: &mut Context<'_>, token: Token, ready: &Ready) {
+        match token {
+            Token::Jobs => self.jobs.hear(),
+            token => self.service.handle_ready(cx, token, ready),
+        }
+    }
+
+    fn read_ready(&mut self, cx: &mut Context<'_>) {
+        self.service.read_ready(cx);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        self.service.handle_timeout(cx);
+    }
+
+    fn carry_out_orders(&mut self, runner: &mut Runner) {
+        while let Some((place, order)) = self.service.poll_order() {
+            if let Some(outcome) = carry_out(runner, &self.service, &mut self.jobs, place, &order) {
+                self.service.reply(runner.epoll(), place, outcome);
+            }
+        }
+        while let Some((place, outcome)) = self.jobs.advance(runner) {
+            self.service.reply(runner.epoll(), place, outcome);
+        }
+    }
 }
 
 impl Daemon {
@@ -51,14 +78,10 @@ impl Daemon {
     /// # Errors
     /// [`RunnerError::Os`] if epoll fails.
     pub fn new(runner: Runner, service: Service) -> Result<Self, RunnerError> {
-        let epoll = Epoll::new(BATCH)?;
-        for attached in runner.bearers() {
-            watch_bearer(&epoll, attached)?;
-        }
-        service.watch(&epoll)?;
+        service.watch(runner.epoll())?;
         let jobs = BearerJobs::new()?;
-        epoll.add(jobs.bell(), Token::Jobs.encode(), Report::WhileReadable)?;
-        Ok(Self { runner, service, jobs, epoll, ready: Vec::with_capacity(BATCH) })
+        runner.epoll().add(jobs.bell(), Token::Jobs.encode(), Report::WhileReadable)?;
+        Ok(Self { runner, programs: Programs { service, jobs } })
     }
 
     /// Makes [`Daemon::turn`] return true when a further descriptor is readable.
@@ -66,7 +89,7 @@ impl Daemon {
     /// # Errors
     /// [`RunnerError::Os`] if epoll fails.
     pub fn watch(&self, other: impl AsFd) -> Result<(), RunnerError> {
-        Ok(self.epoll.add(other, Token::Other.encode(), Report::WhileReadable)?)
+        self.runner.watch(other)
     }
 
     /// The node, for queries and commands.
@@ -76,7 +99,7 @@ impl Daemon {
 
     /// The service for programs.
     pub const fn service(&self) -> &Service {
-        &self.service
+        &self.programs.service
     }
 
     /// A link's name as shown to an operator.
@@ -87,7 +110,7 @@ impl Daemon {
     /// The state at the start, one line each: the bearers, and the socket for programs.
     pub(crate) fn introduction(&mut self) -> Vec<String> {
         let mut lines = admin::bearer_lines(&mut self.runner);
-        lines.push(format!("serving programs at {}", self.service.path().display()));
+        lines.push(format!("serving programs at {}", self.programs.service.path().display()));
         lines
     }
 
@@ -100,77 +123,24 @@ impl Daemon {
     /// readable.
     ///
     /// # Errors
-    /// [`RunnerError::Poll`] if waiting fails.
+    /// [`RunnerError`] if waiting fails.
     pub fn turn(&mut self, limit: Duration) -> Result<bool, RunnerError> {
-        let at = now();
-        self.serve_node(at);
-        self.runner.flush();
-        // Frames that have been sent may have made room for a waiting program.
-        let busy = self.service.is_busy() || self.runner.node().has_event();
-        let limit = at + if busy { Duration::ZERO } else { limit };
-        let node = self.runner.poll_timeout();
-        let until = [node, self.service.poll_timeout()].into_iter().flatten().fold(limit, Ord::min);
-        self.ready.clear();
-        let mut left = until.since(at);
-        if !left.is_zero() && self.service.rest() {
-            left = Duration::ZERO;
-        }
-        self.ready.extend(self.epoll.wait_for(Some(left))?);
-        let at = now();
-        let mut other = false;
-        for ready in &self.ready {
-            match Token::decode(ready.token) {
-                Some(Token::Bearer(number)) => self.runner.receive(BearerId(number as u8)),
-                Some(Token::Device) => self.runner.look_at_devices(),
-                Some(Token::Jobs) => self.jobs.hear(),
-                Some(Token::Other) => other = true,
-                Some(token) => {
-                    let node = self.runner.node();
-                    let cx = &mut Context { now: at, node, epoll: &self.epoll };
-                    self.service.handle_ready(cx, token, ready);
-                }
-                None => {}
-            }
-        }
-        let cx = &mut Context { now: at, node: self.runner.node(), epoll: &self.epoll };
-        self.service.read_ready(cx);
-        if cx.node.poll_timeout().is_some_and(|due| due <= at) {
-            cx.node.handle_timeout(at);
-        }
-        self.service.handle_timeout(cx);
-        while let Some((place, order)) = self.service.poll_order() {
-            let (runner, service) = (&mut self.runner, &self.service);
-            if let Some(outcome) = carry_out(runner, service, &mut self.jobs, place, &order) {
-                self.service.reply(&self.epoll, place, outcome);
-            }
-        }
-        while let Some((place, outcome)) = self.jobs.advance(&mut self.runner, &self.epoll) {
-            self.service.reply(&self.epoll, place, outcome);
-        }
-        self.serve_node(at);
-        self.runner.flush();
-        Ok(other)
+        self.runner.turn_with(&mut self.programs, limit)
     }
 
     #[cfg(test)]
     pub(crate) const fn jobs(&mut self) -> &mut BearerJobs {
-        &mut self.jobs
-    }
-
-    /// Forwards the node's events.
-    fn serve_node(&mut self, now: Nanos) {
-        let cx = &mut Context { now, node: self.runner.node(), epoll: &self.epoll };
-        self.service.handle_events(cx);
+        &mut self.programs.jobs
     }
 
     /// The next condition of a medium or of programs that an operator may want to know.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.runner.poll_notice().or_else(|| self.service.poll_turned_away(now()))
+        self.runner.poll_notice().or_else(|| self.programs.service.poll_turned_away(now()))
     }
 
     /// The next event that is not only for a program's socket.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.service.unreported.pop_front()
+        self.programs.service.unreported.pop_front()
     }
 
     /// Ends all contacts in an orderly way and closes the bearers.

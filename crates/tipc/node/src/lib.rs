@@ -1,7 +1,7 @@
 //! A TIPC node in user space: runs the protocol's state machine on real bearers.
 //!
-//! [`Runner`] is the event loop; [`Bearer`] sends and receives frames over UDP or Ethernet; [`BearerSpec`] parses a bearer
-//! specification. [`Service`] provides sockets to other processes, and [`Daemon`] is the event loop for both. UDP needs no privilege;
+//! [`Runner`] is a node with its event loop; [`Bearer`] sends and receives frames over UDP or Ethernet; [`BearerSpec`] parses a bearer
+//! specification. [`Service`] provides sockets to other processes, and a [`Daemon`] runs both in one loop. UDP needs no privilege;
 //! Ethernet needs CAP_NET_RAW.
 
 mod admin;

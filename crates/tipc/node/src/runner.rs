@@ -1,11 +1,13 @@
-//! The event loop: one thread, all bearers, one node.
+//! A node with its bearers.
 
-use std::os::fd::BorrowedFd;
+mod event_loop;
+
 use std::time::Duration;
 
+use crossway_sys::epoll::{Epoll, Ready, Report};
 use crossway_sys::link_watch::LinkChange;
 use crossway_sys::records::{Inbox, MOST};
-use crossway_sys::{Errno, clock, poll, socket};
+use crossway_sys::{Errno, OsError, clock, socket};
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
 use crossway_tipc_proto::time::Nanos;
@@ -14,6 +16,7 @@ use crate::bearer::{Bearer, BearerOpenError, SOCKET_BYTES};
 use crate::guard::{Guard, Plain};
 use crate::notice::Notice;
 use crate::outbox::{Attached, Outbox, Traffic};
+use crate::service::Token;
 use crate::spec::BearerSpec;
 use crate::tap::Tap;
 use crossway_tipc_proto::addr::NetworkId;
@@ -26,6 +29,9 @@ const BATCHES_PER_TURN: usize = 2;
 
 /// The same as a number of frames, for media that do not deliver them in batches.
 const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
+
+/// Maximum number of ready descriptors fetched at a time.
+const READY_PER_TURN: usize = 256;
 
 /// Maximum time that a medium without room delays the end of the node.
 const STOP_LIMIT: Duration = Duration::from_millis(100);
@@ -84,7 +90,12 @@ pub struct Runner<G = Plain> {
     inbox: Inbox,
     /// Running traces.
     taps: Vec<Tap>,
+    epoll: Epoll,
+    /// Buffer for the ready descriptors of a turn.
+    ready: Vec<Ready>,
 }
+
+pub(crate) use event_loop::Companion;
 
 pub(crate) fn now() -> Nanos {
     Nanos(clock::monotonic_ns())
@@ -92,16 +103,22 @@ pub(crate) fn now() -> Nanos {
 
 impl Runner {
     /// Creates a node without bearers, whose frames are not protected.
-    pub fn new(cfg: Config) -> Self {
+    ///
+    /// # Errors
+    /// [`RunnerError::Os`] if epoll fails.
+    pub fn new(cfg: Config) -> Result<Self, RunnerError> {
         Self::guarded(cfg, Plain)
     }
 }
 
 impl<G: Guard> Runner<G> {
     /// Creates a node without bearers, whose frames are protected by this guard.
-    pub fn guarded(cfg: Config, guard: G) -> Self {
+    ///
+    /// # Errors
+    /// [`RunnerError::Os`] if epoll fails.
+    pub fn guarded(cfg: Config, guard: G) -> Result<Self, RunnerError> {
         let network = cfg.network;
-        Self {
+        Ok(Self {
             node: Node::new(cfg),
             guard,
             not_genuine: 0,
@@ -111,7 +128,14 @@ impl<G: Guard> Runner<G> {
             outbox: Outbox::default(),
             inbox: Inbox::of_runs(DATAGRAM_LEN_MAX),
             taps: Vec::new(),
-        }
+            epoll: Epoll::new(READY_PER_TURN)?,
+            ready: Vec::with_capacity(READY_PER_TURN),
+        })
+    }
+
+    /// What the loop waits for.
+    pub(crate) const fn epoll(&self) -> &Epoll {
+        &self.epoll
     }
 
     /// The node, for queries and commands. Frames caused by a command are sent by the next [`Runner::turn`].
@@ -171,7 +195,7 @@ impl<G: Guard> Runner<G> {
     /// Attaches the node to an open bearer.
     ///
     /// # Errors
-    /// [`RunnerError::Refused`], together with the bearer, because closing it may take long.
+    /// [`RunnerError::Refused`] or [`RunnerError::Os`], together with the bearer, because closing it may take long.
     pub(crate) fn attach(
         &mut self,
         spec: &BearerSpec,
@@ -195,40 +219,23 @@ impl<G: Guard> Runner<G> {
             group_port: spec.group_port(),
             traffic: Traffic::default(),
         });
-        Ok(id)
+        let watched = self.bearers.last().map_or(Ok(()), |attached| self.wait_for_bearer(attached));
+        match watched {
+            Ok(()) => Ok(id),
+            Err(error) => match self.detach(id) {
+                Ok(attached) => Err(Box::new((error.into(), attached.bearer))),
+                Err(_) => Ok(id),
+            },
+        }
     }
 
-    /// Sends pending frames, waits for frames, timers, one of `others` or at most `limit`, and handles them. Returns whether one of
-    /// `others` is readable. Events are left in the node.
-    ///
-    /// # Errors
-    /// [`RunnerError::Poll`] if waiting fails.
-    pub fn turn(
-        &mut self,
-        others: &[BorrowedFd<'_>],
-        limit: Duration,
-    ) -> Result<bool, RunnerError> {
-        self.flush();
-        let at = now();
-        let limit = at + limit;
-        let until = self.poll_timeout().map_or(limit, |t| t.min(limit));
-        let fds: Vec<BorrowedFd<'_>> =
-            self.bearers.iter().map(|b| b.bearer.fd()).chain(others.iter().copied()).collect();
-        let fds: Vec<_> =
-            fds.into_iter().chain(self.bearers.iter().filter_map(|b| b.bearer.watch())).collect();
-        let ready = poll::any_readable(&fds, Some(clock::instant_at(until.0)))?;
-        let readable: Vec<BearerId> =
-            self.bearers.iter().zip(&ready).filter(|(_, r)| **r).map(|(b, _)| b.id).collect();
-        for id in readable {
-            self.receive(id);
+    /// Registers a bearer's descriptor and the notifications about its device.
+    fn wait_for_bearer(&self, attached: &Attached) -> Result<(), OsError> {
+        if let Some(watch) = attached.bearer.watch() {
+            self.epoll.add(watch, Token::Device.encode(), Report::WhileReadable)?;
         }
-        let (others, watches) = ready[self.bearers.len()..].split_at(others.len());
-        if watches.contains(&true) {
-            self.look_at_devices();
-        }
-        self.node.handle_timeout(now());
-        self.flush();
-        Ok(others.contains(&true))
+        let token = Token::Bearer(attached.id.0.into()).encode();
+        self.epoll.add(attached.bearer.fd(), token, Report::WhileReadable)
     }
 
     /// The bearers, in the order in which they were enabled.
@@ -251,11 +258,16 @@ impl<G: Guard> Runner<G> {
         self.node.disable_bearer(now(), id)?;
         self.flush();
         self.outbox.forget(index);
-        Ok(self.bearers.remove(index))
+        let attached = self.bearers.remove(index);
+        // Errors for descriptors that were not registered are ignored.
+        for fd in attached.bearer.watch().into_iter().chain([attached.bearer.fd()]) {
+            let _ = self.epoll.remove(fd);
+        }
+        Ok(attached)
     }
 
     /// Handles devices that have lost or regained their carrier.
-    pub(crate) fn look_at_devices(&mut self) {
+    fn look_at_devices(&mut self) {
         for Attached { id, bearer, .. } in &mut self.bearers {
             while let Some(change) = bearer.device_change() {
                 match change {
@@ -272,7 +284,7 @@ impl<G: Guard> Runner<G> {
     }
 
     /// Receives frames from a bearer, as many as one turn allows.
-    pub(crate) fn receive(&mut self, id: BearerId) {
+    fn receive(&mut self, id: BearerId) {
         let Some(Attached { id, bearer, ring, traffic, .. }) =
             self.bearers.iter_mut().find(|b| b.id == id)
         else {
@@ -332,7 +344,7 @@ impl<G: Guard> Runner<G> {
     }
 
     /// Sends pending frames, as many as one turn allows; [`Runner::poll_timeout`] tells whether there are more.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         self.outbox.flush(
             now(),
             &mut self.node,

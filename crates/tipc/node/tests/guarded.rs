@@ -61,7 +61,7 @@ fn free_port() -> u16 {
 fn runner(number: u32, key: u8, own: u16, others: &[u16]) -> Runner<Sealed> {
     let id = NodeId::from_text(&format!("node-{number}"));
     let cfg = Config { id, addr: Some(NodeAddr(number)), seed: number.into(), ..Config::default() };
-    let mut runner = Runner::guarded(cfg, Sealed::new(key, number));
+    let mut runner = Runner::guarded(cfg, Sealed::new(key, number)).unwrap();
     let mut spec = format!("udp:127.0.0.1:{own}");
     for other in others {
         spec += &format!(",127.0.0.1:{other}");
@@ -89,7 +89,7 @@ fn nodes_meet_behind_their_key_and_the_medium_shows_nothing() {
     let (start, mut sent, mut heard) = (Instant::now(), false, 0);
     let got = loop {
         for runner in [&mut one, &mut two, &mut stranger] {
-            runner.turn(&[], Duration::from_millis(1)).unwrap();
+            runner.turn(Duration::from_millis(1)).unwrap();
         }
         while let Some(event) = two.poll_event() {
             if matches!(event, Event::Published(b) if b.range == range) && !sent {

@@ -33,7 +33,8 @@ fn runner(number: u32, bearer: &str) -> Runner {
         network: NetworkId(1),
         seed: number.into(),
         ..Config::default()
-    });
+    })
+    .unwrap();
     let spec: BearerSpec = bearer.parse().unwrap();
     runner.enable(&spec, "udp0").unwrap();
     runner
@@ -56,8 +57,8 @@ impl Pair {
         let start = Instant::now();
         let mut known = false;
         while !known {
-            two.turn(&[], Duration::from_millis(1)).unwrap();
-            one.turn(&[], Duration::from_millis(1)).unwrap();
+            two.turn(Duration::from_millis(1)).unwrap();
+            one.turn(Duration::from_millis(1)).unwrap();
             while let Some(event) = one.poll_event() {
                 known |= matches!(event, Event::Published(b) if b.range == range);
             }
@@ -67,8 +68,8 @@ impl Pair {
         let mut pair = Self { one, two, sender, receiver, sent: 0 };
         // Packets left over from link setup must not be counted.
         for _ in 0..10 {
-            pair.one.turn(&[], Duration::from_millis(1)).unwrap();
-            pair.two.turn(&[], Duration::from_millis(1)).unwrap();
+            pair.one.turn(Duration::from_millis(1)).unwrap();
+            pair.two.turn(Duration::from_millis(1)).unwrap();
         }
         pair
     }
@@ -85,7 +86,7 @@ impl Pair {
                 .send(now(), self.sender, Some(to), &[self.sent; MESSAGE_BYTES])
                 .unwrap();
         }
-        self.one.turn(&[], Duration::ZERO).unwrap();
+        self.one.turn(Duration::ZERO).unwrap();
         let mut next = self.sent - MESSAGES + 1;
         let start = Instant::now();
         while next <= self.sent {
@@ -95,8 +96,8 @@ impl Pair {
                     next += 1;
                 }
                 Err(_) => {
-                    self.two.turn(&[], Duration::from_millis(1)).unwrap();
-                    self.one.turn(&[], Duration::from_millis(1)).unwrap();
+                    self.two.turn(Duration::from_millis(1)).unwrap();
+                    self.one.turn(Duration::from_millis(1)).unwrap();
                 }
             }
             assert!(

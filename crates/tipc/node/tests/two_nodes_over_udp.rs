@@ -29,7 +29,8 @@ fn runner(number: u32, own: u16, other: u16) -> Runner {
         network: NetworkId(1),
         seed: number.into(),
         ..Config::default()
-    });
+    })
+    .unwrap();
     let spec: BearerSpec = format!("udp:127.0.0.1:{own},127.0.0.1:{other}").parse().unwrap();
     runner.enable(&spec, "udp0").unwrap();
     runner
@@ -40,7 +41,7 @@ fn run_until(first: &mut Runner, second: &mut Runner, what: &str, wanted: impl F
     let start = Instant::now();
     loop {
         for runner in [&mut *second, &mut *first] {
-            runner.turn(&[], Duration::from_millis(1)).unwrap();
+            runner.turn(Duration::from_millis(1)).unwrap();
         }
         while second.poll_event().is_some() {}
         while let Some(event) = first.poll_event() {
@@ -122,7 +123,7 @@ fn two_links_carry_on_one_after_the_other_and_a_shared_group_port_is_refused() {
 
     let group = |port: u16| format!("udp:127.0.0.1:{port}").parse::<BearerSpec>().unwrap();
     let free = free_port();
-    let mut third = Runner::new(Config::default());
+    let mut third = Runner::new(Config::default()).unwrap();
     third.enable(&group(free), "udp0").unwrap();
     let same = BearerSpec::Udp {
         local: format!("127.0.0.2:{free}").parse().unwrap(),
@@ -149,8 +150,8 @@ fn many_frames_cost_few_system_calls() {
     );
     // Packets left over from link setup must not be counted.
     for _ in 0..10 {
-        one.turn(&[], Duration::from_millis(1)).unwrap();
-        two.turn(&[], Duration::from_millis(1)).unwrap();
+        one.turn(Duration::from_millis(1)).unwrap();
+        two.turn(Duration::from_millis(1)).unwrap();
     }
     let sender = one.node().open(SocketKind::Rdm).unwrap();
     let to = Address::Socket(SocketAddr { port: receiver, node: NodeAddr(4) });
@@ -160,8 +161,8 @@ fn many_frames_cost_few_system_calls() {
         one.node().send(now, sender, Some(to), &[n; 8_000]).unwrap();
     }
     let (out, into) = (one.traffic(BearerId(0)).unwrap(), two.traffic(BearerId(0)).unwrap());
-    one.turn(&[], Duration::ZERO).unwrap();
-    two.turn(&[], Duration::from_secs(10)).unwrap();
+    one.turn(Duration::ZERO).unwrap();
+    two.turn(Duration::from_secs(10)).unwrap();
     let (out_after, into_after) =
         (one.traffic(BearerId(0)).unwrap(), two.traffic(BearerId(0)).unwrap());
     let frames = out_after.frames_sent - out.frames_sent;
@@ -177,8 +178,8 @@ fn many_frames_cost_few_system_calls() {
     for n in 0..40_u8 {
         one.node().send(now, sender, Some(to), &[n; 64]).unwrap();
     }
-    one.turn(&[], Duration::ZERO).unwrap();
-    two.turn(&[], Duration::from_secs(10)).unwrap();
+    one.turn(Duration::ZERO).unwrap();
+    two.turn(Duration::from_secs(10)).unwrap();
     let frames = one.traffic(BearerId(0)).unwrap().frames_sent - out_after.frames_sent;
     assert!((1..4).contains(&frames), "{frames}");
     for n in 0..40_u8 {

@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 
-use crossway_sys::epoll::Epoll;
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::{Errno, OsError};
 use crossway_tipc_client::admin::{Outcome, Settings};
@@ -18,7 +17,6 @@ use crossway_tipc_proto::addr::{BearerId, NetworkId};
 
 use super::{answer, bearers, find, settings};
 use crate::bearer::{Bearer, BearerOpenError};
-use crate::daemon::{forget_bearer, watch_bearer};
 use crate::outbox::Attached;
 use crate::runner::{Runner, RunnerError};
 use crate::service::Place;
@@ -153,13 +151,12 @@ impl BearerJobs {
     pub(crate) fn advance(
         &mut self,
         runner: &mut Runner,
-        epoll: &Epoll,
     ) -> Option<(Place, Result<Vec<OwnedFd>, Errno>)> {
         loop {
             let (place, next) = match self.at_work.take() {
                 Some((place, task)) => match task.finished() {
                     Ok(Finished::Opened(plan, opened)) => {
-                        (place, self.opened(runner, epoll, *plan, *opened))
+                        (place, self.opened(runner, *plan, *opened))
                     }
                     Ok(Finished::Closed(outcome)) => (place, Next::Over(outcome)),
                     Err(task) => {
@@ -174,7 +171,7 @@ impl BearerJobs {
                             self.begin_opening(runner, &bearer, name, with)
                         }
                         Change::Disable { name } => find(runner, &name)
-                            .map(|id| self.withdraw(runner, epoll, id, Ok(Outcome::Done))),
+                            .map(|id| self.withdraw(runner, id, Ok(Outcome::Done))),
                     };
                     (place, begun.unwrap_or_else(|why| Next::Over(Err(why))))
                 }
@@ -204,7 +201,7 @@ impl BearerJobs {
     }
 
     /// Handles the result of opening a bearer.
-    fn opened(&self, runner: &mut Runner, epoll: &Epoll, plan: Plan, opened: Opened) -> Next {
+    fn opened(&self, runner: &mut Runner, plan: Plan, opened: Opened) -> Next {
         let Plan { spec, name, with } = plan;
         let bearer = match opened {
             Ok(bearer) => bearer,
@@ -220,16 +217,9 @@ impl BearerJobs {
                 return self.close(Retired::Unused(bearer), Err(error.to_string()));
             }
         };
-        if let Err(error) = runner.node().set_bearer(id, settings(with)) {
-            return self.withdraw(runner, epoll, id, Err(error.to_string()));
-        }
-        let watched = match runner.bearers().find(|b| b.id == id) {
-            Some(attached) => watch_bearer(epoll, attached).map_err(|e| e.to_string()),
-            None => Err("it no longer exists".to_owned()),
-        };
-        match watched {
+        match runner.node().set_bearer(id, settings(with)) {
             Ok(()) => Next::Over(Ok(Outcome::Done)),
-            Err(why) => self.withdraw(runner, epoll, id, Err(why)),
+            Err(error) => self.withdraw(runner, id, Err(error.to_string())),
         }
     }
 
@@ -237,15 +227,11 @@ impl BearerJobs {
     fn withdraw(
         &self,
         runner: &mut Runner,
-        epoll: &Epoll,
         id: BearerId,
         outcome: Result<Outcome, String>,
     ) -> Next {
         match runner.detach(id) {
-            Ok(attached) => {
-                forget_bearer(epoll, &attached);
-                self.close(Retired::Used(attached), outcome)
-            }
+            Ok(attached) => self.close(Retired::Used(attached), outcome),
             Err(error) => Next::Over(outcome.and(Err(error.to_string()))),
         }
     }

@@ -2,7 +2,6 @@
 //! textual requests, so that a single script controls both a kernel socket and one of this node.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use crossway_tipc_node::{BearerSpec, Runner};
@@ -318,7 +317,7 @@ pub(crate) fn run(bearer: &str, id: NodeId) {
     let spec: BearerSpec = bearer.parse().expect("a bearer");
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
-    let mut runner = Runner::new(cfg);
+    let mut runner = Runner::new(cfg).expect("epoll");
     let node = runner.node();
     let control = node.open(SocketKind::Rdm).expect("open");
     let range = ServiceRange::single(CONTROL, 0);
@@ -329,8 +328,9 @@ pub(crate) fn run(bearer: &str, id: NodeId) {
     node.set_options(control, options).expect("open");
     runner.enable(&spec, "user0").expect("the bearer opens");
     let (mut remote, stdin) = (Remote::default(), std::io::stdin());
+    runner.watch(&stdin).expect("a pipe");
     loop {
-        let ended = runner.turn(&[stdin.as_fd()], Duration::from_secs(1)).expect("a turn");
+        let ended = runner.turn(Duration::from_secs(1)).expect("a turn");
         while let Some(event) = runner.poll_event() {
             let now = Nanos(crossway_sys::clock::monotonic_ns());
             match event {

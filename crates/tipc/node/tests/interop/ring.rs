@@ -1,7 +1,6 @@
 //! A kernel and five nodes in user space above the monitor's threshold: each reports which nodes it monitors, and relies on the others'
 //! reports.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossway_netlab::{Guest, GuestSpec, HostSpec, Lab, Link, NetError, Topology};
@@ -111,14 +110,15 @@ pub(crate) fn watched_together() -> Result<(), NetError> {
 pub(crate) fn run(bearer: &str, id: NodeId) {
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
-    let mut runner = Runner::new(cfg);
+    let mut runner = Runner::new(cfg).expect("epoll");
     runner.node().set_monitor_threshold(2).expect("legal");
     let spec: BearerSpec = bearer.parse().expect("a bearer");
     runner.enable(&spec, "ring").expect("the bearer opens");
     let stdin = std::io::stdin();
     let (mut lost, mut whole) = (0, false);
+    runner.watch(&stdin).expect("a pipe");
     loop {
-        let ended = runner.turn(&[stdin.as_fd()], Duration::from_secs(1)).expect("a turn");
+        let ended = runner.turn(Duration::from_secs(1)).expect("a turn");
         while let Some(event) = runner.poll_event() {
             lost += u32::from(matches!(event, Event::PeerDown { .. }));
         }

@@ -1,7 +1,6 @@
 //! The user-space end of the interoperability test: a node with a few services.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use crossway_tipc_node::{BearerSpec, Runner};
@@ -278,7 +277,7 @@ pub(crate) fn run_without_losing_contact(bearers: &str, id: NodeId) {
 fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };
-    let mut runner = Runner::new(cfg);
+    let mut runner = Runner::new(cfg).expect("epoll");
     let mut services = Services::open(runner.node());
     let mut whole = Vec::new();
     for (n, bearer) in bearers.split('+').enumerate() {
@@ -291,8 +290,9 @@ fn serve(bearers: &str, id: NodeId, keeps_contact: bool) {
     }
     let stdin = std::io::stdin();
     let mut links = 0;
+    runner.watch(&stdin).expect("a pipe");
     loop {
-        let ended = runner.turn(&[stdin.as_fd()], Duration::from_secs(1)).expect("a turn");
+        let ended = runner.turn(Duration::from_secs(1)).expect("a turn");
         while let Some(event) = runner.poll_event() {
             let change = match event {
                 Event::LinkUp { .. } => 1,

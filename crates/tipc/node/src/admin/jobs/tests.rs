@@ -47,7 +47,7 @@ impl Site {
         // Each order uses a connection of its own, all from the same process.
         let limits = ServiceLimits { clients_per_process: 64, ..ServiceLimits::default() };
         let service = Service::open(&path, 0o600, limits).unwrap();
-        let mut daemon = Daemon::new(Runner::new(Config::default()), service).unwrap();
+        let mut daemon = Daemon::new(Runner::new(Config::default()).unwrap(), service).unwrap();
         let (let_through, passes) = mpsc::channel();
         let reached = Arc::new(AtomicUsize::new(0));
         let gate = Gate { reached, passes: Arc::new(Mutex::new(passes)) };

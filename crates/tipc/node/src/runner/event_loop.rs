@@ -1,0 +1,118 @@
+//! The event loop: one thread, one node, its bearers, and what else shares the loop.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use crossway_sys::epoll::{Ready, Report};
+use crossway_tipc_proto::addr::BearerId;
+use crossway_tipc_proto::node::Node;
+use crossway_tipc_proto::time::Nanos;
+
+use super::{Runner, RunnerError, now};
+use crate::guard::Guard;
+use crate::service::{Context, Token};
+
+/// What shares a node's event loop: in a `tipcd`, its programs and operators.
+pub(crate) trait Companion<G> {
+    /// Handles the node's events.
+    fn handle_events(&mut self, cx: &mut Context<'_>);
+    /// Whether there is something to do immediately.
+    fn is_busy(&self, node: &Node) -> bool;
+    /// When [`Companion::handle_timeout`] must be called.
+    fn poll_timeout(&self) -> Option<Nanos>;
+    /// Called before the loop sleeps. Returns true if there is something to do after all.
+    fn rest(&mut self) -> bool;
+    /// Handles a ready descriptor.
+    fn handle_ready(&mut self, cx: &mut Context<'_>, token: Token, ready: &Ready);
+    /// Called once after all ready descriptors of a turn.
+    fn read_ready(&mut self, cx: &mut Context<'_>);
+    /// Handles everything that is due.
+    fn handle_timeout(&mut self, cx: &mut Context<'_>);
+    /// Carries out what operators have ordered.
+    fn carry_out_orders(&mut self, runner: &mut Runner<G>);
+}
+
+/// Nothing: a node without programs, whose caller handles its events.
+struct Alone;
+
+impl<G> Companion<G> for Alone {
+    fn handle_events(&mut self, _: &mut Context<'_>) {}
+    fn is_busy(&self, _: &Node) -> bool {
+        false
+    }
+    fn poll_timeout(&self) -> Option<Nanos> {
+        None
+    }
+    fn rest(&mut self) -> bool {
+        false
+    }
+    fn handle_ready(&mut self, _: &mut Context<'_>, _: Token, _: &Ready) {}
+    fn read_ready(&mut self, _: &mut Context<'_>) {}
+    fn handle_timeout(&mut self, _: &mut Context<'_>) {}
+    fn carry_out_orders(&mut self, _: &mut Runner<G>) {}
+}
+
+impl<G: Guard> Runner<G> {
+    /// Makes [`Runner::turn`] return true when a further descriptor is readable.
+    ///
+    /// # Errors
+    /// [`RunnerError::Os`] if epoll fails, for example because the descriptor is a file.
+    pub fn watch(&self, other: impl AsFd) -> Result<(), RunnerError> {
+        Ok(self.epoll.add(other, Token::Other.encode(), Report::WhileReadable)?)
+    }
+
+    /// Sends pending frames, waits for frames, timers, a watched descriptor or at most `limit`, and handles them. Returns whether a
+    /// watched descriptor is readable. Events are left in the node.
+    ///
+    /// # Errors
+    /// [`RunnerError`] if waiting fails.
+    pub fn turn(&mut self, limit: Duration) -> Result<bool, RunnerError> {
+        self.turn_with(&mut Alone, limit)
+    }
+
+    /// The same with something that shares the loop.
+    pub(crate) fn turn_with(
+        &mut self,
+        companion: &mut impl Companion<G>,
+        limit: Duration,
+    ) -> Result<bool, RunnerError> {
+        let at = now();
+        companion.handle_events(&mut self.context(at));
+        self.flush();
+        // Frames that have been sent may have made room for a waiting program.
+        let limit = at + if companion.is_busy(&self.node) { Duration::ZERO } else { limit };
+        let deadlines = [self.poll_timeout(), companion.poll_timeout()];
+        let mut left = deadlines.into_iter().flatten().fold(limit, Ord::min).since(at);
+        if !left.is_zero() && companion.rest() {
+            left = Duration::ZERO;
+        }
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        ready.extend(self.epoll.wait_for(Some(left))?);
+        let at = now();
+        let mut other = false;
+        for ready in &ready {
+            match Token::decode(ready.token) {
+                Some(Token::Bearer(number)) => self.receive(BearerId(number as u8)),
+                Some(Token::Device) => self.look_at_devices(),
+                Some(Token::Other) => other = true,
+                Some(token) => companion.handle_ready(&mut self.context(at), token, ready),
+                None => {}
+            }
+        }
+        self.ready = ready;
+        companion.read_ready(&mut self.context(at));
+        if self.node.poll_timeout().is_some_and(|due| due <= at) {
+            self.node.handle_timeout(at);
+        }
+        companion.handle_timeout(&mut self.context(at));
+        companion.carry_out_orders(self);
+        companion.handle_events(&mut self.context(at));
+        self.flush();
+        Ok(other)
+    }
+
+    fn context(&mut self, now: Nanos) -> Context<'_> {
+        Context { now, node: &mut self.node, epoll: &self.epoll }
+    }
+}
