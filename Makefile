@@ -31,7 +31,7 @@ VERSION  = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: measure build test quick check bench loom install install-built uninstall clean
+.PHONY: measure build test quick check bench loom miri install install-built uninstall clean
 
 measure: build
 	target/release/crossway measure $(PLAN)
@@ -61,6 +61,13 @@ test:
 # configuration affects every crate.
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release -p crossway-ring --test 'loom_*' --target-dir target/loom
+
+# Runs what Miri can run: the ring over memory of the heap, in one thread, and TIPC's decoders. Needs a nightly toolchain:
+# rustup toolchain install nightly --component miri,rust-src
+miri:
+	$(CARGO) +nightly miri test --locked -p crossway-ring --test heap --target-dir target/miri
+	$(CARGO) +nightly miri test --locked -p crossway-tipc-proto --lib wire:: --target-dir target/miri
+	$(CARGO) +nightly miri test --locked -p crossway-tipc-proto --test golden --target-dir target/miri
 
 bench:
 	scripts/setup.sh bench
