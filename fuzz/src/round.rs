@@ -16,7 +16,7 @@ use crate::lies::{Liar, decode};
 
 const STEPS: usize = 3_000;
 /// A node that holds more leaks.
-const OCTETS_MAX: usize = 96 << 20;
+const BYTES_MAX: usize = 96 << 20;
 /// Frames that one thing may cause.
 const FRAMES_MAX: usize = 50_000;
 const SERVICE: u32 = 1000;
@@ -32,7 +32,7 @@ pub(crate) struct Tally {
     contacts: u64,
     received: u64,
     drops: u64,
-    octets_max: u64,
+    bytes_max: u64,
 }
 
 impl Tally {
@@ -44,7 +44,7 @@ impl Tally {
         self.contacts += other.contacts;
         self.received += other.received;
         self.drops += other.drops;
-        self.octets_max = self.octets_max.max(other.octets_max);
+        self.bytes_max = self.bytes_max.max(other.bytes_max);
     }
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} frames ({} understood, {} dropped), links up {} and down {}, contacts {}, \
-             messages received {}, at most {} octets in a node",
+             messages received {}, at most {} bytes in a node",
             self.frames,
             self.understood,
             self.drops,
@@ -61,7 +61,7 @@ impl fmt::Display for Tally {
             self.links_down,
             self.contacts,
             self.received,
-            self.octets_max
+            self.bytes_max
         )
     }
 }
@@ -128,9 +128,9 @@ impl Talk {
             assert!(due.is_none_or(|due| due > self.now), "a timer that is due stays due");
             self.drain(n);
             if step.is_multiple_of(50) {
-                let octets = self.nodes[n].octets();
-                assert!(octets < OCTETS_MAX, "a node holds {octets} octets");
-                self.tally.octets_max = self.tally.octets_max.max(octets as u64);
+                let bytes = self.nodes[n].held_bytes();
+                assert!(bytes < BYTES_MAX, "a node holds {bytes} bytes");
+                self.tally.bytes_max = self.tally.bytes_max.max(bytes as u64);
                 assert!(self.nodes[n].peers().count() < 500, "a node believes in too many peers");
             }
         }
@@ -164,7 +164,7 @@ impl Talk {
         while let Some(transmit) = self.nodes[n].poll_transmit(self.now, &mut frame) {
             sent += 1;
             assert!(sent < FRAMES_MAX, "one thing makes the node talk for ever");
-            assert!(frame.len() <= 1500, "{} octets on a medium of 1500", frame.len());
+            assert!(frame.len() <= 1500, "{} bytes on a medium of 1500", frame.len());
             // A medium has an end, and loses what is too much.
             if self.wire.len() < 400 {
                 self.wire.push((1 - n, transmit.bearer, frame.clone()));

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_address_of_six_octets_is_a_hardware_address() {
+    fn only_an_address_of_six_bytes_is_a_hardware_address() {
         assert_eq!(hardware_address(&link_layer(3, 0x88ca)), None, "bound, not addressed");
         assert_eq!(hardware_address(&socket::unnamed_address()), None);
     }

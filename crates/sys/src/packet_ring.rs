@@ -12,14 +12,14 @@ use crate::{OsError, socket};
 const BEFORE_FRAME: usize = 96;
 
 /// Minimum size in bytes of one block of the ring's memory; a frame never crosses a block boundary.
-const BLOCK_OCTETS: usize = 64 << 10;
+const BLOCK_BYTES: usize = 64 << 10;
 
 /// A ring of received frames that were not read yet. When it is full, the kernel drops further frames.
 #[derive(Debug)]
 pub struct PacketRing {
     mapping: Mapping,
-    block_octets: usize,
-    slot_octets: usize,
+    block_bytes: usize,
+    slot_bytes: usize,
     slots_per_block: usize,
     slots: usize,
     next: usize,
@@ -29,20 +29,20 @@ pub struct PacketRing {
 #[derive(Debug)]
 pub struct RingFrame<'a> {
     slot: NonNull<u8>,
-    octets: &'a mut [u8],
+    bytes: &'a mut [u8],
 }
 
 impl PacketRing {
-    /// Gives a packet socket a ring of about `octets` bytes for frames of up to `largest` bytes without the hardware header.
+    /// Gives a packet socket a ring of about this number of bytes for frames of up to `largest` bytes without the hardware header.
     /// From then on the socket's frames are received only through the ring.
     ///
     /// # Errors
     /// [`OsError`]: there is not enough memory (ENOMEM), or this is not a packet socket.
-    pub fn attach(fd: &OwnedFd, largest: usize, octets: usize) -> Result<Self, OsError> {
-        let slot_octets = (BEFORE_FRAME + largest).next_multiple_of(64);
-        let block_octets = BLOCK_OCTETS.max(slot_octets.next_power_of_two());
-        let slots_per_block = block_octets / slot_octets;
-        let blocks = octets.div_ceil(block_octets).max(2);
+    pub fn attach(fd: &OwnedFd, largest: usize, bytes: usize) -> Result<Self, OsError> {
+        let slot_bytes = (BEFORE_FRAME + largest).next_multiple_of(64);
+        let block_bytes = BLOCK_BYTES.max(slot_bytes.next_power_of_two());
+        let slots_per_block = block_bytes / slot_bytes;
+        let blocks = bytes.div_ceil(block_bytes).max(2);
         let slots = blocks * slots_per_block;
         let version = (libc::tpacket_versions::TPACKET_V2 as i32).to_ne_bytes();
         socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_VERSION, Some(&version))
@@ -50,7 +50,7 @@ impl PacketRing {
         // A tpacket_req: bytes per block, number of blocks, bytes per slot, number of slots.
         let mut request = [0; size_of::<libc::tpacket_req>()];
         for (field, value) in
-            request.chunks_exact_mut(4).zip([block_octets, blocks, slot_octets, slots])
+            request.chunks_exact_mut(4).zip([block_bytes, blocks, slot_bytes, slots])
         {
             field.copy_from_slice(&(value as u32).to_ne_bytes());
         }
@@ -63,8 +63,8 @@ impl PacketRing {
                 )
             },
         )?;
-        let mapping = Mapping::lazily(fd, blocks * block_octets, true)?;
-        Ok(Self { mapping, block_octets, slot_octets, slots_per_block, slots, next: 0 })
+        let mapping = Mapping::lazily(fd, blocks * block_bytes, true)?;
+        Ok(Self { mapping, block_bytes, slot_bytes, slots_per_block, slots, next: 0 })
     }
 
     /// The oldest received frame, without its hardware header; `None` when there is none. Frames longer than the ring's
@@ -73,7 +73,7 @@ impl PacketRing {
         loop {
             let (block, place) =
                 (self.next / self.slots_per_block, self.next % self.slots_per_block);
-            let offset = block * self.block_octets + place * self.slot_octets;
+            let offset = block * self.block_bytes + place * self.slot_bytes;
             // SAFETY: `next` is below `slots`, so that the whole slot lies within the mapping.
             let slot = unsafe { self.mapping.start().add(offset) };
             if status(&slot).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
@@ -85,24 +85,24 @@ impl PacketRing {
             let record = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
             let (from, hardware) = (usize::from(record.tp_net), usize::from(record.tp_mac));
             let until = hardware + record.tp_snaplen as usize;
-            if record.tp_snaplen < record.tp_len || from > until || until > self.slot_octets {
+            if record.tp_snaplen < record.tp_len || from > until || until > self.slot_bytes {
                 status(&slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
                 continue;
             }
             // SAFETY: within the slot, as just checked, and after the status word; only this process touches it until the
             // `RingFrame` that holds the slice sets the status back, and no other can be created before that, since it
             // borrows the ring.
-            let octets =
+            let bytes =
                 unsafe { std::slice::from_raw_parts_mut(slot.add(from).as_ptr(), until - from) };
-            return Some(RingFrame { slot, octets });
+            return Some(RingFrame { slot, bytes });
         }
     }
 }
 
 impl RingFrame<'_> {
     /// The bytes of the frame.
-    pub const fn octets(&mut self) -> &mut [u8] {
-        self.octets
+    pub const fn bytes(&mut self) -> &mut [u8] {
+        self.bytes
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
             for frame in &frames {
                 wait(&socket);
                 let mut came = ring.take().unwrap();
-                assert_eq!(came.octets(), frame, "round {round}");
+                assert_eq!(came.bytes(), frame, "round {round}");
             }
             assert!(ring.take().is_none());
         }
@@ -171,7 +171,7 @@ mod tests {
         let Some(socket) = on_loopback(ETHER_TYPES[1]) else { return };
         let mut ring = PacketRing::attach(&socket.fd, 1000, 1).unwrap();
         let header = socket.header_to(socket.mac);
-        let long = vec![1; 3 * ring.slot_octets];
+        let long = vec![1; 3 * ring.slot_bytes];
         let body = [2; 64];
         let room = ring.slots - 1;
         assert_eq!(send_many(&socket.sender, [(&header, &long[..])].into_iter()), Ok(1));
@@ -182,7 +182,7 @@ mod tests {
         wait(&socket);
         for n in 0..room {
             let mut frame = ring.take().unwrap();
-            assert_eq!(frame.octets()[0], n as u8);
+            assert_eq!(frame.bytes()[0], n as u8);
         }
         assert!(ring.take().is_none(), "the ring was full");
     }

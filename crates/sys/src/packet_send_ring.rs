@@ -32,8 +32,8 @@ const FRAME_OCTETS_MOST: usize = 16 << 10;
 #[derive(Debug)]
 pub struct SendRing {
     mapping: Mapping,
-    block_octets: usize,
-    slot_octets: usize,
+    block_bytes: usize,
+    slot_bytes: usize,
     slots_per_block: usize,
     slots: usize,
     next: usize,
@@ -53,8 +53,8 @@ impl SendRing {
             let what = format!("frames of {largest} bytes");
             return Err(OsError::new("setsockopt(PACKET_TX_RING)", what, Errno::MSGSIZE));
         }
-        let slot_octets = (RECORD_OCTETS + VNET_OCTETS + largest).next_multiple_of(64);
-        let slots_per_block = BLOCK_OCTETS / slot_octets;
+        let slot_bytes = (RECORD_OCTETS + VNET_OCTETS + largest).next_multiple_of(64);
+        let slots_per_block = BLOCK_OCTETS / slot_bytes;
         let blocks = octets.div_ceil(BLOCK_OCTETS).max(2);
         let slots = blocks * slots_per_block;
         let number = |n: i32| n.to_ne_bytes();
@@ -66,7 +66,7 @@ impl SendRing {
         // A tpacket_req: bytes per block, number of blocks, bytes per slot, number of slots.
         let mut request = [0; size_of::<libc::tpacket_req>()];
         for (field, value) in
-            request.chunks_exact_mut(4).zip([BLOCK_OCTETS, blocks, slot_octets, slots])
+            request.chunks_exact_mut(4).zip([BLOCK_OCTETS, blocks, slot_bytes, slots])
         {
             field.copy_from_slice(&(value as u32).to_ne_bytes());
         }
@@ -85,8 +85,8 @@ impl SendRing {
         })?;
         Ok(Self {
             mapping,
-            block_octets: BLOCK_OCTETS,
-            slot_octets,
+            block_bytes: BLOCK_OCTETS,
+            slot_bytes,
             slots_per_block,
             slots,
             next: 0,
@@ -165,7 +165,7 @@ impl SendRing {
     fn slot(&self, slot: usize) -> NonNull<u8> {
         let (block, place) = (slot / self.slots_per_block, slot % self.slots_per_block);
         // SAFETY: callers pass numbers below `slots`, so that the whole slot lies within the mapping.
-        unsafe { self.mapping.start().add(block * self.block_octets + place * self.slot_octets) }
+        unsafe { self.mapping.start().add(block * self.block_bytes + place * self.slot_bytes) }
     }
 
     /// The status word, which says whether a slot belongs to the kernel or to this process.
@@ -190,7 +190,7 @@ impl SendRing {
     /// Writes a frame into a slot.
     fn fill(&self, slot: usize, header: &[u8], body: &[u8]) -> Result<(), Errno> {
         let len = header.len() + body.len();
-        if RECORD_OCTETS + VNET_OCTETS + len > self.slot_octets {
+        if RECORD_OCTETS + VNET_OCTETS + len > self.slot_bytes {
             return Err(Errno::MSGSIZE);
         }
         // Still held by the device or by a queue in front of it.
@@ -256,7 +256,7 @@ mod tests {
         // By now every slot of the ring has been written three times, and nothing was received yet.
         for n in 0..count {
             let mut frame = inward.take().unwrap_or_else(|| panic!("frame {n} of {count}"));
-            assert_eq!(frame.octets(), body(n), "frame {n}");
+            assert_eq!(frame.bytes(), body(n), "frame {n}");
         }
         assert!(inward.take().is_none());
         assert_eq!(out.send(&socket.sender, std::iter::empty::<(&[u8; 14], _)>()), Ok(0));

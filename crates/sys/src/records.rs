@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_that_do_not_divide_the_octets_still_cover_them_once() {
+    fn segments_that_do_not_divide_the_bytes_still_cover_them_once() {
         let (a, b) = unix_pair(Kind::Seqpacket).unwrap();
         let mut inbox = Inbox::of_runs(256);
         let all: Vec<u8> = (0..100).collect();

@@ -119,15 +119,15 @@ fn sockets_show_their_process_and_node_local_traffic_is_counted() {
     assert_eq!(one["pid"], std::process::id());
     let own_name = std::fs::read_to_string("/proc/self/comm").unwrap();
     assert_eq!(one["command"], own_name.trim_end());
-    assert_eq!(one["sent"], serde_json::json!({"messages": 3, "octets": 15}));
-    assert_eq!(one["received"], serde_json::json!({"messages": 3, "octets": 15}));
+    assert_eq!(one["sent"], serde_json::json!({"messages": 3, "bytes": 15}));
+    assert_eq!(one["received"], serde_json::json!({"messages": 3, "bytes": 15}));
     let bound = &one["bindings"][0];
     assert_eq!(
         (&bound["type"], &bound["lower"], &bound["upper"]),
         (&1000.into(), &5.into(), &7.into())
     );
     let node = site.json(&["node"]);
-    assert_eq!(node["local"], serde_json::json!({"messages": 3, "octets": 15}));
+    assert_eq!(node["local"], serde_json::json!({"messages": 3, "bytes": 15}));
     assert_eq!((&node["sockets"], &node["identity"]), (&1.into(), &"alpha".into()));
     let names = site.json(&["nametable", "show", "--type", "1000"]);
     assert_eq!(names.as_array().unwrap().len(), 1);
@@ -216,7 +216,7 @@ fn links_count_fragments_bundles_and_broadcasts() {
     };
     let [fragments, fragmented, bundles, bundled] =
         of(&one, link, ["sent_fragments", "sent_fragmented", "sent_bundles", "sent_bundled"]);
-    assert_eq!((fragments, fragmented), (5, 1), "66,000 octets in packets of 14,000");
+    assert_eq!((fragments, fragmented), (5, 1), "66,000 bytes in packets of 14,000");
     assert!(bundles > 0 && bundled >= 2 * bundles, "{bundles} {bundled}");
     let received =
         ["received_fragments", "received_fragmented", "received_bundles", "received_bundled"];
@@ -255,7 +255,7 @@ fn bearers_come_and_go_and_one_remote_leaves_without_disturbing_others() {
     assert_eq!(one.text(&["bearer", "add", "lan", "--remoteip", &c]), "");
     let links = one.linked_to(&["beta", "gamma"]);
     // The others' packets may be larger.
-    let settled = |l: &Value| l["priority"] == 12 && l["mtu_octets"] == 1472;
+    let settled = |l: &Value| l["priority"] == 12 && l["mtu_bytes"] == 1472;
     assert!(links.as_array().unwrap().iter().all(settled), "{links}");
     let remotes = &one.json(&["bearer", "list"])[0]["remotes"];
     assert_eq!(remotes, &serde_json::json!([format!("{b}:6118"), format!("{c}:6118")]));
@@ -305,7 +305,7 @@ fn counters_begin_anew_multicasts_are_steered_and_a_node_that_is_down_is_forgott
     assert_eq!((&set["method"], &set["replicast_percent"]), (&"replicast".into(), &25.into()));
     let bearer = &one.json(&["bearer", "list"])[0];
     assert_eq!((&bearer["state"], &bearer["device"]), (&"up".into(), &"lo".into()));
-    assert!(bearer["receive_buffer_octets"].as_u64() > Some(0), "{bearer}");
+    assert!(bearer["receive_buffer_bytes"].as_u64() > Some(0), "{bearer}");
     assert_eq!(one.text(&["node", "get", "clusterid"]), "4711\n");
     assert!(one.error(&["peer", "remove", "beta"]).contains("only a node that is down"));
     drop(two);

@@ -134,7 +134,7 @@ pub fn receive_patience(fd: impl AsFd) -> Result<Patience, Errno> {
 }
 
 /// Number of bytes that a receive on a stream, or on a connection with messages, would find now (FIONREAD).
-pub fn readable_octets(fd: impl AsFd) -> Result<usize, Errno> {
+pub fn readable_bytes(fd: impl AsFd) -> Result<usize, Errno> {
     rustix::io::ioctl_fionread(fd).map(|octets| usize::try_from(octets).unwrap_or(usize::MAX))
 }
 

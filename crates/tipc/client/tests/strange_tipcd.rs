@@ -145,7 +145,7 @@ fn serve(door: &OwnedFd, lane_after: u32, beginning: &Beginning) {
                     ring(memory.as_ref().unwrap(), data.as_ref().unwrap());
                 }
                 let local = SocketAddress { port: 1, node: 1 };
-                Report { local, peer: None, queued_messages: 0, queued_octets: 0 }.encode()
+                Report { local, peer: None, queued_messages: 0, queued_bytes: 0 }.encode()
             }
             Some(_) => Writer::answer(0).finish(),
             None => return,

@@ -81,7 +81,7 @@ pub struct TipcdOptions {
     pub(crate) sockets_per_client: usize,
     /// Bytes that may be queued for one socket at low importance (medium, high and critical: 2, 4 and 8 times as many); further messages
     /// are returned to their sender (TIPC_ERR_OVERLOAD), connections are throttled
-    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_octets, value_parser = at_least(1_024))]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_bytes, value_parser = at_least(1_024))]
     pub(crate) queue: usize,
     /// Nodes to keep track of; further ones are ignored until another is forgotten
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().peers, value_parser = at_least(1))]
@@ -122,8 +122,8 @@ pub struct TipcdOptions {
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lanes)]
     pub(crate) lanes: usize,
     /// Bytes of each of the two rings of a socket with lanes; raised to 69632, the minimum for the longest message
-    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_octets, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
-    pub(crate) lane_octets: usize,
+    #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_bytes, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
+    pub(crate) lane_bytes: usize,
 }
 
 impl TipcdOptions {
@@ -148,11 +148,11 @@ impl TipcdOptions {
             clients_per_process: self.clients_per_process,
             operators: self.operators,
             sockets_per_client: self.sockets_per_client,
-            receive_octets: self.queue,
+            receive_bytes: self.queue,
             linger: Duration::from_millis(self.linger),
             lane_after: self.lane_after,
             lanes: self.lanes,
-            lane_octets: self.lane_octets,
+            lane_bytes: self.lane_bytes,
         }
     }
 

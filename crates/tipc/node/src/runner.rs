@@ -304,7 +304,7 @@ impl<G: Guard> Runner<G> {
             while count < FRAMES_PER_TURN
                 && let Some(mut frame) = ring.take()
             {
-                passage.take(at, frame.octets());
+                passage.take(at, frame.bytes());
                 count += 1;
             }
             traffic.frames_received += count as u64;

@@ -116,7 +116,7 @@ impl BcastSender {
         let packet = &self.tx.push(now, packet).packet;
         out.extend_from_slice(packet.bytes());
         self.stats.count_sent(&packet.view());
-        self.stats.octets_sent += packet.size() as u64;
+        self.stats.bytes_sent += packet.size() as u64;
         self.stats.look_at_queue(self.tx.len());
         self.probe_at = Some(now + BCAST_REPAIR);
         true

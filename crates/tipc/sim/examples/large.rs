@@ -39,7 +39,7 @@ fn main() {
             net.now().0 as f64 / 1e9,
             began.elapsed().as_secs_f64(),
             net.frames,
-            net.octets_max()
+            net.bytes_max()
         );
     };
     say(&net, "all started");

@@ -304,7 +304,7 @@ impl Network {
     }
 
     /// Number of bytes held by the node that holds most.
-    pub fn octets_max(&self) -> usize {
-        self.hosts.iter().filter_map(|h| h.node.as_ref()).map(Node::octets).max().unwrap_or(0)
+    pub fn bytes_max(&self) -> usize {
+        self.hosts.iter().filter_map(|h| h.node.as_ref()).map(Node::held_bytes).max().unwrap_or(0)
     }
 }

@@ -162,7 +162,7 @@ impl History {
                 _ => {}
             }
         }
-        assert!(self.net.octets_max() < BYTES_MAX, "{} bytes", self.net.octets_max());
+        assert!(self.net.bytes_max() < BYTES_MAX, "{} bytes", self.net.bytes_max());
     }
 
     fn accept(&mut self) {

@@ -102,7 +102,7 @@ fn lies_cause_no_panic_and_no_growth() {
                 assert!(due > now, "seed {seed}: a timer that is due stays due");
             }
         }
-        assert!(node.octets() < 64 << 20, "seed {seed}: {} bytes held", node.octets());
+        assert!(node.held_bytes() < 64 << 20, "seed {seed}: {} bytes held", node.held_bytes());
         assert!(node.peers().count() < 2_000, "seed {seed}: {} peers", node.peers().count());
         assert!(node.drops().iter().map(|(_, n)| n).sum::<u64>() > 1_000, "the lies were believed");
     }

@@ -209,7 +209,7 @@ fn what_waits_at_the_receiver_for_another_link_is_bounded() {
     for _ in 0..2 * HELD_BYTES_MAX / 60_000 {
         net.with(A, |node, now| node.send(now, ports[1], Some(SERVICE), &[7; 60_000]));
         net.run(Duration::from_millis(2));
-        most = most.max(net.with(B, |node, _| node.octets()).unwrap());
+        most = most.max(net.with(B, |node, _| node.held_bytes()).unwrap());
         down = net.take_events().into_iter().find_map(|(host, event)| match event {
             Event::LinkDown { reason, .. } if host == B => Some(reason),
             _ => None,

@@ -121,7 +121,7 @@ fn large_messages_between_small_ones_and_other_importances_keep_the_order() {
 #[test]
 fn bindings_of_one_turn_share_a_broadcast() {
     let (mut net, _, senders) = pair();
-    let before = net.with(A, |node, _| node.octets()).unwrap();
+    let before = net.with(A, |node, _| node.held_bytes()).unwrap();
     let broadcasts = net.with(A, |node, now| {
         for n in 0..10 {
             node.bind(senders[0], ServiceRange::single(800, n), Scope::Cluster).unwrap();
@@ -138,5 +138,5 @@ fn bindings_of_one_turn_share_a_broadcast() {
     let known =
         net.with(B, |node, _| node.names().iter().filter(|b| b.range.service == 800).count());
     assert_eq!(known, Some(10), "also when the frame was lost");
-    assert!(net.with(A, |node, _| node.octets()).unwrap() <= before, "acknowledged and released");
+    assert!(net.with(A, |node, _| node.held_bytes()).unwrap() <= before, "acknowledged and released");
 }

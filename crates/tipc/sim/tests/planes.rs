@@ -155,7 +155,7 @@ impl Planes {
                 );
             }
         }
-        let held = self.net.octets_max();
+        let held = self.net.bytes_max();
         assert!(held < BYTES_MAX, "a node holds {held} bytes");
     }
 

@@ -207,7 +207,7 @@ impl Swarm {
                 _ => {}
             }
         }
-        let held = self.net.octets_max();
+        let held = self.net.bytes_max();
         assert!(held < BYTES_MAX, "a node holds {held} bytes");
     }
 

@@ -182,7 +182,7 @@ fn get(site: &Site<'_>, mut words: Words) -> anyhow::Result<ExitCode> {
         return site.show(bearer, |b| {
             println!(
                 "tolerance:{} ms  priority:{}  window:{} packets  mtu:{}",
-                b.tolerance_ms, b.priority, b.window_packets, b.mtu_octets
+                b.tolerance_ms, b.priority, b.window_packets, b.mtu_bytes
             );
         });
     };
@@ -190,7 +190,7 @@ fn get(site: &Site<'_>, mut words: Words) -> anyhow::Result<ExitCode> {
         "priority" => bearer.priority.to_string(),
         "tolerance" => bearer.tolerance_ms.to_string(),
         "window" => bearer.window_packets.to_string(),
-        "mtu" => bearer.mtu_octets.to_string(),
+        "mtu" => bearer.mtu_bytes.to_string(),
         "localip" => bearer.address.clone(),
         _ => bearer.remotes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     };
@@ -204,16 +204,16 @@ fn print(b: &BearerView, details: bool) {
     }
     println!(
         "  Address:{}  MTU:{}  Priority:{}  Tolerance:{} ms  Window:{} packets",
-        b.address, b.mtu_octets, b.priority, b.tolerance_ms, b.window_packets
+        b.address, b.mtu_bytes, b.priority, b.tolerance_ms, b.window_packets
     );
     let device = b.device.as_deref().unwrap_or("-");
-    let buffer = b.receive_buffer_octets.map_or("ring".to_owned(), |n| format!("{n} bytes"));
+    let buffer = b.receive_buffer_bytes.map_or("ring".to_owned(), |n| format!("{n} bytes"));
     println!("  State:{}  Device:{device}  Receive buffer:{buffer}", b.state);
     println!(
         "  RX frames:{}  TX frames:{}  Not accepted by the medium:{}",
         b.received_frames, b.sent_frames, b.unsent_frames
     );
-    if let Some(bytes) = b.run_frame_octets_max {
+    if let Some(bytes) = b.run_frame_bytes_max {
         println!(
             "  RX runs:{}  TX runs:{}  of frames up to {bytes} bytes",
             b.received_runs, b.sent_runs

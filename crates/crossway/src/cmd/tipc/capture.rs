@@ -18,16 +18,16 @@ const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 /// Appends the record of a frame.
 pub(super) fn append(frame: &TracedFrame, out: &mut Vec<u8>) {
-    let mut packet = Vec::with_capacity(frame.octets.len() + 64);
+    let mut packet = Vec::with_capacity(frame.bytes.len() + 64);
     match (frame.from, frame.to) {
-        (Station::Udp(from), Station::Udp(to)) => datagram(from, to, &frame.octets, &mut packet),
+        (Station::Udp(from), Station::Udp(to)) => datagram(from, to, &frame.bytes, &mut packet),
         (from, to) => {
             let mac = |station| match station {
                 Station::Ethernet(mac) => mac,
                 Station::Udp(_) => NOBODY,
             };
             ethernet(mac(to), mac(from), TIPC, &mut packet);
-            packet.extend_from_slice(&frame.octets);
+            packet.extend_from_slice(&frame.bytes);
         }
     }
     pcap::append(frame.at_ns, &packet, packet.len(), out);

@@ -253,7 +253,7 @@ fn print_statistics(link: &LinkView) {
     println!("Link <{}>", link.name);
     println!(
         "  {state}  MTU:{}  Priority:{}  Tolerance:{} ms  Window:{} packets",
-        link.mtu_octets, link.priority, link.tolerance_ms, link.window_packets
+        link.mtu_bytes, link.priority, link.tolerance_ms, link.window_packets
     );
     let round_trip = link.round_trip_us.map_or("-".to_owned(), |us| format!("{us} us"));
     println!(
@@ -262,8 +262,8 @@ fn print_statistics(link: &LinkView) {
     );
     let c = &link.counters;
     print_packets(c);
-    println!("  RX bytes:{}", c.received_octets);
-    println!("  TX bytes:{}", c.sent_octets);
+    println!("  RX bytes:{}", c.received_bytes);
+    println!("  TX bytes:{}", c.sent_bytes);
     print_profile(c);
     println!(
         "  RX states:{} probes:{} naks:{} defs:{} dups:{}",
@@ -282,12 +282,12 @@ fn print_broadcast(link: &BroadcastView) {
     println!("Link <{}>", link.name);
     println!(
         "  MTU:{}  Window:{} packets  Listeners:{}",
-        link.mtu_octets, link.window_packets, link.listeners
+        link.mtu_bytes, link.window_packets, link.listeners
     );
     let c = &link.counters;
     print_packets(c);
-    println!("  RX bytes:{}", c.received_octets);
-    println!("  TX bytes:{}", c.sent_octets);
+    println!("  RX bytes:{}", c.received_bytes);
+    println!("  TX bytes:{}", c.sent_bytes);
     print_profile(c);
     println!("  RX naks:{} defs:{} dups:{}", c.received_naks, c.early_packets, c.duplicate_packets);
     println!("  TX naks:{} acks:{} retrans:{}", c.sent_naks, c.sent_acks, c.resent_packets);
@@ -315,7 +315,7 @@ fn print_profile(c: &CounterView) {
     println!(
         "  TX profile sample:{} packets average:{} bytes",
         c.profile_messages,
-        c.profile_octets / all
+        c.profile_bytes / all
     );
     let share = |(name, count): (&str, u64)| format!("{name}:{}%", count * 100 / all);
     let shares: Vec<String> = CLASSES.into_iter().zip(c.profile).map(share).collect();

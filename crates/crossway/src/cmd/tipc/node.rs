@@ -97,9 +97,9 @@ fn print_statistics(node: &NodeView) {
     println!("  Version:{}  Process:{}", node.version, node.pid);
     println!(
         "  Programs:{}  turned away:{}  Sockets:{}  Bindings:{}  Held:{} bytes",
-        node.programs, node.turned_away, node.sockets, node.bindings, node.held_octets
+        node.programs, node.turned_away, node.sockets, node.bindings, node.held_bytes
     );
-    println!("  Node-local messages:{} bytes:{}", node.local.messages, node.local.octets);
+    println!("  Node-local messages:{} bytes:{}", node.local.messages, node.local.bytes);
     println!(
         "  Undelivered messages:{}  Unsent frames:{}",
         node.undelivered_messages, node.unsent_frames

@@ -51,9 +51,9 @@ fn print(s: &SocketView, statistics: bool) {
         println!("  member {} of group {}", g.instance, g.group);
     }
     if statistics {
-        println!("  RX messages:{} bytes:{}", s.received.messages, s.received.octets);
-        println!("  TX messages:{} bytes:{}", s.sent.messages, s.sent.octets);
-        println!("  Queued messages:{} bytes:{}", s.queued_messages, s.queued_octets);
+        println!("  RX messages:{} bytes:{}", s.received.messages, s.received.bytes);
+        println!("  TX messages:{} bytes:{}", s.sent.messages, s.sent.bytes);
+        println!("  Queued messages:{} bytes:{}", s.queued_messages, s.queued_bytes);
         if let Some(lanes) = s.lanes {
             println!("  Lanes messages sent:{} tipcd woken:{}", lanes.sent, lanes.woken);
         }

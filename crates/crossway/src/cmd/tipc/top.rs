@@ -47,7 +47,7 @@ struct Rates {
     peers_up: u64,
     elapsed_s: f64,
     local_msgs_per_s: f64,
-    local_octets_per_s: f64,
+    local_bytes_per_s: f64,
     links: Vec<LinkRates>,
     sockets: Vec<SocketRates>,
 }
@@ -61,8 +61,8 @@ struct LinkRates {
     round_trip_us: Option<u64>,
     received_packets_per_s: f64,
     sent_packets_per_s: f64,
-    received_octets_per_s: f64,
-    sent_octets_per_s: f64,
+    received_bytes_per_s: f64,
+    sent_bytes_per_s: f64,
     resent_packets_per_s: f64,
 }
 
@@ -158,8 +158,8 @@ fn rates(before: &Look, now: &Look, most: usize) -> Rates {
             round_trip_us: new.round_trip_us,
             received_packets_per_s: of(|l| l.counters.received_packets),
             sent_packets_per_s: of(|l| l.counters.sent_packets),
-            received_octets_per_s: of(|l| l.counters.received_octets),
-            sent_octets_per_s: of(|l| l.counters.sent_octets),
+            received_bytes_per_s: of(|l| l.counters.received_bytes),
+            sent_bytes_per_s: of(|l| l.counters.sent_bytes),
             resent_packets_per_s: of(|l| l.counters.resent_packets),
         }
     });
@@ -188,7 +188,7 @@ fn rates(before: &Look, now: &Look, most: usize) -> Rates {
         peers_up: now.node.peers_up,
         elapsed_s,
         local_msgs_per_s: rate(before.node.local.messages, now.node.local.messages),
-        local_octets_per_s: rate(before.node.local.octets, now.node.local.octets),
+        local_bytes_per_s: rate(before.node.local.bytes, now.node.local.bytes),
         links,
         sockets,
     }
@@ -203,7 +203,7 @@ fn print(out: &mut impl Write, r: &Rates) -> std::io::Result<()> {
         r.address.clone().unwrap_or_else(none),
         r.peers_up,
         r.local_msgs_per_s,
-        r.local_octets_per_s
+        r.local_bytes_per_s
     )?;
     writeln!(
         out,
@@ -228,8 +228,8 @@ fn print(out: &mut impl Write, r: &Rates) -> std::io::Result<()> {
             "{:>10.0} {:>10.0} {:>12.0} {:>12.0} {:>9.0} {:>7} {:>9} {state:<8} {}",
             l.received_packets_per_s,
             l.sent_packets_per_s,
-            l.received_octets_per_s,
-            l.sent_octets_per_s,
+            l.received_bytes_per_s,
+            l.sent_bytes_per_s,
             l.resent_packets_per_s,
             l.window_now_packets,
             l.round_trip_us.map_or_else(none, |us| us.to_string()),

@@ -36,7 +36,7 @@ pub struct TracedFrame {
     /// Destination address.
     pub to: Station,
     /// The bytes of the TIPC frame.
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 fn put(station: Station, out: &mut [u8]) {
@@ -75,12 +75,12 @@ fn take(ethernet: bool, raw: &[u8; ADDRESS_LEN]) -> Station {
 impl TracedFrame {
     /// Appends the encoded record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        encode_frame(self.at_ns, self.lost, self.inward, (self.from, self.to), &self.octets, out);
+        encode_frame(self.at_ns, self.lost, self.inward, (self.from, self.to), &self.bytes, out);
     }
 
     /// Decodes a record; `None` if it is invalid.
     pub fn decode(record: &[u8]) -> Option<Self> {
-        let (header, octets) = record.split_first_chunk::<HEADER_LEN>()?;
+        let (header, bytes) = record.split_first_chunk::<HEADER_LEN>()?;
         let number = |at: usize| header[at..at + 8].first_chunk().map(|n| u64::from_ne_bytes(*n));
         let ethernet = header[17] != 0;
         Some(Self {
@@ -89,7 +89,7 @@ impl TracedFrame {
             inward: header[16] != 0,
             from: take(ethernet, header[20..40].first_chunk()?),
             to: take(ethernet, header[40..60].first_chunk()?),
-            octets: octets.to_vec(),
+            bytes: bytes.to_vec(),
         })
     }
 }
@@ -100,7 +100,7 @@ pub fn encode_frame(
     lost: u64,
     inward: bool,
     (from, to): (Station, Station),
-    octets: &[u8],
+    bytes: &[u8],
     out: &mut Vec<u8>,
 ) {
     let mut header = [0; HEADER_LEN];
@@ -111,7 +111,7 @@ pub fn encode_frame(
     put(from, &mut header[20..40]);
     put(to, &mut header[40..60]);
     out.extend_from_slice(&header);
-    out.extend_from_slice(octets);
+    out.extend_from_slice(bytes);
 }
 
 /// The frames of a running trace.
@@ -166,8 +166,8 @@ mod tests {
             (udp("10.0.0.1:6118"), udp("228.0.18.103:6118")),
             (udp("[fd00::1]:7000"), udp("[ff02::4711]:6118")),
         ] {
-            let octets = b"frame".to_vec();
-            let frame = TracedFrame { at_ns: 5, lost: 6, inward: true, from, to, octets };
+            let bytes = b"frame".to_vec();
+            let frame = TracedFrame { at_ns: 5, lost: 6, inward: true, from, to, bytes };
             let mut record = Vec::new();
             frame.encode(&mut record);
             assert_eq!(TracedFrame::decode(&record), Some(frame));

@@ -31,7 +31,7 @@ pub struct NodeView {
     /// Number of peers in contact.
     pub peers_up: u64,
     /// Bytes held in the queues of links and sockets.
-    pub held_octets: u64,
+    pub held_bytes: u64,
     /// Messages between sockets of this node, which no link counts.
     pub local: TrafficView,
     /// Messages from programs that could not be delivered and were not to be returned.
@@ -48,7 +48,7 @@ pub struct TrafficView {
     /// Number of messages.
     pub messages: u64,
     /// Number of bytes.
-    pub octets: u64,
+    pub bytes: u64,
 }
 
 /// State of a bearer.
@@ -64,7 +64,7 @@ pub struct BearerView {
     /// This node's address on the medium.
     pub address: String,
     /// Largest packet, in bytes.
-    pub mtu_octets: u64,
+    pub mtu_bytes: u64,
     /// Priority of its links.
     pub priority: u8,
     /// Silence after which its links fail.
@@ -83,9 +83,9 @@ pub struct BearerView {
     pub unsent_frames: u64,
     /// Size of its socket's receive buffer as granted by the system, including the system's own overhead, in bytes; absent for a bearer
     /// that receives through a ring.
-    pub receive_buffer_octets: Option<u64>,
+    pub receive_buffer_bytes: Option<u64>,
     /// Frames of up to this many bytes are passed to the system in runs, one message each; absent if every frame is sent separately.
-    pub run_frame_octets_max: Option<u64>,
+    pub run_frame_bytes_max: Option<u64>,
     /// Runs of frames received as one message.
     pub received_runs: u64,
     /// Runs of frames sent as one message.
@@ -112,7 +112,7 @@ pub struct LinkView {
     /// Network plane, `A` to `H`.
     pub plane: String,
     /// Largest packet, in bytes.
-    pub mtu_octets: u64,
+    pub mtu_bytes: u64,
     /// Current priority.
     pub priority: u8,
     /// Silence after which it fails.
@@ -140,7 +140,7 @@ pub struct BroadcastView {
     /// Number of peers that receive this node's broadcasts.
     pub listeners: u64,
     /// Largest packet, in bytes.
-    pub mtu_octets: u64,
+    pub mtu_bytes: u64,
     /// Size of the send window.
     pub window_packets: u16,
     /// How multicasts are sent if the socket does not choose a method.
@@ -158,7 +158,7 @@ pub struct CounterView {
     /// Sequenced packets accepted.
     pub received_packets: u64,
     /// Bytes of these packets.
-    pub received_octets: u64,
+    pub received_bytes: u64,
     /// Accepted packets that carried a fragment.
     pub received_fragments: u64,
     /// Messages received in fragments.
@@ -170,7 +170,7 @@ pub struct CounterView {
     /// Sequenced packets sent, without retransmissions.
     pub sent_packets: u64,
     /// Bytes of all frames sent.
-    pub sent_octets: u64,
+    pub sent_bytes: u64,
     /// Packets sent that carried a fragment.
     pub sent_fragments: u64,
     /// Messages sent in fragments.
@@ -184,7 +184,7 @@ pub struct CounterView {
     /// Messages accepted for sending.
     pub profile_messages: u64,
     /// Bytes of these messages, including TIPC headers.
-    pub profile_octets: u64,
+    pub profile_bytes: u64,
     /// Number of these messages by size: up to 64, 256, 1024, 4096, 16384, 32768 bytes, and larger.
     pub profile: [u64; 7],
     /// Packets received out of order, ahead of a missing one.
@@ -285,7 +285,7 @@ pub struct SocketView {
     /// Number of messages waiting in the node.
     pub queued_messages: u64,
     /// Length of these messages in bytes, as counted against the queue limit.
-    pub queued_octets: u64,
+    pub queued_bytes: u64,
     /// Messages sent.
     pub sent: TrafficView,
     /// Messages received.

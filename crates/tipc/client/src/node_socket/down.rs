@@ -288,7 +288,7 @@ impl NodeSocket {
     /// Number of stream bytes, or bytes of the next record, in the descriptor before the first bell.
     fn bytes_before_bell(&self) -> Result<usize, Errno> {
         if self.kind == Kind::Stream {
-            return Ok(socket::readable_octets(&self.fd)?.saturating_sub(1));
+            return Ok(socket::readable_bytes(&self.fd)?.saturating_sub(1));
         }
         match records::recv(&self.fd, &mut [], &mut [0], true, true) {
             Ok(came) if came.len >= HEADER_LEN => Ok(came.len),

@@ -57,7 +57,7 @@ pub struct Report {
     /// Number of messages waiting in the node.
     pub queued_messages: u32,
     /// Length of these messages in bytes.
-    pub queued_octets: u32,
+    pub queued_bytes: u32,
 }
 
 impl Welcome {
@@ -131,7 +131,7 @@ impl Report {
             .u32(peer.port)
             .u32(peer.node)
             .u32(self.queued_messages)
-            .u32(self.queued_octets)
+            .u32(self.queued_bytes)
             .finish()
     }
 
@@ -144,7 +144,7 @@ impl Report {
             local,
             peer: has_peer.then_some(peer),
             queued_messages: r.u32()?,
-            queued_octets: r.u32()?,
+            queued_bytes: r.u32()?,
         })
     }
 }
@@ -171,7 +171,7 @@ mod tests {
         let raw = skip_errno(granted.encode());
         assert_eq!(Granted::decode(&mut Reader::new(&raw)), Some(granted));
         for peer in [None, Some(SocketAddress { port: 3, node: 4 })] {
-            let report = Report { local, peer, queued_messages: 5, queued_octets: 6 };
+            let report = Report { local, peer, queued_messages: 5, queued_bytes: 6 };
             let raw = skip_errno(report.encode());
             assert_eq!(Report::decode(&mut Reader::new(&raw)), Some(report));
         }

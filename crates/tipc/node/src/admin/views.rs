@@ -30,7 +30,7 @@ pub(super) fn text(name: &InterfaceName) -> String {
 }
 
 fn traffic(t: Traffic) -> TrafficView {
-    TrafficView { messages: t.messages, octets: t.octets }
+    TrafficView { messages: t.messages, bytes: t.bytes }
 }
 
 fn capabilities(of: Capabilities) -> Vec<String> {
@@ -66,7 +66,7 @@ pub(super) fn node(runner: &mut Runner, service: &Service) -> NodeView {
         sockets: service.sockets() as u64,
         bindings: node.names().len() as u64,
         peers_up: node.peers().filter(|p| p.up).count() as u64,
-        held_octets: node.octets() as u64,
+        held_bytes: node.held_bytes() as u64,
         local: traffic(node.local_traffic()),
         undelivered_messages: service.undelivered(),
         unsent_frames,
@@ -154,7 +154,7 @@ fn link_view(node: &Node, peer: &PeerReport, link: &LinkReport) -> LinkView {
         }
         .to_owned(),
         plane: char::from(b'A' + link.plane.min(7)).to_string(),
-        mtu_octets: link.mtu as u64,
+        mtu_bytes: link.mtu as u64,
         priority: link.priority,
         tolerance_ms: link.tolerance.as_millis() as u64,
         window_packets: link.window_max,
@@ -168,20 +168,20 @@ fn link_view(node: &Node, peer: &PeerReport, link: &LinkReport) -> LinkView {
 fn counters(s: &LinkStats) -> CounterView {
     CounterView {
         received_packets: s.packets_received,
-        received_octets: s.octets_received,
+        received_bytes: s.bytes_received,
         received_fragments: s.fragments_received,
         received_fragmented: s.fragmented_received,
         received_bundles: s.bundles_received,
         received_bundled: s.bundled_received,
         sent_packets: s.packets_sent,
-        sent_octets: s.octets_sent,
+        sent_bytes: s.bytes_sent,
         sent_fragments: s.fragments_sent,
         sent_fragmented: s.fragmented_sent,
         sent_bundles: s.bundles_sent,
         sent_bundled: s.bundled_sent,
         resent_packets: s.packets_resent,
         profile_messages: s.profile.iter().sum(),
-        profile_octets: s.profile_octets,
+        profile_bytes: s.profile_bytes,
         profile: s.profile,
         early_packets: s.packets_early,
         duplicate_packets: s.packets_duplicate,
@@ -205,7 +205,7 @@ pub(super) fn broadcast(runner: &mut Runner) -> BroadcastView {
         name: "broadcast-link".to_owned(),
         up: node.addr().is_some(),
         listeners: report.listeners as u64,
-        mtu_octets: report.mtu as u64,
+        mtu_bytes: report.mtu as u64,
         window_packets: report.window,
         method: match node.multicasts().method {
             MulticastMethod::Automatic => MulticastWay::Autoselect,
@@ -283,7 +283,7 @@ pub(super) fn sockets(node: &Node, service: &Service) -> Vec<SocketView> {
             uid: owner.map(|o| o.uid),
             importance: report.options.importance as u8,
             queued_messages: report.queued_messages as u64,
-            queued_octets: report.queued_octets as u64,
+            queued_bytes: report.queued_bytes as u64,
             sent: traffic(report.sent),
             received: traffic(report.received),
             lanes: service

@@ -67,7 +67,7 @@ impl Service {
     /// read. Reading less would not help: the system wakes it only when the descriptor is nearly empty.
     fn relieve(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
-        let all = socket::readable_octets(&local.fd).unwrap_or(0);
+        let all = socket::readable_bytes(&local.fd).unwrap_or(0);
         let mut left = all;
         loop {
             // Data that the program adds in the meantime is not read now.

@@ -19,7 +19,7 @@ impl Service {
         name: u32,
     ) -> Result<u32, Errno> {
         if name == RECEIVE_BYTES {
-            let bytes = node.socket_report(port).map_err(errno)?.options.receive_octets;
+            let bytes = node.socket_report(port).map_err(errno)?.options.receive_bytes;
             return Ok(u32::try_from(bytes).unwrap_or(u32::MAX));
         }
         let value = node.get_option(port, name).map_err(errno)?;
@@ -45,7 +45,7 @@ impl Service {
     ) -> Result<(), Errno> {
         if name == RECEIVE_BYTES {
             let mut options = node.socket_report(port).map_err(errno)?.options;
-            options.receive_octets = (value as usize).clamp(1, self.limits.receive_octets);
+            options.receive_bytes = (value as usize).clamp(1, self.limits.receive_bytes);
             return node.set_options(port, options).map_err(errno);
         }
         let takes_none = matches!(name, option::MCAST_BROADCAST | option::MCAST_REPLICAST);
@@ -85,7 +85,7 @@ pub(super) fn report(node: &Node, port: Port) -> Answer {
         local: local_socket(report.local),
         peer: report.peer.map(local_socket),
         queued_messages: u32::try_from(report.queued_messages).unwrap_or(u32::MAX),
-        queued_octets: u32::try_from(report.queued_octets).unwrap_or(u32::MAX),
+        queued_bytes: u32::try_from(report.queued_bytes).unwrap_or(u32::MAX),
     }
     .encode();
     Answer { bytes, fds: Vec::new() }

@@ -117,7 +117,7 @@ impl Service {
             // Some process writes to the descriptor without counting: the lane could overtake its data.
             return Err(Errno::OPNOTSUPP);
         }
-        let lanes = Lanes::new(self.limits.lane_octets).map_err(|_| Errno::NFILE)?;
+        let lanes = Lanes::new(self.limits.lane_bytes).map_err(|_| Errno::NFILE)?;
         if self.is_scarce(&lanes.memory_fd) {
             return Err(Errno::NFILE);
         }

@@ -20,7 +20,7 @@ pub struct ServiceLimits {
     pub sockets_per_client: usize,
     /// Receive queue limit of a socket in bytes for messages of low importance; medium, high and critical may fill 2, 4 and 8 times as much. Beyond
     /// it, messages are returned with the overload error, and connections are throttled. A program may request less or up to this limit.
-    pub receive_octets: usize,
+    pub receive_bytes: usize,
     /// How long data sent before a close or shutdown is kept while its receiver accepts none of it. The kernel never discards such data, so this is
     /// long; it limits what is kept for receivers that hang.
     pub linger: Duration,
@@ -29,7 +29,7 @@ pub struct ServiceLimits {
     /// Maximum number of sockets with lanes. Further ones work without.
     pub lanes: usize,
     /// Size of each of the two rings of a socket with lanes in bytes, rounded up to what the longest message needs.
-    pub lane_octets: usize,
+    pub lane_bytes: usize,
 }
 
 impl Default for ServiceLimits {
@@ -40,11 +40,11 @@ impl Default for ServiceLimits {
             clients_per_process: 16,
             operators: 4,
             sockets_per_client: 4_096,
-            receive_octets: 2 << 20,
+            receive_bytes: 2 << 20,
             linger: Duration::from_secs(600),
             lane_after: 64,
             lanes: 256,
-            lane_octets: 256 << 10,
+            lane_bytes: 256 << 10,
         }
     }
 }
@@ -56,7 +56,7 @@ impl ServiceLimits {
         let lanes = if self.lanes == 0 || self.lane_after == 0 {
             0
         } else {
-            LaneMemory::dimensions(self.lane_octets).memory_len()
+            LaneMemory::dimensions(self.lane_bytes).memory_len()
         };
         slots.max(lanes)
     }

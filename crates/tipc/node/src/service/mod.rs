@@ -396,7 +396,7 @@ impl Service {
         }
         let (token, cookie) = (random::unguessable()?, socket::cookie(&theirs)?);
         let names = (token, cookie);
-        let most = self.limits.receive_octets;
+        let most = self.limits.receive_bytes;
         let place =
             self.sockets.insert(|_| Local::new(ours, names, kind, (client, slot), phase, most));
         let Some(local) = self.sockets.get(place) else {

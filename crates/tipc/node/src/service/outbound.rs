@@ -130,7 +130,7 @@ fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
             member: incoming.group.map(|source| source.instance),
             gone: news == Some(MembershipEvent::Left),
         };
-        bytes += taken.octets();
+        bytes += taken.size();
         local.out.push_back(Outgoing { header: header.encode(), taken });
     }
 }

@@ -277,7 +277,7 @@ impl Service {
     /// Sets the service's limit for a new socket's queue.
     pub(super) fn bound_queue(&self, node: &mut Node, port: Port) {
         if let Ok(mut report) = node.socket_report(port) {
-            report.options.receive_octets = self.limits.receive_octets;
+            report.options.receive_bytes = self.limits.receive_bytes;
             let _ = node.set_options(port, report.options);
         }
     }

@@ -226,7 +226,7 @@ fn a_reader_that_never_reads_holds_up_nobody() {
     }
     works(&site);
     let report = sleepy.report().unwrap();
-    assert!(report.queued_octets < (2 << 20) + 70_000, "{report:?}");
+    assert!(report.queued_bytes < (2 << 20) + 70_000, "{report:?}");
 }
 
 /// Runs this test program as a peer that is to be killed.

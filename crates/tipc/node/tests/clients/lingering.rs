@@ -183,7 +183,7 @@ fn who_closes_with_something_unread_has_still_sent_what_it_sent() {
         let (client, server) = if lane { pair_with_lane(site, kind) } else { pair(site, kind) };
         server.send(b"unread", None, soon()).unwrap();
         until("what is not read", || {
-            crossway_sys::socket::readable_octets(client.as_fd()).unwrap() > 0
+            crossway_sys::socket::readable_bytes(client.as_fd()).unwrap() > 0
         });
         signal(site, "-STOP");
         for n in 0..100_u8 {

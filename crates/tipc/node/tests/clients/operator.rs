@@ -93,13 +93,13 @@ fn a_socket_s_figures_are_its_own() {
     };
     let (server, sleepy) = (of(7000), of(7001));
     assert_eq!((server.importance, sleepy.importance), (2, 0));
-    assert_eq!((server.sent.messages, server.sent.octets), (1, 9));
-    assert_eq!((server.received.messages, server.received.octets), (3, 15));
+    assert_eq!((server.sent.messages, server.sent.bytes), (1, 9));
+    assert_eq!((server.received.messages, server.received.bytes), (3, 15));
     let scopes = (&server.bindings[0].scope[..], &sleepy.bindings[0].scope[..]);
     assert_eq!(scopes, ("node", "cluster"));
-    assert_eq!((server.queued_messages, server.queued_octets), (0, 0));
+    assert_eq!((server.queued_messages, server.queued_bytes), (0, 0));
     assert!(sleepy.queued_messages > 0, "{sleepy:?}");
-    assert!(sleepy.queued_octets >= 10_000 * sleepy.queued_messages, "{sleepy:?}");
+    assert!(sleepy.queued_bytes >= 10_000 * sleepy.queued_messages, "{sleepy:?}");
 }
 
 /// A table of more than one page.
@@ -136,9 +136,9 @@ fn the_figures_of_links_bearers_and_peers_are_of_the_right_end() {
         (of(&after.0.0) - of(&before.0.0), of(&after.1.0) - of(&before.1.0))
     };
     let bytes = 20 * 66_000;
-    let (from, into) = sent(|link| link.counters.sent_octets);
+    let (from, into) = sent(|link| link.counters.sent_bytes);
     assert!(from >= bytes && into < bytes / 2, "sent: {from} here, {into} there");
-    let (from, into) = sent(|link| link.counters.received_octets);
+    let (from, into) = sent(|link| link.counters.received_bytes);
     assert!(from < bytes / 2 && into >= bytes, "received: {from} here, {into} there");
     let frames = |of: fn(&BearerView) -> u64| {
         (of(&after.0.1) - of(&before.0.1), of(&after.1.1) - of(&before.1.1))

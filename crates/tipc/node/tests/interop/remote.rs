@@ -155,7 +155,7 @@ impl Remote {
             }),
             "report" => node.socket_report(w.port()).map(|r| {
                 let peer = r.peer.map_or("-".to_owned(), |p| format!("{},{}", p.port.0, p.node.0));
-                let (messages, bytes) = (r.queued_messages, r.queued_octets);
+                let (messages, bytes) = (r.queued_messages, r.queued_bytes);
                 format!("{},{} {peer} {messages} {bytes}", r.local.port.0, r.local.node.0)
             }),
             "setopt" => {

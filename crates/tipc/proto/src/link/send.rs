@@ -152,7 +152,7 @@ impl Link {
             }
             self.probe_at = Some(now + self.probe_wait);
         }
-        self.stats.octets_sent += (out.len() - start) as u64;
+        self.stats.bytes_sent += (out.len() - start) as u64;
         true
     }
 
@@ -170,7 +170,7 @@ impl Link {
         let start = out.len();
         self.want_state(false, false);
         let made = self.encode_due(now, bcast, monitor, out);
-        self.stats.octets_sent += (out.len() - start) as u64;
+        self.stats.bytes_sent += (out.len() - start) as u64;
         made
     }
 

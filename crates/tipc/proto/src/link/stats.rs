@@ -12,7 +12,7 @@ pub struct LinkStats {
     /// Sequenced packets sent, without retransmissions.
     pub packets_sent: u64,
     /// Bytes of all frames sent, including TIPC headers.
-    pub octets_sent: u64,
+    pub bytes_sent: u64,
     /// Packets retransmitted.
     pub packets_resent: u64,
     /// Packets sent that carry a fragment.
@@ -26,7 +26,7 @@ pub struct LinkStats {
     /// Sequenced packets accepted.
     pub packets_received: u64,
     /// Bytes of the accepted packets.
-    pub octets_received: u64,
+    pub bytes_received: u64,
     /// Accepted packets that carry a fragment.
     pub fragments_received: u64,
     /// Messages received in fragments.
@@ -58,7 +58,7 @@ pub struct LinkStats {
     /// Messages accepted for sending, by size: up to each of [`PROFILE_BOUNDS`], and above.
     pub profile: [u64; 7],
     /// Bytes of these messages, including TIPC headers.
-    pub profile_octets: u64,
+    pub profile_bytes: u64,
     /// How often a message was refused because the backlog was full.
     pub congestions: u64,
     /// Maximum number of unacknowledged packets.
@@ -98,7 +98,7 @@ impl LinkStats {
     /// Counts an accepted packet.
     pub(crate) fn count_received(&mut self, view: &View<'_>) {
         self.packets_received += 1;
-        self.octets_received += view.size() as u64;
+        self.bytes_received += view.size() as u64;
         match view.user() {
             Some(User::Fragmenter) => {
                 self.fragments_received += 1;
@@ -116,7 +116,7 @@ impl LinkStats {
     pub(crate) fn count_message(&mut self, len: usize) {
         let class = PROFILE_BOUNDS.iter().position(|bound| len <= *bound);
         self.profile[class.unwrap_or(PROFILE_BOUNDS.len())] += 1;
-        self.profile_octets += len as u64;
+        self.profile_bytes += len as u64;
     }
 
     /// Samples the number of unacknowledged packets.
@@ -151,7 +151,7 @@ mod tests {
             stats.count_message(len);
         }
         assert_eq!(stats.profile, [2, 2, 1, 1, 1, 2, 2]);
-        assert_eq!(stats.profile_octets, 170_439);
+        assert_eq!(stats.profile_bytes, 170_439);
         assert_eq!(stats.queue_average(), 0);
         stats.look_at_queue(7);
         stats.look_at_queue(2);

@@ -42,13 +42,13 @@ pub struct Traffic {
     /// Number of messages.
     pub messages: u64,
     /// Total length of their payloads, in bytes.
-    pub octets: u64,
+    pub bytes: u64,
 }
 
 impl Traffic {
     pub(crate) const fn count(&mut self, len: usize) {
         self.messages += 1;
-        self.octets += len as u64;
+        self.bytes += len as u64;
     }
 }
 

@@ -87,7 +87,7 @@ impl Node {
         if sender != own && !socket.kind.is_connected_kind() {
             let from = SocketAddr { port: m.orig_port, node: sender };
             arrival =
-                socket.mcast_order.accept(now, from, &packet.view(), socket.options.receive_octets);
+                socket.mcast_order.accept(now, from, &packet.view(), socket.options.receive_bytes);
         }
         match arrival {
             // A twin has served its purpose once it has arrived.

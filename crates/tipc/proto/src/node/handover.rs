@@ -68,7 +68,7 @@ impl Taken {
     }
 
     /// Length of the message in bytes.
-    pub fn octets(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.message.as_ref().map_or(0, Packet::size)
     }
 

@@ -370,7 +370,7 @@ impl Node {
     }
 
     /// Number of bytes held in the queues of all links and sockets, for the memory limit.
-    pub fn octets(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         let links = self.peers.values().map(Peer::held_bytes).sum::<usize>();
         let sockets = self.sockets.values().map(Socket::held_bytes).sum::<usize>();
         let monitors = self.bearers.iter().flatten().map(|b| b.monitor.held_bytes()).sum::<usize>();

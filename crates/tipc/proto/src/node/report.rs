@@ -24,7 +24,7 @@ pub struct SocketReport {
     /// Number of messages waiting to be received.
     pub queued_messages: usize,
     /// Length of these messages in bytes, as counted against the queue limit.
-    pub queued_octets: usize,
+    pub queued_bytes: usize,
     /// The group that it is a member of.
     pub group: Option<GroupRequest>,
     /// Messages sent.
@@ -111,7 +111,7 @@ impl Node {
             peer,
             options: socket.options,
             queued_messages: socket.queued(),
-            queued_octets: socket.held_bytes(),
+            queued_bytes: socket.held_bytes(),
             group: socket.group.as_ref().map(|g| g.request),
             sent: socket.sent,
             received: socket.received,

@@ -166,8 +166,8 @@ impl Socket {
             mcast_order: McastOrder::new(),
             group: None,
             group_next: Seq(0),
-            sent: Traffic { messages: 0, octets: 0 },
-            received: Traffic { messages: 0, octets: 0 },
+            sent: Traffic { messages: 0, bytes: 0 },
+            received: Traffic { messages: 0, bytes: 0 },
             queue: VecDeque::new(),
             queue_bytes: 0,
             taken: 0,
@@ -178,7 +178,7 @@ impl Socket {
     pub(crate) fn has_room(&self, importance: Importance) -> bool {
         match &self.group {
             Some(group) => self.queue_bytes < group.receive_bytes(),
-            None => self.queue_bytes < self.options.receive_octets << importance as u32,
+            None => self.queue_bytes < self.options.receive_bytes << importance as u32,
         }
     }
 

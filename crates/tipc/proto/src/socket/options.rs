@@ -29,7 +29,7 @@ pub struct SocketOptions {
     /// How long to wait for the answer to a connection request.
     pub connect_timeout: Duration,
     /// Receive queue limit for low-importance messages, in bytes.
-    pub receive_octets: usize,
+    pub receive_bytes: usize,
     /// How multicasts are sent.
     pub multicast: MulticastMethod,
     /// Small writes to a stream are not merged.
@@ -47,7 +47,7 @@ impl SocketOptions {
             src_droppable: matches!(kind, SocketKind::Dgram),
             dest_droppable: !kind.is_connected_kind(),
             connect_timeout: CONNECT_TIMEOUT,
-            receive_octets: SOCKET_RECEIVE_BYTES,
+            receive_bytes: SOCKET_RECEIVE_BYTES,
             multicast: MulticastMethod::Automatic,
             nodelay: false,
             group_patience: None,
