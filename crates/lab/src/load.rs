@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crossway_sys::{OsError, family, lease};
+use crossway_sys::{OsError, family, lease, program};
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::Load;
@@ -125,7 +125,7 @@ impl RunningLoad {
             .create(&folder)
             .map_err(|e| OsError::new("mkdir", folder.display(), e))?;
         let arguments = arguments(load, cpus, &folder);
-        let path = tools::locate("stress-ng").unwrap_or_else(|| "stress-ng".into());
+        let path = program::find("stress-ng").unwrap_or_else(|| "stress-ng".into());
         let mut command = Command::new(path);
         // A separate process group, so that its workers can be killed with it.
         command.args(&arguments).env(family::MARK, &mark).process_group(0);

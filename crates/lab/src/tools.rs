@@ -1,11 +1,11 @@
 //! External programs that Crossway uses: their location, version, and the package that provides them.
 
-use std::ffi::OsStr;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crossway_sys::program;
 use serde::Serialize;
 
 /// Time limit for a version query; a program that takes longer counts as broken.
@@ -76,7 +76,7 @@ impl Tool {
     /// Looks for the tool and queries its version.
     pub fn find(&self) -> Found {
         let remedy = format!("sudo apt-get install {}", self.package);
-        let Some(path) = locate(self.name) else {
+        let Some(path) = program::find(self.name) else {
             return Found::Missing { why: format!("{} is not in PATH", self.name), remedy };
         };
         if self.version_args.is_empty() {
@@ -98,21 +98,6 @@ impl Tool {
 /// The tool with this name.
 pub fn tool_named(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().find(|t| t.name == name)
-}
-
-/// The path of a command: in PATH, or in the directories that Debian has in root's PATH only.
-pub fn locate(name: impl AsRef<OsStr>) -> Option<PathBuf> {
-    let name = name.as_ref();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
-        .map(|dir| dir.join(name))
-        .find(|file| is_executable(file))
-}
-
-fn is_executable(file: &std::path::Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 /// Runs a command until it exits and returns its output, standard error after standard output. Killed at the deadline.

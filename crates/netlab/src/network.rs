@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crossway_sys::program;
 use serde::{Deserialize, Serialize};
 
 use crate::registry::Process;
-use crate::{HostKind, Link, NetError, tool};
+use crate::{HostKind, Link, NetError};
 
 /// The folder in which `ip netns` keeps its namespaces.
 const NETNS_DIR: &str = "/run/netns";
@@ -116,7 +117,7 @@ impl Host {
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let prefix = self.prefix();
         let mut command = Command::new(&prefix[0]);
-        command.args(&prefix[1..]).arg(program).env("PATH", tool::search_path());
+        command.args(&prefix[1..]).arg(program).env("PATH", program::search_path());
         command
     }
 

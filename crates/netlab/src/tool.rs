@@ -1,10 +1,10 @@
 //! Runs the system's tools (`ip`, `tc`, `ethtool`, `taskset`), feeds them input, and quotes their errors.
 
+use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crossway_sys::{OsError, proc};
+use crossway_sys::{OsError, proc, program};
 
 use crate::NetError;
 use crate::registry::Making;
@@ -13,29 +13,13 @@ use crate::registry::Making;
 const NEEDED: [(&str, &str); 4] =
     [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool"), ("taskset", "util-linux")];
 
-/// The directories of root's tools, for users whose PATH does not contain them.
-const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// PATH followed by the system's directories.
-pub(crate) fn search_path() -> String {
-    match std::env::var("PATH") {
-        Ok(own) if !own.is_empty() => format!("{own}:{SYSTEM_PATH}"),
-        _ => SYSTEM_PATH.to_owned(),
-    }
-}
-
-/// Finds a program in the same way as a shell.
-pub(crate) fn find(tool: &str, path: &str) -> Option<PathBuf> {
-    path.split(':').map(|folder| Path::new(folder).join(tool)).find(|file| file.is_file())
-}
-
 /// Checks that all tools that a network needs are installed; the error names the missing one.
 pub(crate) fn check_all() -> Result<(), NetError> {
-    check_in(&search_path())
+    check_in(&program::search_path())
 }
 
-fn check_in(path: &str) -> Result<(), NetError> {
-    match NEEDED.into_iter().find(|(tool, _)| find(tool, path).is_none()) {
+fn check_in(path: &OsStr) -> Result<(), NetError> {
+    match NEEDED.into_iter().find(|(tool, _)| program::find_in(tool, path).is_none()) {
         None => Ok(()),
         Some((tool, package)) => Err(NetError::MissingTool { tool, package }),
     }
@@ -68,7 +52,7 @@ fn run_command(
     let mut command = Command::new(argv[0]);
     command
         .args(&argv[1..])
-        .env("PATH", search_path())
+        .env("PATH", program::search_path())
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -100,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_missing_tool_is_named_with_its_package() {
-        let error = check_in("/nowhere:/proc/self").unwrap_err().to_string();
+        let error = check_in("/nowhere:/proc/self".as_ref()).unwrap_err().to_string();
         assert_eq!(error, "the program 'ip' was not found; install it: apt-get install iproute2");
     }
 

@@ -41,6 +41,7 @@ pub mod poll;
 pub mod port;
 pub mod proc;
 pub mod procfs;
+pub mod program;
 pub mod protocol_counters;
 pub mod random;
 pub mod record_lock;

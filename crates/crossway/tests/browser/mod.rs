@@ -33,10 +33,8 @@ pub(crate) struct Page {
 impl Browser {
     /// Starts Chromium; returns `None` and prints why if it is not installed.
     pub(crate) fn start(test: &str) -> Option<Browser> {
-        let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
-        });
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        let found = names.into_iter().find(|name| crossway_sys::program::find(name).is_some());
         let Some(program) = found else {
             eprintln!("SKIP {test}: no Chromium on the PATH; apt install chromium");
             return None;

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossway_sys::{poll, proc};
+use crossway_sys::{poll, proc, program};
 
 use super::frames::{self, Frames};
 use super::{FromAgent, HostError, ToAgent};
@@ -47,7 +47,7 @@ impl Line {
         let mut command = Command::new(&words[0]);
         command
             .args(&words[1..])
-            .env("PATH", search_path())
+            .env("PATH", program::search_path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -161,10 +161,4 @@ fn keep_errors(mut from: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
         }
     });
     kept
-}
-
-/// PATH extended by directories with network tools that an ordinary user's PATH may lack.
-fn search_path() -> String {
-    let own = std::env::var("PATH").unwrap_or_default();
-    format!("{own}:/usr/local/sbin:/usr/sbin:/sbin")
 }

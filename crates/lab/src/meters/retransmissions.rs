@@ -2,11 +2,11 @@
 
 use std::process::{Command, Stdio};
 
+use crossway_sys::program;
 use crossway_sys::protocol_counters::{self, Counters};
 
 use crate::catalogue;
 use crate::record::{Retransmissions, Transport};
-use crate::tools;
 
 /// Two counters that never decrease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +71,9 @@ pub(super) fn since(transport: Transport, before: Sent) -> Result<Retransmission
 
 /// The sum over all TIPC links of this node, read with iproute2's `tipc`.
 fn tipc_links() -> Result<Sent, String> {
-    let program = tools::locate("tipc")
+    let tool = program::find("tipc")
         .ok_or("the links' statistics need the tool 'tipc'; sudo apt-get install iproute2")?;
-    let told = Command::new(program)
+    let told = Command::new(tool)
         .args(["link", "statistics", "show"])
         .stdin(Stdio::null())
         .output()

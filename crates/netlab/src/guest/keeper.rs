@@ -17,7 +17,7 @@ use crossway_sys::confinement::{
 };
 use crossway_sys::fdpass;
 use crossway_sys::lifeline::Lifeline;
-use crossway_sys::xstate;
+use crossway_sys::{program, xstate};
 
 use super::frame::{Frame, Lane, skip_to_preamble};
 use super::heartbeat::Heartbeat;
@@ -26,8 +26,8 @@ use super::record::{self, GuestFiles};
 use super::registers::tunables;
 use super::relay::{Place, Window, Wire, lock, pump, sink};
 use super::{GuestRecord, GuestRegisters, KERNEL, LINE_WORDS, SETUP_VARIABLE};
+use crate::NetError;
 use crate::registry::Process;
-use crate::{NetError, tool};
 
 /// Time limit for a guest to become ready. It normally takes two seconds; a slow and busy machine may be fifty times slower.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
@@ -217,8 +217,7 @@ fn start_kernel(
 }
 
 fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, NetError> {
-    let path = tool::search_path();
-    let kernel = tool::find(KERNEL, &path)
+    let kernel = program::find(KERNEL)
         .ok_or(NetError::MissingTool { tool: KERNEL, package: "user-mode-linux" })?;
     let console = files.create("console")?;
     let errors = console.try_clone().map_err(|e| files.error("console", e))?;
@@ -246,7 +245,7 @@ fn kernel_command(record: &GuestRecord, files: &GuestFiles) -> Result<Command, N
     command
         .args(["--", "guest-init"])
         .env_clear()
-        .env("PATH", path)
+        .env("PATH", program::search_path())
         .env("TMPDIR", &writable)
         .stdin(Stdio::null())
         .stdout(console)

@@ -21,6 +21,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use crossway_sys::program;
+
 pub use exec::{GuestExit, exec_in_guest};
 pub use init::run_guest_init;
 pub use keeper::run_guest_keeper;
@@ -33,7 +35,7 @@ pub use subcommand::run_guest_subcommand;
 use crate::network::Network;
 use crate::registry::Process;
 use crate::topology::check_name;
-use crate::{HostKind, NetError, Offloads, tool};
+use crate::{HostKind, NetError, Offloads};
 use message::{Boot, Interface, Outcome, Setup};
 use record::GuestFiles;
 
@@ -101,7 +103,7 @@ impl Guest {
             });
         }
         crate::lab::check_privilege()?;
-        if tool::find(KERNEL, &tool::search_path()).is_none() {
+        if program::find(KERNEL).is_none() {
             return Err(NetError::MissingTool { tool: KERNEL, package: "user-mode-linux" });
         }
         let host = match place {
@@ -170,7 +172,7 @@ impl Guest {
             .collect();
         let mut keeper = Command::new(words[0])
             .args(&words[1..])
-            .env("PATH", tool::search_path())
+            .env("PATH", program::search_path())
             // Ctrl-C at a terminal is handled by the starting process, which then ends the guest properly.
             .process_group(0)
             .stdin(Stdio::piped())

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crossway_sys::file_caps;
+use crossway_sys::{file_caps, program};
 
 use crate::SOCKET_VARIABLE;
 
@@ -143,18 +143,10 @@ pub fn command(
 }
 
 /// Finds the file of a program like a shell does.
-fn find(program: &OsStr) -> Result<PathBuf, CannotRun> {
-    let executable = |path: &Path| {
-        fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
-    let path = Path::new(program);
-    let found = if program.as_bytes().contains(&b'/') {
-        Some(path.to_owned()).filter(|path| executable(path))
-    } else {
-        let dirs = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&dirs).map(|dir| dir.join(path)).find(|path| executable(path))
-    };
-    found.ok_or_else(|| CannotRun::NotFound { program: path.to_owned() })
+fn find(name: &OsStr) -> Result<PathBuf, CannotRun> {
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    let found = program::find_in(name, &dirs);
+    found.ok_or_else(|| CannotRun::NotFound { program: PathBuf::from(name) })
 }
 
 /// Checks whether the loader will load the library with a program.

@@ -138,5 +138,8 @@ fn bindings_of_one_turn_share_a_broadcast() {
     let known =
         net.with(B, |node, _| node.names().iter().filter(|b| b.range.service == 800).count());
     assert_eq!(known, Some(10), "also when the frame was lost");
-    assert!(net.with(A, |node, _| node.held_bytes()).unwrap() <= before, "acknowledged and released");
+    assert!(
+        net.with(A, |node, _| node.held_bytes()).unwrap() <= before,
+        "acknowledged and released"
+    );
 }
