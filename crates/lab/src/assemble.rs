@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 
 use crate::control::Outcome;
 use crate::histogram;
-use crate::inputs::Workload;
+use crate::inputs::{Extent, Measure, Workload};
 use crate::record::{
     Cost, Counts, Latency, Lateness, Pacing, Record, RoleMeters, ServerMeters, Span, Status,
     Throughput,
@@ -65,7 +65,8 @@ pub(crate) fn enter(
     if !brought.one_clock {
         // These intervals span two clocks.
         histograms.retain(|(span, _)| !matches!(span, Span::OneWay | Span::TearDown));
-        if matches!(record.inputs.workload, Workload::Paced { .. } | Workload::Exchange) {
+        let measure = record.inputs.workload.facts().measure;
+        if matches!(measure, Measure::OneWay | Measure::Exchange) {
             let why = "the hosts have different clocks, whose instants cannot be compared";
             record.nulls.insert("latency_ns".to_owned(), why.to_owned());
         }
@@ -114,7 +115,7 @@ fn per_second(amount: f64, wall_ns: u64) -> f64 {
 
 /// Round trips count as one message: the client's counters, plus the errors at the server.
 fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
-    let both_ways = RoleLayout::both_ways(workload);
+    let both_ways = workload.facts().has_replies;
     let (sent, received, bytes) = if both_ways {
         (outcomes[0].sent, outcomes[0].received, outcomes[0].bytes)
     } else {
@@ -235,11 +236,7 @@ fn pacing(
     counts: &Counts,
     wall_ns: u64,
 ) -> Option<Pacing> {
-    let period_ns = match workload {
-        Workload::Paced { period_us, .. } => period_us * 1_000,
-        Workload::Requests { period_ns } => period_ns,
-        _ => return None,
-    };
+    let Extent::Instants { period_ns, .. } = workload.facts().extent else { return None };
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
     let intended_ns = (seen.bursts * period_ns).max(1) as f64;
     // The period of the last burst is part of the time in which its bits are sent.

@@ -6,14 +6,12 @@ use crossway_mech::{Access, Boundaries, Caps, Wait};
 use crossway_sys::topology::Topology;
 
 use crate::catalogue::{self, NodeKind, Transport};
-use crate::contender;
 use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::pattern;
 use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::{Group, PlacementAxis, Plan};
 use crate::testbed::{Site, TestbedKind, Tipc};
-use crate::trial::timed;
 
 /// A case: a mechanism with fully resolved inputs, measured in several trials.
 #[derive(Clone, Debug, PartialEq)]
@@ -239,8 +237,9 @@ pub fn natural_wait(caps: &Caps) -> Wait {
 /// The reason why a case is impossible on any machine.
 fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceable> {
     let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
+    let facts = inputs.workload.facts();
     if catalogue::is_contender(mechanism) {
-        if !contender::carries(inputs.workload) {
+        if !facts.contenders {
             let why =
                 format!("contenders do not support the workload '{}'", inputs.workload.word());
             return no(why, "workload = \"throughput\" or \"ping-pong\"");
@@ -284,9 +283,7 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
             "a size of at least 1 byte",
         );
     }
-    if inputs.reply_bytes.is_some()
-        && !matches!(inputs.workload, Workload::PingPong | Workload::Requests { .. })
-    {
+    if inputs.reply_bytes.is_some() && !facts.sizes_replies() {
         let why = "only round trips can have replies of another size".to_owned();
         return no(why, "workload = \"ping-pong\" or requests, or no reply_bytes");
     }
@@ -294,11 +291,11 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
         let why = "the mechanism cannot reconnect its channel for each exchange";
         return no(why.to_owned(), "workload = \"ping-pong\"");
     }
-    if timed(inputs.workload) && inputs.size_bytes < SEQUENCED_SIZE as u64 {
+    if facts.timed() && inputs.size_bytes < SEQUENCED_SIZE as u64 {
         let why = format!("each message needs a sequence number of {SEQUENCED_SIZE} bytes");
         return no(why, "a size of at least 8 bytes");
     }
-    if timed(inputs.workload) && caps.reliability == crossway_mech::Reliability::Lossy {
+    if facts.timed() && caps.reliability == crossway_mech::Reliability::Lossy {
         let why = "if the end mark were lost, the receiver would wait forever";
         return no(why.to_owned(), "a reliable mechanism");
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::cases::{self, Case, CaseKey, latency};
-use crate::inputs::Workload;
+use crate::inputs::Measure;
 use crate::limits::cores_moved;
 use crate::record::{Record, Span, Status};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
@@ -60,15 +60,9 @@ impl Figure {
     /// loop is the reciprocal of its round trip, that of a paced stream is fixed).
     pub fn of(&self, record: &Record) -> Option<f64> {
         match self {
-            Figure::Rate => match record.inputs.workload {
-                Workload::PingPong
-                | Workload::Requests { .. }
-                | Workload::Paced { .. }
-                | Workload::Exchange => None,
-                Workload::Throughput
-                | Workload::Pairs { .. }
-                | Workload::FanIn { .. }
-                | Workload::FanOut { .. } => record.throughput.map(|t| t.msgs_per_s),
+            Figure::Rate => match record.inputs.workload.facts().measure {
+                Measure::Rate => record.throughput.map(|t| t.msgs_per_s),
+                Measure::RoundTrip | Measure::OneWay | Measure::Exchange => None,
             },
             Figure::LatencyP50 { span } => latency(record, *span).map(|l| l.p50 as f64),
             Figure::LatencyP99 { span } => {

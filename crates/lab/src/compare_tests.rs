@@ -1,6 +1,7 @@
 //! Comparisons with a known outcome.
 
 use super::*;
+use crate::inputs::Workload;
 use crate::samples;
 
 const A: [u64; 7] = [1000, 1010, 1005, 995, 1002, 998, 1008];

@@ -1,6 +1,6 @@
 //! Estimates how long a run will take.
 
-use crate::inputs::{Inputs, Workload};
+use crate::inputs::{Extent, Inputs};
 
 /// Time for starting, verifying and closing a trial on this machine.
 const OVERHEAD_MS: u64 = 28;
@@ -23,11 +23,9 @@ pub fn trial_ms(inputs: &Inputs) -> u64 {
 
 fn messages_ms(inputs: &Inputs, messages: u64) -> u64 {
     let bytes = messages.saturating_mul(inputs.size_bytes.max(1));
-    if let Workload::Paced { burst_bytes, period_us } = inputs.workload {
-        return bytes.div_ceil(burst_bytes.max(1)).saturating_mul(period_us) / 1000;
-    }
-    if let Workload::Requests { period_ns } = inputs.workload {
-        return messages.saturating_mul(period_ns) / 1_000_000;
+    if let Extent::Instants { period_ns, burst_bytes } = inputs.workload.facts().extent {
+        let instants = burst_bytes.map_or(messages, |burst| bytes.div_ceil(burst.max(1)));
+        return instants.saturating_mul(period_ns) / 1_000_000;
     }
     let rate = inputs.testbed_spec.as_ref().and_then(|testbed| testbed.rate);
     rate.map_or(0, |rate| bytes.saturating_mul(8_000) / rate.bits_per_s.max(1))

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::cases;
-use crate::inputs::Workload;
-use crate::record::{Latency, Record, Span, Status};
+use crate::record::{Latency, Record, Status};
 use crate::stats::{self, TRIALS_AT_LEAST};
 
 /// A figure that a goal bounds. A latency is a round trip, the time from a message's intended instant to its receipt
@@ -71,11 +70,7 @@ impl GoalFigure {
     /// The figure of one trial, in the goal's unit; `None` where the trial has none.
     pub fn of(self, record: &Record) -> Option<f64> {
         let latency = |get: fn(&Latency) -> Option<u64>| {
-            let span = match record.inputs.workload {
-                Workload::Paced { .. } => Span::OneWay,
-                Workload::Exchange => Span::Exchange,
-                _ => Span::RoundTrip,
-            };
+            let span = record.inputs.workload.facts().measure.span()?;
             Some(get(cases::latency(record, span)?)? as f64 / 1e3)
         };
         match self {

@@ -1,78 +1,14 @@
 //! The inputs of a case, fully resolved: enough to repeat it.
 
+mod workload;
+
 pub use crossway_mech::{Access, Wait};
 use serde::{Deserialize, Serialize};
 
 use crate::goals::Goals;
 pub use crate::testbed::Ends;
 use crate::testbed::Testbed;
-
-/// The workload: what the two or more processes do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Workload {
-    /// One process sends as fast as the other receives.
-    Throughput,
-    /// Request and reply, of the same size unless [`Inputs::reply_bytes`] says otherwise; the time from request to
-    /// reply is reported as a round trip.
-    PingPong,
-    /// Open loop: every `period_us`, a burst of `burst_bytes`, cut into messages of the case's size, is due, even if
-    /// earlier bursts are late. Latency counts from the intended instant. A message rate is expressed as bursts of one
-    /// message.
-    Paced {
-        /// Bytes per burst.
-        burst_bytes: u64,
-        /// Microseconds between the starts of two bursts.
-        period_us: u64,
-    },
-    /// Open loop: a request is due every `period_ns`. If the previous one is still unanswered, the request is sent as
-    /// soon as the reply arrives. The time from the due instant to the reply is reported as a round trip.
-    Requests {
-        /// Nanoseconds between two requests.
-        period_ns: u64,
-    },
-    /// Connect, one request, one reply, close; set-up, exchange and tear-down are timed separately (study item C4).
-    Exchange,
-    /// Several independent pairs at the same time, each in one direction.
-    Pairs {
-        /// Number of pairs.
-        pairs: u32,
-    },
-    /// Several senders to one receiver (T11, E25).
-    FanIn {
-        /// Number of senders.
-        senders: u32,
-        /// Work of the receiver for each message, microseconds; 0: it receives as fast as it can.
-        #[serde(default, skip_serializing_if = "is_zero")]
-        receiver_us: u32,
-    },
-    /// One sender to several receivers in turn.
-    FanOut {
-        /// Number of receivers.
-        receivers: u32,
-    },
-}
-
-impl Workload {
-    /// The workload's name in the names of cases and in exports.
-    pub fn word(&self) -> String {
-        match self {
-            Self::Throughput => "throughput".to_owned(),
-            Self::PingPong => "ping-pong".to_owned(),
-            Self::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
-            Self::Requests { period_ns } => format!("requests-{period_ns}ns"),
-            Self::Exchange => "exchange".to_owned(),
-            Self::Pairs { pairs } => format!("pairs-{pairs}"),
-            Self::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
-            Self::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
-            Self::FanOut { receivers } => format!("fan-out-{receivers}"),
-        }
-    }
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
+pub use workload::{Extent, Measure, Workload, WorkloadFacts};
 
 /// Where the roles run, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use crossway_mech::Wait;
 use serde::{Deserialize, Serialize};
 
 use crate::cases::{self, Case, CaseKey, latency};
-use crate::inputs::Workload;
+use crate::inputs::{Measure, Workload};
 use crate::limits::MOVED_FACTOR;
 use crate::record::{Record, Span};
 use crate::stats::{self, Summary};
@@ -67,14 +67,11 @@ pub enum Speed {
 impl Speed {
     /// The figure for a workload.
     pub fn of_workload(workload: &Workload) -> Speed {
-        match workload {
-            Workload::PingPong | Workload::Requests { .. } => Speed::RoundTripP50Ns,
-            Workload::Paced { .. } => Speed::OneWayP99Ns,
-            Workload::Exchange => Speed::WholeExchangeNs,
-            Workload::Throughput
-            | Workload::Pairs { .. }
-            | Workload::FanIn { .. }
-            | Workload::FanOut { .. } => Speed::MsgsPerS,
+        match workload.facts().measure {
+            Measure::Rate => Speed::MsgsPerS,
+            Measure::RoundTrip => Speed::RoundTripP50Ns,
+            Measure::OneWay => Speed::OneWayP99Ns,
+            Measure::Exchange => Speed::WholeExchangeNs,
         }
     }
 

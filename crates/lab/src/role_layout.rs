@@ -116,9 +116,4 @@ impl RoleLayout {
         let alone = self.roles.iter().filter(|r| r.part == part).count() == 1;
         if alone { part.name().to_owned() } else { format!("{}-{index}", part.name()) }
     }
-
-    /// Whether there are replies.
-    pub(crate) fn both_ways(workload: Workload) -> bool {
-        matches!(workload, Workload::PingPong | Workload::Requests { .. } | Workload::Exchange)
-    }
 }

@@ -294,13 +294,9 @@ fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
         "Late bursts",
         "CPU / message",
     ];
-    let is_paced =
-        |case: &Case| matches!(case.workload, Workload::Paced { .. } | Workload::Requests { .. });
+    let is_paced = |case: &Case| case.workload.facts().paced();
     let row = |case: &Case| {
-        let latency = case.latency(match case.workload {
-            Workload::Requests { .. } => Span::RoundTrip,
-            _ => Span::OneWay,
-        });
+        let latency = case.workload.facts().measure.span().and_then(|span| case.latency(span));
         let pacing = case.pacing.as_ref();
         let estimate = |get: fn(&LatencySummary) -> Option<Estimate>| {
             Cell::figure(Quantity::Duration, latency.and_then(get))
@@ -359,12 +355,7 @@ fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
 /// Workloads of several roles: pairs, fan-in, fan-out.
 fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = ["Throughput", "Messages", "Fairness", "Longest wait", "CPU / message"];
-    let is_shared = |case: &Case| {
-        matches!(
-            case.workload,
-            Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. }
-        )
-    };
+    let is_shared = |case: &Case| case.workload.facts().timed();
     let row = |case: &Case| {
         let fairness = case.fairness.as_ref();
         vec![

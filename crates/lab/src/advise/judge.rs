@@ -266,13 +266,9 @@ pub fn judge<'a>(
     });
     let rates: Vec<f64> = times.iter().map(|ns| 1e9 / ns).collect();
     // Fans are measured at full speed: the rate that they achieve must be at least the stated one.
-    let fan_share = match (question.rate_per_s, question.workload(1)) {
-        (
-            Some(rate),
-            crate::inputs::Workload::FanIn { .. } | crate::inputs::Workload::FanOut { .. },
-        ) => median(&rates).map(|reached| (reached / rate).min(1.0)),
-        _ => None,
-    };
+    let fan_rate = question.rate_per_s.filter(|_| question.workload(1).facts().timed());
+    let fan_share =
+        fan_rate.and_then(|rate| median(&rates).map(|reached| (reached / rate).min(1.0)));
     Some(Judged {
         candidate: candidate.clone(),
         cost: Figure::of(&costs)?,

@@ -14,8 +14,8 @@ use super::candidate::Candidate;
 use super::judge::{Judged, LATEST_TRIALS, Setting, choose, judge};
 use super::question::{Question, Site};
 use super::trials::Trial;
-use crate::inputs::{Ends, Load, Workload};
-use crate::plan::{Plan, number, table, testbed_table, workload_value};
+use crate::inputs::{Ends, Extent, Load};
+use crate::plan::{Plan, number, table, testbed_table, value};
 use crate::record::Status;
 use crate::stats::TRIALS_AT_LEAST;
 
@@ -268,15 +268,12 @@ pub fn estimate(question: &Question, candidates: usize, budget: Duration) -> Dur
 /// Long enough for a paced trial's percentiles, otherwise short: many short trials are more informative than a few
 /// long ones.
 fn measure_ms(question: &Question) -> u64 {
-    match question.workload(question.sizes[0].bytes) {
-        Workload::Paced { period_us, .. } => {
-            (BURSTS * period_us / 1_000).clamp(80, LONGEST_TRIAL_MS)
-        }
-        Workload::Requests { period_ns } => {
+    match question.workload(question.sizes[0].bytes).facts().extent {
+        Extent::Instants { period_ns, .. } => {
             (BURSTS * period_ns / 1_000_000).clamp(80, LONGEST_TRIAL_MS)
         }
-        Workload::FanIn { .. } | Workload::FanOut { .. } => 80,
-        _ => 40,
+        Extent::Time => 80,
+        Extent::Messages => 40,
     }
 }
 
@@ -342,7 +339,7 @@ pub fn plan(
             let word = crate::cases::wait_name(&wait);
             let mut group = Table::new();
             group.insert("mechanisms".into(), Value::Array(mechanisms));
-            group.insert("workload".into(), workload_value(question.workload(share.bytes)));
+            group.insert("workload".into(), value(question.workload(share.bytes))?);
             group.insert("size_bytes".into(), number(share.bytes));
             if let Some(reply) = question.reply_bytes {
                 group.insert("reply_bytes".into(), number(reply));
@@ -361,8 +358,8 @@ pub fn plan(
     top.insert(
         "defaults".into(),
         table([
-            ("placement", crate::plan::placement_value(question.placement)),
-            ("load", crate::plan::load_value(question.load)),
+            ("placement", value(question.placement)?),
+            ("load", crate::plan::load_value(question.load)?),
             ("trials", number(u64::from(trials))),
             ("warmup_ms", number(WARMUP_MS)),
             ("measure_ms", number(measure_ms(question))),

@@ -6,7 +6,7 @@ use crossway_mech::{Access, Wait};
 use serde::Deserialize;
 
 use super::question::Percentile;
-use crate::inputs::{Beside, Ends, Load, Placement, Workload};
+use crate::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
 use crate::record::{Record, Span, Status};
 use crate::testbed::Testbed;
 
@@ -195,14 +195,14 @@ impl Trial {
     /// exchange. If a trial has too few samples for the percentile, its maximum is used, which is never smaller.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
-        match self.inputs.workload {
-            Workload::PingPong | Workload::Requests { .. } => of(Span::RoundTrip),
-            Workload::Paced { .. } => of(Span::OneWay),
-            Workload::Exchange => {
-                // Between hosts the closing is nobody's own measurement.
-                Some(of(Span::SetUp)? + of(Span::Exchange)? + of(Span::TearDown).unwrap_or(0.0))
+        let measure = self.inputs.workload.facts().measure;
+        let latency = measure.span().and_then(of);
+        match measure {
+            Measure::Rate | Measure::RoundTrip | Measure::OneWay => latency,
+            // Between hosts the closing is nobody's own measurement.
+            Measure::Exchange => {
+                Some(of(Span::SetUp)? + latency? + of(Span::TearDown).unwrap_or(0.0))
             }
-            _ => None,
         }
     }
 

@@ -11,7 +11,11 @@ pub(super) fn of(outcomes: &[Outcome], workload: Workload) -> Option<Fairness> {
         Workload::Pairs { .. } | Workload::FanOut { .. } => {
             outcomes.iter().filter(|o| !o.shares.is_empty()).map(|o| o.received).collect()
         }
-        _ => return None,
+        Workload::Throughput
+        | Workload::PingPong
+        | Workload::Paced { .. }
+        | Workload::Requests { .. }
+        | Workload::Exchange => return None,
     };
     let total: u64 = amounts.iter().sum();
     if total == 0 {

@@ -51,5 +51,5 @@ pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u
 
 /// Whether messages go between more than two roles.
 fn several(workload: Workload) -> bool {
-    crate::trial::timed(workload)
+    workload.facts().timed()
 }

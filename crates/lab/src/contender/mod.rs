@@ -32,7 +32,6 @@ pub(crate) use program::ProgramError;
 pub(crate) use role::{SHM_PREFIX, live};
 pub use starter::{Language, StarterError, write_starter};
 
-use crate::inputs::Workload;
 use program::Program;
 
 /// A contender as described by its declaration.
@@ -130,9 +129,4 @@ impl Contender {
     pub fn build(&self) -> Result<(), BuildError> {
         building::build(self)
     }
-}
-
-/// Whether the protocol supports this workload.
-pub(crate) fn carries(workload: Workload) -> bool {
-    matches!(workload, Workload::Throughput | Workload::PingPong)
 }

@@ -11,10 +11,10 @@ use crossway_sys::clock::monotonic_ns;
 use crossway_sys::family;
 use crossway_sys::usage::{Usage, process_cpu_ns};
 
+use super::Launch;
 use super::content::{Content, ContentKey, SharedFile};
 use super::program::{Program, ProgramError};
 use super::protocol::{Ask, Checksum, Reply, VERSION};
-use super::{Launch, carries};
 use crate::control::{
     Answer, Counters, OfferText, Order, Outcome, Part, ServerUse, Task, Window, Wire,
 };
@@ -103,7 +103,7 @@ struct Prepared {
 
 impl Role {
     fn begin(task: Task, launch: &Launch) -> Result<(Role, Vec<OfferText>), RoleError> {
-        if !carries(task.inputs.workload) {
+        if !task.inputs.workload.facts().contenders {
             let why = format!("{} is not in the contenders' protocol", task.inputs.workload.word());
             return Err(RoleError::Unsupported(why));
         }

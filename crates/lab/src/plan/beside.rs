@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::at::{At, kind};
 use super::axes::{placement, wait, workload};
 use super::{BesideAxis, PlacementAxis, PlanError, mechanisms, repeat, sizes};
-use crate::inputs::{Beside, Workload};
+use crate::inputs::Beside;
 
 const ALLOWED: &str = "nothing, { mechanism?, workload, size_bytes, wait?, placement? }, or a list of such tables for several at the same time";
 const WORKLOADS: &str = "throughput, ping-pong, { paced = { burst_bytes, period_us } }";
@@ -36,15 +36,11 @@ fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
         },
     };
     let (here, value) = needed("workload")?;
-    let workload = match workload(&here, value)? {
-        w @ (Workload::Throughput | Workload::PingPong | Workload::Paced { .. }) => w,
-        other => {
-            let word = other.word();
-            return Err(
-                here.bad(format!("{word} is not supported in beside; allowed: {WORKLOADS}"))
-            );
-        }
-    };
+    let workload = workload(&here, value)?;
+    if !workload.facts().beside {
+        let word = workload.word();
+        return Err(here.bad(format!("{word} is not supported in beside; allowed: {WORKLOADS}")));
+    }
     let (here, value) = needed("size_bytes")?;
     let size_bytes = sizes::bytes(&here, value, 1)?;
     let wait = get("wait").map(|(at, value)| wait(&at, value)).transpose()?.flatten();
@@ -61,16 +57,17 @@ fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
 }
 
 /// Writes these workloads as a value of the axis, with everything that was resolved.
-pub(super) fn written(beside: &[Beside]) -> Value {
+pub(super) fn written(beside: &[Beside]) -> Result<Value, PlanError> {
     let one = |b: &Beside| {
-        repeat::table([
+        Ok(repeat::table([
             ("mechanism", b.mechanism.clone().into()),
-            ("workload", repeat::workload_value(b.workload)),
+            ("workload", repeat::value(b.workload)?),
             ("size_bytes", repeat::number(b.size_bytes)),
-            ("wait", repeat::wait(b.wait)),
-            ("placement", repeat::placement_value(b.placement)),
-        ])
+            ("wait", repeat::value(b.wait)?),
+            ("placement", repeat::value(b.placement)?),
+        ]))
     };
+    let all = beside.iter().map(one).collect::<Result<_, PlanError>>()?;
     // A nested list, so that it is one value of the axis whatever its length.
-    Value::Array(vec![Value::Array(beside.iter().map(one).collect())])
+    Ok(Value::Array(vec![Value::Array(all)]))
 }

@@ -23,7 +23,7 @@ use crate::testbed::Testbed;
 
 pub(crate) use at::At;
 pub(crate) use axes::{load, placement};
-pub(crate) use repeat::{load_value, number, placement_value, table, workload_value};
+pub(crate) use repeat::{load_value, number, table, value};
 pub(crate) use sizes::bytes as size_bytes;
 pub use testbeds::HostsError;
 pub(crate) use testbeds::{share, written as testbed_table};

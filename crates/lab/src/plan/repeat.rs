@@ -1,10 +1,10 @@
 //! Writes a plan that repeats one record, from the record's inputs.
 
-use crossway_mech::{Access, Wait};
+use serde::Serialize;
 use toml::{Table, Value};
 
 use super::{Plan, PlanError, beside, require, testbeds};
-use crate::inputs::{Load, Placement, Workload};
+use crate::inputs::Load;
 use crate::record::Record;
 
 impl Plan {
@@ -13,21 +13,17 @@ impl Plan {
         let inputs = &record.inputs;
         let mut group = Table::new();
         group.insert("mechanisms".into(), record.mechanism.clone().into());
-        group.insert("workload".into(), workload_value(inputs.workload));
+        group.insert("workload".into(), value(inputs.workload)?);
         group.insert("size_bytes".into(), number(inputs.size_bytes));
         if let Some(bytes) = inputs.reply_bytes {
             group.insert("reply_bytes".into(), number(bytes));
         }
-        group.insert("wait".into(), wait(inputs.wait));
-        let access = match inputs.access {
-            Access::Copy => "copy",
-            Access::InPlace => "in-place",
-        };
-        group.insert("access".into(), access.into());
-        group.insert("placement".into(), placement_value(inputs.placement));
-        group.insert("load".into(), load_value(inputs.load));
+        group.insert("wait".into(), value(inputs.wait)?);
+        group.insert("access".into(), value(inputs.access)?);
+        group.insert("placement".into(), value(inputs.placement)?);
+        group.insert("load".into(), load_value(inputs.load)?);
         if !inputs.beside.is_empty() {
-            group.insert("beside".into(), beside::written(&inputs.beside));
+            group.insert("beside".into(), beside::written(&inputs.beside)?);
         }
         if !inputs.require.is_empty() {
             group.insert("require".into(), require::written(&inputs.require));
@@ -78,62 +74,54 @@ pub(crate) fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-pub(crate) fn workload_value(workload: Workload) -> Value {
-    let count = |name, key, n: u32| table([(name, table([(key, number(u64::from(n)))]))]);
-    match workload {
-        Workload::Throughput => "throughput".into(),
-        Workload::PingPong => "ping-pong".into(),
-        Workload::Exchange => "exchange".into(),
-        Workload::Paced { burst_bytes, period_us } => {
-            let arguments =
-                [("burst_bytes", number(burst_bytes)), ("period_us", number(period_us))];
-            table([("paced", table(arguments))])
-        }
-        Workload::Requests { period_ns } => {
-            table([("requests", table([("period_ns", number(period_ns))]))])
-        }
-        Workload::Pairs { pairs } => count("pairs", "pairs", pairs),
-        Workload::FanIn { senders, receiver_us: 0 } => count("fan-in", "senders", senders),
-        Workload::FanIn { senders, receiver_us } => {
-            let arguments = [("senders", senders), ("receiver_us", receiver_us)];
-            table([("fan-in", table(arguments.map(|(key, n)| (key, number(u64::from(n))))))])
-        }
-        Workload::FanOut { receivers } => count("fan-out", "receivers", receivers),
-    }
+/// A value as plans write it, which is how records write it too.
+pub(crate) fn value(value: impl Serialize) -> Result<Value, PlanError> {
+    Value::try_from(value).map_err(|error| PlanError::NotToml {
+        file: "the record's inputs".to_owned(),
+        why: error.to_string(),
+    })
 }
 
-pub(super) fn wait(wait: Wait) -> Value {
-    match wait {
-        Wait::Block => "block".into(),
-        Wait::Spin => "spin".into(),
-        Wait::Hybrid { spin_us } => {
-            table([("hybrid", table([("spin_us", number(u64::from(spin_us)))]))])
-        }
-    }
+pub(crate) fn load_value(load: Load) -> Result<Value, PlanError> {
+    if load.is_idle() { Ok("idle".into()) } else { value(load) }
 }
 
-pub(crate) fn placement_value(placement: Placement) -> Value {
-    match placement {
-        Placement::SameCore => "same-core".into(),
-        Placement::SmtSibling => "smt-sibling".into(),
-        Placement::SharedCache => "shared-cache".into(),
-        Placement::OtherCore => "other-core".into(),
-        Placement::CrossSocket => "cross-socket".into(),
-        Placement::Unpinned => "unpinned".into(),
-        Placement::Cpus { a, b } => {
-            let cpus = [("a", number(u64::from(a))), ("b", number(u64::from(b)))];
-            table([("cpus", table(cpus))])
+#[cfg(test)]
+mod tests {
+    use crossway_sys::topology::Topology;
+
+    use crate::case;
+    use crate::plan::Plan;
+
+    #[test]
+    fn every_value_of_every_axis_can_be_repeated() {
+        for (count, axis) in [
+            (
+                9,
+                "workload = [\"throughput\", \"ping-pong\", \"exchange\", { paced = { burst_bytes = 640, period_us = 100 } }, \
+             { requests = { period_ns = 5000 } }, { pairs = { pairs = 3 } }, { fan-in = { senders = 2 } }, \
+             { fan-in = { senders = 2, receiver_us = 7 } }, { fan-out = { receivers = 4 } }]",
+            ),
+            (3, "wait = [\"block\", \"spin\", { hybrid = { spin_us = 20 } }]"),
+            (2, "access = [\"copy\", \"in-place\"]"),
+            (
+                7,
+                "placement = [\"same-core\", \"smt-sibling\", \"shared-cache\", \"other-core\", \"cross-socket\", \"unpinned\", \
+             { cpus = { a = 0, b = 1 } }]",
+            ),
+            (2, "load = [\"idle\", { cpu = 1, memory = 2, io = 3 }]"),
+        ] {
+            let text = format!("[group.g]\nmechanisms = \"shm-futex\"\nsize_bytes = 64\n{axis}\n");
+            let topology = Topology::read().unwrap_or_default();
+            let cases = |plan: &Plan| case::expand(plan, &topology, &[]);
+            let all = cases(&Plan::parse("test", "test.toml", &text).unwrap());
+            assert_eq!(all.len(), count, "{axis}");
+            for case in all {
+                let mut record = crate::samples::ping_pong(case.mechanism, 64, 0, 1, 1.0);
+                record.inputs = case.inputs.clone();
+                record.group.clone_from(&case.group);
+                assert_eq!(cases(&Plan::repeating(&record).unwrap()), [case]);
+            }
         }
     }
-}
-
-pub(crate) fn load_value(load: Load) -> Value {
-    if load.is_idle() {
-        return "idle".into();
-    }
-    table([
-        ("cpu", number(u64::from(load.cpu))),
-        ("memory", number(u64::from(load.memory))),
-        ("io", number(u64::from(load.io))),
-    ])
 }

@@ -178,11 +178,7 @@ impl<M: Mechanism> RoleContext<M> {
 
 /// Whether this role sends at given instants.
 fn sends_at_instants(task: &Task) -> bool {
-    match task.inputs.workload {
-        Workload::Paced { .. } => task.part == Part::Sender,
-        Workload::Requests { .. } => task.part == Part::Client,
-        _ => false,
-    }
+    task.inputs.workload.facts().paced() && matches!(task.part, Part::Sender | Part::Client)
 }
 
 fn sent_bytes(task: &Task) -> usize {

@@ -20,7 +20,7 @@ use crate::role_layout::RoleLayout;
 
 use windows::Measured;
 
-pub(crate) use wall::{sender_wall_ns, timed, wall_ns};
+pub(crate) use wall::{sender_wall_ns, wall_ns};
 
 /// Watchdog for steps that should be quick: opening, verifying, preparing. Longer than the time after which an
 /// unresponsive guest is declared dead, because the death of the guest is the better reason.

@@ -9,7 +9,6 @@ use super::{HeldOffer, STEP_LIMIT, TrialRun, unexpected};
 use crate::contender::SHM_PREFIX;
 use crate::control::{Answer, OfferText, Order, Task};
 use crate::launcher::{CLOSE_LIMIT, HeldDescriptor, LaunchError};
-use crate::role_layout::RoleLayout;
 
 impl TrialRun<'_> {
     /// Sends every role its task, relays the offers and opens the channels.
@@ -78,7 +77,7 @@ impl TrialRun<'_> {
     /// Verifies each direction that the workload uses.
     pub(super) fn verify(&mut self) -> Result<(), LaunchError> {
         self.group.phase("verifying");
-        let both_ways = RoleLayout::both_ways(self.setting.inputs.workload);
+        let both_ways = self.setting.inputs.workload.facts().has_replies;
         for link in self.layout.links.clone() {
             // In every layout, the connecting role sends first.
             let (here, there) = (link.connector, link.listener);

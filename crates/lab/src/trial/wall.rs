@@ -1,13 +1,7 @@
 //! The duration of a window, and the clock by which it is measured.
 
 use crate::control::Outcome;
-use crate::inputs::Workload;
 use crate::role_layout::RoleLayout;
-
-/// Whether the workload runs until a given time instead of for a number of messages.
-pub(crate) fn timed(workload: Workload) -> bool {
-    matches!(workload, Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. })
-}
 
 /// The time from the first operation to the last, over all roles. A listening role starts earlier and waits, so the
 /// others' start counts. Without a common clock: the receivers' own interval, first to last receipt; if there are

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crossway_sys::clock::monotonic_ns;
 
-use super::{STEP_LIMIT, TrialRun, timed, unexpected, wall_ns};
+use super::{STEP_LIMIT, TrialRun, unexpected, wall_ns};
 use crate::control::{Answer, Order, Outcome, Window};
-use crate::inputs::Workload;
+use crate::inputs::{Extent, Measure};
 use crate::launcher::LaunchError;
 use crate::meters::{HostAsk, HostReading};
 use crate::record::Transport;
@@ -50,28 +50,23 @@ impl TrialRun<'_> {
         self.group.phase("warming up");
         let inputs = self.setting.inputs;
         let limit_ns = inputs.warmup_ms * 1_000_000;
-        if let Workload::Paced { period_us, burst_bytes } = inputs.workload {
-            let per_burst = messages_per_burst(burst_bytes, inputs.size_bytes);
-            let bursts = (inputs.warmup_ms * 1_000 / period_us.max(1)).max(1);
-            let rate = per_burst as f64 * 1e6 / period_us.max(1) as f64;
-            let window = self.next_window(bursts * per_burst, 1, false);
-            self.prepare(&window)?;
-            self.go(&window, rate)?;
-            return Ok((window.messages, rate));
-        }
-        if let Workload::Requests { period_ns } = inputs.workload {
-            let requests = (limit_ns / period_ns.max(1)).max(1);
-            let rate = 1e9 / period_ns.max(1) as f64;
-            let window = self.next_window(requests, 1, false);
-            self.prepare(&window)?;
-            self.go(&window, rate)?;
-            return Ok((window.messages, rate));
-        }
-        if timed(inputs.workload) {
-            let window = self.next_window(0, 1, false);
-            self.prepare(&window)?;
-            let outcomes = self.go(&window, 0.0)?;
-            return Ok((outcomes.iter().map(|o| o.sent).sum(), 0.0));
+        match inputs.workload.facts().extent {
+            Extent::Messages => {}
+            Extent::Instants { period_ns, burst_bytes } => {
+                let at_once = burst_bytes.map_or(1, |b| messages_per_burst(b, inputs.size_bytes));
+                let instants = (limit_ns / period_ns.max(1)).max(1);
+                let rate = at_once as f64 * 1e9 / period_ns.max(1) as f64;
+                let window = self.next_window(instants * at_once, 1, false);
+                self.prepare(&window)?;
+                self.go(&window, rate)?;
+                return Ok((window.messages, rate));
+            }
+            Extent::Time => {
+                let window = self.next_window(0, 1, false);
+                self.prepare(&window)?;
+                let outcomes = self.go(&window, 0.0)?;
+                return Ok((outcomes.iter().map(|o| o.sent).sum(), 0.0));
+            }
         }
         let begun = monotonic_ns();
         let target_ns = (limit_ns / 5).max(100_000) as f64;
@@ -106,28 +101,26 @@ impl TrialRun<'_> {
     fn measured_window(&mut self, rate: f64) -> Window {
         let inputs = self.setting.inputs;
         let by_time = || (rate * inputs.measure_ms as f64 / 1e3) as u64;
-        match inputs.workload {
-            w if timed(w) => self.next_window(0, 1, true),
-            Workload::Paced { burst_bytes, period_us } => {
-                let per_burst = messages_per_burst(burst_bytes, inputs.size_bytes);
-                let bursts = (inputs.measure_ms * 1_000 / period_us.max(1)).max(1);
-                self.next_window(inputs.messages.unwrap_or(bursts * per_burst), 1, true)
+        let facts = inputs.workload.facts();
+        match facts.extent {
+            Extent::Time => self.next_window(0, 1, true),
+            Extent::Instants { period_ns, burst_bytes } => {
+                let at_once = burst_bytes.map_or(1, |b| messages_per_burst(b, inputs.size_bytes));
+                let instants = (inputs.measure_ms * 1_000_000 / period_ns.max(1)).max(1);
+                self.next_window(inputs.messages.unwrap_or(instants * at_once), 1, true)
             }
-            Workload::Requests { period_ns } => {
-                let requests = (inputs.measure_ms * 1_000_000 / period_ns.max(1)).max(1);
-                self.next_window(inputs.messages.unwrap_or(requests), 1, true)
-            }
-            Workload::PingPong => {
-                let messages =
-                    inputs.messages.unwrap_or_else(|| round_trips(by_time(), inputs.trials));
-                let messages = messages.max(1);
+            Extent::Messages if facts.measure == Measure::RoundTrip => {
+                let by_time = || round_trips(by_time(), inputs.trials);
+                let messages = inputs.messages.unwrap_or_else(by_time).max(1);
                 let round_trip_ns = 1e9 / rate;
                 let batch = (STEPS_PER_SAMPLE * self.setting.clock_step_ns / round_trip_ns).ceil();
                 let batch = (batch as u64).clamp(1, messages);
                 let messages = messages.next_multiple_of(batch);
                 self.next_window(messages, batch as u32, true)
             }
-            _ => self.next_window(inputs.messages.unwrap_or_else(by_time).max(1), 1, true),
+            Extent::Messages => {
+                self.next_window(inputs.messages.unwrap_or_else(by_time).max(1), 1, true)
+            }
         }
     }
 
@@ -136,11 +129,8 @@ impl TrialRun<'_> {
     pub(super) fn measure(&mut self, mut rate: f64) -> Result<Measured, LaunchError> {
         let inputs = self.setting.inputs;
         let least_ns = inputs.measure_ms * 1_000_000 / 2;
-        let by_rate = inputs.messages.is_none()
-            && matches!(
-                inputs.workload,
-                Workload::Throughput | Workload::PingPong | Workload::Exchange
-            );
+        let by_rate =
+            inputs.messages.is_none() && inputs.workload.facts().extent == Extent::Messages;
         let mut discarded = 0;
         let mut attempt = 0;
         loop {
@@ -199,7 +189,7 @@ impl TrialRun<'_> {
         let span_ms = if window.measured { inputs.measure_ms } else { inputs.warmup_ms };
         let mut span_ns = 0;
         let mut expected = Duration::ZERO;
-        if timed(inputs.workload) {
+        if inputs.workload.facts().timed() {
             span_ns = span_ms * 1_000_000;
             expected = Duration::from_millis(span_ms);
         } else if rate > 0.0 {

@@ -18,7 +18,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     for (at, beside) in summary.settings[setting].beside.iter().enumerate() {
         let message_bits = (beside.size_bytes.max(1) * 8) as f64;
-        let paced = matches!(beside.workload, Workload::Paced { .. });
+        let paced = beside.workload.facts().paced();
         for &(workload, size) in &measured {
             let rows: Vec<Row> = cases
                 .iter()

@@ -14,7 +14,11 @@ fn roles(workload: Workload) -> Option<(&'static str, u32)> {
         Workload::FanIn { senders, receiver_us: 0 } => Some(("senders to one receiver", senders)),
         Workload::FanIn { senders, .. } => Some(("senders to one slow receiver", senders)),
         Workload::FanOut { receivers } => Some(("receivers of one sender", receivers)),
-        _ => None,
+        Workload::Throughput
+        | Workload::PingPong
+        | Workload::Paced { .. }
+        | Workload::Requests { .. }
+        | Workload::Exchange => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crossway_lab::inputs::Workload;
+use crossway_lab::inputs::{Extent, Workload};
 use crossway_lab::record::{Record, Span, Status};
 use crossway_lab::steps::Place;
 
@@ -87,11 +87,14 @@ fn time_ns(record: &Record) -> Option<f64> {
     let p50 = |span: Span| {
         record.latency_ns.iter().find(|l| l.span == span).map(|latency| latency.p50 as f64)
     };
-    match record.inputs.workload {
-        Workload::Throughput => record.throughput.map(|t| 1e9 / t.msgs_per_s),
-        Workload::PingPong => p50(Span::RoundTrip),
-        Workload::Exchange => p50(Span::Exchange),
-        _ => None,
+    let facts = record.inputs.workload.facts();
+    match facts.extent {
+        // At given instants, or shared by several roles, the time is not the mechanism's alone.
+        Extent::Instants { .. } | Extent::Time => None,
+        Extent::Messages => match facts.measure.span() {
+            None => record.throughput.map(|t| 1e9 / t.msgs_per_s),
+            Some(span) => p50(span),
+        },
     }
 }
 

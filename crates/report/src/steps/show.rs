@@ -1,6 +1,6 @@
 //! Presents the features found: as a table, as lines on a terminal, and as marks in the charts.
 
-use crossway_lab::inputs::Workload;
+use crossway_lab::inputs::{Measure, Workload};
 
 use super::find::{Found, Shape, Shapes};
 use super::series::Over;
@@ -133,11 +133,12 @@ fn words(found: &Found) -> (&'static str, String, String) {
             } else {
                 format!("between {} and {}", size(*after_x), size(*at_x))
             };
-            let figure = match (found.over, found.workload) {
-                (Over::Size, Workload::Throughput) => "throughput",
-                (Over::Size, Workload::Exchange) => "exchange",
-                (Over::Size, _) => "round trip",
-                _ => "throughput",
+            let figure = match (found.over, found.workload.facts().measure) {
+                (Over::Size, Measure::Exchange) => "exchange",
+                (Over::Size, Measure::RoundTrip | Measure::OneWay) => "round trip",
+                (Over::Size, Measure::Rate) | (Over::SocketBuffer | Over::Capacity, _) => {
+                    "throughput"
+                }
             };
             let amount = format!(
                 "{figure} {}{} % ± {}",

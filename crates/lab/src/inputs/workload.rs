@@ -1,0 +1,196 @@
+//! The workloads, and what is true of each of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Span;
+
+/// The workload: what the two or more processes do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// One process sends as fast as the other receives.
+    Throughput,
+    /// Request and reply, of the same size unless [`Inputs::reply_bytes`] says otherwise; the time from request to
+    /// reply is reported as a round trip.
+    PingPong,
+    /// Open loop: every `period_us`, a burst of `burst_bytes`, cut into messages of the case's size, is due, even if
+    /// earlier bursts are late. Latency counts from the intended instant. A message rate is expressed as bursts of one
+    /// message.
+    Paced {
+        /// Bytes per burst.
+        burst_bytes: u64,
+        /// Microseconds between the starts of two bursts.
+        period_us: u64,
+    },
+    /// Open loop: a request is due every `period_ns`. If the previous one is still unanswered, the request is sent as
+    /// soon as the reply arrives. The time from the due instant to the reply is reported as a round trip.
+    Requests {
+        /// Nanoseconds between two requests.
+        period_ns: u64,
+    },
+    /// Connect, one request, one reply, close; set-up, exchange and tear-down are timed separately (study item C4).
+    Exchange,
+    /// Several independent pairs at the same time, each in one direction.
+    Pairs {
+        /// Number of pairs.
+        pairs: u32,
+    },
+    /// Several senders to one receiver (T11, E25).
+    FanIn {
+        /// Number of senders.
+        senders: u32,
+        /// Work of the receiver for each message, microseconds; 0: it receives as fast as it can.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        receiver_us: u32,
+    },
+    /// One sender to several receivers in turn.
+    FanOut {
+        /// Number of receivers.
+        receivers: u32,
+    },
+}
+
+impl Workload {
+    /// The workload's name in the names of cases and in exports.
+    pub fn word(&self) -> String {
+        match self {
+            Self::Throughput => "throughput".to_owned(),
+            Self::PingPong => "ping-pong".to_owned(),
+            Self::Paced { burst_bytes, period_us } => format!("paced-{burst_bytes}B-{period_us}us"),
+            Self::Requests { period_ns } => format!("requests-{period_ns}ns"),
+            Self::Exchange => "exchange".to_owned(),
+            Self::Pairs { pairs } => format!("pairs-{pairs}"),
+            Self::FanIn { senders, receiver_us: 0 } => format!("fan-in-{senders}"),
+            Self::FanIn { senders, receiver_us } => format!("fan-in-{senders}-slow{receiver_us}us"),
+            Self::FanOut { receivers } => format!("fan-out-{receivers}"),
+        }
+    }
+
+    /// What is true of the workload wherever it is planned, run, ranked or shown. A new workload is described here.
+    pub fn facts(&self) -> WorkloadFacts {
+        match *self {
+            Self::Throughput => WorkloadFacts {
+                measure: Measure::Rate,
+                extent: Extent::Messages,
+                has_replies: false,
+                beside: true,
+                contenders: true,
+            },
+            Self::PingPong => WorkloadFacts {
+                measure: Measure::RoundTrip,
+                extent: Extent::Messages,
+                has_replies: true,
+                beside: true,
+                contenders: true,
+            },
+            Self::Paced { burst_bytes, period_us } => WorkloadFacts {
+                measure: Measure::OneWay,
+                extent: Extent::Instants {
+                    period_ns: period_us.saturating_mul(1_000),
+                    burst_bytes: Some(burst_bytes),
+                },
+                has_replies: false,
+                beside: true,
+                contenders: false,
+            },
+            Self::Requests { period_ns } => WorkloadFacts {
+                measure: Measure::RoundTrip,
+                extent: Extent::Instants { period_ns, burst_bytes: None },
+                has_replies: true,
+                beside: false,
+                contenders: false,
+            },
+            Self::Exchange => WorkloadFacts {
+                measure: Measure::Exchange,
+                extent: Extent::Messages,
+                has_replies: true,
+                beside: false,
+                contenders: false,
+            },
+            Self::Pairs { .. } | Self::FanIn { .. } | Self::FanOut { .. } => WorkloadFacts {
+                measure: Measure::Rate,
+                extent: Extent::Time,
+                has_replies: false,
+                beside: false,
+                contenders: false,
+            },
+        }
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The figure that says how fast a workload was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Messages per second; its messages are not timed one by one.
+    Rate,
+    /// The time from a request to its reply.
+    RoundTrip,
+    /// The time from the intended instant to the receipt.
+    OneWay,
+    /// The times of connecting, of one request with its reply, and of closing.
+    Exchange,
+}
+
+impl Measure {
+    /// The latency in a record that belongs to it; for an exchange, that of the request with its reply.
+    pub fn span(self) -> Option<Span> {
+        match self {
+            Measure::Rate => None,
+            Measure::RoundTrip => Some(Span::RoundTrip),
+            Measure::OneWay => Some(Span::OneWay),
+            Measure::Exchange => Some(Span::Exchange),
+        }
+    }
+}
+
+/// What decides when a window of a workload ends, and when its messages are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// A number of messages, each sent as soon as possible.
+    Messages,
+    /// A number of messages, sent at given instants.
+    Instants {
+        /// Time between two instants, nanoseconds.
+        period_ns: u64,
+        /// Bytes due at each instant, cut into messages; `None`: one message.
+        burst_bytes: Option<u64>,
+    },
+    /// Time; messages are sent as soon as possible, and numbered.
+    Time,
+}
+
+/// What is true of a workload, whatever the mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkloadFacts {
+    /// The figure that says how fast it was.
+    pub measure: Measure,
+    /// When its windows end.
+    pub extent: Extent,
+    /// Whether messages are answered.
+    pub has_replies: bool,
+    /// Whether it can run beside another workload.
+    pub beside: bool,
+    /// Whether the protocol of contenders supports it.
+    pub contenders: bool,
+}
+
+impl WorkloadFacts {
+    /// Whether replies can have another size than requests.
+    pub fn sizes_replies(&self) -> bool {
+        self.measure == Measure::RoundTrip
+    }
+
+    /// Whether it runs for a time instead of for a number of messages.
+    pub fn timed(&self) -> bool {
+        self.extent == Extent::Time
+    }
+
+    /// Whether its messages are sent at given instants.
+    pub fn paced(&self) -> bool {
+        matches!(self.extent, Extent::Instants { .. })
+    }
+}
