@@ -13,7 +13,7 @@ pub(crate) use role_group::{HeldDescriptor, RoleGroup};
 pub(crate) use role_process::{RoleProcess, exit_report};
 
 use crate::agent::{Host, HostError};
-use crate::testbed::Containers;
+use crate::live_testbed::Containers;
 
 /// Time limit for roles to close and exit.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(20);

@@ -27,6 +27,7 @@ pub mod inputs;
 pub mod launcher;
 pub mod limits;
 mod line_buffer;
+mod live_testbed;
 pub mod load;
 pub mod meters;
 pub mod moves;

@@ -1,27 +1,15 @@
 //! A testbed: a named environment, other than this machine itself, in which cases run. docs/PLANS.md explains the keys.
 
-mod container;
-mod error;
-mod live;
-mod reboot;
-mod setup;
-mod tipc;
-
 use std::net::IpAddr;
 
 use crossway_netlab::{Link, Offloads, Rate};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use container::Containers;
-pub(crate) use error::TestbedError;
-pub(crate) use live::LiveTestbed;
-pub(crate) use setup::TestbedSetup;
-
 /// The name of this machine in records without a testbed.
 pub const LOCAL: &str = "local";
 
 /// The names of the hosts of testbeds that are created on this machine.
-const NAMES: [&str; 2] = ["a", "b"];
+pub(crate) const NAMES: [&str; 2] = ["a", "b"];
 
 /// Location of the two ends of a channel on a testbed.
 #[derive(

@@ -10,9 +10,10 @@ use crate::case::Case;
 use crate::env::Environment;
 use crate::inputs::{Ends, Inputs};
 use crate::launcher::{LaunchError, Launcher, RoleSite};
+use crate::live_testbed::{Containers, LiveTestbed, TestbedError, TestbedSetup};
 use crate::plan::Plan;
 use crate::record::{Calibration, HostRef, Record};
-use crate::testbed::{Containers, LiveTestbed, TestbedError, TestbedKind, TestbedSetup};
+use crate::testbed::TestbedKind;
 
 /// The testbeds by name; those that could not be set up with the reason.
 #[derive(Debug, Default)]

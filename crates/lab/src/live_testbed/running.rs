@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use crossway_mech::Probe;
 use crossway_netlab::{Guest, GuestSpec, Lab, NetError};
 
+use super::Containers;
 use super::error::TestbedError;
 use super::tipc::Tipcd;
-use super::{Containers, HostWords, Tipc};
 use crate::agent::{Host, HostError, find_address};
 use crate::env::Environment;
 use crate::inputs::{Ends, Inputs};
 use crate::placement::{self, Unplaceable};
 use crate::record::HostRef;
+use crate::testbed::{HostWords, Tipc};
 
 /// Number of agents lost in a row after which a host is given up.
 const MOST_LOSSES: u32 = 3;

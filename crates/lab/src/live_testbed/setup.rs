@@ -7,11 +7,12 @@ use std::path::Path;
 use crossway_netlab::{Guest, HostSpec, Lab, NetError, Topology};
 use crossway_sys::lease;
 
+use super::Containers;
 use super::error::TestbedError;
-use super::live::{LiveTestbed, RebootPlan, boot_one};
+use super::running::{LiveTestbed, RebootPlan, boot_one};
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
-use super::{Containers, HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
 use crate::agent::{Host, HostPlan};
+use crate::testbed::{HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
 
 /// The environment variable that tells programs the socket of a `tipcd`.
 const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";

@@ -5,10 +5,10 @@ use std::os::fd::BorrowedFd;
 use crossway_netlab::Guest;
 
 use super::error::TestbedError;
-use super::live::{LiveTestbed, boot_one};
+use super::running::{LiveTestbed, boot_one};
 use super::tipc::{self, GUEST_SOCKET, Tipcd};
-use super::{NAMES, Tipc};
 use crate::agent::HostError;
+use crate::testbed::{NAMES, Tipc};
 
 /// How often a guest is booted again in one run; if it dies more often, it is not an accident.
 const MOST_BOOTS: u32 = 2;

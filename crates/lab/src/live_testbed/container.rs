@@ -13,7 +13,7 @@ use crossway_netlab::{Lab, Topology};
 use crossway_sys::{OsError, lease};
 
 use super::error::TestbedError;
-use super::{NAMES, Share, Testbed};
+use crate::testbed::{NAMES, Share, Testbed};
 
 /// Prefix of environment variables that name directories hidden from a container; a number follows.
 const HIDDEN: &str = "CROSSWAY_HIDDEN_";

@@ -1,0 +1,13 @@
+//! Testbeds that exist: creates what a [`Testbed`](crate::testbed::Testbed) describes, reaches its hosts and ends it.
+
+mod container;
+mod error;
+mod reboot;
+mod running;
+mod setup;
+mod tipc;
+
+pub(crate) use container::Containers;
+pub(crate) use error::TestbedError;
+pub(crate) use running::LiveTestbed;
+pub(crate) use setup::TestbedSetup;
