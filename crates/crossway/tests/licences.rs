@@ -64,3 +64,11 @@ fn the_check_refuses_copyleft_and_takes_a_choice() {
     assert!(allows("GPL-3.0-only OR MIT").unwrap());
     assert!(allows("MIT/Apache-2.0").unwrap());
 }
+
+#[test]
+fn cargo_deny_allows_the_same_licences() {
+    let config: toml::Table = include_str!("../../../deny.toml").parse().expect("TOML");
+    let allowed = config["licenses"]["allow"].as_array().expect("a list");
+    let allowed: Vec<&str> = allowed.iter().filter_map(toml::Value::as_str).collect();
+    assert_eq!(allowed, ALLOWED);
+}
