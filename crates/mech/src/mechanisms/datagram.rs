@@ -4,7 +4,7 @@
 //!
 //! The receiving socket is bound and not connected, so that several senders can send to it; the sending one is connected,
 //! so that a plain `send` suffices, `poll` knows about room at the receiver, and the kernel can report that the receiver
-//! has closed. A connecting end introduces itself by a message to a third socket of the listener, called the door; the
+//! has closed. A connecting end introduces itself by a message to a third socket of the listener, called the greeting socket; the
 //! source of the message is the address at which the connecting end receives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,8 +31,8 @@ pub trait Inbox: AsFd + Send + 'static {
     /// The address type of the socket.
     type Address: Clone + Send + 'static;
 
-    /// Sends `word` to `door`, waiting no longer than `within`.
-    fn greet(&self, door: &Self::Address, word: &[u8], within: Duration) -> Result<(), Errno>;
+    /// Sends `word` to the greeting socket `to`, waiting no longer than `within`.
+    fn greet(&self, to: &Self::Address, word: &[u8], within: Duration) -> Result<(), Errno>;
 
     /// Receives a message: returns its full length and its sender, if that can be replied to. EAGAIN when there is none.
     fn hear(&self, buf: &mut [u8]) -> Result<(usize, Option<Self::Address>), Errno>;
@@ -41,8 +41,8 @@ pub trait Inbox: AsFd + Send + 'static {
 impl Inbox for OwnedFd {
     type Address = Address;
 
-    fn greet(&self, door: &Address, word: &[u8], _within: Duration) -> Result<(), Errno> {
-        socket::send_to(self, word, door, true).map(drop)
+    fn greet(&self, to: &Address, word: &[u8], _within: Duration) -> Result<(), Errno> {
+        socket::send_to(self, word, to, true).map(drop)
     }
 
     fn hear(&self, buf: &mut [u8]) -> Result<(usize, Option<Address>), Errno> {
@@ -193,7 +193,7 @@ fn halves<F: DatagramFamily>(
 #[derive(Debug)]
 pub struct DatagramListener<F: DatagramFamily> {
     inbox: Option<F::Inbox>,
-    door: F::Inbox,
+    greeting: F::Inbox,
     spec: Spec,
 }
 
@@ -207,17 +207,17 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
         }
         let start = Instant::now();
         let who = loop {
-            let came = wait_ready(&self.door, Interest::Readable, until)
-                .map_err(|e| OsError::new("poll", "door", e))?;
+            let came = wait_ready(&self.greeting, Interest::Readable, until)
+                .map_err(|e| OsError::new("poll", "greeting socket", e))?;
             if !came {
                 return Err(OpenError::TimedOut { mechanism: F::NAME, waited: start.elapsed() });
             }
             let mut word = [0; HELLO.len()];
-            match self.door.hear(&mut word) {
-                // Any other message at the door is from a stranger and is ignored.
+            match self.greeting.hear(&mut word) {
+                // Any other message there is from a stranger and is ignored.
                 Ok((len, Some(who))) if len == HELLO.len() && word == *HELLO => break who,
                 Ok(_) | Err(Errno::AGAIN) => {}
-                Err(errno) => return Err(OsError::new("recvfrom", "door", errno).into()),
+                Err(errno) => return Err(OsError::new("recvfrom", "greeting socket", errno).into()),
             }
         };
         let Some(inbox) = self.inbox.take() else {
@@ -261,26 +261,27 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
         let (inbox, inbox_word) = F::inbox_to_offer(spec)?;
-        let (door, door_word) = F::inbox_to_offer(spec)?;
-        let offer = Offer::new().with_word("inbox", inbox_word).with_word("door", door_word);
-        Ok((DatagramListener { inbox: Some(inbox), door, spec: spec.clone() }, offer))
+        let (greeting, greeting_word) = F::inbox_to_offer(spec)?;
+        let offer =
+            Offer::new().with_word("inbox", inbox_word).with_word("greeting", greeting_word);
+        Ok((DatagramListener { inbox: Some(inbox), greeting, spec: spec.clone() }, offer))
     }
 
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError> {
         let to = F::address(offer, "inbox")?;
-        let door = F::address(offer, "door")?;
+        let greeting = F::address(offer, "greeting")?;
         let inbox = F::inbox_for(spec, &to)?;
         for _ in 0..F::HELLOS {
             let greeted = await_name(spec.open_timeout, F::NOT_YET, |left| {
-                Ok(inbox.greet(&door, HELLO, left))
+                Ok(inbox.greet(&greeting, HELLO, left))
             })?;
             match greeted {
                 Err(errno) if F::NOT_YET.contains(&errno) => {
-                    let door = offer.words.get("door").map_or("", String::as_str);
-                    let door = format!("{door} {}", tried_for(spec.open_timeout));
-                    return Err(OsError::new("send", door, errno).into());
+                    let greeting = offer.words.get("greeting").map_or("", String::as_str);
+                    let greeting = format!("{greeting} {}", tried_for(spec.open_timeout));
+                    return Err(OsError::new("send", greeting, errno).into());
                 }
-                // A door that is full or closed has already received an introduction; whether the listener receives shows
+                // A greeting socket that is full or closed has already received an introduction; whether the listener receives shows
                 // when connecting to its inbox.
                 _ => {}
             }

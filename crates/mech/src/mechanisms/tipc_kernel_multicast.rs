@@ -71,7 +71,7 @@ impl DatagramFamily for ServiceMulticast {
         inbox: OwnedFd,
         to: &Address,
     ) -> Result<(Self::Sink, Self::Source, usize), OpenError> {
-        // A connecting end knows the other end's service; a listening end learned a socket's address at the door, and sends
+        // A connecting end knows the other end's service; a listening end learned a socket's address from its greeting, and sends
         // to all such sockets.
         let to = match TipcAddress::from_any(to) {
             Some(service @ TipcAddress::Service { .. }) => service,
@@ -80,7 +80,7 @@ impl DatagramFamily for ServiceMulticast {
         let TipcAddress::Service { kind, instance } = to else {
             return Err(no_service());
         };
-        // Names spread over the cluster independently of messages, so they may arrive later than the greeting at the door.
+        // Names spread over the cluster independently of messages, so they may arrive later than the greeting.
         if !tipc::await_service(to, Instant::now() + spec.open_timeout)? {
             return Err(OpenError::TimedOut { mechanism: Self::NAME, waited: spec.open_timeout });
         }

@@ -80,8 +80,8 @@ impl Tipc for NodeTipc {
 impl Inbox for NodeSocket {
     type Address = Address;
 
-    fn greet(&self, door: &Address, word: &[u8], within: Duration) -> Result<(), Errno> {
-        self.send(word, Some(*door), Patience::Until(Instant::now() + within)).map(drop)
+    fn greet(&self, to: &Address, word: &[u8], within: Duration) -> Result<(), Errno> {
+        self.send(word, Some(*to), Patience::Until(Instant::now() + within)).map(drop)
     }
 
     fn hear(&self, buf: &mut [u8]) -> Result<(usize, Option<Address>), Errno> {
