@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bend_is_told() {
+    fn a_bend_is_reported() {
         let mut points = trials(&[64.0, 1024.0, 16384.0, 65536.0]);
         for p in points.iter_mut().filter(|p| p.size_bytes > 60_000.0) {
             p.time_ns *= 6.0;

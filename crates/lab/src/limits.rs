@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_cores_are_told_in_both_directions() {
+    fn moved_cores_are_reported_in_both_directions() {
         assert!(cores_moved(37.0, 184.0) && cores_moved(184.0, 37.0));
         assert!(!cores_moved(100.0, 120.0) && !cores_moved(0.0, 100.0));
     }

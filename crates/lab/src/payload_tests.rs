@@ -52,7 +52,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn cut_lost_repeated_and_swapped_messages_are_told_apart() {
+fn cut_lost_repeated_and_swapped_messages_are_distinguished() {
     let mut source = Source::new(64, 0, 5, 1000);
     let messages: Vec<_> = (0..6).map(|_| source.next_message().to_vec()).collect();
     let account = |order: &[usize]| {

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trouble_is_told_with_a_next_step() {
+    fn each_condition_is_reported_with_a_next_step() {
         let mut env = quiet();
         env.build.profile = "debug".to_owned();
         env.frequency.governors = ["powersave".to_owned()].into();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_sibling_and_a_busy_core_are_told_apart() {
+    fn a_busy_sibling_and_a_busy_core_are_distinguished() {
         let mut env = quiet();
         env.topology.cpus[0].siblings = vec![0, 2];
         env.topology.cpus[2].siblings = vec![0, 2];
@@ -339,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_told() {
+    fn stolen_time_is_reported() {
         let mut activity = Activity::default();
         activity.passed.total = CpuTimes { steal_ns: 5, idle_ns: 95, ..CpuTimes::default() };
         assert_eq!(about(&check(&quiet(), &activity, &need())), ["steal"]);
     }
 
     #[test]
-    fn too_few_cpus_are_told() {
+    fn too_few_cpus_are_reported() {
         let mut env = quiet();
         let spinning = Need { spins: true, roles: 4, cpus: vec![] };
         assert_eq!(about(&check(&env, &Activity::default(), &spinning)), ["cpus"]);

@@ -100,7 +100,7 @@ fn the_studies_step_is_found_explained_and_shown_everywhere() {
 }
 
 #[test]
-fn todays_cut_is_told_from_the_studies() {
+fn todays_cut_is_distinguished_from_the_studies() {
     // Linux' TIPC with encryption built in: 1388 bytes a fragment, the header of 24 cut along.
     let run = run_of(cut_series("tipc-kernel-stream", 2730..=2775, 1388, 24));
     let found = Shapes::of(&run).found;
@@ -114,7 +114,7 @@ fn todays_cut_is_told_from_the_studies() {
 }
 
 #[test]
-fn steps_too_close_to_be_told_apart_are_a_staircase() {
+fn steps_too_close_to_distinguish_are_a_staircase() {
     let sizes = (1..80).map(|n| 512 * n);
     let run = run_of(cut_series("tipc-kernel-stream", sizes, 1388, 24));
     let found = Shapes::of(&run).found;

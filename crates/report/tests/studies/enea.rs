@@ -130,7 +130,7 @@ fn the_pipes_drop_is_looked_for_on_both_sides_of_its_buffer() {
 }
 
 #[test]
-fn ranks_reversed_by_load_are_found_and_told() {
+fn ranks_reversed_by_load_are_found_and_reported() {
     let with = |unix_loaded: f64| {
         let mut made = Local::new();
         made.one_way("tcp", 8192, 5_000.0, 6_000.0)

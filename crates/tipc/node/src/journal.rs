@@ -150,7 +150,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn a_flood_is_cut_and_told_of() {
+    fn a_flood_is_cut_and_reported() {
         let mut file = tempfile::tempfile().unwrap();
         let mut journal = Journal::to(file.try_clone().unwrap(), 1).unwrap();
         for n in 0..1_000 {

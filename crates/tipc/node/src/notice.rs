@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_turned_away_is_told_with_cause_and_who_has_the_places() {
+    fn notices_of_refused_programs_name_the_cause_and_the_users_with_most_connections() {
         let notice = Notice::TurnedAway {
             who: Some(Credentials { pid: 7, uid: 1_001, gid: 1_001 }),
             why: Refusal::Places,

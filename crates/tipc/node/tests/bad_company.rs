@@ -106,7 +106,7 @@ fn a_node_of_another_cluster_is_counted_and_not_met() {
 }
 
 #[test]
-fn a_node_with_a_peer_s_address_is_told_and_ignored() {
+fn a_node_with_a_peer_s_address_gets_an_objection_and_is_ignored() {
     let mut pair = Pair::new();
     let mut others = [runner("impostor", 2, 1, free_port(), pair.port)];
     pair.run("the news", &mut others, |pair| {
@@ -119,7 +119,7 @@ fn a_node_with_a_peer_s_address_is_told_and_ignored() {
 }
 
 #[test]
-fn a_node_with_our_own_address_is_told_and_ignored() {
+fn a_node_with_our_own_address_gets_an_objection_and_is_ignored() {
     let mut pair = Pair::new();
     let mut others = [runner("double", 1, 1, free_port(), pair.port)];
     pair.run("the news", &mut others, |pair| {

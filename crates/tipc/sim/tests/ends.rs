@@ -309,7 +309,7 @@ fn judge(ends: &[End; 2]) -> usize {
 }
 
 #[test]
-fn an_end_is_told_as_it_was_meant_after_all_that_was_sent() {
+fn an_end_is_reported_with_its_cause_after_all_data() {
     let orderly: usize =
         seeds::each("ENDS_SEEDS", 0..200, |seed| History::new(seed).run()).into_iter().sum();
     assert!(orderly > 0);

@@ -104,7 +104,7 @@ fn a_message_of_any_legal_size_reaches_a_bound_socket_of_another_node() {
 }
 
 #[test]
-fn a_message_to_a_dead_port_comes_back_when_its_sender_wants_it() {
+fn a_message_to_a_closed_port_is_returned_if_its_sender_wants_it() {
     let mut net = pair();
     let client = open(&mut net, A, SocketKind::Rdm);
     let dead = SocketAddr { port: Port(4242), node: net.addr(B) };

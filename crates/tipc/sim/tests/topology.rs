@@ -172,7 +172,7 @@ fn nodes_and_links_are_services_too() {
 /// A link is reported with the numbers of its two bearers, a node without, each in the byte order of the
 /// subscriber.
 #[test]
-fn nodes_and_each_of_two_links_are_told_in_both_byte_orders() {
+fn events_of_nodes_and_of_two_links_are_sent_in_both_byte_orders() {
     let planes = [Plane { mtu: 1500, priority: 10 }; 2];
     let mut net = Network::with_planes(3, 2, &planes, Duration::from_millis(500));
     net.start(A, false);

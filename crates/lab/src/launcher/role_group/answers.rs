@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_told_and_not_what_followed_from_it() {
+    fn the_cause_is_reported_and_not_its_consequences() {
         let lied = failed("its figures are refused", true);
         let (ended, closed) =
             (failed("its program ended", false), failed("receiving: peer closed", false));

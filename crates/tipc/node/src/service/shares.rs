@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_requests_in_his_queues_has_room_for_what_he_asks() {
+    fn requests_left_in_queues_do_not_prevent_further_requests() {
         let (mut shares, who) = (shares(64), who(1, stranger()));
         while shares.may_be_offered(who) {
             shares.fly(who, 1);

@@ -356,7 +356,7 @@ fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
 
 /// A request for lanes that comes too early is repeated.
 #[test]
-fn who_receives_before_it_is_connected_gets_its_lane_later() {
+fn a_receive_before_the_connection_does_not_prevent_lanes() {
     let site = eager();
     let listener = open(&site, Kind::Seqpacket);
     listener.bind(ServiceRange::single(TYPE + 2, 1), Scope::Cluster).unwrap();

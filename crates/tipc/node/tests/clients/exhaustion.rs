@@ -199,10 +199,10 @@ fn ask_in_vain(fd: &OwnedFd) -> usize {
 
 /// For unprivileged users, the system limits the descriptors in flight per user to RLIMIT_NOFILE: all that this tipcd sends count together.
 #[test]
-fn who_asks_and_never_receives_does_not_have_others_go_without() {
+fn a_program_that_never_receives_answers_does_not_delay_others() {
     if !proc::is_root() {
         eprintln!(
-            "SKIP who_asks_and_never_receives_does_not_have_others_go_without: needs a tipcd of another user; run as root"
+            "SKIP a_program_that_never_receives_answers_does_not_delay_others: needs a tipcd of another user; run as root"
         );
         return;
     }

@@ -185,7 +185,7 @@ fn the_socket_file_has_the_requested_permissions() {
 
 /// Without free descriptors, a waiting program used to remain in the listen queue, and the tipcd spun.
 #[test]
-fn who_finds_no_descriptor_left_is_told_so_at_once() {
+fn a_program_without_free_descriptors_gets_an_error_at_once() {
     let mut few = Command::new("sh");
     few.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tipcd")]);
     let site = Site::start(few);
@@ -313,7 +313,7 @@ fn a_killed_peer_is_noticed_in_every_state() {
 }
 
 #[test]
-fn a_killed_tipcd_is_told_by_every_call_and_its_path_is_used_again() {
+fn every_call_reports_a_killed_tipcd_and_its_path_is_used_again() {
     let site = Site::lone();
     let path = site.path().to_owned();
     let idle = NodeSocket::open(&path, Kind::Rdm).unwrap();

@@ -12,7 +12,7 @@ use crate::lanes::{bound, counts, sent_by_lane, site};
 use crate::site::{WATCHDOG, soon, until};
 
 #[test]
-fn what_a_killed_sender_had_sent_comes_in_order_and_whole() {
+fn data_of_a_killed_sender_arrives_complete_and_in_order() {
     for kind in [Kind::Seqpacket, Kind::Stream] {
         let site = site();
         let (listener, name) = bound(&site, kind);

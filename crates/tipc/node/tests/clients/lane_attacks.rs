@@ -197,7 +197,7 @@ fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() 
 /// A program whose receiving lane contains invalid data loses its socket, but only after the data it had sent has been sent on. It used to be able to
 /// send more in the meantime, all of which the tipcd kept.
 #[test]
-fn who_is_hung_up_sends_no_more_by_its_lane() {
+fn after_a_hang_up_the_lane_carries_nothing() {
     let site = site();
     let listener = node_socket(&site, Kind::Seqpacket);
     listener.bind(ServiceRange::single(6001, 1), Scope::Cluster).unwrap();

@@ -29,7 +29,7 @@ fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
 
 /// Messages that have arrived by the last check of the ring cause no second edge, so a receiver that relies on edges must be given them then.
 #[test]
-fn who_reads_until_nothing_is_there_and_waits_for_edges_gets_all() {
+fn an_edge_triggered_reader_that_reads_until_eagain_gets_all() {
     const MESSAGES: u64 = 300_000;
     let site = site();
     let (client, server) = pair(&site, Kind::Seqpacket);
@@ -88,7 +88,7 @@ fn exchange(socket: &NodeSocket, rounds: u32, begins: bool) {
 
 /// A lane is switched on while messages arrive. A receiver that gets an edge during the switch gets no second edge for the same data.
 #[test]
-fn who_waits_for_edges_misses_none_while_the_lane_begins() {
+fn an_edge_triggered_reader_misses_nothing_while_the_lane_begins() {
     const CONNECTIONS: u32 = 60;
     let site = site();
     let mut lanes = 0;
@@ -142,7 +142,7 @@ fn stands_in(memory: &LaneMemory) -> (usize, u64) {
 
 /// A receiver that is killed may have made room, and recorded that in the shared words, but not notified the tipcd: the next receiver does so.
 #[test]
-fn a_receiver_that_was_killed_before_it_told_of_room_leaves_nobody_waiting() {
+fn a_receiver_killed_before_it_announced_room_leaves_no_sender_waiting() {
     let site = site();
     let (client, server) = pair(&site, Kind::Seqpacket);
     let message = [5; 2_000];

@@ -212,7 +212,7 @@ fn four_threads_send_on_one_socket_each_in_its_order() {
 }
 
 #[test]
-fn who_writes_to_the_descriptor_itself_ends_the_use_of_the_lane() {
+fn writing_to_the_descriptor_ends_the_use_of_the_lane() {
     let site = site();
     let (client, server) = pair_with_lane(&site, Kind::Stream);
     socket::send(&client, b"raw", false).unwrap();
@@ -236,7 +236,7 @@ fn who_writes_to_the_descriptor_itself_ends_the_use_of_the_lane() {
 }
 
 #[test]
-fn who_has_written_to_the_descriptor_itself_gets_no_lanes() {
+fn a_program_that_has_written_to_the_descriptor_gets_no_lanes() {
     let site = site();
     let (bound, name) = bound(&site, Kind::Stream);
     let client = node_socket(&site, Kind::Stream);
@@ -284,7 +284,7 @@ fn a_stream_that_was_full_goes_on_by_its_lane() {
 }
 
 #[test]
-fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_told_soon() {
+fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_reported_soon() {
     let site = site();
     let kinds = [Kind::Rdm, Kind::Seqpacket, Kind::Stream];
     for (kind, is_own) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {

@@ -49,7 +49,7 @@ fn full(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket, usize) {
 }
 
 #[test]
-fn what_was_sent_before_the_end_comes_before_it_also_when_the_way_was_full() {
+fn data_sent_before_the_end_arrives_even_if_buffers_were_full() {
     for after in ["0", "1"] {
         let site = Site::with(&["--lane-after", after]);
         for (kind, shuts) in [
@@ -103,7 +103,7 @@ fn a_connection_that_was_shut_down_and_closed_ends_in_good_order() {
 
 /// Each end has sent until nothing more was accepted; one of them is closed, and the other continues to send before it reads.
 #[test]
-fn who_sends_before_it_reads_still_gets_what_was_sent_before_the_end() {
+fn an_end_that_sends_before_it_reads_gets_all_data_before_the_end() {
     let site = Site::with(&["--lane-after", "0"]);
     for kind in [Kind::Seqpacket, Kind::Stream] {
         for shuts in [false, true] {
@@ -150,7 +150,7 @@ fn what_is_given_up_ends_in_a_reset() {
 }
 
 #[test]
-fn what_nobody_takes_is_kept_no_longer_than_the_time_to_linger() {
+fn unread_data_is_kept_no_longer_than_the_time_to_linger() {
     let site = Site::with(&["--linger", "100"]);
     let sockets = || {
         let view = Administration::at(site.path()).unwrap().order(&Order::Node);
@@ -170,7 +170,7 @@ fn what_nobody_takes_is_kept_no_longer_than_the_time_to_linger() {
 /// If there is unread data in a program's own descriptor, its end is reported to the tipcd as an error, ahead of data that the
 /// program sent.
 #[test]
-fn who_closes_with_something_unread_has_still_sent_what_it_sent() {
+fn closing_with_unread_data_does_not_lose_sent_data() {
     let site = crate::lanes::site();
     let plain = Site::with(&["--lane-after", "0"]);
     for (kind, lane) in [

@@ -205,7 +205,7 @@ fn requests_that_nobody_accepts_take_no_more_than_eight_sockets_each() {
 /// A destination that was reachable when the program checked, and no longer is when its tipcd gets the
 /// message.
 #[test]
-fn what_reaches_nobody_any_more_comes_back_with_its_cause_or_is_counted() {
+fn undeliverable_messages_are_returned_with_their_cause_or_counted() {
     const NO_NAME: u8 = 1;
     const NO_NODE: u8 = 3;
     let site = Site::lone();

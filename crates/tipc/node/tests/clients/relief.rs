@@ -61,7 +61,7 @@ fn relieves(site: &Site, kind: Kind) {
 }
 
 #[test]
-fn who_waits_to_send_goes_on_each_time_that_it_has_read() {
+fn a_sender_that_waits_for_room_continues_whenever_it_has_read() {
     for after in ["0", "1"] {
         let site = Site::with(&["--lane-after", after, "--queue", &QUEUE.to_string()]);
         for kind in [Kind::Seqpacket, Kind::Stream] {

@@ -108,7 +108,7 @@ fn bundles(site: &Site) -> (u64, u64) {
 }
 
 #[test]
-fn what_a_program_sent_before_its_tipcd_turned_to_it_leaves_in_one_packet() {
+fn data_sent_within_one_turn_leaves_in_one_packet() {
     let (here, there) = two_sites("92");
     let server = there.socket(Kind::Rdm);
     server.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();

@@ -114,7 +114,7 @@ fn an_answer_to_an_earlier_session_brings_no_link_up() {
 }
 
 #[test]
-fn a_packet_that_acknowledges_what_was_never_sent_is_of_an_earlier_life() {
+fn a_packet_that_acknowledges_what_was_never_sent_is_of_an_earlier_session() {
     let (mut a, mut b) = up();
     a.send(message(1)).unwrap();
     let first = data(&mut a, START).remove(0);
@@ -128,7 +128,7 @@ fn a_packet_that_acknowledges_what_was_never_sent_is_of_an_earlier_life() {
 }
 
 #[test]
-fn who_repeats_what_arrived_is_told_so() {
+fn a_repeated_packet_is_acknowledged_again() {
     let (mut a, mut b) = up();
     a.send(message(1)).unwrap();
     let packet = data(&mut a, START).remove(0);
@@ -162,7 +162,7 @@ fn report(link: &mut Link) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_reported_missing_goes_again_and_what_is_reported_arrived_does_not() {
+fn only_packets_reported_missing_are_sent_again() {
     let (mut a, mut b) = up();
     let packets = send(&mut a, 8);
     let lost = [0, 3, 4];

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_back_or_wants_no_return_is_not_returned() {
+    fn messages_already_returned_or_marked_droppable_are_not_returned() {
         for message in
             [connection_message(ErrorCode::NoPort, false), connection_message(ErrorCode::Ok, true)]
         {

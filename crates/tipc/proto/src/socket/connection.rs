@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_is_told_after_a_quarter_of_the_window_or_when_asked() {
+    fn reading_is_acknowledged_after_a_quarter_of_the_window_or_on_request() {
         let mut c = Connection::new(SocketAddr::default(), Nanos(0));
         assert_eq!(c.read(31, false), None);
         assert_eq!(c.read(1, false), Some((32, 512)));

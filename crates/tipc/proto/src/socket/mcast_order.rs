@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_way_is_faster_the_order_is_that_of_sending() {
+    fn multicasts_arrive_in_order_whichever_method_is_faster() {
         // Sent: 0 and 1 by broadcast, 2 and 3 by replicast, 4 and 5 by broadcast again.
         let broadcast: [(bool, bool, &[u8]); 5] =
             [(B, false, b"0"), (B, false, b"1"), (B, true, b""), (B, true, b"4"), (B, false, b"5")];

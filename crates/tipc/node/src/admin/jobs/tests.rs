@@ -152,7 +152,7 @@ fn orders_that_change_bearers_are_carried_out_one_after_the_other() {
 }
 
 #[test]
-fn what_cannot_be_opened_or_enabled_is_told_as_ever_and_closed() {
+fn a_bearer_that_cannot_be_opened_or_enabled_gives_its_error_and_is_closed() {
     let mut site = Site::new();
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     site.let_through.send(()).unwrap();
