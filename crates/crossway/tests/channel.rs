@@ -283,7 +283,6 @@ fn a_program_moves_to_another_node_and_back_and_the_run_keeps_what_came_of_it() 
     assert_eq!(there_and_back, ("tipc", "tipc", "uds-seqpacket"), "{checked:?}");
     // At home it is on whatever local transport the policy takes for the cheapest.
     let ids: Vec<&str> = checked.legs.iter().map(|leg| leg.transport.id()).collect();
-    assert!(ids.contains(&"shm-futex"), "{checked:?}");
     assert!(ids.first() != Some(&"tipc") && ids.last() != Some(&"tipc"), "{checked:?}");
 }
 
