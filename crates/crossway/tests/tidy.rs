@@ -11,6 +11,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/sys/src/",
     "crates/ring/src/",
     "crates/ring/tests/loom_",
+    "crates/ring/tests/heap.rs",
     "crates/tipc/capi/src/ffi.rs",
     "crates/channel/capi/src/ffi.rs",
     "crates/linx/capi/src/ffi/",

@@ -111,7 +111,11 @@ mod tests {
             ),
             (2, "load = [\"idle\", { cpu = 1, memory = 2, io = 3 }]"),
         ] {
-            let text = format!("[group.g]\nmechanisms = \"shm-futex\"\nsize_bytes = 64\n{axis}\n");
+            let workload =
+                if axis.starts_with("workload") { "" } else { "workload = \"throughput\"\n" };
+            let text = format!(
+                "[group.g]\nmechanisms = \"shm-futex\"\nsize_bytes = 64\n{workload}{axis}\n"
+            );
             let topology = Topology::read().unwrap_or_default();
             let cases = |plan: &Plan| case::expand(plan, &topology, &[]);
             let all = cases(&Plan::parse("test", "test.toml", &text).unwrap());
