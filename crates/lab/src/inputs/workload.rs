@@ -10,7 +10,7 @@ use crate::record::Span;
 pub enum Workload {
     /// One process sends as fast as the other receives.
     Throughput,
-    /// Request and reply, of the same size unless [`Inputs::reply_bytes`] says otherwise; the time from request to
+    /// Request and reply, of the same size unless [`super::Inputs::reply_bytes`] says otherwise; the time from request to
     /// reply is reported as a round trip.
     PingPong,
     /// Open loop: every `period_us`, a burst of `burst_bytes`, cut into messages of the case's size, is due, even if
