@@ -82,7 +82,9 @@ fn main() -> ExitCode {
         eprintln!("crossway: {}", ui::causes(&error));
         return ExitCode::from(ui::EXIT_UNUSABLE);
     }
-    match cli.command.run(&ui) {
+    let ended = cli.command.run(&ui);
+    crossway_sys::lease::leave();
+    match ended {
         Ok(code) => code,
         Err(error) => {
             eprintln!("crossway: {}", ui::causes(&error));

@@ -204,6 +204,19 @@ fn shells_are_offered_plans_mechanisms_and_runs() {
 }
 
 #[test]
+fn a_command_that_only_probes_leaves_nothing_in_the_runtime_directory() {
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_crossway"))
+        .arg("list")
+        .env("XDG_RUNTIME_DIR", dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", error(&output));
+    let left: Vec<_> = fs::read_dir(dir.path().join("crossway")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn the_help_of_measure_names_every_preset() {
     let dir = tempfile::tempdir().expect("a folder");
     let help = text(&crossway(dir.path(), &["measure", "--help"]));

@@ -120,6 +120,14 @@ pub fn join(dir: &Path) {
     *lock() = Some(Directory::Joined(dir.to_owned()));
 }
 
+/// Removes this process's own directory if nothing is in it; call it before the process ends. Leases that are held outside
+/// of a [`Run`], as probes do, leave the directory behind otherwise.
+pub fn leave() {
+    if let Some(Directory::Own(dir)) = &*lock() {
+        let _ = fs::remove_dir(dir);
+    }
+}
+
 fn current_directory() -> Result<PathBuf, OsError> {
     let mut current = lock();
     match &*current {
