@@ -3,6 +3,7 @@
 //! Hosts are directories that share nothing, with TCP over loopback addresses between them.
 
 mod cutter;
+mod serving;
 mod stream;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -14,6 +15,7 @@ use crossway_channel::{
     Receiver, RecvError, SendError, Sender, Transport,
 };
 use cutter::Cutter;
+use serving::serve;
 use stream::{Stream, check, fill, soon};
 
 const NAME: &str = "moves/away";
@@ -58,41 +60,9 @@ struct Server {
     channel: Channel,
 }
 
-/// Receives and sends until the client has closed (false) or another process asks for the channel (true).
-fn serve(server: &mut Server) -> bool {
-    let Server { listener, channel } = server;
-    let mut from_client = Stream::after(1, channel.receiver().sequence());
-    let mut to_client = Stream::after(2, channel.sender().sequence());
-    let mut waiting: Option<Vec<u8>> = None;
-    let mut msg = [0; 4096];
-    loop {
-        if waiting.is_none() && listener.is_asked_to_hand_over() {
-            return true;
-        }
-        let ready = waiting.take().unwrap_or_else(|| {
-            let len = fill(&mut to_client, &mut msg);
-            msg[..len].to_vec()
-        });
-        match channel.sender().try_send(&ready) {
-            Ok(()) => {}
-            Err(SendError::Full) => waiting = Some(ready),
-            Err(error) => panic!("{error}"),
-        }
-        for _ in 0..16 {
-            let now = Some(Instant::now() + Duration::from_micros(200));
-            match channel.receiver().recv_in_place(now, |msg| check(&mut from_client, msg)) {
-                Ok(()) => {}
-                Err(RecvError::TimedOut) => break,
-                Err(RecvError::Closed) => return false,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-}
-
 /// Serves until another one takes over, or until the client closes.
 fn run(mut server: Server) {
-    if serve(&mut server) {
+    if serve(&server.listener, &mut server.channel) {
         let Server { listener, channel } = server;
         assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
     } else {

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
-use rustix::process::Pid;
 
 use crate::error::last_errno;
 
@@ -113,21 +112,7 @@ pub fn try_here() -> Result<(), Errno> {
         // SAFETY: ends the child immediately without running any of the parent's code.
         unsafe { libc::_exit(code) };
     }
-    let child = Pid::from_raw(child).ok_or(Errno::CHILD)?;
-    loop {
-        match rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()) {
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-            Ok(None) => {}
-            Ok(Some((_, status))) => {
-                return match status.exit_status() {
-                    Some(0) => Ok(()),
-                    Some(errno) => Err(Errno::from_raw_os_error(errno)),
-                    None => Err(Errno::PERM),
-                };
-            }
-        }
-    }
+    crate::proc::outcome_of(child)
 }
 
 #[cfg(test)]

@@ -6,17 +6,36 @@ use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_getfd, pidfd_open,
-    pidfd_send_signal, prlimit, set_parent_process_death_signal, setrlimit,
+    Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, Signal, WaitOptions, getrlimit,
+    pidfd_getfd, pidfd_open, pidfd_send_signal, prlimit, set_parent_process_death_signal,
+    setrlimit, waitpid,
 };
 
-use crate::OsError;
+use crate::{Errno, OsError};
 
 /// Ends this process as `kill -9` does: nothing is flushed, dropped or unwound.
 pub fn kill_self() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     // The signal is delivered before the call returns.
     std::process::abort()
+}
+
+/// Waits for a forked child that ends with an errno as its exit status; 0 is success. `EPERM`: a signal ended it, as a seccomp filter does.
+pub(crate) fn outcome_of(child: libc::pid_t) -> Result<(), Errno> {
+    let child = Pid::from_raw(child).ok_or(Errno::CHILD)?;
+    loop {
+        match waitpid(Some(child), WaitOptions::empty()) {
+            Err(Errno::INTR) | Ok(None) => {}
+            Err(errno) => return Err(errno),
+            Ok(Some((_, status))) => {
+                return match status.exit_status() {
+                    Some(0) => Ok(()),
+                    Some(errno) => Err(Errno::from_raw_os_error(errno)),
+                    None => Err(Errno::PERM),
+                };
+            }
+        }
+    }
 }
 
 /// Whether a descriptor is a UNIX socket, which can carry descriptors.

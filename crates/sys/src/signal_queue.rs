@@ -335,20 +335,7 @@ pub fn try_here() -> Result<(), Errno> {
         // SAFETY: ends the child immediately without running any of the parent's code.
         unsafe { libc::_exit(code) };
     }
-    let child = rustix::process::Pid::from_raw(child).ok_or(Errno::CHILD)?;
-    loop {
-        match rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()) {
-            Err(Errno::INTR) | Ok(None) => {}
-            Err(errno) => return Err(errno),
-            Ok(Some((_, status))) => {
-                return match status.exit_status() {
-                    Some(0) => Ok(()),
-                    Some(errno) => Err(Errno::from_raw_os_error(errno)),
-                    None => Err(Errno::PERM),
-                };
-            }
-        }
-    }
+    crate::proc::outcome_of(child)
 }
 
 #[cfg(test)]

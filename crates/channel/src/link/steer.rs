@@ -59,7 +59,7 @@ impl Link {
                         pending.since.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
                     let (to, why) = (pending.transport, pending.why);
                     self.log(state, Happening::Switched { from, to, why, took_us });
-                    // A channel that was on no transport begins anew, with the best one at the first look.
+                    // A channel that was on no transport chooses again at the first look.
                     if from != Transport::Parked {
                         state.judge.switched(Instant::now());
                     }

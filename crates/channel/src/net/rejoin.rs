@@ -20,7 +20,7 @@ use crate::message::{self, Message, Outbox, Packet, Welcome};
 /// A listener of this host answers within this time, or is asked again later.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Asks everybody who may have the channel. Whether one has.
+/// Asks each process that may have the channel; returns whether one of them has it.
 pub(super) fn look(link: &Link, until: Instant) -> bool {
     let mut near = Vec::new();
     for (_, socket) in link.directory.connect_all(Some(&link.name)).unwrap_or_default() {

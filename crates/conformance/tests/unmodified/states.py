@@ -1,6 +1,6 @@
 """What each call returns in each state of a socket, and the effect of an event at the other end on each state, as rows of tables.
 
-    states.py peer                    the other end, on this node or another: follows requests in messages until it is told to end
+    states.py peer                    the other end, on this node or another: follows requests in messages until one asks it to end
     states.py ask [SECONDS [TABLES]]  prints the tables; pauses for SECONDS between two steps. TABLES is a file with the tables that are expected, in JSON
     states.py loss [SECONDS]          opens a connection in each state, prints "cut", and prints the effect of the loss of the peer's node
     states.py probed [SECONDS]        opens a connection in each state, and prints the effect of probes by the peer's node

@@ -11,6 +11,7 @@ pub mod linx_link;
 pub mod memfd;
 pub mod message_socket;
 pub mod mptcp;
+pub mod pages_tx;
 pub mod parcel;
 pub mod pipe;
 pub mod posix_mq;

@@ -19,7 +19,7 @@ use crossway_sys::pages::Pages;
 use crossway_sys::pipe::pipe;
 use crossway_sys::vmsplice::splice_file;
 
-use super::vmsplice::{PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place};
+use super::pages_tx::{PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place};
 use crate::complete::{self, Complete};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 

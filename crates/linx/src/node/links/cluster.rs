@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Forgets who is published until the topology service answers again. Links that are up stay up.
+    /// Forgets which nodes are published until the topology service answers again. Links that are up stay up.
     fn leave_cluster(&mut self, why: &str) {
         let Some(cluster) = &mut self.links.cluster else { return };
         cluster.topology = None;

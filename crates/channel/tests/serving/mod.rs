@@ -1,0 +1,40 @@
+//! A server whose channel may be handed to another process at any time.
+
+use std::time::{Duration, Instant};
+
+use crossway_channel::{Channel, Listener, RecvError, SendError};
+
+use super::stream::{Stream, check, fill};
+
+/// Receives and sends until the client has closed (false) or another process asks for the channel (true).
+pub(crate) fn serve(listener: &Listener, channel: &mut Channel) -> bool {
+    // The counts say how far the streams had come when this process took over.
+    let mut from_client = Stream::after(1, channel.receiver().sequence());
+    let mut to_client = Stream::after(2, channel.sender().sequence());
+    let mut waiting: Option<Vec<u8>> = None;
+    let mut msg = [0; 4096];
+    loop {
+        // A message that was made but not sent is not handed over: it would be made again.
+        if waiting.is_none() && listener.is_asked_to_hand_over() {
+            return true;
+        }
+        let ready = waiting.take().unwrap_or_else(|| {
+            let len = fill(&mut to_client, &mut msg);
+            msg[..len].to_vec()
+        });
+        match channel.sender().try_send(&ready) {
+            Ok(()) => {}
+            Err(SendError::Full) => waiting = Some(ready),
+            Err(error) => panic!("{error}"),
+        }
+        for _ in 0..16 {
+            let now = Some(Instant::now() + Duration::from_micros(200));
+            match channel.receiver().recv_in_place(now, |msg| check(&mut from_client, msg)) {
+                Ok(()) => {}
+                Err(RecvError::TimedOut) => break,
+                Err(RecvError::Closed) => return false,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
