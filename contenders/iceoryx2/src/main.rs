@@ -10,6 +10,8 @@ use std::fmt::Display;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossway_contender::{Contender, Result, Role, Words, fail, serve};
 use iceoryx2::config::Config;
@@ -34,6 +36,8 @@ struct Iceoryx2 {
     door: Option<UnixListener>,
     /// The connection that the other end watches.
     peer: Option<UnixStream>,
+    /// Whether the other end has closed properly.
+    closed: Arc<AtomicBool>,
     _node: Node<Service>,
 }
 
@@ -88,7 +92,7 @@ fn open(role: &Role, prefix: &str, listens: bool) -> Result<Iceoryx2> {
         let listener = event(names[1])?.listener_builder().create().map_err(why("a listener"))?;
         Some((notifier, listener))
     };
-    Ok(Iceoryx2 { publisher, subscriber, bell, door: None, peer: None, _node: node })
+    Ok(Iceoryx2 { publisher, subscriber, bell, door: None, peer: None, closed: Arc::default(), _node: node })
 }
 
 /// The byte that says that this end closes properly and has not died.
@@ -99,11 +103,13 @@ impl Iceoryx2 {
     fn watch(&mut self, peer: UnixStream) -> Result<()> {
         let mut other = peer.try_clone().map_err(|e| format!("dup: {e}"))?;
         self.peer = Some(peer);
+        let closed = self.closed.clone();
         std::thread::spawn(move || {
             let mut byte = [0];
             if !matches!(other.read(&mut byte), Ok(1) if byte == [GOODBYE]) {
                 fail("the other end has ended");
             }
+            closed.store(true, Ordering::Release);
         });
         Ok(())
     }
@@ -145,10 +151,18 @@ impl Contender for Iceoryx2 {
 
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        let sample = self.publisher.loan_slice_uninit(message.len()).map_err(why("loan"))?;
-        let reached = sample.write_from_slice(message).send().map_err(why("send"))?;
-        if reached != 1 {
-            return Err(format!("iceoryx2: a message reached {reached} subscribers instead of 1"));
+        loop {
+            let sample =
+                self.publisher.loan_slice_uninit(message.len()).map_err(why("loan"))?;
+            match sample.write_from_slice(message).send().map_err(why("send"))? {
+                1 => break,
+                // The other end attaches to the queue at its first receive; until then, a full queue takes nothing and
+                // the library does not wait.
+                0 if !self.closed.load(Ordering::Acquire) => std::thread::yield_now(),
+                reached => {
+                    return Err(format!("iceoryx2: a message reached {reached} subscribers instead of 1"));
+                }
+            }
         }
         if let Some((notifier, _)) = &self.bell {
             notifier.notify().map_err(why("notify"))?;
