@@ -269,6 +269,8 @@ fn a_go_program_uses_the_library_by_cgo() {
         .arg("./echo")
         .current_dir(here("examples/go"))
         .env("PKG_CONFIG_PATH", dir)
+        // Go's build cache does not consider what pkg-config prints; without this, a second run is linked with the first run's directory.
+        .env("CGO_LDFLAGS", format!("-L{}", dir.display()))
         .env("CGO_ENABLED", "1")
         .output()
         .unwrap();
