@@ -32,6 +32,15 @@ pub enum Error {
         /// The number of the endpoint.
         spid: Spid,
     },
+    /// The process of the endpoint has no descriptors left for a channel. Signals sent since the channel was requested are lost; a later
+    /// send requests another one.
+    #[error(
+        "the process of endpoint {spid} has no descriptors left for a channel, and signals sent to it are lost; raise its limit (ulimit -n)"
+    )]
+    NoChannel {
+        /// The number of the endpoint.
+        spid: Spid,
+    },
     /// No endpoint ever had this number in this node.
     #[error(
         "no endpoint of this node ever had the number {number:#x}; numbers come from a hunt or a received signal"
@@ -99,7 +108,7 @@ impl Error {
             | Error::Unknown { .. }
             | Error::NotPending => Errno::INVAL,
             Error::BadSize { .. } => Errno::MSGSIZE,
-            Error::Gone { .. } => Errno::CONNRESET,
+            Error::Gone { .. } | Error::NoChannel { .. } => Errno::CONNRESET,
             Error::NotHere { .. } => Errno::OPNOTSUPP,
             Error::TimedOut => Errno::TIMEDOUT,
             Error::QueueFull { .. } | Error::Limit(_) => Errno::NOBUFS,

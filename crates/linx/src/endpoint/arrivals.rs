@@ -1,19 +1,15 @@
 //! Arrivals at an endpoint: events from the node, and signals.
 
-use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use crossway_sys::epoll::Report as When;
-use crossway_sys::pipe::{PipeEnd, ignore_sigpipe};
-
 use super::{CONTROL, Endpoint, TIMER, WAKE, Way};
-use crate::channel::{Broken, Came, Channel, Filled, Pipe, RingChannel, StreamChannel};
-use crate::limits::{LARGEST_SIGNAL, REPORTED_FILTER};
+use crate::channel::{Broken, Came, Channel, Filled};
+use crate::limits::REPORTED_FILTER;
 use crate::mailbox::Kind;
 use crate::signal::NEW_LINK;
-use crate::wire::local::{self, Event, Report, Request};
-use crate::{Error, Filter, Numbers, Reference, Signal, Spid, Transport};
+use crate::wire::local::{Event, Report, Request};
+use crate::{Error, Filter, Numbers, Reference, Signal, Spid};
 
 /// The filter that an endpoint reports when it is asked while it is not receiving.
 const NOTHING: Filter<'static> = Filter::ANY;
@@ -308,7 +304,9 @@ impl Endpoint {
                 });
                 self.may_send_as.retain(|(from, to)| *from != spid && *to != spid);
                 self.last_route = None;
+                self.lost.remove(&spid);
             }
+            Event::NoChannel { spid } => self.lose_channel(spid),
             Event::Channel { spid, channel } => self.add_channel(spid, channel, fds)?,
             Event::Vouched { peer, from } => {
                 let number = self.routes.get(&peer);
@@ -368,63 +366,5 @@ impl Endpoint {
             dropped: self.mailbox.dropped,
             timeouts: self.mailbox.pending(Kind::Timeout) as u32,
         }
-    }
-
-    fn add_channel(
-        &mut self,
-        spid: Spid,
-        told: local::Channel,
-        fds: Vec<OwnedFd>,
-    ) -> Result<(), Error> {
-        self.routes.insert(spid, told.number);
-        self.last_route = None;
-        let Some(transport) = told.transport else { return Ok(()) };
-        // The system drops descriptors for which this process has no room. Then there is no channel: an endpoint that sends
-        // through it is informed that its peer has ended, and all others continue.
-        let needed = match transport {
-            Transport::Uds => 1,
-            Transport::Fifo => 2,
-            Transport::Shm => 3,
-        };
-        if fds.len() < needed {
-            tracing::warn!(
-                "{}: no channel of {spid}: this process has no descriptors left; raise its limit (ulimit -n)",
-                self.name
-            );
-            return Ok(());
-        }
-        let mut fds = fds.into_iter();
-        let mut fd = || {
-            let missing = || Error::Protocol("a channel without its descriptors".into());
-            fds.next().ok_or_else(missing)
-        };
-        let mut when = When::WhileReadable;
-        let channel = match transport {
-            Transport::Uds => {
-                let pipe = Pipe::Socket(fd()?);
-                Channel::Stream(StreamChannel::new(pipe, told.number, told.relay))
-            }
-            Transport::Fifo => {
-                ignore_sigpipe();
-                let (read, write) = (PipeEnd::new(fd()?)?, PipeEnd::new(fd()?)?);
-                let pipe = Pipe::Fifo { read, write };
-                Channel::Stream(StreamChannel::new(pipe, told.number, told.relay))
-            }
-            Transport::Shm => {
-                let (memory, own, other) = (fd()?, fd()?, fd()?);
-                let capacity = (told.capacity as usize).min(LARGEST_SIGNAL);
-                let ring =
-                    RingChannel::new(&memory, own, other, capacity, told.first, told.number)?;
-                // Each ring of the bell is reported once, so that nothing has to be read from it.
-                when = When::Arrivals;
-                Channel::Ring(ring)
-            }
-        };
-        self.epoll.add(channel.read_fd(), u64::from(told.number) + 1, when)?;
-        let peer = (!told.relay).then_some(spid);
-        let way = Way { channel, peer, vouched: HashSet::new(), is_hot: false };
-        self.ways.insert(told.number, way);
-        self.make_hot(told.number);
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Endpoints, which a program opens to send and receive signals.
 
 mod arrivals;
+mod channels;
 mod requests;
 mod sending;
 mod trace;
@@ -76,6 +77,10 @@ pub struct Endpoint {
     ways: HashMap<u32, Way>,
     /// The channel for each endpoint.
     routes: HashMap<Spid, u32>,
+    /// Endpoints that could not receive their end of a channel, until a send reports it.
+    lost: HashSet<Spid>,
+    /// The other end of a channel whose descriptors did not arrive here, until a receive reports it.
+    starved: Option<Spid>,
     /// The route that was used last.
     last_route: Option<(Spid, u32)>,
     /// Channels to check before sleeping: signals in them will not wake this endpoint.
@@ -157,6 +162,8 @@ impl Endpoint {
             epoll,
             ways: HashMap::new(),
             routes: HashMap::new(),
+            lost: HashSet::new(),
+            starved: None,
             last_route: None,
             hot: VecDeque::new(),
             unsent: HashSet::new(),
@@ -200,8 +207,8 @@ impl Endpoint {
     /// ever. `Ok(None)` means that the deadline has passed.
     ///
     /// # Errors
-    /// [`Error::QueueFull`] if none can arrive because the queue is full of others; [`Error::NodeGone`] when everything was
-    /// received and the node has ended.
+    /// [`Error::QueueFull`] if none can arrive because the queue is full of others; [`Error::Limit`] once if this process had no descriptors
+    /// for another endpoint's channel; [`Error::NodeGone`] when everything was received and the node has ended.
     #[inline]
     pub fn receive(
         &mut self,
@@ -239,6 +246,7 @@ impl Endpoint {
             if self.drain_hot(filter)? {
                 continue;
             }
+            self.check_starved()?;
             if self.node_gone {
                 if self.read_out_all() {
                     continue;
@@ -309,7 +317,7 @@ impl Endpoint {
 
     /// Makes the descriptor readable for what no other descriptor shows.
     fn announce(&mut self) -> Result<(), Error> {
-        let idle = self.mailbox.len() == 0 && self.arm_hot()?;
+        let idle = self.mailbox.len() == 0 && self.starved.is_none() && self.arm_hot()?;
         let next_ns = self.mailbox.next_timeout_ns();
         let Some(pollable) = &mut self.pollable else { return Ok(()) };
         if pollable.is_awake == idle {

@@ -256,6 +256,9 @@ impl Endpoint {
             if let Some(number) = self.routes.get(&to) {
                 return Ok(*number);
             }
+            if self.starved == Some(to) {
+                self.check_starved()?;
+            }
         }
     }
 

@@ -17,7 +17,8 @@ impl Endpoint {
     /// Sends a signal; waits for room if the receiver is slow.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the receiver has ended, [`Error::Unknown`] if it never existed. The signal is freed in any case.
+    /// [`Error::Gone`] if the receiver has ended, [`Error::Unknown`] if it never existed, [`Error::NoChannel`] if its process has no
+    /// descriptors left. The signal is freed in any case.
     #[inline]
     pub fn send(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
         self.send_until(signal, to, None)
@@ -125,7 +126,10 @@ impl Endpoint {
                 Ok(Sent::Full) => {}
                 Err(broken) => {
                     // What the peer sent before it ended must still be received.
-                    if !matches!(broken, crate::channel::Broken::Ended) {
+                    if matches!(broken, crate::channel::Broken::Ended) {
+                        self.hear_all(&Filter::ANY, false)?;
+                        self.check_lost(out.to)?;
+                    } else {
                         self.channel_ended(number, broken);
                     }
                     return Err(Error::Gone { spid: out.to });
@@ -137,6 +141,7 @@ impl Endpoint {
             self.wait_for_room(number, until)?;
             // The notice of its end may have arrived meanwhile; a channel to the node continues for other endpoints.
             if !self.routes.contains_key(&out.to) {
+                self.check_lost(out.to)?;
                 return Err(Error::Gone { spid: out.to });
             }
             patient = until.is_none();
@@ -160,7 +165,10 @@ impl Endpoint {
     pub(super) fn route(&mut self, to: Spid) -> Result<u32, Error> {
         let number = match self.routes.get(&to) {
             Some(number) => *number,
-            None => self.connect(to)?,
+            None => {
+                self.check_lost(to)?;
+                self.connect(to)?
+            }
         };
         self.last_route = Some((to, number));
         Ok(number)

@@ -293,6 +293,17 @@ impl Registry {
         }
     }
 
+    /// Called when an endpoint could not receive its end of a channel to another endpoint of this node; returns false if
+    /// they have no channel.
+    pub(crate) fn handle_no_channel(&mut self, who: Spid, other: Spid) -> bool {
+        let local = |spid| matches!(self.table.get(spid).map(|e| e.kind), Some(Kind::Local { .. }));
+        let had = local(other) && self.table.get(who).is_some_and(|e| e.partners.contains(&other));
+        if had {
+            self.handle_connect_failed(who, other);
+        }
+        had
+    }
+
     /// Whether `who` may use `from` as the sender of a signal to `to`: only endpoints of its own user.
     pub(crate) fn may_send_as(&self, who: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
         let user = |spid| match self.table.get(spid).map(|entry| entry.kind) {

@@ -5,7 +5,7 @@ use super::fields::{Malformed, Reader, Writer};
 use crate::{Count, Spid, Traffic, Transport};
 
 /// The version of this protocol.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// A message from a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) enum Request {
     Detach { id: u32 },
     /// Requests a channel to an endpoint.
     Connect { spid: Spid, transport: Option<Transport> },
+    /// There was no room for the descriptors of the channel to an endpoint, so there is no channel.
+    NoChannel { spid: Spid },
     /// Requests permission to send as `from` on the channel to `to`.
     Vouch { from: Spid, to: Spid },
     /// Requests information about an endpoint.
@@ -83,6 +85,8 @@ pub(crate) enum Event {
     PeerGone { spid: Spid },
     /// A channel to `spid`; descriptors are attached, unless the channel exists already.
     Channel { spid: Spid, channel: Channel },
+    /// The endpoint at the other end of a channel had no room for its descriptors, so the signals sent over it are lost.
+    NoChannel { spid: Spid },
     /// The channel's peer may send as `from`.
     Vouched { peer: Spid, from: Spid },
     /// Information about an endpoint.
@@ -226,6 +230,7 @@ impl Request {
             Request::CancelNewLink { id } => Writer::of(12).int(*id),
             Request::JoinTrace => Writer::of(13),
             Request::Condition { spid } => Writer::of(15).spid(*spid),
+            Request::NoChannel { spid } => Writer::of(16).spid(*spid),
             Request::StartTrace { version, payload } => Writer::of(14).int(*version).int(*payload),
         }
         .done()
@@ -248,6 +253,7 @@ impl Request {
             12 => Request::CancelNewLink { id: r.int()? },
             13 => Request::JoinTrace,
             15 => Request::Condition { spid: r.spid()? },
+            16 => Request::NoChannel { spid: r.spid()? },
             14 => Request::StartTrace { version: r.int()?, payload: r.int()? },
             _ => return Err(Malformed),
         };
@@ -280,6 +286,7 @@ impl Event {
             Event::Ask { serial } => Writer::of(11).int(*serial),
             Event::LinkUp { id, token, name } => Writer::of(12).int(*id).long(*token).text(name),
             Event::Trace { generation, payload } => Writer::of(13).long(*generation).int(*payload),
+            Event::NoChannel { spid } => Writer::of(14).spid(*spid),
         }
         .done()
     }
@@ -323,6 +330,7 @@ impl Event {
             11 => Event::Ask { serial: r.int()? },
             12 => Event::LinkUp { id: r.int()?, token: r.long()?, name: r.text()? },
             13 => Event::Trace { generation: r.long()?, payload: r.int()? },
+            14 => Event::NoChannel { spid: r.spid()? },
             _ => return Err(Malformed),
         };
         r.end(event)

@@ -128,10 +128,8 @@ impl Clients {
 
     /// Sends an event to an endpoint's program, as soon as the program can receive it.
     pub(super) fn tell(&mut self, spid: Spid, event: &Event, fds: Vec<OwnedFd>) {
-        if let Event::PeerGone { spid: gone } = event
-            && let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index))
-        {
-            client.numbers.remove(gone);
+        if let Event::PeerGone { spid: gone } | Event::NoChannel { spid: gone } = event {
+            self.forget_number(spid, *gone);
         }
         if let Some(index) = self.by_spid.get(&spid) {
             self.post(*index, event, fds);
@@ -196,6 +194,13 @@ impl Clients {
             listing.waits_for.remove(&spid);
         }
         Some(spid)
+    }
+
+    /// Forgets the number of an endpoint's channel to another one, which no longer exists.
+    fn forget_number(&mut self, spid: Spid, other: Spid) {
+        if let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index)) {
+            client.numbers.remove(&other);
+        }
     }
 
     /// The number for a new channel of an endpoint.
@@ -327,6 +332,10 @@ impl Node {
                 Ok(())
             }
             Request::Connect { spid, transport } => self.connect(index, own, spid, transport),
+            Request::NoChannel { spid } => {
+                self.no_channel(own, spid);
+                Ok(())
+            }
             Request::Vouch { from, to } => self.vouch(index, own, from, to),
             Request::Name { spid } => match self.registry.row(spid) {
                 Some(row) => {

@@ -57,6 +57,14 @@ impl Node {
         Ok(())
     }
 
+    /// Handles a report that an endpoint had no room for the descriptors of its channel to another endpoint of this node.
+    pub(super) fn no_channel(&mut self, own: Spid, other: Spid) {
+        if self.registry.handle_no_channel(own, other) {
+            self.clients.forget_number(own, other);
+            self.clients.tell(other, &Event::NoChannel { spid: own }, Vec::new());
+        }
+    }
+
     /// Announces to an endpoint the channel for a link, by which it reaches `asked`.
     pub(in crate::node) fn tell_of_relay(
         &mut self,
