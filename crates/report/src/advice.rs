@@ -97,7 +97,7 @@ fn row(c: &Compared) -> Row {
 fn variation(flip: &Flip) -> Variation {
     let then = match (&flip.choice, flip.differs) {
         (Some(other), true) => format!("{other} is better"),
-        (None, true) => "no candidate meets the goals".to_owned(),
+        (None, true) => "none of these meets the goals".to_owned(),
         (_, false) => "no change".to_owned(),
     };
     Variation { title: format!("{}: {then}", flip.variation), bars: bars(&flip.costs_ns) }

@@ -32,7 +32,8 @@ pub struct Compared {
     pub cpu_ns: Option<Figure>,
     /// Goals.
     pub goals: Vec<GoalVerdict>,
-    /// `chosen`, `equal`, `admissible`, `not pursued` (a brief measurement or earlier records were enough), `fails`.
+    /// `chosen`, `equal`, `admissible`, `not pursued` (dropped after an earlier stage, or
+    /// has only earlier records), `fails`.
     pub verdict: &'static str,
     /// Cases of the trials behind it.
     pub cases: Vec<String>,
@@ -47,7 +48,7 @@ pub struct Flip {
     pub variation: String,
     /// The choice there; `None`: no candidate meets the goals.
     pub choice: Option<String>,
-    /// Whether the choice differs from the answer, beyond the uncertainty of the trials.
+    /// Whether the choice differs from the answer, beyond the uncertainty of the trials, or there is none.
     pub differs: bool,
     /// The cost of each candidate that was compared, nanoseconds per message.
     pub costs_ns: Vec<(String, Figure)>,
@@ -147,7 +148,7 @@ pub(super) fn put_together(
     }
     let judged = all_judged(question, &field.candidates, sources, survey, &mut advice);
     let choice = choose(question, &judged);
-    enter_table(&mut advice, &judged, choice.as_ref());
+    enter_table(&mut advice, &judged, choice.as_ref(), survey);
     let mut runs: Vec<&String> = judged.iter().flat_map(|j| &j.runs).collect();
     runs.sort();
     runs.dedup();
@@ -225,17 +226,25 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-fn enter_table(advice: &mut Advice, judged: &[Judged], choice: Option<&Choice<'_>>) {
+fn enter_table(
+    advice: &mut Advice,
+    judged: &[Judged],
+    choice: Option<&Choice<'_>>,
+    survey: &Survey,
+) {
+    // Each stage of a survey is a run.
+    let dropped = |j: &Judged, chosen: &Judged| {
+        !survey.trials.is_empty()
+            && (j.former && !chosen.former || chosen.runs.iter().any(|run| !j.runs.contains(run)))
+    };
     for j in judged {
         let same = |other: &Judged| std::ptr::eq(j, other);
         let verdict = match choice {
             Some(c) if same(c.chosen) => "chosen",
             Some(c) if c.equal.iter().any(|e| same(e)) => "equal",
             _ if !j.admissible() => "fails",
-            Some(c)
-                if (j.former && !c.chosen.former)
-                    || (c.chosen.cost.n >= TRIALS_AT_LEAST && j.cost.n < TRIALS_AT_LEAST) =>
-            {
+            Some(c) if dropped(j, c.chosen) => "not pursued",
+            Some(c) if c.chosen.cost.n >= TRIALS_AT_LEAST && j.cost.n < TRIALS_AT_LEAST => {
                 "not pursued"
             }
             _ => "admissible",
@@ -259,6 +268,13 @@ fn enter_table(advice: &mut Advice, judged: &[Judged], choice: Option<&Choice<'_
             cases: j.cases.clone(),
             runs: j.runs.clone(),
         });
+    }
+    if !survey.trials.is_empty() && advice.compared.iter().any(|c| c.verdict == "not pursued") {
+        advice.notes.push(
+            "candidates that were not pursued were dropped after an earlier stage or have only earlier records; the machine may have been in another state then, \
+             so their figures are not interleaved with the choice's"
+                .to_owned(),
+        );
     }
 }
 

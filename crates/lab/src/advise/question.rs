@@ -11,6 +11,8 @@ use crossway_netlab::Link;
 use parts::{Wishes, float, goals, sizes, wishes, word};
 use toml::Table;
 
+pub(super) use sentence::size_words;
+
 use super::property::{Property, Wish};
 use crate::inputs::{Load, Placement, Workload};
 use crate::plan::{At, PlacementAxis, PlanError, load, placement, share, size_bytes};

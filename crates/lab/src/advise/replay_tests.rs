@@ -20,12 +20,14 @@ struct Simulated {
     seed: u64,
     noise: f64,
     random: Pcg64Mcg,
+    /// Whether all mechanisms have the same costs: 20 us and 10 ns per byte.
+    tied: bool,
 }
 
 impl Simulated {
     fn new(seed: u64) -> Simulated {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
-        Simulated { seed, noise: random.random_range(0.01..0.25), random }
+        Simulated { seed, noise: random.random_range(0.01..0.25), random, tied: false }
     }
 
     /// The median round trip of a mechanism, nanoseconds.
@@ -33,6 +35,9 @@ impl Simulated {
         let name =
             mechanism.bytes().fold(self.seed, |h, b| h.wrapping_mul(1_000_003) ^ u64::from(b));
         let mut own = Pcg64Mcg::seed_from_u64(name);
+        if self.tied {
+            return 20_000.0 + 10.0 * bytes as f64;
+        }
         let startup = own.random_range(3_000.0..60_000.0);
         let per_byte = own.random_range(0.05..2.0);
         startup + per_byte * bytes as f64
@@ -60,6 +65,54 @@ impl Bench for Simulated {
     }
 }
 
+fn answer(question: &Question, bench: &mut Simulated) -> Advice {
+    let library = Library::default();
+    let sources = Sources {
+        known: Known { probes: &[], faults: &[] },
+        library: &library,
+        folder: std::path::Path::new("out"),
+        budget: Some(Duration::from_secs(30)),
+    };
+    advise(question, &sources, bench, &mut |_| {}).expect("an answer")
+}
+
+#[test]
+fn no_candidate_between_hosts_is_dropped_after_a_single_trial() {
+    let text = "size_bytes = 512\nwhere = \"other-host\"\n[properties]\ndelivery = \"require\"";
+    let question = Question::parse("scenario", "scenario", text).expect("a question");
+    let advice = answer(&question, &mut Simulated::new(1));
+    assert!(advice.compared.len() > 4, "{:?}", advice.compared);
+    for row in &advice.compared {
+        assert!(row.cost_ns.n >= 3, "{} had {} trials", row.candidate, row.cost_ns.n);
+    }
+}
+
+#[test]
+fn variations_include_the_choice_even_if_equals_have_lower_medians() {
+    for seed in 0..6 {
+        let text = "size_bytes = 512\n[properties]\ndelivery = \"require\"";
+        let question = Question::parse("scenario", "scenario", text).expect("a question");
+        let advice = answer(&question, &mut Simulated { tied: true, ..Simulated::new(seed) });
+        let choice = advice.choice.expect("a choice");
+        assert!(!advice.flips.is_empty());
+        for flip in &advice.flips {
+            let measured = flip.costs_ns.iter().any(|(name, _)| *name == choice);
+            assert!(measured, "seed {seed}: {choice} is missing in {flip:?}");
+        }
+    }
+}
+
+#[test]
+fn a_variation_in_which_no_candidate_meets_the_goals_is_a_change() {
+    let text = "size_bytes = 512\n[goal]\np50_us = 40\n[properties]\ndelivery = \"require\"";
+    let question = Question::parse("scenario", "scenario", text).expect("a question");
+    let advice = answer(&question, &mut Simulated { tied: true, ..Simulated::new(1) });
+    let at = |name: &str| advice.flips.iter().find(|f| f.variation.ends_with(name)).expect(name);
+    let (large, small) = (at(" 4 KiB"), at(" 64 B"));
+    assert!(large.differs && large.choice.is_none(), "{large:?}");
+    assert!(!small.differs && small.choice.is_some(), "{small:?}");
+}
+
 #[test]
 fn advice_costs_little_more_than_the_best_and_seldom_abstains() {
     let (mut abstained, mut regretted, mut worst) = (0, 0, Vec::new());
@@ -70,14 +123,7 @@ fn advice_costs_little_more_than_the_best_and_seldom_abstains() {
         );
         let question = Question::parse("scenario", "scenario", &text).expect("a question");
         let mut bench = Simulated::new(seed);
-        let library = Library::default();
-        let sources = Sources {
-            known: Known { probes: &[], faults: &[] },
-            library: &library,
-            folder: std::path::Path::new("out"),
-            budget: Some(Duration::from_secs(30)),
-        };
-        let advice = advise(&question, &sources, &mut bench, &mut |_| {}).expect("an answer");
+        let advice = answer(&question, &mut bench);
         let best = advice
             .compared
             .iter()

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::AdviseError;
 use super::candidate::Candidate;
 use super::judge::{Judged, LATEST_TRIALS, Setting, choose, judge};
-use super::question::{Question, Site};
+use super::question::{Question, Site, size_words};
 use super::trials::Trial;
 use crate::inputs::{Ends, Extent, Load};
 use crate::plan::{Plan, number, table, testbed_table, value};
@@ -91,7 +91,6 @@ struct Surveyor<'a> {
 ///
 /// # Errors
 /// A run could not be created, or was interrupted.
-/// A run could not be made or was interrupted.
 pub fn survey(
     question: &Question,
     candidates: &[Candidate],
@@ -131,11 +130,17 @@ impl Surveyor<'_> {
         let unknown: Vec<Candidate> = candidates.iter().filter(|c| !covered(c)).cloned().collect();
         let mut left = candidates.to_vec();
         if !unknown.is_empty() {
-            // Between hosts, a mechanism that does not work there fails only after its deadline: one trial is enough.
-            let most = if self.question.site == Site::OtherHost { 1 } else { FIRST_TRIALS };
-            let trials =
-                self.affordable(unknown.len(), self.budget.mul_f64(FIRST_SHARE)).clamp(1, most);
-            self.stage("all candidates briefly", &unknown, &own, trials)?;
+            let time = self.budget.mul_f64(FIRST_SHARE);
+            let trials = self.affordable(unknown.len(), time).clamp(1, FIRST_TRIALS);
+            // Between hosts, a mechanism that does not work there fails only after its deadline: one trial shows that.
+            let first = if self.question.site == Site::OtherHost { 1 } else { trials };
+            self.stage("all candidates briefly", &unknown, &own, first)?;
+            if first < trials {
+                let works =
+                    |c: &Candidate| judge(self.question, c, self.survey.trials.iter()).is_some();
+                let working: Vec<Candidate> = unknown.into_iter().filter(works).collect();
+                self.stage("the candidates that work there", &working, &own, trials - first)?;
+            }
         }
         loop {
             left = self.better_half(left, known);
@@ -146,7 +151,7 @@ impl Surveyor<'_> {
             if last {
                 self.stage("the last candidates", &left, &own, trials.max(LAST_TRIALS))?;
                 self.settle(candidates)?;
-                return Ok(self.better_half(left, known));
+                return Ok(self.finalists(candidates, left, known));
             }
             if trials == 0 {
                 left.truncate(LAST_CANDIDATES);
@@ -154,6 +159,21 @@ impl Surveyor<'_> {
             }
             self.stage("the better half", &left, &own, trials.min(LAST_TRIALS))?;
         }
+    }
+
+    /// The candidates to compare in variations, the choice first: of equals, it need not have the lowest cost.
+    fn finalists(
+        &self,
+        candidates: &[Candidate],
+        last: Vec<Candidate>,
+        known: &[Trial],
+    ) -> Vec<Candidate> {
+        let trials = || known.iter().chain(&self.survey.trials);
+        let judged: Vec<Judged> =
+            candidates.iter().filter_map(|c| judge(self.question, c, trials())).collect();
+        let chosen = choose(self.question, &judged).map(|choice| choice.chosen.candidate.clone());
+        let others = self.better_half(last, known).into_iter();
+        chosen.iter().cloned().chain(others.filter(|c| Some(c) != chosen.as_ref())).collect()
     }
 
     /// Measures the candidates that may be the best again until the choice is settled or the time for it is used up.
@@ -308,7 +328,7 @@ pub fn describe(setting: &Setting, question: &Question) -> String {
     let own = Setting::of(question);
     let varied = setting.apply(question);
     if setting.size_factor != own.size_factor {
-        let sizes: Vec<String> = varied.sizes.iter().map(|s| format!("{} B", s.bytes)).collect();
+        let sizes: Vec<String> = varied.sizes.iter().map(|s| size_words(s.bytes)).collect();
         return format!("messages of {}", sizes.join(", "));
     }
     if setting.rate_factor != own.rate_factor {

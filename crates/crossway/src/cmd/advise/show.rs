@@ -70,7 +70,7 @@ pub(super) fn print(
             let then = match (&flip.choice, flip.differs) {
                 (Some(other), true) => format!("{other} is better there"),
                 (_, false) => "no change".to_owned(),
-                (None, true) => "no candidate meets the goals".to_owned(),
+                (None, true) => "none of these meets the goals".to_owned(),
             };
             let costs: Vec<String> =
                 flip.costs_ns.iter().map(|(name, f)| format!("{name} {}", ns(f))).collect();

@@ -83,8 +83,7 @@ pub(super) fn enter_flips(
                         || (!own.cost.overlaps(&c.chosen.cost)
                             && own.cost.median > c.chosen.cost.median * (1.0 + EQUAL_WITHIN)))
             }
-            (Some(_), None) => true,
-            (None, _) => false,
+            (Some(_), None) | (None, _) => true,
         };
         advice.flips.push(Flip {
             variation: describe(variation, question),

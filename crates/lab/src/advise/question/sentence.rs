@@ -2,22 +2,26 @@
 
 use super::{Pattern, Question, Site};
 
+/// A size with the largest unit that divides it.
+pub(in crate::advise) fn size_words(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
 impl Question {
     /// The question in one sentence.
     pub fn sentence(&self) -> String {
-        let size = |bytes: u64| match bytes {
-            b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
-            b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
-            b => format!("{b} B"),
-        };
         let sizes: Vec<String> = self
             .sizes
             .iter()
             .map(|s| {
                 if self.sizes.len() == 1 {
-                    size(s.bytes)
+                    size_words(s.bytes)
                 } else {
-                    format!("{} ({:.0} %)", size(s.bytes), s.share * 100.0)
+                    format!("{} ({:.0} %)", size_words(s.bytes), s.share * 100.0)
                 }
             })
             .collect();
@@ -25,7 +29,7 @@ impl Question {
             Pattern::RequestReply => {
                 let reply = self
                     .reply_bytes
-                    .map_or_else(String::new, |b| format!(", replies of {}", size(b)));
+                    .map_or_else(String::new, |b| format!(", replies of {}", size_words(b)));
                 format!("requests of {}{reply}", sizes.join(", "))
             }
             Pattern::Stream => format!("a stream of {} messages", sizes.join(", ")),
