@@ -6,6 +6,7 @@ mod moving;
 mod peer;
 mod state;
 mod steer;
+mod wakes;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak, mpsc};
@@ -30,12 +31,13 @@ use crate::status::Status;
 use crate::transport::{Shape, Transport, TxHalf};
 
 pub(crate) use state::{Abroad, Moving, State};
+pub(crate) use wakes::{Tally, Wakes};
 
 /// Flags that are raised for a half's owner.
 pub(crate) mod flag {
     /// Sender: put the marker on the old transport.
     pub(crate) const MOVE: u32 = 1;
-    /// Note on which CPU you run.
+    /// Note on which CPU you run, and how often receivers were woken.
     pub(crate) const NOTE: u32 = 2;
     /// Sender: the peer is gone, or its program has dropped its receiver.
     pub(crate) const DEAF: u32 = 4;
@@ -84,6 +86,8 @@ pub(crate) struct Link {
     pub(crate) rx: Visitor<RxState>,
     pub(crate) sent: Count,
     pub(crate) received: Count,
+    /// Counted by the halves since the policy looked last.
+    wakes: Mutex<Wakes>,
     state: Mutex<State>,
     /// Something in the state has changed: a transport was installed, a switch has ended, the peer is gone.
     changed: Condvar,
@@ -136,6 +140,7 @@ impl Link {
             rx: parts.rx,
             sent: Count::default(),
             received: Count::default(),
+            wakes: Mutex::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             called: AtomicBool::new(true),

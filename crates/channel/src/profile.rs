@@ -73,28 +73,48 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Expected cost of a message in this traffic, in nanoseconds, and the CPU time that one end spends waiting, as a share of one CPU.
-    pub(crate) fn expect(&self, transport: Transport, traffic: Traffic) -> (f64, f64) {
+    /// Expected cost of a message under this load, in nanoseconds, and the CPU time that one end spends waiting, as a share of one CPU.
+    pub(crate) fn expect(&self, transport: Transport, load: Load) -> (f64, f64) {
         let Some(cost) = self.costs.get(&transport) else { return (f64::INFINITY, 0.0) };
-        let busy_ns = cost.message_ns + cost.byte_ns * traffic.mean_bytes;
-        // In a stream without gaps, no end waits.
-        let waits = (1.0 - traffic.rate_msgs_per_s * busy_ns / 1e9).clamp(0.0, 1.0);
+        let Load { traffic, wakes_per_msg } = load;
         let waiting_cpu = if transport.spins() {
-            waits
+            self.expect_idle(transport, traffic)
         } else {
-            (waits * traffic.rate_msgs_per_s * cost.wake_ns / 1e9).min(1.0)
+            (wakes_per_msg * traffic.rate_msgs_per_s * cost.wake_ns / 1e9).min(1.0)
         };
-        (busy_ns + waits * cost.wake_ns, waiting_cpu)
+        (cost.busy_ns(traffic) + wakes_per_msg * cost.wake_ns, waiting_cpu)
+    }
+
+    /// The share of time in which a transport carries nothing: so many messages find their receiver waiting if they come at random times and
+    /// the receiver does nothing else. In a stream without gaps, no end waits.
+    pub(crate) fn expect_idle(&self, transport: Transport, traffic: Traffic) -> f64 {
+        let busy_ns = self.costs.get(&transport).map_or(0.0, |cost| cost.busy_ns(traffic));
+        (1.0 - traffic.rate_msgs_per_s * busy_ns / 1e9).clamp(0.0, 1.0)
+    }
+}
+
+impl Cost {
+    /// Time for a message of this traffic whose receiver does not wait.
+    fn busy_ns(self, traffic: Traffic) -> f64 {
+        self.message_ns + self.byte_ns * traffic.mean_bytes
     }
 }
 
 /// The traffic of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     /// Messages per second, both directions.
-    pub rate_msgs_per_s: f64,
+    pub(crate) rate_msgs_per_s: f64,
     /// Their mean length in bytes.
-    pub mean_bytes: f64,
+    pub(crate) mean_bytes: f64,
+}
+
+/// The traffic of a channel, and how often it wakes receivers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Load {
+    pub(crate) traffic: Traffic,
+    /// Wake-ups of receivers per message, 0 to 1.
+    pub(crate) wakes_per_msg: f64,
 }
 
 #[cfg(test)]
@@ -125,16 +145,20 @@ mod tests {
     #[test]
     fn waiting_costs_a_spinning_end_its_cpu_and_a_sleeping_end_its_wakes() {
         let profile = Profile::default();
-        let seldom = Traffic { rate_msgs_per_s: 100.0, mean_bytes: 64.0 };
+        let load = |rate_msgs_per_s, wakes_per_msg| Load {
+            traffic: Traffic { rate_msgs_per_s, mean_bytes: 64.0 },
+            wakes_per_msg,
+        };
+        let seldom = load(100.0, 1.0);
         let (_, spinning) = profile.expect(Transport::ShmSpin, seldom);
         let (_, sleeping) = profile.expect(Transport::ShmFutex, seldom);
         assert!(spinning > 0.99 && sleeping < 0.001, "{spinning} {sleeping}");
-        let flood = Traffic { rate_msgs_per_s: 1e9, mean_bytes: 64.0 };
+        let flood = load(1e9, 0.0);
         assert_eq!(profile.expect(Transport::ShmSpin, flood).1, 0.0);
-        let (futex_ns, uds_ns) = (
-            profile.expect(Transport::ShmFutex, flood).0,
-            profile.expect(Transport::UdsSeqpacket, flood).0,
-        );
-        assert!(futex_ns < uds_ns);
+        assert_eq!(profile.expect(Transport::ShmFutex, flood), (45.0 + 64.0 * 0.06, 0.0));
+        assert_eq!(profile.expect_idle(Transport::ShmFutex, flood.traffic), 0.0);
+        // Half of the messages wake their receivers.
+        let batches = load(1000.0, 0.5);
+        assert_eq!(profile.expect(Transport::ShmFutex, batches).0, 45.0 + 64.0 * 0.06 + 2_500.0);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crossway_mech::{Deadline, SendError, Tx};
 use crossway_ring::biased::{Flags, Owner};
 
-use crate::link::{Link, flag};
+use crate::link::{Link, Tally, flag};
 use crate::message::Message;
 use crate::page::Half;
 use crate::protocol::{Internal, MARKER_LEN};
@@ -60,6 +60,15 @@ impl TxHalf {
         }
     }
 
+    /// How often this half woke the peer's receiver; `None` if it does not count that.
+    fn wakes(&self) -> Option<u64> {
+        match self {
+            TxHalf::Futex(tx) => Some(tx.sleeps_and_wakes().1),
+            TxHalf::Eventfd(tx) => Some(tx.sleeps_and_wakes().1),
+            TxHalf::Spin(_) | TxHalf::Uds(_) | TxHalf::Net(_) | TxHalf::Parked => None,
+        }
+    }
+
     #[inline]
     fn spins(&self) -> bool {
         matches!(self, TxHalf::Spin(_))
@@ -79,6 +88,8 @@ pub(crate) struct TxState {
     /// Messages sent since the channel was made.
     pub(crate) sequence: u64,
     bytes: u64,
+    /// What of it the policy has seen on this transport.
+    tally: Tally,
     fin: Fin,
     /// When an end that spins looks around next.
     slice: Instant,
@@ -89,7 +100,14 @@ pub(crate) struct TxState {
 impl TxState {
     pub(crate) fn new(half: TxHalf, sequence: u64) -> Self {
         let (scratch, slice) = (Vec::new(), Instant::now());
-        TxState { half, sequence, bytes: 0, fin: Fin::Open, slice, scratch }
+        let tally = Tally::from(sequence);
+        TxState { half, sequence, bytes: 0, tally, fin: Fin::Open, slice, scratch }
+    }
+
+    /// Uses another transport from now on; returns the old one.
+    pub(crate) fn replace(&mut self, next: TxHalf) -> TxHalf {
+        self.tally = Tally::from(self.sequence);
+        std::mem::replace(&mut self.half, next)
     }
 
     /// Sends something whole, over as many slices as it takes.
@@ -166,6 +184,7 @@ impl TxState {
         if raised & flag::NOTE != 0 {
             flags.lower(flag::NOTE);
             link.note_cpu(Half::Sender);
+            link.count_wakes(&mut self.tally, self.sequence, self.half.wakes());
         }
         if raised & flag::DEAF != 0 {
             return Err(SendError::PeerClosed);

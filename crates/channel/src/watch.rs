@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use crossway_sys::procfs;
 
 use crate::event::Happening;
+use crate::judge::Sight;
 use crate::link::{Link, flag};
 use crate::page::{Half, Seen};
-use crate::policy::Sight;
 use crate::profile::Traffic;
 use crate::protocol::Role;
 use crate::transport::Transport;
@@ -123,6 +123,7 @@ impl Watch {
     }
 
     fn judge(&mut self, link: &Link, traffic: Traffic, same_cpu: Option<u32>, now: Instant) {
+        let wakes_per_msg = link.take_wakes().per_msg();
         let verdict = {
             let mut guard = link.lock();
             let state = &mut *guard;
@@ -135,6 +136,7 @@ impl Watch {
                 current: state.transport,
                 allowed: state.allowed(),
                 traffic,
+                wakes_per_msg,
                 same_cpu,
                 runnable: runnable(state.transport, traffic),
                 cpus: cpus(),

@@ -40,7 +40,7 @@ impl Link {
         fault::point("Marked");
         // It may have become pointless meanwhile, when the peer was lost.
         if let Some(next) = state.next_tx.take() {
-            state.old.tx.push(std::mem::replace(&mut tx.half, next));
+            state.old.tx.push(tx.replace(next));
             state.must_mark = false;
             self.tx.lower(flag::MOVE);
             state.switch.tx_moved();

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use super::Parts;
 use crate::event::{Event, Happening, Reason};
+use crate::judge::Judge;
 use crate::message::{Message, OfferText};
 use crate::net::Network;
 use crate::net::session::Session;
 use crate::net::stream::Route;
 use crate::net::wire::Wire;
-use crate::policy::{Judge, Policy};
+use crate::policy::Policy;
 use crate::protocol::Switch;
 use crate::transport::{Halves, RxHalf, Transport, TxHalf};
 

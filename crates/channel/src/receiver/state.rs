@@ -1,0 +1,321 @@
+//! What the receiver and the control thread take turns with: the transport's half, the counts, and what was taken and not received yet.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use crossway_mech::{Deadline, RecvError as TransportError, Rx};
+use crossway_ring::biased::Flags;
+use crossway_sys::epoll::{Epoll, Report};
+
+use crate::error::RecvError;
+use crate::link::{Link, Tally, flag};
+use crate::page::Half;
+use crate::protocol::{Internal, MARKER_LEN, Marks};
+use crate::slice;
+use crate::transport::RxHalf;
+
+/// What came out of a transport.
+pub(super) enum Got<R> {
+    Message(R),
+    Internal(Option<Internal>),
+}
+
+/// Shows what came out of a transport to `read`, unless it is internal.
+#[inline]
+fn sort<R>(marks: Marks, bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> Got<R> {
+    if marks.is_internal(bytes) {
+        Got::Internal(marks.decode(bytes))
+    } else {
+        Got::Message(read(bytes))
+    }
+}
+
+impl RxHalf {
+    /// Shows what comes to `read`, unless it is internal.
+    #[inline]
+    pub(super) fn recv<R>(
+        &mut self,
+        marks: Marks,
+        scratch: &mut [u8],
+        until: Deadline,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Got<R>, TransportError> {
+        let look = |bytes: &[u8]| sort(marks, bytes, read);
+        match self {
+            RxHalf::Spin(rx) => rx.recv_in_place(scratch, until, look),
+            RxHalf::Futex(rx) => rx.recv_in_place(scratch, until, look),
+            RxHalf::Eventfd(rx) => rx.recv_in_place(scratch, until, look),
+            RxHalf::Uds(rx) => rx.recv_in_place(scratch, until, look),
+            RxHalf::Net(rx) => rx.recv(until, look),
+            RxHalf::Parked => Err(TransportError::Empty),
+        }
+    }
+
+    /// As [`RxHalf::recv`], without waiting.
+    pub(super) fn try_recv<R>(
+        &mut self,
+        marks: Marks,
+        scratch: &mut [u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Got<R>, TransportError> {
+        let look = |bytes: &[u8]| sort(marks, bytes, read);
+        match self {
+            RxHalf::Spin(rx) => rx.try_recv_with(usize::MAX, look),
+            RxHalf::Futex(rx) => rx.try_recv_with(usize::MAX, look),
+            RxHalf::Eventfd(rx) => rx.try_recv_with(usize::MAX, look),
+            RxHalf::Uds(rx) => {
+                let len = rx.try_recv(scratch)?;
+                Ok(look(&scratch[..len]))
+            }
+            RxHalf::Net(rx) => rx.try_recv(look),
+            RxHalf::Parked => Err(TransportError::Empty),
+        }
+    }
+
+    /// How often this half announced that it sleeps; `None` if it does not count that.
+    fn sleeps(&self) -> Option<u64> {
+        match self {
+            RxHalf::Futex(rx) => Some(rx.sleeps_and_wakes().0),
+            RxHalf::Eventfd(rx) => Some(rx.sleeps_and_wakes().0),
+            RxHalf::Spin(_) | RxHalf::Uds(_) | RxHalf::Net(_) | RxHalf::Parked => None,
+        }
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            RxHalf::Eventfd(rx) => rx.wait_fd(),
+            RxHalf::Uds(rx) => rx.wait_fd(),
+            RxHalf::Net(rx) => rx.wait_fd(),
+            _ => None,
+        }
+    }
+}
+
+/// What the receiver and the control thread take turns with.
+pub(crate) struct RxState {
+    pub(crate) half: RxHalf,
+    /// Messages taken from transports since the channel was made.
+    pub(crate) sequence: u64,
+    bytes: u64,
+    /// What of it the policy has seen on this transport.
+    tally: Tally,
+    /// The peer's sender has said its last word.
+    pub(crate) fin: bool,
+    /// The transport has said once that the peer is gone.
+    gone: bool,
+    /// Messages that were taken from their transport and not received yet: the control thread looked what comes, a buffer was too small, or
+    /// another process had this end before.
+    pub(crate) held: VecDeque<Vec<u8>>,
+    /// Room for what sockets give.
+    pub(super) scratch: Vec<u8>,
+    /// When an end that spins looks around next.
+    pub(super) slice: Instant,
+    /// The descriptor for poll, if the program wants one.
+    poll: Option<Epoll>,
+    max_message: usize,
+}
+
+impl RxState {
+    pub(crate) fn new(
+        half: RxHalf,
+        sequence: u64,
+        max_message: usize,
+        poll: Option<Epoll>,
+    ) -> Result<Self, RecvError> {
+        let mut state = RxState {
+            half: RxHalf::Parked,
+            sequence,
+            bytes: 0,
+            tally: Tally::default(),
+            fin: false,
+            gone: false,
+            held: VecDeque::new(),
+            scratch: Vec::new(),
+            slice: Instant::now(),
+            poll,
+            max_message,
+        };
+        drop(state.replace(half)?);
+        Ok(state)
+    }
+
+    /// Uses another transport from now on; returns the old one.
+    pub(crate) fn replace(&mut self, next: RxHalf) -> Result<RxHalf, RecvError> {
+        if let Some(poll) = &self.poll {
+            if let Some(fd) = self.half.wait_fd() {
+                poll.remove(fd)?;
+            }
+            if let Some(fd) = next.wait_fd() {
+                poll.add(fd, 0, Report::WhileReadable)?;
+            }
+        }
+        if matches!(next, RxHalf::Uds(_)) {
+            self.scratch.resize(self.max_message.max(MARKER_LEN), 0);
+        }
+        self.gone = false;
+        self.tally = Tally::from(self.sequence);
+        Ok(std::mem::replace(&mut self.half, next))
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, link: &Link, len: usize) {
+        self.sequence += 1;
+        self.bytes += len as u64;
+        link.received.publish(self.sequence, self.bytes);
+    }
+
+    /// Deals with what is not a message; true if it is the empty message.
+    #[cold]
+    pub(super) fn handle(
+        &mut self,
+        link: &Link,
+        internal: Option<Internal>,
+    ) -> Result<bool, RecvError> {
+        match internal {
+            Some(Internal::Move { epoch, sequence }) => link.follow(self, epoch, sequence)?,
+            Some(Internal::Empty) => return Ok(true),
+            Some(Internal::Fin { sequence }) if sequence == self.sequence => {
+                self.fin = true;
+                if let RxHalf::Net(rx) = &mut self.half {
+                    rx.acknowledge_all();
+                }
+            }
+            Some(Internal::Fin { sequence }) => {
+                return Err(RecvError::Damaged(format!(
+                    "{sequence} messages were sent, {} were received",
+                    self.sequence
+                )));
+            }
+            None => return Err(RecvError::Damaged("an internal message of no known kind".into())),
+        }
+        Ok(false)
+    }
+
+    /// What a transport's error means for the channel; nothing if it is worth another try.
+    #[cold]
+    pub(super) fn explain(&mut self, link: &Link, error: TransportError) -> Result<(), RecvError> {
+        Err(match error {
+            TransportError::Empty => RecvError::Empty,
+            TransportError::TimedOut => RecvError::TimedOut,
+            TransportError::TooSmall { need, have } => RecvError::TooSmall { need, have },
+            // A socket whose peer closed with messages unread says so once before it gives what the peer had sent.
+            TransportError::PeerClosed if !self.gone && matches!(self.half, RxHalf::Uds(_)) => {
+                self.gone = true;
+                return Ok(());
+            }
+            TransportError::PeerClosed => {
+                // The control connection ends at the same time, and may be heard of later.
+                link.lost(None);
+                RecvError::PeerDied
+            }
+            TransportError::Damaged(why) => RecvError::Damaged(why),
+            TransportError::Os(error) => RecvError::Os(error),
+        })
+    }
+
+    /// A slice of spinning is over.
+    #[cold]
+    pub(super) fn look_around(
+        &mut self,
+        link: &Link,
+        flags: Flags<'_>,
+        until: Deadline,
+    ) -> Result<(), RecvError> {
+        self.slice = slice::next(link, Half::Receiver, flags, until).ok_or(RecvError::TimedOut)?;
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn wait_parked(&mut self, link: &Link, until: Deadline) -> Result<(), RecvError> {
+        loop {
+            if link.follow_parked(self)? {
+                return Ok(());
+            }
+            let state = link.lock();
+            if state.over {
+                return Err(RecvError::PeerDied);
+            }
+            if state.has_next_rx() {
+                continue;
+            }
+            if !link.wait(state, until).1 {
+                return Err(RecvError::TimedOut);
+            }
+        }
+    }
+
+    /// Does what the flags ask; gives a message that was held, if there is one.
+    #[cold]
+    pub(super) fn attend(&mut self, link: &Link, flags: Flags<'_>) -> Option<Vec<u8>> {
+        let raised = flags.raised();
+        if raised & flag::NOTE != 0 {
+            flags.lower(flag::NOTE);
+            link.note_cpu(Half::Receiver);
+            link.count_wakes(&mut self.tally, self.sequence, self.half.sleeps());
+        }
+        if raised & flag::HELD != 0 {
+            let held = self.held.pop_front();
+            if self.held.is_empty() {
+                flags.lower(flag::HELD);
+            }
+            return held;
+        }
+        None
+    }
+
+    /// Keeps a message for the next call.
+    fn hold(&mut self, link: &Link, message: Vec<u8>) {
+        self.held.push_back(message);
+        link.rx.raise(flag::HELD);
+    }
+
+    /// Control thread, while the program is elsewhere: looks whether the marker is next. A message is held, or thrown away if nobody will
+    /// receive it. True if there is nothing more to do here.
+    pub(crate) fn visit(&mut self, link: &Link, discard: bool) -> bool {
+        if matches!(self.half, RxHalf::Parked) {
+            let _ = link.follow_parked(self);
+            return true;
+        }
+        // A program that polls comes by itself when the marker makes its descriptor readable.
+        if self.poll.is_some() && !discard && !self.fin {
+            return true;
+        }
+        if discard {
+            self.held.clear();
+        }
+        while self.held.is_empty() {
+            let read = |bytes: &[u8]| if discard { Vec::new() } else { bytes.to_vec() };
+            match self.half.try_recv(link.marks, &mut self.scratch, read) {
+                Ok(Got::Message(message)) => {
+                    self.count(link, message.len());
+                    if !discard {
+                        self.hold(link, message);
+                    }
+                }
+                Ok(Got::Internal(internal)) => {
+                    let moves = matches!(internal, Some(Internal::Move { .. }));
+                    match self.handle(link, internal) {
+                        Ok(true) => {
+                            self.count(link, 0);
+                            if !discard {
+                                self.hold(link, Vec::new());
+                            }
+                        }
+                        // The program hears of damage from the transport itself.
+                        Err(_) => return true,
+                        Ok(false) if moves => return true,
+                        Ok(false) => {}
+                    }
+                }
+                Err(TransportError::Empty) => return false,
+                Err(error) => {
+                    if self.explain(link, error).is_err() {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+}
