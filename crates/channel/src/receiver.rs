@@ -164,9 +164,10 @@ impl Receiver {
 
     /// Takes what is there into the messages that are held, for a process that takes this end over.
     pub(crate) fn take_in(&mut self, until: Deadline) -> Result<(), RecvError> {
-        let link = Arc::clone(&self.link);
-        let mut held = self.rx.with(|rx, _| std::mem::take(&mut rx.held));
-        link.rx.lower(flag::HELD);
+        let mut held = self.rx.with(|rx, flags| {
+            flags.lower(flag::HELD);
+            std::mem::take(&mut rx.held)
+        });
         let outcome = loop {
             match self.recv_in_place(until, <[u8]>::to_vec) {
                 Ok(message) => held.push_back(message),
@@ -174,7 +175,14 @@ impl Receiver {
                 Err(error) => break Err(error),
             }
         };
-        self.rx.with(|rx, _| rx.held = held);
+        self.rx.with(|rx, _| {
+            // The control thread may have held what came since.
+            held.append(&mut rx.held);
+            if !held.is_empty() {
+                self.link.rx.raise(flag::HELD);
+            }
+            rx.held = held;
+        });
         outcome
     }
 
@@ -222,4 +230,54 @@ fn copy(bytes: &[u8], buf: &mut [u8]) -> Result<usize, Big> {
 #[inline]
 fn once<R>(read: &mut Option<impl FnOnce(&[u8]) -> R>, bytes: &[u8]) -> R {
     read.take().expect("one message is read per call")(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use crate::{Directory, Options, Policy, Transport};
+
+    #[test]
+    fn what_the_control_thread_holds_while_an_end_is_handed_over_is_neither_lost_nor_moved() {
+        const COUNT: u32 = 20_000;
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            policy: Policy { pin: Some(Transport::UdsSeqpacket), ..Policy::default() },
+            directory: Directory::at(dir.path()),
+            ..Options::default()
+        };
+        let soon = Some(Instant::now() + Duration::from_secs(120));
+        let listener = options.clone().listen("held").unwrap();
+        let (mut sender, _keeps) = options.connect("held", soon).unwrap().split();
+        let mut here = listener.accept(soon).unwrap();
+        let (link, done) = (here.link(), AtomicBool::new(false));
+        let held = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for n in 0..COUNT {
+                    sender.send(&n.to_le_bytes(), soon).unwrap();
+                }
+                sender.close(soon).unwrap();
+            });
+            // As the control thread while a switch is under way.
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    link.rx.try_visit(|rx| rx.visit(&link, false));
+                }
+            });
+            loop {
+                here.receiver().take_in(Some(Instant::now() + Duration::from_micros(20))).unwrap();
+                let (all_taken, late) =
+                    here.receiver().rx.with(|rx, _| (rx.fin, Some(Instant::now()) > soon));
+                if all_taken || late {
+                    done.store(true, Ordering::Relaxed);
+                    return here.receiver().give_up().0;
+                }
+            }
+        });
+        let numbers =
+            held.iter().map(|message| u32::from_le_bytes(message[..].try_into().unwrap()));
+        assert!(numbers.eq(0..COUNT), "{} messages", held.len());
+    }
 }
