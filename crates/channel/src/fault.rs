@@ -1,4 +1,4 @@
-//! Points at which a test kills this process: each step of a switch has one. Builds without debug assertions have none.
+//! Points at which a test kills this process: each step of a switch and of a move has one. Builds without debug assertions have none.
 
 /// Dies here if CROSSWAY_CHANNEL_FAULT is this point and, after an `@`, how often it has been passed.
 #[cfg(debug_assertions)]

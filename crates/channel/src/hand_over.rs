@@ -141,6 +141,7 @@ fn park(
     while !state.left {
         (state, _) = link.wait(state, Some(Instant::now() + SLICE));
     }
+    fault::point("Left");
     Ok(Some(given))
 }
 

@@ -86,7 +86,8 @@ impl Options {
     /// call new connectors come here.
     ///
     /// # Errors
-    /// As [`Options::listen`]; [`Error::NobodyListens`] when nobody has handed anything over until the deadline.
+    /// As [`Options::listen`]; [`Error::NobodyListens`] when nobody listens until the deadline; [`Error::NoAnswer`] when whoever does dies, or has
+    /// handed nothing over until then. After the first channel neither is an error: the channels that were handed over are returned.
     pub fn take_over(self, name: &str, until: Deadline) -> Result<(Listener, Vec<Channel>), Error> {
         let listener = self.clone().listen(name)?;
         let channels = hand_over::take_over(&self, name, &listener, until)?;

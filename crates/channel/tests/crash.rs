@@ -3,14 +3,15 @@
 //!
 //! The end to be killed is this test program once more, as a child with a role.
 
+mod child;
 mod stream;
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use child::{Killed, nothing_is_left, settled_holdings, start};
 use crossway_channel::{
     Channel, Directory, Handle, Happening, Options, Policy, Receiver, RecvError, SendError, Sender,
     Transport,
@@ -93,30 +94,8 @@ fn child() {
     std::thread::sleep(Duration::from_secs(300));
 }
 
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn start_child(role: &str, dir: &Path, fault: Option<&str>) -> Killed {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child", "--nocapture"]).env(ROLE, role).env(DIR, dir);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some(fault) = fault {
-        command.env("CROSSWAY_CHANNEL_FAULT", fault);
-    }
-    Killed(command.spawn().unwrap())
-}
-
-/// What this process holds: descriptors, and mappings of shared memory.
-fn holdings() -> (usize, usize) {
-    let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    (fds, maps.lines().filter(|line| line.contains("crossway-")).count())
+    start(&[(ROLE, role.to_owned()), (DIR, dir.to_str().unwrap().to_owned())], fault)
 }
 
 /// Lives through the death of a child in a role; returns how long after it the receiver was told.
@@ -168,25 +147,11 @@ fn survive(role: &str, fault: Option<&str>) -> Duration {
     told
 }
 
-/// Until this process holds what it held before.
-fn nothing_is_left(before: (usize, usize), what: &str) {
-    let limit = soon().unwrap();
-    loop {
-        let now = holdings();
-        if now == before {
-            return;
-        }
-        assert!(Instant::now() < limit, "{what}: descriptors and mappings {before:?} -> {now:?}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 fn every_step(role: &str, steps: &[&str]) {
     let _turn = TURN.lock();
     // The control thread and its descriptors are there for good.
     survive(role, None);
-    std::thread::sleep(Duration::from_millis(50));
-    let before = holdings();
+    let before = settled_holdings();
     let mut told = Vec::new();
     for step in steps {
         for count in [1, 3] {

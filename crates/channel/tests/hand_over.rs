@@ -39,7 +39,7 @@ fn child() {
         let (listener, channels) = options.take_over(NAME, soon()).unwrap();
         (listener, channels.into_iter().next().expect("one channel is handed over"))
     };
-    if serve(&listener, &mut channel) {
+    if serve(&listener, &mut channel, 0).unwrap() {
         assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
     } else {
         let (sender, _receiver) = channel.split();

@@ -1,58 +1,22 @@
 //! A listening end that moves between hosts in the middle of traffic: from its peer's host to another one, to a third, and back.
-//!
-//! Hosts are directories that share nothing, with TCP over loopback addresses between them.
 
 mod cutter;
+mod loopback;
 mod serving;
 mod stream;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_channel::{
-    Channel, Directory, Error, Handle, Happening, Hosts, Key, Listener, Network, Options, Reason,
-    Receiver, RecvError, SendError, Sender, Transport,
+    Channel, Error, Handle, Happening, Key, Listener, Network, Options, Reason, Receiver,
+    RecvError, SendError, Sender, Transport,
 };
 use cutter::Cutter;
+use loopback::{Host, NAME, free_address};
 use serving::serve;
 use stream::{Stream, check, fill, soon};
-
-const NAME: &str = "moves/away";
-
-/// An address at which nothing listens, on a loopback address of its own.
-fn free_address() -> SocketAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let pid = std::process::id();
-    let [b, c] = [128 + pid / 250 % 64, 1 + pid % 250].map(|byte| byte as u8);
-    let host = Ipv4Addr::new(127, b, c, NEXT.fetch_add(1, Ordering::Relaxed));
-    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
-}
-
-/// A host: what a program on it is started with. All addresses are this machine's; a listener leaves those to another one that has them.
-struct Host {
-    dir: tempfile::TempDir,
-    address: SocketAddr,
-}
-
-impl Host {
-    fn new() -> Host {
-        Host { dir: tempfile::tempdir().unwrap(), address: free_address() }
-    }
-
-    fn options(&self, addresses: &[SocketAddr], key: Option<&Key>) -> Options {
-        let hosts = addresses.iter().fold(Hosts::default(), |hosts, a| hosts.with(NAME, *a));
-        let network =
-            Network { hosts, plain: key.is_none(), key: key.cloned(), ..Network::default() };
-        Options {
-            max_message: 4096,
-            capacity_bytes: Some(64 << 10),
-            directory: Directory::at(self.dir.path()),
-            network: Some(network),
-            ..Options::default()
-        }
-    }
-}
 
 /// Listening ends that serve one after another; the last one's counts go on where the former's ended.
 struct Server {
@@ -62,7 +26,7 @@ struct Server {
 
 /// Serves until another one takes over, or until the client closes.
 fn run(mut server: Server) {
-    if serve(&server.listener, &mut server.channel) {
+    if serve(&server.listener, &mut server.channel, 0).unwrap() {
         let Server { listener, channel } = server;
         assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
     } else {

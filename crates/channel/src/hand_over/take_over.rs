@@ -15,6 +15,7 @@ use super::{LENGTH, no_answer};
 use crate::channel::{Channel, Ends};
 use crate::error::Error;
 use crate::event::Reason;
+use crate::fault;
 use crate::link::{Moving, flag};
 use crate::listener::Listener;
 use crate::message::{self, Handed, Message, Outbox, PACKET, Packet};
@@ -38,7 +39,8 @@ enum Old {
     Far(Reader),
 }
 
-/// Asks another listener of the name for its channels: one on this host or, if there is none, one on another host.
+/// Asks another listener of the name for its channels: one on this host or, if there is none, one on another host. If the old process dies or
+/// falls silent after it has handed channels over, these are what there is: nobody else has them.
 pub(crate) fn take_over(
     options: &Options,
     name: &str,
@@ -48,17 +50,10 @@ pub(crate) fn take_over(
     let mut old = find(options, name, own, until)?;
     let mut channels = Vec::new();
     loop {
-        let (message, fds) = old.read(until)?;
-        match message {
-            Message::Handed(handed) => {
-                let (held, given) = match &mut old {
-                    Old::Near(_) => from_memory(&handed, fds)?,
-                    Old::Far(reader) => (from_frames(&handed, reader, until)?, None),
-                };
-                channels.push(put_together(options, own, handed, held, given)?);
-            }
-            Message::AllHanded => return Ok(channels),
-            other => return Err(no_answer(&format!("it says {other:?}"))),
+        match old.take_next(options, own, until) {
+            Ok(Some(channel)) => channels.push(channel),
+            Err(error) if channels.is_empty() => return Err(error),
+            Ok(None) | Err(_) => return Ok(channels),
         }
     }
 }
@@ -116,6 +111,27 @@ fn find_far(
 }
 
 impl Old {
+    /// The next channel; `None` if all were handed over.
+    fn take_next(
+        &mut self,
+        options: &Options,
+        own: &Listener,
+        until: Deadline,
+    ) -> Result<Option<Channel>, Error> {
+        let (handed, fds) = match self.read(until)? {
+            (Message::Handed(handed), fds) => (handed, fds),
+            (Message::AllHanded, _) => return Ok(None),
+            (other, _) => return Err(no_answer(&format!("it says {other:?}"))),
+        };
+        let (held, given) = match self {
+            Old::Near(_) => from_memory(&handed, fds)?,
+            Old::Far(reader) => (from_frames(&handed, reader, until)?, None),
+        };
+        let channel = put_together(options, own, handed, held, given)?;
+        fault::point("Taken");
+        Ok(Some(channel))
+    }
+
     /// The next packet.
     fn read(&mut self, until: Deadline) -> Result<(Message, Vec<OwnedFd>), Error> {
         let late = || no_answer("it handed nothing over until the deadline");

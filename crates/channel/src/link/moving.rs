@@ -111,6 +111,7 @@ impl Link {
         if state.over || state.moving != Moving::Searching {
             return;
         }
+        fault::point("Answered");
         state.moving = Moving::No;
         state.moves += 1;
         state.wire = wire;
@@ -165,6 +166,7 @@ impl Link {
         let mut state = self.lock();
         (state.wire, state.abroad, state.peer_pid) = (wire, None, peer_pid);
         state.peer_allows = rejoin.transports;
+        fault::point("Welcomed");
     }
 
     /// New process: the connecting end comes, from another host.
@@ -184,6 +186,7 @@ impl Link {
         state.abroad = Some(Abroad { network, transport, peer, place: None });
         state.peer_pid = 0;
         state.peer_allows = rejoin.transports;
+        fault::point("Welcomed");
     }
 
     /// New process: the connecting end knows that it is found. From here on the channel is as any other.
@@ -197,6 +200,7 @@ impl Link {
             None => self.shape.first(state.policy.pollable).0,
         };
         state.wished = Some((first, Reason::PeerMoved { far: state.abroad.is_some() }));
+        fault::point("Found");
         self.call_policy();
     }
 

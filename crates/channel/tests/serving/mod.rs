@@ -6,17 +6,23 @@ use crossway_channel::{Channel, Listener, RecvError, SendError};
 
 use super::stream::{Stream, check, fill};
 
-/// Receives and sends until the client has closed (false) or another process asks for the channel (true).
-pub(crate) fn serve(listener: &Listener, channel: &mut Channel) -> bool {
+/// Receives and sends until the client has closed (false) or another process asks for the channel (true), once `least` messages have
+/// passed each way. An error is what ended the channel.
+pub(crate) fn serve(
+    listener: &Listener,
+    channel: &mut Channel,
+    least: u64,
+) -> Result<bool, RecvError> {
     // The counts say how far the streams had come when this process took over.
     let mut from_client = Stream::after(1, channel.receiver().sequence());
     let mut to_client = Stream::after(2, channel.sender().sequence());
     let mut waiting: Option<Vec<u8>> = None;
     let mut msg = [0; 4096];
     loop {
+        let enough = from_client.count().min(to_client.count()) >= least;
         // A message that was made but not sent is not handed over: it would be made again.
-        if waiting.is_none() && listener.is_asked_to_hand_over() {
-            return true;
+        if waiting.is_none() && enough && listener.is_asked_to_hand_over() {
+            return Ok(true);
         }
         let ready = waiting.take().unwrap_or_else(|| {
             let len = fill(&mut to_client, &mut msg);
@@ -25,6 +31,8 @@ pub(crate) fn serve(listener: &Listener, channel: &mut Channel) -> bool {
         match channel.sender().try_send(&ready) {
             Ok(()) => {}
             Err(SendError::Full) => waiting = Some(ready),
+            // What came before the end is still to be received.
+            Err(SendError::PeerClosed) => {}
             Err(error) => panic!("{error}"),
         }
         for _ in 0..16 {
@@ -32,8 +40,8 @@ pub(crate) fn serve(listener: &Listener, channel: &mut Channel) -> bool {
             match channel.receiver().recv_in_place(now, |msg| check(&mut from_client, msg)) {
                 Ok(()) => {}
                 Err(RecvError::TimedOut) => break,
-                Err(RecvError::Closed) => return false,
-                Err(error) => panic!("{error}"),
+                Err(RecvError::Closed) => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -1,0 +1,330 @@
+//! Processes that are killed at every step of a move of the listening end: the one that is left, the one that takes over, and the connecting end,
+//! in the middle of traffic both ways. The others learn of it, or go on if the channel is whole, and nothing is left behind.
+//!
+//! The process to be killed is this test program once more, as a child with a role; the two others are threads of this one. The survivors'
+//! searches for each other, which take most of the time, run at the same time.
+
+mod child;
+mod loopback;
+mod serving;
+mod stream;
+
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use child::{Killed, end_of, nothing_is_left, settled_holdings, start};
+use crossway_channel::{Error, Options, Policy, RecvError, SendError};
+use loopback::{Host, NAME, options};
+use serving::serve;
+use stream::{Stream, check, fill, soon};
+
+const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
+const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
+const ADDRESSES: &str = "CROSSWAY_CHANNEL_TEST_ADDRESSES";
+/// SIGKILL.
+const KILL: i32 = 9;
+/// So many messages pass each way before the move.
+const BEFORE: u64 = 10;
+/// So many moves are under way at the same time; each streams both ways at full load.
+const AT_ONCE: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The listening process that hands its channel over.
+    Old,
+    /// The one that takes it over.
+    New,
+    /// The connecting end.
+    Client,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// All three are on one host: the new process gets the connection.
+    Replaced,
+    /// The listening end leaves the client's host.
+    Away,
+    /// It comes to the client's host.
+    Back,
+}
+
+/// A death, at a step and how often it was passed, this time included.
+#[derive(Clone, Copy, Debug)]
+struct Death {
+    way: Way,
+    role: Role,
+    step: &'static str,
+}
+
+/// The steps at which each process dies. The first switch is that to no transport, the second one ends the move.
+const DEATHS: [(Way, Role, &[&str]); 9] = [
+    (
+        Way::Away,
+        Role::Old,
+        &[
+            "Made@1",
+            "Offer@1",
+            "Marked@1",
+            "Followed@1",
+            "Settled@1",
+            "Moving@1",
+            "Left@1",
+            "Handed@1",
+        ],
+    ),
+    (
+        Way::Away,
+        Role::New,
+        &["Taken@1", "Welcomed@1", "Found@1", "Made@1", "Marked@1", "Followed@1", "Settled@1"],
+    ),
+    (
+        Way::Away,
+        Role::Client,
+        &[
+            "Marked@1",
+            "Followed@1",
+            "Settled@1",
+            "Gone@1",
+            "Answered@1",
+            "Rejoined@1",
+            "Opened@2",
+            "Marked@2",
+            "Followed@2",
+            "Settled@2",
+        ],
+    ),
+    (Way::Back, Role::Old, &["Settled@1", "Moving@1", "Left@1", "Handed@1"]),
+    (Way::Back, Role::New, &["Taken@1", "Welcomed@1", "Found@1", "Settled@1"]),
+    (Way::Back, Role::Client, &["Settled@1", "Gone@1", "Answered@1", "Rejoined@1", "Settled@2"]),
+    (Way::Replaced, Role::Old, &["Settled@1", "Left@1", "Handed@1"]),
+    (Way::Replaced, Role::New, &["Taken@1", "Marked@1", "Settled@1"]),
+    (Way::Replaced, Role::Client, &["Settled@1", "Settled@2"]),
+];
+
+/// With what a role is started: its host's directory and the addresses that it knows.
+fn place(way: Way, role: Role, [here, there]: &[Host; 2]) -> (PathBuf, Vec<SocketAddr>) {
+    let (host, addresses) = match (way, role) {
+        (Way::Replaced, _) => (here, vec![]),
+        (Way::Away, Role::Old) => (here, vec![here.address]),
+        (Way::Away, Role::New) => (there, vec![there.address, here.address]),
+        (Way::Back, Role::Old) => (there, vec![there.address]),
+        (Way::Back, Role::New) => (here, vec![here.address, there.address]),
+        (Way::Away | Way::Back, Role::Client) => (here, vec![there.address]),
+    };
+    (host.dir.path().to_owned(), addresses)
+}
+
+/// Only the move switches the channel.
+fn of(place: &(PathBuf, Vec<SocketAddr>)) -> Options {
+    Options {
+        policy: Policy { dry_run: true, ..Policy::default() },
+        ..options(&place.0, &place.1, None)
+    }
+}
+
+/// A limit to what happens at the same time.
+struct Turns(Mutex<usize>, Condvar);
+
+/// One of them; dropped, it is the next one's.
+struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    fn new(free: usize) -> Turns {
+        Turns(Mutex::new(free), Condvar::new())
+    }
+
+    fn take(&self) -> Turn<'_> {
+        let free = self.1.wait_while(self.0.lock().unwrap(), |free| *free == 0);
+        *free.unwrap() -= 1;
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut free) = self.0.0.lock() {
+            *free += 1;
+        }
+        self.0.1.notify_one();
+    }
+}
+
+/// Listens, and hands the channel over after some messages.
+fn old(options: Options, met: impl FnOnce()) -> Result<usize, Error> {
+    let listener = options.listen(NAME).unwrap();
+    let mut channel = listener.accept(soon()).unwrap();
+    met();
+    assert!(serve(&listener, &mut channel, BEFORE).unwrap(), "nobody asked for the channel");
+    listener.hand_over(vec![channel], soon())
+}
+
+/// Takes the channel over; how it ended, if there was one.
+fn new(options: Options) -> Option<Result<bool, RecvError>> {
+    let (listener, mut channels) = options.take_over(NAME, soon()).ok()?;
+    let mut channel = channels.pop()?;
+    let ended = serve(&listener, &mut channel, 0);
+    if ended.is_ok() {
+        channel.split().0.close(soon()).unwrap();
+    }
+    Some(ended)
+}
+
+/// Sends until told to stop, and receives to the end.
+fn client(options: Options, met: impl FnOnce(), stop: &AtomicBool, back: &AtomicU64) -> RecvError {
+    let (mut sender, mut receiver) = options.connect(NAME, soon()).unwrap().split();
+    met();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
+            while !stop.load(Ordering::Relaxed) {
+                let len = fill(&mut stream, &mut msg);
+                match sender.send(&msg[..len], soon()) {
+                    Ok(()) => {}
+                    Err(SendError::PeerClosed) => return,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            sender.close(soon()).unwrap();
+        });
+        let mut stream = Stream::new(2);
+        loop {
+            match receiver.recv_in_place(soon(), |msg| check(&mut stream, msg)) {
+                Ok(()) => back.store(stream.count(), Ordering::Relaxed),
+                Err(error) => return error,
+            }
+        }
+    })
+}
+
+/// The child: plays its role until it is killed.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let said = |name| std::env::var(name).expect("the parent says where");
+    let addresses = said(ADDRESSES);
+    let addresses = addresses.split_terminator(',').map(|a| a.parse().unwrap()).collect();
+    let options = of(&(said(DIR).into(), addresses));
+    match role.as_str() {
+        "Old" => drop(old(options, || ())),
+        "New" => drop(new(options)),
+        "Client" => drop(client(options, || (), &AtomicBool::new(false), &AtomicU64::new(0))),
+        other => panic!("{other} is no role"),
+    }
+}
+
+fn start_child(role: Role, (dir, addresses): &(PathBuf, Vec<SocketAddr>), step: &str) -> Killed {
+    let addresses: String = addresses.iter().map(|address| format!("{address},")).collect();
+    let environment = [
+        (ROLE, format!("{role:?}")),
+        (DIR, dir.to_str().unwrap().to_owned()),
+        (ADDRESSES, addresses),
+    ];
+    start(&environment, Some(step))
+}
+
+/// Lives through a death; returns how long after it the last survivor was told. `None` if the channel went on.
+fn survive(death: Death, hosts: &[Host; 2], turns: &Turns) -> Option<Duration> {
+    let Death { way, role, step } = death;
+    let place = |role| place(way, role, hosts);
+    // From there on the new process has all there is of the channel.
+    let goes_on = role == Role::Old && step == "Handed@1";
+    let (stop, back) = (&AtomicBool::new(false), &AtomicU64::new(0));
+    let (met, meets) = mpsc::channel();
+    let turn = turns.take();
+    let told = std::thread::scope(|scope| {
+        let mut dying = (role != Role::New).then(|| start_child(role, &place(role), step));
+        let (met_too, as_old, as_client) =
+            (met.clone(), of(&place(Role::Old)), of(&place(Role::Client)));
+        let old =
+            (role != Role::Old).then(|| scope.spawn(move || old(as_old, || met.send(()).unwrap())));
+        let client = (role != Role::Client).then(|| {
+            scope.spawn(move || client(as_client, || met_too.send(()).unwrap(), stop, back))
+        });
+        // Before the new process listens: the client must not find that.
+        meets.recv().unwrap();
+        let as_new = place(Role::New);
+        let new = match role {
+            Role::New => None,
+            _ => Some(scope.spawn(move || new(of(&as_new)))),
+        };
+        let mut child = dying.take().unwrap_or_else(|| start_child(role, &place(role), step));
+        let ended = end_of(&mut child, &format!("{death:?}"));
+        assert_eq!(ended.signal(), Some(KILL), "{death:?}: {ended}");
+        let died = Instant::now();
+        if goes_on {
+            let (limit, before) = (soon().unwrap(), back.load(Ordering::Relaxed));
+            while back.load(Ordering::Relaxed) < before + BEFORE {
+                let over = client.as_ref().is_some_and(|client| client.is_finished());
+                assert!(!over && Instant::now() < limit, "{death:?}: the channel does not go on");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+        }
+        drop(turn);
+        let client = client.map(|client| client.join().unwrap());
+        let new = new.map(|new| new.join().unwrap());
+        let old = old.map(|old| old.join().unwrap());
+        let right = match (role, &old, &new, &client) {
+            (Role::Old, _, Some(Some(Ok(false))), Some(RecvError::Closed)) => goes_on,
+            (Role::Old, _, Some(None), Some(RecvError::PeerDied)) => !goes_on,
+            // Whether it learns of it while it still hands over is a matter of time.
+            (Role::New, Some(_), _, Some(RecvError::PeerDied)) => true,
+            // A channel whose client is known to be dead is not handed over.
+            (Role::Client, Some(Ok(0)), Some(None), _) => true,
+            (Role::Client, Some(Ok(1)), Some(Some(Err(RecvError::PeerDied))), _) => true,
+            _ => false,
+        };
+        assert!(right, "{death:?}: old {old:?}, new {new:?}, client {client:?}");
+        (!goes_on).then(|| died.elapsed())
+    });
+    for host in hosts {
+        // The name of a listener that was killed is removed by the next process that looks for it. The control thread may be about to.
+        let found = host.options(&[], None).connect(NAME, Some(Instant::now())).map(drop);
+        assert!(matches!(found, Err(Error::NobodyListens { .. })), "{death:?}: {found:?}");
+        let limit = soon().unwrap();
+        while std::fs::read_dir(host.dir.path()).unwrap().next().is_some() {
+            assert!(Instant::now() < limit, "{death:?}: a name is left");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    told
+}
+
+#[test]
+fn whoever_is_killed_at_any_step_of_a_move_is_missed_and_leaves_nothing() {
+    let deaths: Vec<Death> = DEATHS
+        .iter()
+        .flat_map(|(way, role, steps)| {
+            steps.iter().map(|step| Death { way: *way, role: *role, step })
+        })
+        .collect();
+    // Before there are children: one that has just been forked keeps what is bound here, until it runs its program.
+    let hosts: Vec<[Host; 2]> = deaths.iter().map(|_| [(); 2].map(|()| Host::new())).collect();
+    let turns = Turns::new(AT_ONCE);
+    // The control thread and its descriptors are there for good.
+    survive(
+        Death { way: Way::Replaced, role: Role::New, step: "Taken@1" },
+        &[(); 2].map(|()| Host::new()),
+        &turns,
+    );
+    let before = settled_holdings();
+    let told: Vec<(Death, Option<Duration>)> = std::thread::scope(|scope| {
+        let turns = &turns;
+        let running: Vec<_> = deaths
+            .iter()
+            .zip(&hosts)
+            .map(|(death, hosts)| (*death, scope.spawn(move || survive(*death, hosts, turns))))
+            .collect();
+        running.into_iter().map(|(death, run)| (death, run.join().unwrap())).collect()
+    });
+    nothing_is_left(before, "after all moves");
+    let mut late: Vec<_> =
+        told.iter().filter_map(|(death, told)| Some((told.as_ref()?, death))).collect();
+    late.sort_by_key(|(told, _)| **told);
+    let went_on = told.len() - late.len();
+    eprintln!("{} deaths; {went_on} channels went on; the latest: {:?}", told.len(), late.last());
+}
