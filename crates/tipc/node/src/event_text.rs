@@ -79,6 +79,10 @@ const fn why(reason: LinkDownReason) -> &'static str {
         LinkDownReason::ResendFailed => {
             "its oldest packet was not acknowledged despite retransmissions"
         }
+        LinkDownReason::FragmentsLost => {
+            "IP fragments of its packets were lost on the path, or the peer's system had no memory left to reassemble them, despite \
+             retransmissions; it returns with packets that IP does not divide (mtu= on the bearer uses such packets from the start)"
+        }
         LinkDownReason::OutOfStep => "the ends are out of sync",
         LinkDownReason::PeerChanged => "the peer restarted or moved to another address",
         LinkDownReason::PriorityChanged => "it reconnects with a different priority",

@@ -204,6 +204,7 @@ impl<G: Guard> Runner<G> {
     ) -> Result<BearerId, Box<(RunnerError, Bearer)>> {
         let mut cfg = BearerConfig::new(name, bearer.addr(), bearer.mtu() - G::OVERHEAD);
         cfg.broadcasts = bearer.broadcasts();
+        cfg.whole_max = bearer.whole_max().saturating_sub(G::OVERHEAD);
         let id = match self.node.enable_bearer(now(), cfg) {
             Ok(id) => id,
             Err(source) => {

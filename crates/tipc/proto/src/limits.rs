@@ -186,6 +186,15 @@ pub const RESEND_HOLDOFF: Duration = Duration::from_millis(1);
 /// acknowledged.
 pub const RESEND_TOLERANCES: u32 = 10;
 
+/// Bytes of packets divided by the medium that a link may lose within [`DIVIDED_LOST_WITHIN`] before it stops sending such packets. The
+/// fragments that remain of them occupy up to about 1.5 times as much of the peer's reassembly memory, which is 4 MiB by default and
+/// shared by all senders.
+pub const DIVIDED_LOST_BYTES_MAX: usize = 256 << 10;
+/// How long the receiving system keeps the fragments of an incomplete packet (Linux's default, also recommended by RFC 8200).
+pub const DIVIDED_LOST_WITHIN: Duration = Duration::from_secs(30);
+/// How long a link sends no packets that the medium divides after too many of them were lost.
+pub const DIVIDED_AVOIDED: Duration = Duration::from_secs(300);
+
 /// Delay before peers that have not acknowledged a broadcast are probed, and minimum time between two repairs for one peer.
 pub const BCAST_REPAIR: Duration = Duration::from_millis(10);
 

@@ -6,8 +6,10 @@
 
 mod capture;
 mod conditions;
+mod fragments;
 mod network;
 pub mod seeds;
 
 pub use conditions::Conditions;
+pub use fragments::Fragmentation;
 pub use network::{Host, HostId, Network, Plane};

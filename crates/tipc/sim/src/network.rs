@@ -11,7 +11,8 @@ use crossway_tipc_proto::wire::Capabilities;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::{Conditions, capture};
+use crate::fragments::Memory;
+use crate::{Conditions, Fragmentation, capture};
 
 /// Index of a host in the network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -73,6 +74,10 @@ pub struct Network {
     queue: BinaryHeap<Reverse<(Nanos, u64, Scheduled)>>,
     order: u64,
     planes: Vec<Plane>,
+    /// If set, the media divide large frames. To be set before the hosts are started.
+    pub fragmentation: Option<Fragmentation>,
+    /// The reassembly memory of each host.
+    memory: Vec<Memory>,
     tolerance: Duration,
     /// Capabilities that nodes started from now on do not announce.
     pub withheld: Capabilities,
@@ -106,6 +111,7 @@ impl Network {
             offset: rng.random_range(0..1 << 40),
             wake_at: None,
         };
+        let memory = (0..hosts).map(|_| Memory::default()).collect();
         let hosts = (0..hosts).map(|n| host(n, &mut rng)).collect();
         let (queue, events) = (BinaryHeap::new(), Vec::new());
         let conditions = Conditions::default();
@@ -117,6 +123,8 @@ impl Network {
             queue,
             order: 0,
             planes: planes.to_vec(),
+            fragmentation: None,
+            memory,
             tolerance,
             withheld: Capabilities::default(),
             frames: 0,
@@ -163,6 +171,7 @@ impl Network {
         for (n, plane) in self.planes.iter().enumerate() {
             let mut cfg = BearerConfig::new(&format!("sim{n}"), h.media[n], plane.mtu);
             (cfg.tolerance, cfg.priority) = (self.tolerance, plane.priority);
+            cfg.whole_max = self.fragmentation.map_or(plane.mtu, |rules| rules.whole_max);
             node.enable_bearer(local, cfg).expect("a bearer on each plane is accepted");
         }
         h.lives += 1;
@@ -239,11 +248,25 @@ impl Network {
         }
     }
 
+    /// Whether a frame of this length, or every fragment of it, reaches a host.
+    fn arrives(&mut self, to: HostId, len: usize, loss_per_mille: u32) -> bool {
+        let mut is_lost = || self.rng.random_range(0..1000) < loss_per_mille;
+        match &self.fragmentation {
+            Some(rules) if len > rules.whole_max => {
+                let fragments = len.div_ceil(rules.whole_max);
+                let lost = (0..fragments).filter(|_| is_lost()).count();
+                self.memory[to.0].reassemble(self.now, rules, fragments, lost)
+            }
+            _ => !is_lost(),
+        }
+    }
+
     fn carry(&mut self, plane: usize, from: HostId, to: HostId, frame: &[u8]) {
         let c = &self.conditions;
-        if c.is_cut(plane, from, to) || self.rng.random_range(0..1000) < c.loss_per_mille {
+        if c.is_cut(plane, from, to) || !self.arrives(to, frame.len(), c.loss_per_mille) {
             return;
         }
+        let c = &self.conditions;
         let copies = 1 + u32::from(self.rng.random_range(0..1000) < c.duplicate_per_mille);
         let (min, max) = (c.delay_min, c.delay_max);
         for _ in 0..copies {

@@ -142,6 +142,14 @@ impl Bearer {
         }
     }
 
+    /// Largest TIPC packet that the medium carries whole, in bytes.
+    pub(crate) fn whole_max(&self) -> usize {
+        match self {
+            Self::Udp(b) => b.whole_max(),
+            Self::Ethernet(b) => b.mtu(),
+        }
+    }
+
     /// Whether one frame reaches all stations, so that no separate copies are needed.
     pub fn broadcasts(&self) -> bool {
         match self {

@@ -31,6 +31,8 @@ pub struct UdpBearer {
     broadcast: Vec<Address>,
     multicasts: bool,
     mtu: usize,
+    /// Maximum length of frames that IP does not divide.
+    whole_max: usize,
     /// Maximum length of frames that fit the device, so that runs of them are sent as one message; 0 if each frame is sent
     /// separately.
     segment_max: usize,
@@ -123,7 +125,19 @@ impl UdpBearer {
             if local.is_ipv4() { (MTU_V4, HEADERS_V4) } else { (MTU_V6, HEADERS_V6) };
         let segment_max = device_mtu(local.ip()).map_or(0, |mtu| mtu.saturating_sub(headers));
         let mtu = mtu.map_or(usual, usize::from);
-        Ok(Self { fd, local, remotes, broadcast, multicasts, mtu, segment_max, refusal: None })
+        // Unless it is known, losses of fragments cannot be told from others.
+        let whole_max = if segment_max > 0 { mtu.min(segment_max) } else { mtu };
+        Ok(Self {
+            fd,
+            local,
+            remotes,
+            broadcast,
+            multicasts,
+            mtu,
+            whole_max,
+            segment_max,
+            refusal: None,
+        })
     }
 
     /// Sends frames in one call, runs of them as one message each if the system can split these.
@@ -196,6 +210,10 @@ impl UdpBearer {
 
     pub(super) const fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    pub(super) const fn whole_max(&self) -> usize {
+        self.whole_max
     }
 
     pub(super) const fn broadcasts(&self) -> bool {

@@ -4,6 +4,7 @@
 //! RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, and `FailingOver` (silent until its traffic has
 //! been transferred over another link). The kernel's `Synching` is a state of the node here, not of the link.
 
+mod divided;
 mod protocol;
 mod receive;
 mod send;
@@ -12,6 +13,7 @@ mod stats;
 mod supervise;
 mod tunnel;
 
+use divided::Divided;
 pub use settings::LinkSettings;
 pub use stats::{LinkStats, PROFILE_BOUNDS};
 pub(crate) use supervise::Pending;
@@ -41,6 +43,8 @@ pub(crate) struct LinkConfig {
     pub(crate) bearer: BearerId,
     pub(crate) interface: InterfaceName,
     pub(crate) mtu: usize,
+    /// Largest packet that the medium carries whole.
+    pub(crate) whole_max: usize,
     pub(crate) window_max: u16,
     pub(crate) tolerance: Duration,
     pub(crate) priority: u8,
@@ -74,7 +78,10 @@ pub enum LinkDownReason {
     PeerStopping,
     /// The oldest packet was not acknowledged despite retransmissions.
     ResendFailed,
-    /// Fragments arrived out of order: the two ends are out of sync.
+    /// The same, and the medium divides packets of that size: no fragments arrive, or not all of them. The link returns with packets
+    /// that the medium carries whole.
+    FragmentsLost,
+    /// Fragments of a message arrived out of order: the two ends are out of sync.
     OutOfStep,
     /// The peer restarted or changed its media address.
     PeerChanged,
@@ -131,6 +138,7 @@ pub(crate) struct Link {
     peer_bearer: BearerId,
     peer_interface: InterfaceName,
     mtu: usize,
+    divided: Divided,
     tolerance: Duration,
     priority: u8,
     plane: u8,
@@ -188,6 +196,7 @@ impl Link {
             peer_bearer: BearerId(0),
             peer_interface: InterfaceName::default(),
             mtu: cfg.mtu,
+            divided: Divided::new(cfg.whole_max),
             tolerance: cfg.tolerance,
             priority: cfg.priority,
             plane: cfg.bearer.0,
@@ -254,6 +263,11 @@ impl Link {
         self.mtu
     }
 
+    /// The largest packet that this end offers for the next session.
+    pub(crate) const fn mtu_offered(&self) -> usize {
+        self.cfg.mtu
+    }
+
     pub(crate) const fn tolerance(&self) -> Duration {
         self.tolerance
     }
@@ -306,6 +320,8 @@ impl Link {
         let fresh = Self::new(now, self.cfg.clone(), self.session.wrapping_add(1));
         let old = core::mem::replace(self, fresh);
         self.stats = old.stats;
+        // What was lost still occupies the peer's memory.
+        self.divided = old.divided;
         (self.tolerance, self.priority, self.plane) = (old.tolerance, old.priority, old.plane);
         self.tick_at = now + self.tick_interval();
         (self.peer_interface, self.peer_bearer) = (old.peer_interface, old.peer_bearer);
@@ -318,6 +334,9 @@ impl Link {
 
     /// Takes the link down if it is up, and starts over.
     pub(crate) fn fail(&mut self, now: Nanos, reason: LinkDownReason) -> Option<LinkEvent> {
+        if reason == LinkDownReason::FragmentsLost {
+            self.cfg.mtu = self.cfg.mtu.min(self.cfg.whole_max);
+        }
         self.reset(now).then_some(LinkEvent::Down(reason))
     }
 

@@ -61,14 +61,14 @@ impl Link {
             && self.limit.is_none_or(|limit| self.tx.next().before(limit))
     }
 
-    /// The maximum size of a packet sent. If the peer cannot reassemble fragmented tunnel packets, each packet must also fit whole
+    /// The maximum size of new packets. If the peer cannot reassemble fragmented tunnel packets, each packet must also fit whole
     /// into a tunnel packet on another link.
     pub(crate) fn packet_max(&self) -> usize {
-        if self.cfg.common.has(Capabilities::TUNNEL_ENHANCED) {
+        self.divided.limit(if self.cfg.common.has(Capabilities::TUNNEL_ENHANCED) {
             self.mtu
         } else {
             self.mtu - NAMED_HEADER_LEN
-        }
+        })
     }
 
     /// Number of packets of this level that may still be queued; 0 until the backlog has drained to half.
@@ -134,6 +134,7 @@ impl Link {
                 sent.packet.refresh_link_fields(ack, bcast_ack);
                 out.extend_from_slice(sent.packet.bytes());
                 self.stats.packets_resent += 1;
+                self.divided.on_resend(now, sent.packet.size());
             } else {
                 let next = if self.may_send_new() { self.backlog.pop() } else { None };
                 let Some(mut packet) = next else {

@@ -4,6 +4,7 @@ use super::{Due, Link, LinkDownReason, LinkEvent, LinkState};
 use crate::limits::{RESEND_TOLERANCES, RESETS_AT_ONCE, SILENT_TICKS_MAX, SUSPECT_PROBES};
 use crate::monitor::Watch;
 use crate::time::Nanos;
+use crate::wire::Packet;
 
 /// Number of ticks without an answer after which an establishing end starts over, in case the session that it answers has ended.
 const ESTABLISHING_TICKS_MAX: u32 = 16;
@@ -71,8 +72,9 @@ impl Link {
             .stuck_since()
             .is_some_and(|since| now.since(since) > self.tolerance * RESEND_TOLERANCES)
         {
-            return self.fail(now, LinkDownReason::ResendFailed);
+            return self.fail(now, self.why_stuck(self.tx.get(self.tx.base())));
         }
+        self.divided.handle_tick(now);
         self.stats.look_at_queue(self.tx.len());
         let next = self.tx.next();
         let idle = next == self.tick_next_sent;
@@ -99,6 +101,15 @@ impl Link {
         }
         self.silent_ticks += 1;
         None
+    }
+
+    /// Why a packet was not acknowledged despite retransmissions, although the peer is heard.
+    pub(crate) fn why_stuck(&self, packet: Option<&Packet>) -> LinkDownReason {
+        if packet.is_some_and(|p| p.size() > self.divided.whole_max()) {
+            LinkDownReason::FragmentsLost
+        } else {
+            LinkDownReason::ResendFailed
+        }
     }
 
     /// Restarts the frequent RESETs of a link that is down, because frames may reach the peer again.

@@ -17,6 +17,7 @@ fn config(own: u32, peer: u32) -> LinkConfig {
         bearer: BearerId(0),
         interface: InterfaceName::default(),
         mtu: 1500,
+        whole_max: 1500,
         window_max: 1024,
         tolerance: Duration::from_millis(1500),
         priority: 10,

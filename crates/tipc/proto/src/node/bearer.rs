@@ -21,6 +21,9 @@ pub struct BearerConfig {
     pub addr: MediaAddr,
     /// Largest TIPC packet that the medium carries, in bytes.
     pub mtu: usize,
+    /// Largest TIPC packet that the medium carries whole, in bytes, by default `mtu`. It divides larger ones, such as UDP datagrams that
+    /// travel as IP fragments; if these are lost, links limit their packets to this size.
+    pub whole_max: usize,
     /// Maximum send window of its links, in packets; `None` for the medium's default.
     pub window_max: Option<u16>,
     /// Silence after which a link fails.
@@ -40,6 +43,7 @@ impl BearerConfig {
             name,
             addr,
             mtu,
+            whole_max: mtu,
             window_max: None,
             tolerance: TOLERANCE_DEFAULT,
             priority: 10,
@@ -111,11 +115,12 @@ impl Node {
     pub fn enable_bearer(
         &mut self,
         now: Nanos,
-        cfg: BearerConfig,
+        mut cfg: BearerConfig,
     ) -> Result<BearerId, BearerError> {
         if !(LINK_MTU_MIN..=usize::from(u16::MAX)).contains(&cfg.mtu) {
             return Err(BearerError::BadMtu);
         }
+        cfg.whole_max = cfg.whole_max.clamp(LINK_MTU_MIN, cfg.mtu);
         if !cfg.addr.is_unicast() || cfg.name.as_bytes().is_empty() {
             return Err(BearerError::BadName);
         }
@@ -158,8 +163,11 @@ impl Node {
         Ok(())
     }
 
-    fn bound_broadcasts(&mut self) {
-        let mtu = self.bearers.iter().flatten().map(|b| b.cfg.mtu).min();
+    /// Limits broadcasts to the smallest packets of all bearers and links.
+    pub(super) fn bound_broadcasts(&mut self) {
+        let bearers = self.bearers.iter().flatten().map(|b| b.cfg.mtu);
+        let links = self.peers.values().flat_map(|peer| peer.links.iter().flatten());
+        let mtu = bearers.chain(links.map(|over| over.link.mtu_offered())).min();
         self.bcast.set_mtu(mtu.unwrap_or(usize::from(u16::MAX)));
     }
 }

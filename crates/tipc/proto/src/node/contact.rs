@@ -86,6 +86,9 @@ impl Node {
         let Some(over) = self.peers.get(&addr).and_then(|p| p.link(bearer)) else { return };
         let peer_bearer = over.link.peer_bearer();
         self.events.push_back(Event::LinkDown { peer: addr, bearer, reason });
+        if reason == LinkDownReason::FragmentsLost {
+            self.bound_broadcasts();
+        }
         let state = self.link_binding(addr, bearer.0, peer_bearer.0);
         if let Some(state) = self.names.remove(state.range, state.socket, state.key) {
             self.announce(false, state);

@@ -70,11 +70,8 @@ impl Node {
     /// Adopts the node's address.
     pub(super) fn settle(&mut self, addr: NodeAddr) {
         self.address = Address::Own(addr);
-        let mut bcast = BcastSender::new(addr, self.cfg.network, 0);
-        bcast.set_mtu(
-            self.bearers.iter().flatten().map(|b| b.cfg.mtu).min().unwrap_or(usize::from(u16::MAX)),
-        );
-        self.bcast = bcast;
+        self.bcast = BcastSender::new(addr, self.cfg.network, 0);
+        self.bound_broadcasts();
         for bearer in self.bearers.iter_mut().flatten() {
             bearer.monitor = Monitor::new(addr, self.monitor_threshold);
         }
@@ -328,6 +325,7 @@ impl Node {
             bearer,
             interface: b.cfg.name.clone(),
             mtu: b.cfg.mtu,
+            whole_max: b.cfg.whole_max,
             window_max: b.window_max(),
             tolerance: b.cfg.tolerance,
             priority: b.cfg.priority,

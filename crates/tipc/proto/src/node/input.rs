@@ -9,7 +9,7 @@ use super::peer::Contact;
 use crate::addr::{BearerId, NodeAddr};
 use crate::drops::DropReason;
 use crate::limits::RESEND_TOLERANCES;
-use crate::link::{LinkDownReason, Pending};
+use crate::link::{Link, LinkDownReason, Pending};
 use crate::reassembly::OutOfStep;
 use crate::time::Nanos;
 use crate::wire::{
@@ -287,6 +287,18 @@ impl Node {
         self.run_local(now);
     }
 
+    /// Why the oldest broadcast that a peer lacks has not arrived although its links are up, if that has lasted too long.
+    fn broadcast_stuck(&self, now: Nanos, peer: &super::Peer) -> Option<LinkDownReason> {
+        let links = || peer.links.iter().flatten().map(|over| &over.link);
+        let tolerance = links().map(Link::tolerance).max()?;
+        if now.since(peer.listener.stuck_since?) <= tolerance * RESEND_TOLERANCES {
+            return None;
+        }
+        let packet = peer.listener.acked.and_then(|acked| self.bcast.get(acked.next()));
+        let divided = links().any(|link| link.why_stuck(packet) == LinkDownReason::FragmentsLost);
+        Some(if divided { LinkDownReason::FragmentsLost } else { LinkDownReason::ResendFailed })
+    }
+
     fn peer_timeout(&mut self, now: Nanos, addr: NodeAddr) {
         let last_sent = self.bcast.last_sent();
         let Some(peer) = self.peers.get_mut(&addr) else { return };
@@ -311,12 +323,9 @@ impl Node {
             let event = over.link.handle_timeout(now, pending);
             self.link_event(now, addr, bearer, event);
         }
-        let stuck = |peer: &super::Peer| {
-            let tolerance = peer.links.iter().flatten().map(|l| l.link.tolerance()).max()?;
-            Some(now.since(peer.listener.stuck_since?) > tolerance * RESEND_TOLERANCES)
-        };
-        if self.peers.get(&addr).and_then(stuck) == Some(true) {
-            self.lose_peer(now, addr, LinkDownReason::ResendFailed);
+        if let Some(reason) = self.peers.get(&addr).and_then(|peer| self.broadcast_stuck(now, peer))
+        {
+            self.lose_peer(now, addr, reason);
         }
         self.touch(addr);
     }
