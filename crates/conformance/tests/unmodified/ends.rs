@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
+use crossway_netlab::{Impairment, Link};
+
 use crate::nodes::{Node, Site, Two, What};
 use crate::{compiled, printed};
 
@@ -12,6 +14,8 @@ const KINDS: [&str; 2] = ["seqpacket", "stream"];
 /// Connections of each kind in each place, and in places with a guest, which is slow.
 const ENDS: u32 = 60;
 const ENDS_WITH_GUEST: u32 = 20;
+/// Connections of each kind over a lossy link: together they send more than fills the memory in which IP reassembles fragments.
+const ENDS_WITH_LOSSES: u32 = 30;
 /// Processes that have connections at the same time.
 const PROCESSES: &str = "4";
 /// The first service; each kind and each way has its own.
@@ -95,6 +99,19 @@ fn connections_end_in_good_order_between_two_tipcds() {
     let Some(program) = compiled("ends", dir.path()) else { return };
     let [one, other] = &two.nodes;
     between(&program, "between two tipcds", SERVICE, [one, other], ends(ENDS), PROCESSES);
+}
+
+/// The link loses frames, and so a sixth of the packets that IP sends as ten fragments.
+#[test]
+fn connections_end_in_good_order_over_a_lossy_link() {
+    let impairment = Impairment { loss: 0.02, duplicate: 0.01, ..Impairment::default() };
+    let link = Link { impairment, ..Link::default() };
+    let Some(two) = Two::over("etl", [What::Tipcd; 2], link, &[]) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("ends", dir.path()) else { return };
+    let [one, other] = &two.nodes;
+    let count = ends(ENDS_WITH_LOSSES);
+    between(&program, "over a lossy link", SERVICE, [one, other], count, PROCESSES);
 }
 
 #[test]

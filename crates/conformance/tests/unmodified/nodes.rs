@@ -119,7 +119,12 @@ impl Two {
         if what == [What::Tipcd; 2] {
             return Some(Self::tipcds(options));
         }
-        match Self::with_guests(name, what, options) {
+        Self::over(name, what, Link::default(), options)
+    }
+
+    /// As [`Two::with`], in a network of their own over this link.
+    pub(crate) fn over(name: &str, what: [What; 2], link: Link, options: &[&str]) -> Option<Self> {
+        match Self::in_lab(name, what, link, options) {
             Ok(two) => Some(two),
             Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
                 eprintln!("SKIP {what:?}: {why}");
@@ -145,10 +150,10 @@ impl Two {
         Self { nodes: [site("a1", a, b, &[]), site("b2", b, a, options)], lab: None }
     }
 
-    fn with_guests(name: &str, what: [What; 2], options: &[&str]) -> Result<Self, NetError> {
+    fn in_lab(name: &str, what: [What; 2], link: Link, options: &[&str]) -> Result<Self, NetError> {
         // Two runs of this test on one machine must not collide.
         let name = &format!("{name}{:x}", std::process::id() % 0x1_0000);
-        let mut topology = Topology::of(&[], Link::default());
+        let mut topology = Topology::of(&[], link);
         topology.name = Some(name.clone());
         topology.hosts = [("one", what[0]), ("two", what[1])]
             .map(|(host, what)| match what {

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crossway_netlab::{Impairment, Lab, Link, NetError, Topology};
 use crossway_tipc_client::{
     Address, Backend, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
 };
@@ -107,6 +108,29 @@ fn between_two_nodes(with_lanes: bool, netid: &str) {
     end_in_good_order(&here, &there, with_lanes, "two nodes");
 }
 
+/// The two nodes are linked by a network that loses frames, and so a sixth of the packets, which IP sends as ten fragments.
+fn over_a_lossy_link(with_lanes: bool, name: &str) {
+    let impairment = Impairment { loss: 0.02, duplicate: 0.01, ..Impairment::default() };
+    let mut topology = Topology::of(&["one", "two"], Link { impairment, ..Link::default() });
+    // Two runs of this test on one machine must not collide.
+    topology.name = Some(format!("{name}{:x}", std::process::id() % 0x1_0000));
+    let lab = match Lab::up(&topology) {
+        Ok(lab) => lab,
+        Err(why @ (NetError::NoPrivilege | NetError::MissingTool { .. })) => {
+            eprintln!("SKIP ends over a lossy link: {why}");
+            return;
+        }
+        Err(why) => panic!("{why}"),
+    };
+    let [here, there] = ["one", "two"].map(|host| {
+        let host = lab.host(host).unwrap();
+        let mut command = host.command(env!("CARGO_BIN_EXE_tipcd"));
+        command.args(options(with_lanes)).arg(format!("udp:{}", host.ipv4));
+        Site::start(command)
+    });
+    end_in_good_order(&here, &there, with_lanes, "over a lossy link");
+}
+
 fn within_a_node(with_lanes: bool) {
     let site = Site::with(&options(with_lanes));
     end_in_good_order(&site, &site, with_lanes, "one node");
@@ -120,6 +144,16 @@ fn connections_end_in_good_order_between_two_nodes() {
 #[test]
 fn connections_with_lanes_end_in_good_order_between_two_nodes() {
     between_two_nodes(true, "95");
+}
+
+#[test]
+fn connections_end_in_good_order_over_a_lossy_link() {
+    over_a_lossy_link(false, "elo");
+}
+
+#[test]
+fn connections_with_lanes_end_in_good_order_over_a_lossy_link() {
+    over_a_lossy_link(true, "ell");
 }
 
 #[test]
