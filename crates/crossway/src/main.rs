@@ -82,9 +82,7 @@ fn main() -> ExitCode {
         eprintln!("crossway: {}", ui::causes(&error));
         return ExitCode::from(ui::EXIT_UNUSABLE);
     }
-    let ended = cli.command.run(&ui);
-    crossway_sys::lease::leave();
-    match ended {
+    match cli.command.run(&ui) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("crossway: {}", ui::causes(&error));

@@ -28,9 +28,11 @@ use crate::{OsError, proc};
 /// its own at the first [`hold`].
 static DIRECTORY: Mutex<Option<Directory>> = Mutex::new(None);
 
-#[derive(Clone)]
 enum Directory {
+    /// Exists only while leases are held.
     Own(PathBuf),
+    /// That of this process's [`Run`], which exists as long as the run.
+    Run(PathBuf),
     Joined(PathBuf),
 }
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -49,7 +51,9 @@ pub struct Lease {
 /// # Errors
 /// The directory of leases cannot be written; the object must not be created in that case.
 pub fn hold(resource: Resource) -> Result<Lease, OsError> {
-    let dir = current_directory()?;
+    // Locked until the file is written, so that another thread that drops its last lease does not remove the directory.
+    let mut current = lock();
+    let dir = current_directory(&mut current)?;
     let holder = std::process::id();
     let file = dir.join(format!("{holder}-{}.lease", COUNTER.fetch_add(1, Ordering::Relaxed)));
     let text = serde_json::to_vec(&resource)
@@ -75,7 +79,17 @@ impl Lease {
     /// Gives up the lease without touching the object: it was never created, or belongs to another process.
     pub fn cancel(mut self) {
         self.armed = false;
+        self.forget();
+    }
+
+    /// Removes the lease, and this process's own directory with the last one.
+    fn forget(&self) {
+        let current = lock();
         let _ = fs::remove_file(&self.file);
+        if let Some(Directory::Own(dir)) = &*current {
+            // Fails if anything is in it.
+            let _ = fs::remove_dir(dir);
+        }
     }
 }
 
@@ -84,7 +98,7 @@ impl Drop for Lease {
         // A forked child has a copy of its parent's leases; only the parent may act on them.
         if self.armed && self.holder == std::process::id() {
             self.resource.remove();
-            let _ = fs::remove_file(&self.file);
+            self.forget();
         }
     }
 }
@@ -101,7 +115,7 @@ pub fn fresh_key() -> i32 {
 
 /// An unused path in this run's directory, short enough for a socket address.
 pub fn fresh_path(kind: &str) -> Result<PathBuf, OsError> {
-    Ok(current_directory()?.join(format!("{kind}-{:08x}", random_number() as u32)))
+    Ok(current_directory(&mut lock())?.join(format!("{kind}-{:08x}", random_number() as u32)))
 }
 
 /// A random number from the kernel, for names.
@@ -120,21 +134,12 @@ pub fn join(dir: &Path) {
     *lock() = Some(Directory::Joined(dir.to_owned()));
 }
 
-/// Removes this process's own directory if nothing is in it; call it before the process ends. Leases that are held outside
-/// of a [`Run`], as probes do, leave the directory behind otherwise.
-pub fn leave() {
-    if let Some(Directory::Own(dir)) = &*lock() {
-        let _ = fs::remove_dir(dir);
-    }
-}
-
-fn current_directory() -> Result<PathBuf, OsError> {
-    let mut current = lock();
-    match &*current {
+fn current_directory(current: &mut Option<Directory>) -> Result<PathBuf, OsError> {
+    match current {
         // Once the run has ended, its directory is missing and leases are refused, because nothing would remove objects
         // created then.
         Some(Directory::Joined(dir)) => return Ok(dir.clone()),
-        Some(Directory::Own(dir)) if dir.exists() => return Ok(dir.clone()),
+        Some(Directory::Own(dir) | Directory::Run(dir)) if dir.exists() => return Ok(dir.clone()),
         _ => {}
     }
     let dir = directory::make_own()?;
@@ -193,7 +198,12 @@ impl Run {
         // The reaper is started first, so that a directory never exists without a reaper, whenever this process is killed.
         let dir = directory::own_path()?;
         let reaper = reaper.map(|reaper| reaper.start(&dir)).transpose()?;
-        Ok(Run { dir: current_directory()?, owner: std::process::id(), reaper })
+        let mut current = lock();
+        let dir = current_directory(&mut current)?;
+        if matches!(*current, Some(Directory::Own(_))) {
+            *current = Some(Directory::Run(dir.clone()));
+        }
+        Ok(Run { dir, owner: std::process::id(), reaper })
     }
 
     /// The directory of the leases; roles [`join`] it.

@@ -1,0 +1,43 @@
+//! The directory of a process's leases: it exists while leases are held, or as long as the run. In a process of its own, because the directory belongs
+//! to the process.
+
+use std::path::PathBuf;
+
+use crossway_sys::lease::{self, Lease, Resource, Run};
+
+/// This process's directory; returning it creates it.
+fn directory() -> PathBuf {
+    lease::fresh_path("test").unwrap().parent().unwrap().to_owned()
+}
+
+fn held() -> Lease {
+    lease::hold(Resource::Path { path: lease::fresh_path("test").unwrap() }).unwrap()
+}
+
+#[test]
+fn the_directory_goes_with_the_last_lease_and_that_of_a_run_with_the_run() {
+    let dir = directory();
+    let [one, other, cancelled] = [held(), held(), held()];
+    assert!(dir.exists());
+    drop(one);
+    cancelled.cancel();
+    assert!(dir.exists(), "a lease is left");
+    other.release();
+    assert!(!dir.exists());
+
+    // The last lease of one thread is dropped while another thread begins to hold one.
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..500).for_each(|_| held().release()));
+        }
+    });
+    assert!(!dir.exists());
+
+    let run = Run::begin(None).unwrap();
+    held().release();
+    assert!(run.dir().exists(), "roles join it");
+    drop(run);
+    assert!(!dir.exists());
+    held().release();
+    assert!(!dir.exists());
+}
