@@ -23,7 +23,7 @@ pub trait ByteSink: Send + 'static {
 
     /// Writes part or all of the bytes, waiting as requested. A sink whose kernel interface can wait by itself
     /// overrides this.
-    #[inline]
+    #[inline(always)]
     fn write_within(&mut self, bytes: &[u8], wait: Wait, patience: Patience) -> Result<usize, Stop>
     where
         Self: Sized,
@@ -47,7 +47,7 @@ pub trait ByteSource: Send + 'static {
 
     /// Reads arriving bytes, waiting as requested. A source whose kernel interface can wait by itself overrides
     /// this.
-    #[inline]
+    #[inline(always)]
     fn read_within(&mut self, buf: &mut [u8], wait: Wait, patience: Patience) -> Result<usize, Stop>
     where
         Self: Sized,
@@ -80,7 +80,7 @@ impl<S: ByteSink> Attempt for Writing<'_, S> {
     type Out = usize;
     const SWITCHES_MODE: bool = S::SWITCHES_MODE;
 
-    #[inline]
+    #[inline(always)]
     fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {
         self.sink.write(self.bytes, nonblocking)
     }
@@ -96,7 +96,7 @@ impl<S: ByteSink> StreamTx<S> {
         StreamTx { sink, wait, rest: Vec::new(), sent: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_some(&mut self, bytes: &[u8], patience: Patience) -> Result<usize, SendError> {
         self.sink.write_within(bytes, self.wait, patience).map_err(send_error)
     }
@@ -113,7 +113,7 @@ impl<S: ByteSink> StreamTx<S> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_message(&mut self, msg: &[u8], patience: Patience) -> Result<(), SendError> {
         if !self.rest.is_empty() {
             self.write_rest(patience)?;
@@ -121,7 +121,18 @@ impl<S: ByteSink> StreamTx<S> {
         if msg.is_empty() {
             return Ok(());
         }
-        let mut done = self.write_some(msg, patience)?;
+        let done = self.write_some(msg, patience)?;
+        if done < msg.len() { self.write_remainder(msg, done, patience) } else { Ok(()) }
+    }
+
+    /// Writes what the kernel did not take of a message at once.
+    #[inline(never)]
+    fn write_remainder(
+        &mut self,
+        msg: &[u8],
+        mut done: usize,
+        patience: Patience,
+    ) -> Result<(), SendError> {
         while done < msg.len() {
             match self.write_some(&msg[done..], patience) {
                 Ok(more) => done += more,
@@ -137,6 +148,7 @@ impl<S: ByteSink> StreamTx<S> {
 }
 
 /// Converts the reason why a send stopped.
+#[cold]
 pub(super) fn send_error(stop: Stop) -> SendError {
     match stop {
         Stop::WouldBlock => SendError::Full,
@@ -150,6 +162,7 @@ pub(super) fn send_error(stop: Stop) -> SendError {
 }
 
 /// Converts the reason why a receive stopped.
+#[cold]
 pub(super) fn recv_error(stop: Stop) -> RecvError {
     match stop {
         Stop::WouldBlock => RecvError::Empty,
@@ -167,12 +180,12 @@ impl<S: ByteSink> Tx for StreamTx<S> {
         self.write_message(msg, Patience::Now)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
         self.write_message(msg, Patience::Until(until))
     }
 
-    #[inline]
+    #[inline(always)]
     fn flush(&mut self) -> Result<(), SendError> {
         if self.rest.is_empty() {
             return Ok(());
@@ -203,7 +216,7 @@ impl<S: ByteSource> Attempt for Reading<'_, S> {
     type Out = usize;
     const SWITCHES_MODE: bool = S::SWITCHES_MODE;
 
-    #[inline]
+    #[inline(always)]
     fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {
         self.source.read(self.buf, nonblocking)
     }
@@ -227,7 +240,7 @@ impl<S: ByteSource> StreamRx<S> {
         taken
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_exactly(&mut self, buf: &mut [u8], patience: Patience) -> Result<usize, RecvError> {
         let mut done = if self.held.is_empty() { 0 } else { self.take_held(buf) };
         while done < buf.len() {
@@ -251,7 +264,7 @@ impl<S: ByteSource> Rx for StreamRx<S> {
         self.read_exactly(buf, Patience::Now)
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError> {
         self.read_exactly(buf, Patience::Until(until))
     }

@@ -43,13 +43,23 @@ pub(super) trait Attempt {
 
 /// Repeats the attempt until it succeeds or the time limit has passed.
 ///
-/// Without a deadline, a blocking end makes only the plain blocking call, as an ordinary program does.
-#[inline]
+/// Without a deadline, a blocking end makes only the plain blocking call, as an ordinary program does. That call is inlined
+/// into the caller: the kernel overwrites the processor's return predictions when it switches to another process, so every
+/// function that a call sleeps in costs a mispredicted return.
+#[inline(always)]
 pub(super) fn wait_for<A: Attempt>(
     what: &mut A,
     wait: Wait,
     patience: Patience,
 ) -> Result<A::Out, Stop> {
+    if let (Wait::Block, Patience::Until(None)) = (wait, patience) {
+        return block_for_ever(what);
+    }
+    wait_in_turns(what, wait, patience)
+}
+
+#[inline(never)]
+fn wait_in_turns<A: Attempt>(what: &mut A, wait: Wait, patience: Patience) -> Result<A::Out, Stop> {
     let Patience::Until(until) = patience else {
         return what.attempt(true).map_err(|errno| match errno {
             Errno::AGAIN => Stop::WouldBlock,
@@ -75,17 +85,20 @@ pub(super) fn wait_for<A: Attempt>(
     }
 }
 
+#[inline(always)]
+fn block_for_ever<A: Attempt>(what: &mut A) -> Result<A::Out, Stop> {
+    loop {
+        match what.attempt(false) {
+            // A blocking call returns EAGAIN when a timeout left over from connecting has expired.
+            Err(Errno::AGAIN) => {}
+            done => return done.map_err(Stop::Errno),
+        }
+    }
+}
+
 #[inline]
 fn block<A: Attempt>(what: &mut A, until: Deadline) -> Result<A::Out, Stop> {
-    let Some(until) = until else {
-        loop {
-            match what.attempt(false) {
-                // A blocking call returns EAGAIN when a timeout left over from connecting has expired.
-                Err(Errno::AGAIN) => {}
-                done => return done.map_err(Stop::Errno),
-            }
-        }
-    };
+    let Some(until) = until else { return block_for_ever(what) };
     loop {
         match what.attempt(true) {
             Err(Errno::AGAIN) if Instant::now() >= until => return Err(Stop::TimedOut),
