@@ -39,7 +39,8 @@ pub(crate) fn enter(
     dir: &Path,
     name: &str,
 ) -> std::io::Result<()> {
-    let wall = wall_ns(&brought.layout, &brought.outcomes, brought.one_clock);
+    let has_replies = record.inputs.workload.facts().has_replies;
+    let wall = wall_ns(&brought.layout, &brought.outcomes, has_replies, brought.one_clock);
     record.facts = brought.facts.clone();
     // Facts read when the channel opened stay as they were; facts that only traffic reveals are added.
     for (name, value) in brought.outcomes.iter().flat_map(|o| &o.facts) {

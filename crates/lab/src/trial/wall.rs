@@ -3,10 +3,19 @@
 use crate::control::Outcome;
 use crate::role_layout::RoleLayout;
 
-/// The time from the first operation to the last, over all roles. A listening role starts earlier and waits, so the
-/// others' start counts. Without a common clock: the receivers' own interval, first to last receipt; if there are
-/// replies, or the first receipt was not measured, the interval of the roles that send first.
-pub(crate) fn wall_ns(layout: &RoleLayout, outcomes: &[Outcome], one_clock: bool) -> u64 {
+/// The time from the first send to the last receipt. If there are replies, the interval of the roles that send first: they
+/// receive last, and a role that has sent the last reply may be scheduled again long after that if both share a CPU.
+/// Otherwise from the start of the roles that send first (a listening role starts earlier and waits) to the end of the last
+/// role; without a common clock, the receivers' own interval, first to last receipt.
+pub(crate) fn wall_ns(
+    layout: &RoleLayout,
+    outcomes: &[Outcome],
+    has_replies: bool,
+    one_clock: bool,
+) -> u64 {
+    if has_replies {
+        return sender_wall_ns(layout, outcomes);
+    }
     let those = |listening: bool| {
         let pairs = layout.roles.iter().zip(outcomes);
         pairs.filter(move |(role, _)| (role.listeners > 0) == listening).map(|(_, o)| o)
@@ -31,4 +40,40 @@ pub(crate) fn sender_wall_ns(layout: &RoleLayout, outcomes: &[Outcome]) -> u64 {
         (start.min(outcome.start_ns), end.max(outcome.end_ns))
     });
     end.saturating_sub(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Part;
+    use crate::role_layout::RoleSpec;
+
+    fn role(part: Part, listeners: u16) -> RoleSpec {
+        RoleSpec { part, index: 0, cpu: None, listeners, peers: 1, first_peer: 0 }
+    }
+
+    fn outcome(start_ns: u64, end_ns: u64, first_receipt_ns: Option<u64>) -> Outcome {
+        Outcome { start_ns, end_ns, first_receipt_ns, ..Outcome::default() }
+    }
+
+    #[test]
+    fn a_server_that_is_scheduled_late_does_not_lengthen_round_trips() {
+        let roles = vec![role(Part::Client, 0), role(Part::Server, 1)];
+        let layout = RoleLayout { roles, links: Vec::new() };
+        // The server waited before the first request, and noticed its own end 3 ms after the client had the last reply.
+        let outcomes = [outcome(1_000_000, 101_000_000, None), outcome(900_000, 104_000_000, None)];
+        for one_clock in [true, false] {
+            assert_eq!(wall_ns(&layout, &outcomes, true, one_clock), 100_000_000);
+        }
+    }
+
+    #[test]
+    fn without_replies_the_receivers_end_counts() {
+        let roles = vec![role(Part::Sender, 0), role(Part::Receiver, 1)];
+        let layout = RoleLayout { roles, links: Vec::new() };
+        let outcomes = [outcome(1_000, 5_000, None), outcome(500, 7_000, Some(1_500))];
+        assert_eq!(wall_ns(&layout, &outcomes, false, true), 6_000);
+        // The receiver's clock is another one: its own interval.
+        assert_eq!(wall_ns(&layout, &outcomes, false, false), 5_500);
+    }
 }

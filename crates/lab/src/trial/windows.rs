@@ -150,7 +150,8 @@ impl TrialRun<'_> {
     }
 
     fn wall_ns(&self, outcomes: &[Outcome]) -> u64 {
-        wall_ns(&self.layout, outcomes, self.group.one_clock())
+        let has_replies = self.setting.inputs.workload.facts().has_replies;
+        wall_ns(&self.layout, outcomes, has_replies, self.group.one_clock())
     }
 
     /// The first barrier: every role is ready. The hosts' meters start here.
