@@ -306,10 +306,16 @@ pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<C
     .flatten()
     .collect();
     for chart in &mut charts {
+        for view in &mut chart.views {
+            view.series.retain(|s| !s.y.is_empty());
+        }
+        // A rate at which too few messages were sent for a percentile leaves a view without a point.
+        chart.views.retain(|v| !v.series.is_empty() || v.matrix.is_some());
         chart.views.truncate(VIEWS_MAX);
         chart.initial =
             chart.views.iter().position(|v| v.size_bytes == Some(USUAL_SIZE)).unwrap_or(0);
     }
+    charts.retain(|chart| !chart.views.is_empty());
     charts
 }
 

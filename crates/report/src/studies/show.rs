@@ -109,13 +109,13 @@ fn why(study: &Study, finding: &Finding) -> String {
     match (finding.verdict, needed) {
         (Verdict::Undecided, Some(n)) if n <= study.trials => format!(
             "{why} The plan's {} trials a case would decide, but of some cases trials are missing or degraded: resume the run if it was \
-             interrupted, or take more: crossway measure {} --trials {}",
+             interrupted, or take more: `crossway measure {} --trials {}`",
             study.trials,
             study.plan,
             2 * study.trials
         ),
         (Verdict::Undecided, Some(n)) => format!(
-            "{why} About {n} trials per case would decide it: crossway measure {} --trials {n}",
+            "{why} About {n} trials per case would decide it: `crossway measure {} --trials {n}`",
             study.plan
         ),
         (Verdict::Undecided, None) => format!(

@@ -89,6 +89,42 @@ fn trials_too_short_for_a_p99_show_that_of_all_their_samples() {
 }
 
 #[test]
+fn a_case_with_too_few_samples_for_a_curve_leaves_the_charts_intact() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut records = round_trips("pipe", Wait::Block, &FAST);
+    for size in [64, 4096] {
+        for (at, mut record) in round_trips("tcp", Wait::Block, &FAST).into_iter().enumerate() {
+            record.inputs.size_bytes = size;
+            record.case = format!("tcp/ping-pong/{size}/block");
+            // One message in each trial.
+            let mut histogram = crossway_lab::histogram::empty();
+            histogram.record(50_000).expect("within an hour");
+            let name = format!("{size}-{at}.hlog");
+            let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
+            crossway_lab::histogram::write_log(&mut file, 1, 1, &[(Span::RoundTrip, histogram)])
+                .expect("room");
+            record.latency_ns[0].histogram = Some(name);
+            records.push(record);
+        }
+    }
+    synthetic::write(dir.path(), &records);
+    let page = page(&Run::read(dir.path()).expect("written above"));
+    let (_, data) =
+        page.split_once("<script type=\"application/json\" id=\"data\">").expect("the data");
+    let (data, _) = data.split_once("</script>").expect("the data's end");
+    let data: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    let charts = data["charts"].as_array().expect("charts");
+    let distribution = charts.iter().find(|c| c["id"] == "distribution").expect("pipe has curves");
+    let views = distribution["views"].as_array().expect("views");
+    assert_eq!(views.len(), 1, "a view without a point is left out: {views:?}");
+    for view in charts.iter().flat_map(|c| c["views"].as_array().expect("views")) {
+        for series in view["series"].as_array().into_iter().flatten() {
+            assert!(!series["y"].as_array().expect("values").is_empty(), "{view}");
+        }
+    }
+}
+
+#[test]
 fn the_page_names_no_other_host_outside_the_vendored_library() {
     let run = run_of(vec![round_trips("pipe", Wait::Block, &FAST)]);
     let page = page(&run);
