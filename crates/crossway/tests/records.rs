@@ -1,5 +1,6 @@
 //! Commands that read records, as run by a user: their output, their errors, their exit codes.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -330,4 +331,68 @@ fn limits_refuse_cpus_that_cannot_be_used() {
     let (_, err, code) = run(&["limits", "--sizes", "0"]);
     assert_eq!(code, 2);
     assert!(err.contains('0'), "{err}");
+}
+
+/// The figures of a Markdown table's rows by head, from the first line with this head on.
+fn rows(text: &str, first_head: &str) -> Vec<BTreeMap<String, String>> {
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let begin = format!("| {first_head} |");
+    let mut lines = text.lines().skip_while(|line| !line.starts_with(&begin));
+    let heads = cells(lines.next().expect("a table"));
+    let table = lines.skip(1).take_while(|line| line.starts_with('|'));
+    table.map(|line| heads.iter().cloned().zip(cells(line)).collect()).collect()
+}
+
+#[test]
+fn the_readme_shows_what_this_program_makes_of_the_reference_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| fs::read_to_string(root.join(name)).expect(name);
+    let readme = read("README.md");
+    let folder = |text: &str| -> Option<String> {
+        let (_, rest) = text.split_once("](records/20")?;
+        Some(format!("records/20{}", rest.split_once("/)")?.0))
+    };
+    let dir = folder(&readme).expect("a link to the reference run");
+    let run_dir = root.join(&dir);
+    let (markdown, _, code) = run(&["report", "--markdown", path(&run_dir)]);
+    assert_eq!(code, 0);
+
+    // The headline, which the README breaks into lines.
+    let joined = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let headline = joined(markdown.lines().next().expect("a headline").trim_matches('*'));
+    assert!(joined(&readme.replace("\n> ", "\n")).contains(&headline), "{headline}");
+
+    // Every figure of the table.
+    let columns = [
+        ("RTT p50", "RTT p50"),
+        ("RTT p99", "p99"),
+        ("max", "max"),
+        ("Throughput", "Throughput"),
+        ("CPU/message", "CPU/msg"),
+        ("Noise", "noise"),
+        ("Waits by", "Waits by"),
+    ];
+    let (shown, made) = (rows(&readme, "Mechanism"), rows(&markdown, "Mechanism"));
+    assert!(shown.len() > 10);
+    for row in &shown {
+        let name = &row["Mechanism"];
+        let of_run = made.iter().find(|r| r["Mechanism"] == *name).expect(name);
+        for (here, there) in columns {
+            assert_eq!(row[here], of_run[there], "{name}: {here}");
+        }
+    }
+
+    // The numbers around it.
+    let records = read(&format!("{dir}/results.jsonl"));
+    let records: Vec<Value> =
+        records.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let measured = records.iter().filter(|r| r["status"] != "skipped").count();
+    assert!(readme.contains(&format!("all {measured} trials")), "{measured} trials");
+    let of_all = format!("{} of its {} contenders", shown.len(), made.len());
+    assert!(readme.contains(&of_all), "{of_all}");
+
+    let (picture, _, _) = run(&["report", "--chart", "round-trip", path(&run_dir)]);
+    assert!(read("docs/img/round-trip.svg") == picture, "crossway report --chart round-trip {dir}");
 }
