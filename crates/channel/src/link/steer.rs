@@ -63,7 +63,8 @@ impl Link {
                     if from != Transport::Parked {
                         state.judge.switched(Instant::now());
                     }
-                    if state.wished.is_some() {
+                    // Ends that spin on one CPU stall each other: the first look at them must not wait for the pause after an idle look.
+                    if state.wished.is_some() || state.transport.spins() {
                         self.hurry.store(true, Ordering::Release);
                     }
                     self.relax(false);
