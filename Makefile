@@ -72,7 +72,7 @@ miri:
 bench:
 	scripts/setup.sh bench
 	$(CARGO) bench --locked -p crossway --bench ratios
-	$(CARGO) bench --locked -p crossway-channel --bench overhead --bench switches
+	$(CARGO) bench --locked -p crossway-channel --bench overhead --bench choice --bench switches
 	$(CARGO) bench --locked -p crossway-linx --bench node
 	$(CARGO) bench --locked -p crossway-mech --bench linx
 	$(CARGO) bench --locked -p crossway-tipc-proto --bench names
