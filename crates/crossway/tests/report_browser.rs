@@ -35,6 +35,13 @@ const OVERFLOW: &str = "document.documentElement.scrollWidth - innerWidth";
 const GROUND: &str = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3)
     .reduce((sum, part) => sum + Number(part), 0) / 3";
 
+/// Names on the horizontal axes that overlap. Names at an angle are compared where their lines begin.
+const TICKS_OVERLAP: &str = "[...document.querySelectorAll('.plot')].flatMap((p) => {
+    const names = [...p.querySelectorAll('.xtick text')].map((e) => [e.textContent, e.getBoundingClientRect(), /rotate\\((?!0)/.test(e.getAttribute('transform') || '')])
+        .sort((a, b) => a[1].left - b[1].left);
+    return names.slice(1).filter(([, box, turned], k) => turned ? box.left - names[k][1].left < 12 : box.left < names[k][1].right).map(([name], k) => p.id + ': ' + name);
+})";
+
 #[test]
 fn the_report_works_in_a_browser() {
     let Some(mut browser) = Browser::start("the_report_works_in_a_browser") else { return };
@@ -165,6 +172,7 @@ fn the_report_works_in_a_browser() {
             browser.eval(&page, OVERFLOW).as_i64() <= Some(0),
             "no sideways scrolling at {width}"
         );
+        assert_eq!(browser.eval(&page, TICKS_OVERLAP), json!([]), "ticks at {width}");
     }
 
     // On paper: everything unfolded, light even if the screen is dark, nothing wider than the paper.

@@ -201,15 +201,23 @@
     };
     if (axis.scale === "size") {
       out.type = "log";
-      const low = Math.floor(Math.log2(Math.max(1, Math.min(...values)))), high = Math.ceil(Math.log2(Math.max(2, ...values)));
-      const step = Math.max(1, Math.ceil((high - low) / (innerWidth < 640 ? 5 : 10)));
-      out.tickvals = [];
-      for (let e = low - (low % step); e <= high; e += step) out.tickvals.push(2 ** e);
+      // The measured sizes, as far as their names have room.
+      const sizes = [...new Set(values)].filter((v) => v > 0).sort((a, b) => a - b);
+      const span = Math.log2(sizes[sizes.length - 1] / sizes[0]) || 1;
+      const room = innerWidth < 640 && !printing ? 0.3 : 0.08;
+      out.tickvals = sizes.filter(((last) => (v) => {
+        const at = Math.log2(v / sizes[0]) / span;
+        if (at < last + room) return false;
+        last = at;
+        return true;
+      })(-Infinity));
       out.ticktext = out.tickvals.map(size);
       const pad = Math.max(0.12, Math.log10(Math.max(...values) / Math.min(...values)) * 0.04);
       out.range = [Math.log10(Math.min(...values)) - pad, Math.log10(Math.max(...values)) + pad];
     } else if (axis.scale === "nines") {
-      out.tickvals = [0, 0.30103, 1, 2, 3, 4, 5, 6, 7].filter((v) => v <= Math.max(1, ...values) + 0.3);
+      // On a phone, the names of 0 % and 50 % would overlap.
+      const steps = innerWidth < 640 && !printing ? [0, 1, 2, 3, 4, 5, 6, 7] : [0, 0.30103, 1, 2, 3, 4, 5, 6, 7];
+      out.tickvals = steps.filter((v) => v <= Math.max(1, ...values) + 0.3);
       out.ticktext = out.tickvals.map((v) => (v === 0 ? "0 %" : nines(v)));
     } else if (axis.scale === "log" || axis.scale === "linear") {
       out.type = axis.scale;
@@ -298,14 +306,19 @@
       if (range) layout.yaxis.range = range;
       const inRange = (v) => !range || ((log ? Math.log10(v) : v) >= range[0] && (log ? Math.log10(v) : v) <= range[1]);
       let above = 0, below = 0;
-      // Move the name of a limit up if another name is already there.
+      // The name of a limit is above its line, or below it if fewer points lie there, and moves on where another name is.
       const high = Math.max(120, node.clientHeight - 90);
       const pixel = (v) => (range ? (((log ? Math.log10(v) : v) - range[0]) / (range[1] - range[0])) * high : 0);
+      const heights = traces.flatMap((t) => t.y).filter((v) => v > 0 || !log).map(pixel);
+      const crowd = (from, to) => heights.filter((h) => h > from && h <= to).length;
+      const isUnder = (v) => crowd(pixel(v), pixel(v) + 22) > crowd(pixel(v) - 22, pixel(v));
       const named = [];
       const free = (v) => {
+        const way = isUnder(v) ? -14 : 14;
+        const at = pixel(v) + Math.min(0, way);
         let shift = 0;
-        while (named.some((other) => Math.abs(other - pixel(v) - shift) < 14)) shift += 14;
-        named.push(pixel(v) + shift);
+        while (named.some((other) => Math.abs(other - at - shift) < 14)) shift += way;
+        named.push(at + shift);
         return shift;
       };
       for (const level of levels) {
@@ -322,7 +335,7 @@
           if (end && inRange(end[1])) layout.annotations.push({ x: chart.x.scale === "linear" ? end[0] : Math.log10(end[0]), y: log ? Math.log10(end[1]) : end[1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "right", yanchor: "bottom", yshift: free(end[1]), bgcolor: css("--card"), opacity: 0.85 });
         } else {
           layout.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: level.y[0], y1: level.y[0], line: { color: ink, dash: "dot", width: 1.5 } });
-          layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: "bottom", yshift: free(level.y[0]), text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
+          layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: isUnder(level.y[0]) ? "top" : "bottom", yshift: free(level.y[0]), text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
         }
       }
       marks(view, layout, chart, log, traces);
