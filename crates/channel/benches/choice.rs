@@ -72,7 +72,7 @@ fn cpu_ns() -> f64 {
     tasks.filter_map(of).sum()
 }
 
-/// Waits for the time to measure, and measures.
+/// Measures after the settling time.
 struct Meter {
     from: Instant,
     begun: Option<(Instant, f64, u64)>,

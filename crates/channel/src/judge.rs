@@ -139,8 +139,8 @@ impl Judge {
         self.same_cpu = 0;
     }
 
-    /// The traffic with its wake-ups, which are charged to every transport alike. Where they are not counted, they are as many per message as
-    /// were counted last, if messages come about as often as then; else as many as the time without messages suggests.
+    /// The traffic with its wake-ups, which are charged to every transport alike. If the transport in use does not count them, the last count
+    /// per message is used while the message rate is within a factor of 2 of the rate at that time, otherwise the share of time without messages.
     fn load(&mut self, profile: &Profile, sight: &Sight) -> Load {
         let Sight { traffic, current, .. } = *sight;
         let rate = traffic.rate_msgs_per_s;
@@ -259,8 +259,7 @@ mod tests {
 
     #[test]
     fn wake_ups_are_charged_as_they_are_counted_and_not_one_for_each_message() {
-        // A sender that does something else between its messages, at a receiver that takes them in batches; too many threads want to run for
-        // spinning.
+        // The receiver takes messages in batches, so few of them wake it. More threads want to run than there are CPUs, which rules out spinning.
         let now = Instant::now();
         let stream = |current, wakes_per_msg| Sight {
             wakes_per_msg,
@@ -276,11 +275,11 @@ mod tests {
             let seen = stream(Transport::ShmFutex, wakes_per_msg);
             assert_eq!(decide(&mut settled(), &policy(), &seen, now), None, "{wakes_per_msg:?}");
         }
-        // A socket, which counts no wake-ups, is left for the ring under the same traffic ...
+        // Under the same traffic, a channel on a socket, which counts no wake-ups, moves to the ring.
         let seen = stream(Transport::UdsSeqpacket, None);
         let left = decide(&mut settled(), &policy(), &seen, now);
         assert!(matches!(left, Some((Transport::ShmFutex, Reason::Traffic { .. }))), "{left:?}");
-        // ... and so it is with a profile in which it wakes receivers for less, if few are woken.
+        // If the socket wakes its receiver at a lower cost, a channel on the ring moves to it only if most messages wake the receiver.
         let mut cheap = policy();
         if let Some(cost) = cheap.profile.costs.get_mut(&Transport::UdsSeqpacket) {
             cost.wake_ns = 1_000.0;
@@ -296,7 +295,7 @@ mod tests {
             matches!(left, Some((Transport::UdsSeqpacket, Reason::Traffic { .. }))),
             "{left:?}"
         );
-        // There it is remembered that each message woke its receiver, while messages come about as often.
+        // The socket counts nothing, so the count of the ring is still used while the rate stays about the same.
         let there = Sight { current: Transport::UdsSeqpacket, wakes_per_msg: None, ..each };
         let later = now + Duration::from_secs(5);
         assert_eq!(decide(&mut judge, &cheap, &there, later), None);

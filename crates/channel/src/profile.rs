@@ -85,8 +85,8 @@ impl Profile {
         (cost.busy_ns(traffic) + wakes_per_msg * cost.wake_ns, waiting_cpu)
     }
 
-    /// The share of time in which a transport carries nothing: so many messages find their receiver waiting if they come at random times and
-    /// the receiver does nothing else. In a stream without gaps, no end waits.
+    /// The share of time in which a transport carries nothing. If messages arrive at random times and the receiver does nothing else, this
+    /// share of them finds the receiver waiting; in a stream without gaps, none does.
     pub(crate) fn expect_idle(&self, transport: Transport, traffic: Traffic) -> f64 {
         let busy_ns = self.costs.get(&transport).map_or(0.0, |cost| cost.busy_ns(traffic));
         (1.0 - traffic.rate_msgs_per_s * busy_ns / 1e9).clamp(0.0, 1.0)

@@ -33,7 +33,7 @@ impl Receiver {
         Arc::clone(&self.link)
     }
 
-    /// Shows the next message to `read`, where the transport holds it, waiting for it until the deadline.
+    /// Passes the next message to `read` in the transport's memory, waiting for it until the deadline.
     ///
     /// # Errors
     /// See [`RecvError`].
@@ -81,7 +81,7 @@ impl Receiver {
                     }
                     Err(TransportError::TimedOut) if sliced => {
                         rx.look_around(link, flags, until)?;
-                        // That is how a spinning ring asks whether the peer lives; a slice is too short for it.
+                        // A spinning ring checks in this way whether its peer is alive; a slice is too short for that.
                         only_look = true;
                     }
                     Err(TransportError::Empty) if sliced => {}
@@ -104,10 +104,10 @@ impl Receiver {
         self.hold_if_too_small(outcome)
     }
 
-    /// Receives the next message if one is there.
+    /// Receives the next message if there is one.
     ///
     /// # Errors
-    /// [`RecvError::Empty`] if none is; else see [`RecvError`].
+    /// [`RecvError::Empty`] if there is none; otherwise see [`RecvError`].
     #[inline]
     pub fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError> {
         let link = &*self.link;
@@ -155,14 +155,14 @@ impl Receiver {
         outcome.map_err(|big| {
             let link = &*self.link;
             let need = big.message.len();
-            // It is the next one: what else is held came after it.
+            // It is the next one: other held messages arrived after it.
             self.rx.with(|rx, _| rx.held.push_front(big.message));
             link.rx.raise(flag::HELD);
             RecvError::TooSmall { need, have: big.have }
         })
     }
 
-    /// Takes what is there into the messages that are held, for a process that takes this end over.
+    /// Moves all messages that have arrived into the held ones, for a process that takes this end over.
     pub(crate) fn take_in(&mut self, until: Deadline) -> Result<(), RecvError> {
         let mut held = self.rx.with(|rx, flags| {
             flags.lower(flag::HELD);
@@ -176,7 +176,7 @@ impl Receiver {
             }
         };
         self.rx.with(|rx, _| {
-            // The control thread may have held what came since.
+            // The control thread may have held messages that arrived since.
             held.append(&mut rx.held);
             if !held.is_empty() {
                 self.link.rx.raise(flag::HELD);
@@ -186,13 +186,13 @@ impl Receiver {
         outcome
     }
 
-    /// What is held, how many messages were taken from transports, these included, and whether no more will come.
+    /// The held messages, the number of messages taken from transports including these, and whether no more will arrive.
     pub(crate) fn give_up(&mut self) -> (VecDeque<Vec<u8>>, u64, bool) {
         self.rx.with(|rx, _| (std::mem::take(&mut rx.held), rx.sequence, rx.fin))
     }
 
-    /// A descriptor that polls readable while [`Receiver::try_recv`] would not say [`RecvError::Empty`], the same for the channel's whole life,
-    /// whatever transport it uses. Around a switch it may poll readable for nothing. `None` unless the policy asked for it
+    /// A descriptor that polls readable while [`Receiver::try_recv`] would not return [`RecvError::Empty`]. It stays the same for the channel's
+    /// life, whatever transport is in use. Around a switch it may poll readable without a message. `None` unless the policy asked for it
     /// ([`Policy::pollable`](crate::Policy)).
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.poll.as_ref().map(AsFd::as_fd)
@@ -260,7 +260,7 @@ mod tests {
                 }
                 sender.close(soon).unwrap();
             });
-            // As the control thread while a switch is under way.
+            // As the control thread does during a switch.
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     link.rx.try_visit(|rx| rx.visit(&link, false));

@@ -88,7 +88,7 @@ pub(crate) struct TxState {
     /// Messages sent since the channel was made.
     pub(crate) sequence: u64,
     bytes: u64,
-    /// What of it the policy has seen on this transport.
+    /// The messages and wake-ups on this transport that were already reported to the policy.
     tally: Tally,
     fin: Fin,
     /// When an end that spins looks around next.

@@ -1,8 +1,8 @@
-//! Processes that are killed at every step of a move of the listening end: the one that is left, the one that takes over, and the connecting end,
-//! in the middle of traffic both ways. The others learn of it, or go on if the channel is whole, and nothing is left behind.
+//! Processes that are killed at every step of a move of the listening end: the old process, the new one, and the connecting end,
+//! during traffic both ways. The others get an error, or continue if the channel is intact, and nothing is left behind.
 //!
-//! The process to be killed is this test program once more, as a child with a role; the two others are threads of this one. The survivors'
-//! searches for each other, which take most of the time, run at the same time.
+//! The process to be killed is a child that runs this test program with a role; the two others are threads of this process. The survivors'
+//! searches for each other, which take most of the time, run in parallel.
 
 mod child;
 mod loopback;
@@ -27,9 +27,9 @@ const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
 const ADDRESSES: &str = "CROSSWAY_CHANNEL_TEST_ADDRESSES";
 /// SIGKILL.
 const KILL: i32 = 9;
-/// So many messages pass each way before the move.
+/// Number of messages that pass each way before the move.
 const BEFORE: u64 = 10;
-/// So many moves are under way at the same time; each streams both ways at full load.
+/// Number of moves under way at the same time; the channel of each carries messages both ways at full load.
 const AT_ONCE: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,15 +44,15 @@ enum Role {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// All three are on one host: the new process gets the connection.
+    /// All three are on one host: the new process receives the connection.
     Replaced,
     /// The listening end leaves the client's host.
     Away,
-    /// It comes to the client's host.
+    /// The listening end moves to the client's host.
     Back,
 }
 
-/// A death, at a step and how often it was passed, this time included.
+/// A death at a step, when the step is reached for the nth time.
 #[derive(Clone, Copy, Debug)]
 struct Death {
     way: Way,
@@ -60,7 +60,7 @@ struct Death {
     step: &'static str,
 }
 
-/// The steps at which each process dies. The first switch is that to no transport, the second one ends the move.
+/// The steps at which each process dies. The first switch parks the channel on no transport, the second one ends the move.
 const DEATHS: [(Way, Role, &[&str]); 9] = [
     (
         Way::Away,
@@ -105,7 +105,7 @@ const DEATHS: [(Way, Role, &[&str]); 9] = [
     (Way::Replaced, Role::Client, &["Settled@1", "Settled@2"]),
 ];
 
-/// With what a role is started: its host's directory and the addresses that it knows.
+/// The start parameters of a role: its host's directory and the addresses that it knows.
 fn place(way: Way, role: Role, [here, there]: &[Host; 2]) -> (PathBuf, Vec<SocketAddr>) {
     let (host, addresses) = match (way, role) {
         (Way::Replaced, _) => (here, vec![]),
@@ -118,7 +118,7 @@ fn place(way: Way, role: Role, [here, there]: &[Host; 2]) -> (PathBuf, Vec<Socke
     (host.dir.path().to_owned(), addresses)
 }
 
-/// Only the move switches the channel.
+/// Options with which only the move switches the channel.
 fn of(place: &(PathBuf, Vec<SocketAddr>)) -> Options {
     Options {
         policy: Policy { dry_run: true, ..Policy::default() },
@@ -126,10 +126,10 @@ fn of(place: &(PathBuf, Vec<SocketAddr>)) -> Options {
     }
 }
 
-/// A limit to what happens at the same time.
+/// Limits the number of moves under way at the same time.
 struct Turns(Mutex<usize>, Condvar);
 
-/// One of them; dropped, it is the next one's.
+/// A permit for one move; dropping it permits the next.
 struct Turn<'a>(&'a Turns);
 
 impl Turns {
@@ -162,7 +162,7 @@ fn old(options: Options, met: impl FnOnce()) -> Result<usize, Error> {
     listener.hand_over(vec![channel], soon())
 }
 
-/// Takes the channel over; how it ended, if there was one.
+/// Takes the channel over; returns how the channel ended, if there was one.
 fn new(options: Options) -> Option<Result<bool, RecvError>> {
     let (listener, mut channels) = options.take_over(NAME, soon()).ok()?;
     let mut channel = channels.pop()?;
@@ -173,7 +173,7 @@ fn new(options: Options) -> Option<Result<bool, RecvError>> {
     Some(ended)
 }
 
-/// Sends until told to stop, and receives to the end.
+/// Sends until `stop` is set, and receives until the end.
 fn client(options: Options, met: impl FnOnce(), stop: &AtomicBool, back: &AtomicU64) -> RecvError {
     let (mut sender, mut receiver) = options.connect(NAME, soon()).unwrap().split();
     met();
@@ -200,7 +200,7 @@ fn client(options: Options, met: impl FnOnce(), stop: &AtomicBool, back: &Atomic
     })
 }
 
-/// The child: plays its role until it is killed.
+/// The child: runs its role until it is killed.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -226,11 +226,11 @@ fn start_child(role: Role, (dir, addresses): &(PathBuf, Vec<SocketAddr>), step: 
     start(&environment, Some(step))
 }
 
-/// Lives through a death; returns how long after it the last survivor was told. `None` if the channel went on.
+/// Runs a move with a death; returns how long after it the last survivor got an error, `None` if the channel continued.
 fn survive(death: Death, hosts: &[Host; 2], turns: &Turns) -> Option<Duration> {
     let Death { way, role, step } = death;
     let place = |role| place(way, role, hosts);
-    // From there on the new process has all there is of the channel.
+    // From this step on, the new process has the whole state of the channel.
     let goes_on = role == Role::Old && step == "Handed@1";
     let (stop, back) = (&AtomicBool::new(false), &AtomicU64::new(0));
     let (met, meets) = mpsc::channel();
@@ -244,7 +244,7 @@ fn survive(death: Death, hosts: &[Host; 2], turns: &Turns) -> Option<Duration> {
         let client = (role != Role::Client).then(|| {
             scope.spawn(move || client(as_client, || met_too.send(()).unwrap(), stop, back))
         });
-        // Before the new process listens: the client must not find that.
+        // Before the new process listens, so that the client does not find it.
         meets.recv().unwrap();
         let as_new = place(Role::New);
         let new = match role {
@@ -271,7 +271,7 @@ fn survive(death: Death, hosts: &[Host; 2], turns: &Turns) -> Option<Duration> {
         let right = match (role, &old, &new, &client) {
             (Role::Old, _, Some(Some(Ok(false))), Some(RecvError::Closed)) => goes_on,
             (Role::Old, _, Some(None), Some(RecvError::PeerDied)) => !goes_on,
-            // Whether it learns of it while it still hands over is a matter of time.
+            // Whether it notices the death while it still hands over depends on timing.
             (Role::New, Some(_), _, Some(RecvError::PeerDied)) => true,
             // A channel whose client is known to be dead is not handed over.
             (Role::Client, Some(Ok(0)), Some(None), _) => true,
@@ -302,10 +302,10 @@ fn whoever_is_killed_at_any_step_of_a_move_is_missed_and_leaves_nothing() {
             steps.iter().map(|step| Death { way: *way, role: *role, step })
         })
         .collect();
-    // Before there are children: one that has just been forked keeps what is bound here, until it runs its program.
+    // Before any child exists: a forked child keeps addresses bound here until it executes its program.
     let hosts: Vec<[Host; 2]> = deaths.iter().map(|_| [(); 2].map(|()| Host::new())).collect();
     let turns = Turns::new(AT_ONCE);
-    // The control thread and its descriptors are there for good.
+    // The control thread and its descriptors exist from now on.
     survive(
         Death { way: Way::Replaced, role: Role::New, step: "Taken@1" },
         &[(); 2].map(|()| Host::new()),

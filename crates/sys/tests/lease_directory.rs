@@ -15,7 +15,7 @@ fn held() -> Lease {
 }
 
 #[test]
-fn the_directory_goes_with_the_last_lease_and_that_of_a_run_with_the_run() {
+fn the_directory_is_removed_with_the_last_lease_and_that_of_a_run_with_the_run() {
     let dir = directory();
     let [one, other, cancelled] = [held(), held(), held()];
     assert!(dir.exists());

@@ -40,7 +40,7 @@ enum Old {
 }
 
 /// Asks another listener of the name for its channels: one on this host or, if there is none, one on another host. If the old process dies or
-/// falls silent after it has handed channels over, these are what there is: nobody else has them.
+/// does not continue after it has handed channels over, these are returned, because no other process has them.
 pub(crate) fn take_over(
     options: &Options,
     name: &str,

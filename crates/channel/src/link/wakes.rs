@@ -46,7 +46,7 @@ impl Tally {
 }
 
 impl Link {
-    /// A half reports how many messages it has passed and how many wake-ups its transport has counted.
+    /// Adds the messages and wake-ups of a half since its last report.
     pub(crate) fn count_wakes(&self, tally: &mut Tally, sequence: u64, wakes: Option<u64>) {
         let added = tally.advance(sequence, wakes);
         let mut sum = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);

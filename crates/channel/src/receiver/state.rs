@@ -1,4 +1,4 @@
-//! What the receiver and the control thread take turns with: the transport's half, the counts, and what was taken and not received yet.
+//! The receiving state, used by the receiver and the control thread in turn: the transport's half, the counts, and messages taken but not yet received.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -15,13 +15,13 @@ use crate::protocol::{Internal, MARKER_LEN, Marks};
 use crate::slice;
 use crate::transport::RxHalf;
 
-/// What came out of a transport.
+/// The outcome of reading from a transport.
 pub(super) enum Got<R> {
     Message(R),
     Internal(Option<Internal>),
 }
 
-/// Shows what came out of a transport to `read`, unless it is internal.
+/// Passes a message from a transport to `read`, unless it is internal.
 #[inline]
 fn sort<R>(marks: Marks, bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> Got<R> {
     if marks.is_internal(bytes) {
@@ -32,7 +32,7 @@ fn sort<R>(marks: Marks, bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> Got<R> 
 }
 
 impl RxHalf {
-    /// Shows what comes to `read`, unless it is internal.
+    /// Passes the next message to `read`, unless it is internal.
     #[inline]
     pub(super) fn recv<R>(
         &mut self,
@@ -92,24 +92,24 @@ impl RxHalf {
     }
 }
 
-/// What the receiver and the control thread take turns with.
+/// The receiving state; the receiver and the control thread use it in turn.
 pub(crate) struct RxState {
     pub(crate) half: RxHalf,
     /// Messages taken from transports since the channel was made.
     pub(crate) sequence: u64,
     bytes: u64,
-    /// What of it the policy has seen on this transport.
+    /// The messages and wake-ups on this transport that were already reported to the policy.
     tally: Tally,
-    /// The peer's sender has said its last word.
+    /// Whether the peer's sender has announced that it sends no more.
     pub(crate) fin: bool,
-    /// The transport has said once that the peer is gone.
+    /// Whether the transport has already reported that the peer has closed.
     gone: bool,
-    /// Messages that were taken from their transport and not received yet: the control thread looked what comes, a buffer was too small, or
-    /// another process had this end before.
+    /// Messages taken from a transport but not yet received: the control thread looked for the marker, a buffer was too small, or
+    /// another process owned this end before.
     pub(crate) held: VecDeque<Vec<u8>>,
-    /// Room for what sockets give.
+    /// Buffer for messages from sockets.
     pub(super) scratch: Vec<u8>,
-    /// When an end that spins looks around next.
+    /// When a spinning end checks its flags next.
     pub(super) slice: Instant,
     /// The descriptor for poll, if the program wants one.
     poll: Option<Epoll>,
@@ -165,7 +165,7 @@ impl RxState {
         link.received.publish(self.sequence, self.bytes);
     }
 
-    /// Deals with what is not a message; true if it is the empty message.
+    /// Handles internal messages; returns true for the empty message, which belongs to the program.
     #[cold]
     pub(super) fn handle(
         &mut self,
@@ -192,20 +192,20 @@ impl RxState {
         Ok(false)
     }
 
-    /// What a transport's error means for the channel; nothing if it is worth another try.
+    /// Converts a transport's error into the channel's; `Ok` means that the call should be repeated.
     #[cold]
     pub(super) fn explain(&mut self, link: &Link, error: TransportError) -> Result<(), RecvError> {
         Err(match error {
             TransportError::Empty => RecvError::Empty,
             TransportError::TimedOut => RecvError::TimedOut,
             TransportError::TooSmall { need, have } => RecvError::TooSmall { need, have },
-            // A socket whose peer closed with messages unread says so once before it gives what the peer had sent.
+            // A socket whose peer closed with unread messages reports that once before it returns what the peer had sent.
             TransportError::PeerClosed if !self.gone && matches!(self.half, RxHalf::Uds(_)) => {
                 self.gone = true;
                 return Ok(());
             }
             TransportError::PeerClosed => {
-                // The control connection ends at the same time, and may be heard of later.
+                // The control connection ends at the same time, but its end may be noticed later.
                 link.lost(None);
                 RecvError::PeerDied
             }
@@ -214,7 +214,7 @@ impl RxState {
         })
     }
 
-    /// A slice of spinning is over.
+    /// Called when a slice of spinning is over.
     #[cold]
     pub(super) fn look_around(
         &mut self,
@@ -245,7 +245,7 @@ impl RxState {
         }
     }
 
-    /// Does what the flags ask; gives a message that was held, if there is one.
+    /// Handles the raised flags; returns a held message, if there is one.
     #[cold]
     pub(super) fn attend(&mut self, link: &Link, flags: Flags<'_>) -> Option<Vec<u8>> {
         let raised = flags.raised();
@@ -270,14 +270,14 @@ impl RxState {
         link.rx.raise(flag::HELD);
     }
 
-    /// Control thread, while the program is elsewhere: looks whether the marker is next. A message is held, or thrown away if nobody will
-    /// receive it. True if there is nothing more to do here.
+    /// Called by the control thread while the program is in no call: checks whether the marker is next. A message is held, or dropped if the
+    /// receiver no longer exists. Returns true if there is nothing more to do.
     pub(crate) fn visit(&mut self, link: &Link, discard: bool) -> bool {
         if matches!(self.half, RxHalf::Parked) {
             let _ = link.follow_parked(self);
             return true;
         }
-        // A program that polls comes by itself when the marker makes its descriptor readable.
+        // A program that polls makes the next call itself when the marker makes its descriptor readable.
         if self.poll.is_some() && !discard && !self.fin {
             return true;
         }
@@ -302,7 +302,7 @@ impl RxState {
                                 self.hold(link, Vec::new());
                             }
                         }
-                        // The program hears of damage from the transport itself.
+                        // The transport reports damage to the program.
                         Err(_) => return true,
                         Ok(false) if moves => return true,
                         Ok(false) => {}

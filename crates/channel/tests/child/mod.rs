@@ -1,11 +1,11 @@
-//! This test program once more, as a child that dies at a step of its own or is killed, and what must be left of it: nothing.
+//! A child that runs this test program and dies at a step or is killed, and the check that nothing is left of it.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use super::stream::soon;
 
-/// A child; dropped, it is killed.
+/// A child; dropping it kills it.
 pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
@@ -26,14 +26,14 @@ pub(crate) fn start(environment: &[(&str, String)], fault: Option<&str>) -> Kill
     Killed(command.spawn().unwrap())
 }
 
-/// What this process holds: descriptors, and mappings of shared memory.
+/// The descriptors and mappings of shared memory of this process.
 fn holdings() -> (usize, usize) {
     let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     (fds, maps.lines().filter(|line| line.contains("crossway-")).count())
 }
 
-/// As [`holdings`], once what threads are about to drop is dropped.
+/// As [`holdings`], once threads have dropped what they are about to drop.
 pub(crate) fn settled_holdings() -> (usize, usize) {
     loop {
         let held = holdings();
@@ -44,7 +44,7 @@ pub(crate) fn settled_holdings() -> (usize, usize) {
     }
 }
 
-/// Until this process holds what it held before.
+/// Waits until this process holds only what it held before.
 pub(crate) fn nothing_is_left(before: (usize, usize), what: &str) {
     let limit = soon().unwrap();
     loop {

@@ -18,7 +18,7 @@ pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
 }
 
-/// What a program is started with on the host of this directory, which knows these addresses of the name.
+/// The options of a program on the host with this directory, which knows these addresses for the name.
 pub(crate) fn options(dir: &Path, addresses: &[SocketAddr], key: Option<&Key>) -> Options {
     let hosts = addresses.iter().fold(Hosts::default(), |hosts, a| hosts.with(NAME, *a));
     let network = Network { hosts, plain: key.is_none(), key: key.cloned(), ..Network::default() };
@@ -31,7 +31,7 @@ pub(crate) fn options(dir: &Path, addresses: &[SocketAddr], key: Option<&Key>) -
     }
 }
 
-/// A host. All addresses are this machine's; a listener leaves those to another one that has them.
+/// A host. All addresses belong to this machine; a listener skips those that another one has bound.
 pub(crate) struct Host {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) address: SocketAddr,

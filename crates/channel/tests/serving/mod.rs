@@ -7,20 +7,20 @@ use crossway_channel::{Channel, Listener, RecvError, SendError};
 use super::stream::{Stream, check, fill};
 
 /// Receives and sends until the client has closed (false) or another process asks for the channel (true), once `least` messages have
-/// passed each way. An error is what ended the channel.
+/// passed each way. Returns the error that ended the channel, if it did not end in order.
 pub(crate) fn serve(
     listener: &Listener,
     channel: &mut Channel,
     least: u64,
 ) -> Result<bool, RecvError> {
-    // The counts say how far the streams had come when this process took over.
+    // The counts are the positions of both streams when this process took over.
     let mut from_client = Stream::after(1, channel.receiver().sequence());
     let mut to_client = Stream::after(2, channel.sender().sequence());
     let mut waiting: Option<Vec<u8>> = None;
     let mut msg = [0; 4096];
     loop {
         let enough = from_client.count().min(to_client.count()) >= least;
-        // A message that was made but not sent is not handed over: it would be made again.
+        // Not while a message is made but not sent: the other process would make it a second time.
         if waiting.is_none() && enough && listener.is_asked_to_hand_over() {
             return Ok(true);
         }
@@ -31,7 +31,7 @@ pub(crate) fn serve(
         match channel.sender().try_send(&ready) {
             Ok(()) => {}
             Err(SendError::Full) => waiting = Some(ready),
-            // What came before the end is still to be received.
+            // What arrived before the end must still be received.
             Err(SendError::PeerClosed) => {}
             Err(error) => panic!("{error}"),
         }

@@ -1,4 +1,4 @@
-//! The channels of an endpoint: their begin, and their failure for lack of descriptors.
+//! How an endpoint gets a channel, and what happens if its descriptors do not arrive.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;

@@ -1,8 +1,12 @@
 //! The protocol between a program and its node: records on a SEQPACKET socket, one connection for each endpoint. Signals
 //! are not sent here.
 
+mod about;
+
+pub(crate) use about::{Report, Row};
+
 use super::fields::{Malformed, Reader, Writer};
-use crate::{Count, Spid, Traffic, Transport};
+use crate::{Spid, Transport};
 
 /// The version of this protocol.
 pub(crate) const VERSION: u32 = 3;
@@ -42,22 +46,6 @@ pub(crate) enum Request {
     Condition { spid: Spid },
     /// Starts a trace with at most this many bytes of each payload; it ends with the connection.
     StartTrace { version: u32, payload: u32 },
-}
-
-/// The state of an endpoint that only the endpoint itself knows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
-    /// Whether it waits in a receive.
-    pub(crate) receiving: bool,
-    /// The kind of filter: 0 any, 1 only, 2 except.
-    pub(crate) filter: u8,
-    pub(crate) numbers: Vec<u32>,
-    pub(crate) from: Option<Spid>,
-    pub(crate) queued: u64,
-    pub(crate) queued_bytes: u64,
-    pub(crate) traffic: Traffic,
-    pub(crate) dropped: u64,
-    pub(crate) timeouts: u32,
 }
 
 /// Why a node refuses a request.
@@ -118,21 +106,6 @@ pub(crate) struct Channel {
     pub(crate) capacity: u32,
 }
 
-/// The node's information about an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) spid: Spid,
-    pub(crate) name: String,
-    /// The kind: 0 local, 1 remote, 2 link.
-    pub(crate) kind: u8,
-    pub(crate) pid: u32,
-    pub(crate) user: u32,
-    pub(crate) attached_from: u32,
-    pub(crate) attached_to: u32,
-    pub(crate) hunts: u32,
-    pub(crate) channels: u32,
-}
-
 fn optional(spid: Option<Spid>) -> u32 {
     spid.map_or(0, Spid::get)
 }
@@ -149,64 +122,6 @@ fn transport_of(byte: u8) -> Result<Option<Transport>, Malformed> {
         3 => Some(Transport::Shm),
         _ => return Err(Malformed),
     })
-}
-
-impl Report {
-    fn write(&self, w: Writer) -> Writer {
-        let w = w.byte(self.receiving.into()).byte(self.filter).int(optional(self.from));
-        let Traffic { sent_local, sent_remote, received_local, received_remote } = self.traffic;
-        let counts = [sent_local, sent_remote, received_local, received_remote];
-        let w = w.long(self.queued).long(self.queued_bytes);
-        let w = counts.iter().fold(w, |w, count| w.long(count.signals).long(count.bytes));
-        let w = w.long(self.dropped).int(self.timeouts).byte(self.numbers.len() as u8);
-        self.numbers.iter().fold(w, |w, n| w.int(*n))
-    }
-
-    fn read(r: &mut Reader<'_>) -> Result<Report, Malformed> {
-        let count = |r: &mut Reader<'_>| Ok(Count { signals: r.long()?, bytes: r.long()? });
-        let mut report = Report {
-            receiving: r.byte()? != 0,
-            filter: r.byte()?,
-            from: Spid::new(r.int()?),
-            queued: r.long()?,
-            queued_bytes: r.long()?,
-            traffic: Traffic {
-                sent_local: count(r)?,
-                sent_remote: count(r)?,
-                received_local: count(r)?,
-                received_remote: count(r)?,
-            },
-            dropped: r.long()?,
-            timeouts: r.int()?,
-            numbers: Vec::new(),
-        };
-        for _ in 0..r.byte()? {
-            report.numbers.push(r.int()?);
-        }
-        Ok(report)
-    }
-}
-
-impl Row {
-    fn write(&self, w: Writer) -> Writer {
-        let w = w.spid(self.spid).byte(self.kind).int(self.pid).int(self.user);
-        let w = w.int(self.attached_from).int(self.attached_to).int(self.hunts).int(self.channels);
-        w.text(&self.name)
-    }
-
-    fn read(r: &mut Reader<'_>) -> Result<Row, Malformed> {
-        Ok(Row {
-            spid: r.spid()?,
-            kind: r.byte()?,
-            pid: r.int()?,
-            user: r.int()?,
-            attached_from: r.int()?,
-            attached_to: r.int()?,
-            hunts: r.int()?,
-            channels: r.int()?,
-            name: r.text()?,
-        })
-    }
 }
 
 impl Request {
@@ -356,6 +271,7 @@ mod tests {
             Request::Attach { id: 3, spid: spid(9) },
             Request::Detach { id: 3 },
             Request::Connect { spid: spid(9), transport: Some(Transport::Shm) },
+            Request::NoChannel { spid: spid(7) },
             Request::Vouch { from: spid(1), to: spid(2) },
             Request::Name { spid: spid(1) },
             Request::List { version: VERSION },
@@ -397,6 +313,7 @@ mod tests {
             Event::Found { id: 1, spid: spid(1) },
             Event::Gone { id: 1, spid: spid(1) },
             Event::PeerGone { spid: spid(1) },
+            Event::NoChannel { spid: spid(7) },
             Event::Channel { spid: spid(1), channel },
             Event::Vouched { peer: spid(1), from: spid(2) },
             Event::NameIs(row.clone()),
