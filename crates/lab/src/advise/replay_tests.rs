@@ -2,6 +2,8 @@
 //! sees noisy trials within a budget; its regret is the cost of the choice beyond that of the best admissible
 //! candidate.
 
+use std::time::Instant;
+
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -12,6 +14,10 @@ use crate::case;
 use crate::samples;
 
 const SCENARIOS: u64 = 60;
+/// Simulated time of a trial.
+const TRIAL: Duration = Duration::from_millis(150);
+/// The default budget of `crossway advise`.
+const BUDGET: Duration = Duration::from_secs(120);
 /// Regret up to this is ignored.
 const REGRET: f64 = 0.05;
 
@@ -20,6 +26,8 @@ struct Simulated {
     seed: u64,
     noise: f64,
     random: Pcg64Mcg,
+    /// The simulated time: what is measured must not depend on the speed of the machine that runs the tests.
+    now: Instant,
     /// Whether all mechanisms have the same costs: 20 us and 10 ns per byte.
     tied: bool,
 }
@@ -27,7 +35,13 @@ struct Simulated {
 impl Simulated {
     fn new(seed: u64) -> Simulated {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
-        Simulated { seed, noise: random.random_range(0.01..0.25), random, tied: false }
+        Simulated {
+            seed,
+            noise: random.random_range(0.01..0.25),
+            random,
+            now: Instant::now(),
+            tied: false,
+        }
     }
 
     /// The median round trip of a mechanism, nanoseconds.
@@ -50,6 +64,7 @@ impl Bench for Simulated {
         let mut trials = Vec::new();
         for case in case::expand(plan, &topology, &[]) {
             for trial in 0..case.inputs.trials {
+                self.now += TRIAL;
                 let truth = self.truth_ns(case.mechanism, case.inputs.size_bytes);
                 // Right-skewed like real latencies: occasionally a trial is disturbed by other work.
                 let disturbed = if self.random.random_range(0.0..1.0) < 0.1 { 1.5 } else { 1.0 };
@@ -63,6 +78,10 @@ impl Bench for Simulated {
         }
         Ok(trials)
     }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
 }
 
 fn answer(question: &Question, bench: &mut Simulated) -> Advice {
@@ -71,7 +90,7 @@ fn answer(question: &Question, bench: &mut Simulated) -> Advice {
         known: Known { probes: &[], faults: &[] },
         library: &library,
         folder: std::path::Path::new("out"),
-        budget: Some(Duration::from_secs(30)),
+        budget: Some(BUDGET),
     };
     advise(question, &sources, bench, &mut |_| {}).expect("an answer")
 }

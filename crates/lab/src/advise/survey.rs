@@ -48,6 +48,11 @@ pub trait Bench {
     /// # Errors
     /// The run could not be created, or was interrupted.
     fn run(&mut self, plan: &Plan) -> Result<Vec<Trial>, AdviseError>;
+
+    /// The time by the clock to which the budget refers; a simulated bench has its own.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
 }
 
 /// A stage of measuring, for display.
@@ -101,9 +106,9 @@ pub fn survey(
 ) -> Result<Survey, AdviseError> {
     let mut surveyor = Surveyor {
         question,
+        begun: bench.now(),
         bench,
         tell,
-        begun: Instant::now(),
         budget,
         overhead: OVERHEAD,
         seed: 1,
@@ -111,11 +116,16 @@ pub fn survey(
     };
     let finalists = surveyor.halve(candidates, known)?;
     surveyor.vary(&finalists)?;
-    surveyor.survey.took = surveyor.begun.elapsed();
+    surveyor.survey.took = surveyor.elapsed();
     Ok(surveyor.survey)
 }
 
 impl Surveyor<'_> {
+    /// Time since the survey began.
+    fn elapsed(&self) -> Duration {
+        self.bench.now() - self.begun
+    }
+
     /// Narrows the field until the last candidates have been measured thoroughly.
     fn halve(
         &mut self,
@@ -145,7 +155,7 @@ impl Surveyor<'_> {
         loop {
             left = self.better_half(left, known);
             let last = left.len() <= LAST_CANDIDATES;
-            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.begun.elapsed());
+            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.elapsed());
             let share = if last { time } else { time / 2 };
             let trials = self.affordable(left.len(), share).min(MOST_TRIALS);
             if last {
@@ -193,7 +203,7 @@ impl Surveyor<'_> {
             let open: Vec<Candidate> =
                 choice.possible.iter().map(|j| j.candidate.clone()).collect();
             let most = choice.possible.iter().map(|j| j.cost.n).max().unwrap_or(0);
-            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.begun.elapsed());
+            let time = self.budget.mul_f64(CHOICE_SHARE).saturating_sub(self.elapsed());
             let trials = self.affordable(open.len(), time).min(AGAIN_TRIALS);
             if trials < FIRST_TRIALS || most >= LATEST_TRIALS {
                 return Ok(());
@@ -229,7 +239,7 @@ impl Surveyor<'_> {
             return Ok(());
         }
         for variation in variations(self.question) {
-            let left = self.budget.saturating_sub(self.begun.elapsed());
+            let left = self.budget.saturating_sub(self.elapsed());
             if self.affordable(finalists.len(), left) < VARIED_TRIALS {
                 break;
             }
@@ -254,11 +264,11 @@ impl Surveyor<'_> {
         let about = self.trial_time() * count as u32;
         let purpose = purpose.to_owned();
         (self.tell)(&Stage { purpose, candidates: candidates.len(), trials: count, about });
-        let begun = Instant::now();
+        let begun = self.bench.now();
         let brought = self.bench.run(&plan)?;
         // A failure may have waited for a deadline, which says nothing about the next trials.
         if !brought.is_empty() && brought.iter().all(|t| t.status != Status::Failed) {
-            let each = begun.elapsed() / brought.len() as u32;
+            let each = (self.bench.now() - begun) / brought.len() as u32;
             self.overhead =
                 each.saturating_sub(Duration::from_millis(WARMUP_MS + measure_ms(&question)));
         }

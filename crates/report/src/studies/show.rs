@@ -191,7 +191,7 @@ pub fn lines(studies: &[Study]) -> Vec<String> {
         lines.push(format!("{} ({})", study.title, counts(study)));
         lines.extend(
             study.findings.iter().map(|f| {
-                format!("- {} {}: {}. {}", f.id, f.title, f.verdict.name(), why(study, f))
+                format!("- {} ({}): {}. {}", f.id, f.title, f.verdict.name(), why(study, f))
             }),
         );
     }

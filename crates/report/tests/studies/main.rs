@@ -171,7 +171,7 @@ fn findings_are_in_every_form_and_only_where_they_belong() {
     }
     let run = Run::of_records(Path::new("run"), made.records.clone());
     let text = terminal::terminal(&run, false, 100);
-    assert!(text.contains("- T7 Latency: confirmed."), "{text}");
+    assert!(text.contains("- T7 (Latency): confirmed."), "{text}");
     assert!(!text.contains("cluster)"), "the other study has nothing to say: {text}");
     assert!(
         !text.contains("not measurable"),
@@ -204,7 +204,7 @@ fn the_report_of_a_studys_own_plan_leads_with_its_verdicts() {
     }
     let run = Run::of_records(Path::new("run"), made.records);
     let text = terminal::terminal(&run, false, 100);
-    let (headline, finding) = (text.find("Findings: 1 confirmed"), text.find("- T7 Latency"));
+    let (headline, finding) = (text.find("Findings: 1 confirmed"), text.find("- T7 (Latency)"));
     assert!(headline.is_some() && headline < finding && finding < text.find("RTT p50"), "{text}");
     let mut page = Vec::new();
     html::write(&run, &mut page).expect("the page can be made");
