@@ -7,10 +7,11 @@ use crossway_mech::{Caps, registry};
 
 use super::candidate::{Field, Known, field};
 use super::question::Question;
+use super::tests::UNPINNED;
 use super::*;
 use crate::catalogue::Entry;
 use crate::contender::Contender;
-use crate::inputs::{Ends, Workload};
+use crate::inputs::{Ends, Placement, Workload};
 use crate::record::{Pacing, Record};
 use crate::samples;
 use crate::testbed::{Share, TestbedKind};
@@ -128,12 +129,11 @@ fn answer(text: &str, records: &[Record]) -> Advice {
     advise(&question(text), &sources, &mut NoBench, &mut |_| {}).expect("an answer")
 }
 
-const SHARED: &str = "size_bytes = 64\nplacement = \"shared-cache\"\n";
-
 fn with_facts(mechanism: &str, p50_ns: u64, facts: &[(&str, i64)]) -> Vec<Record> {
     let p50s: Vec<u64> = (0..7).map(|n| p50_ns + n).collect();
     let mut records = samples::trials(mechanism, 64, &p50s, 900.0);
     for record in &mut records {
+        record.inputs.placement = Placement::Unpinned;
         record.facts = facts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
     }
     records
@@ -144,7 +144,7 @@ fn memory_is_judged_by_the_buffers_that_the_system_tells_of() {
     let mut records = with_facts("pipe", 5000, &[("pipe_bytes", 65_536)]);
     let buffers = [("so_sndbuf_bytes", 200_000), ("so_rcvbuf_bytes", 200_000)];
     records.extend(with_facts("tcp", 4000, &buffers));
-    let text = format!("{SHARED}[goal]\nmemory_bytes = 131072");
+    let text = format!("{UNPINNED}[goal]\nmemory_bytes = 131072");
     let advice = answer(&text, &records);
     assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
     let tcp = advice.ruled_out.iter().find(|r| r.candidate == "tcp").expect("ruled out");
@@ -157,7 +157,7 @@ fn memory_is_judged_by_the_buffers_that_the_system_tells_of() {
 
 #[test]
 fn requests_at_a_rate_are_open_loop_and_a_rate_out_of_reach_is_named() {
-    let text = format!("{SHARED}rate_per_s = 30000");
+    let text = format!("{UNPINNED}rate_per_s = 30000");
     let workload = Workload::Requests { period_ns: 33_333 };
     assert_eq!(question(&text).workload(64), workload);
     let mut records = with_facts("pipe", 50_000, &[]);
@@ -210,6 +210,14 @@ fn a_size_beyond_every_mechanism_and_containers_are_spoken_of() {
     assert!(advice.notes.iter().any(|n| n.contains("made by root")), "{:?}", advice.notes);
 }
 
+#[test]
+fn a_reason_that_concerns_all_candidates_is_given_once() {
+    let text = "size_bytes = 64\nplacement = { cpus = { a = 9000, b = 9001 } }";
+    let why = answer(text, &[]).abstained.unwrap_or_default();
+    assert_eq!(why.matches("CPU 9000 does not exist").count(), 1, "{why}");
+    assert!(why.contains("pipe, fifo, uds-stream and "), "{why}");
+}
+
 /// The plan that measures pipe and TCP for a question.
 fn plan_of(text: &str) -> crate::plan::Plan {
     let asked = question(text);
@@ -250,7 +258,7 @@ fn other_places_are_measured_on_a_testbed_of_their_kind() {
 
 #[test]
 fn records_of_one_place_do_not_answer_for_another() {
-    let between = "size_bytes = 64\nwhere = \"other-container\"\nplacement = \"shared-cache\"\n";
+    let between = "size_bytes = 64\nwhere = \"other-container\"\nplacement = \"unpinned\"\n";
     let mut records = with_facts("pipe", 5000, &[]);
     for record in &mut records {
         record.inputs.testbed = Some("mine".to_owned());
@@ -259,7 +267,7 @@ fn records_of_one_place_do_not_answer_for_another() {
     }
     assert_eq!(answer(between, &records).choice.as_deref(), Some("pipe"));
     assert_eq!(answer(&format!("{between}shares = \"ipc\""), &records).choice, None);
-    assert_eq!(answer(SHARED, &records).choice, None);
-    let hosts = "size_bytes = 64\nwhere = \"other-host\"\nplacement = \"shared-cache\"\n";
+    assert_eq!(answer(UNPINNED, &records).choice, None);
+    let hosts = "size_bytes = 64\nwhere = \"other-host\"\nplacement = \"unpinned\"\n";
     assert_eq!(answer(hosts, &records).choice, None);
 }

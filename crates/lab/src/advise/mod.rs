@@ -106,6 +106,9 @@ pub fn admissible(question: &Question, known: &Known<'_>) -> Result<candidate::F
     Ok(field)
 }
 
+/// Number of candidates named for a reason in an error.
+const NAMED: usize = 3;
+
 /// Rules out what cannot carry the question's messages here, according to the plan's own checks.
 fn exclude_impossible(
     question: &Question,
@@ -117,7 +120,9 @@ fn exclude_impossible(
     let plan = survey::plan(question, &field.candidates, 1, 1)?;
     let topology = crossway_sys::topology::Topology::read().map_err(RunError::Os)?;
     let cases = crate::case::expand(&plan, &topology, &[]);
-    let (mut kept, mut reasons) = (Vec::new(), Vec::new());
+    // Each reason with the candidates that it concerns.
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    let mut kept = Vec::new();
     for candidate in field.candidates.drain(..) {
         let excluded = cases
             .iter()
@@ -126,15 +131,14 @@ fn exclude_impossible(
         match excluded {
             None => kept.push(candidate),
             Some((case, why)) => {
-                reasons.push(format!(
-                    "{}: {}; possible with {}",
-                    candidate.label(),
-                    why.why,
-                    why.remedy
-                ));
+                let why = format!("{}; remedy: {}", why.why, why.remedy);
+                match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+                    Some((_, concerned)) => concerned.push(candidate.label()),
+                    None => reasons.push((why.clone(), vec![candidate.label()])),
+                }
                 field.ruled_out.push(RuledOut {
                     candidate: candidate.label(),
-                    why: format!("{}; possible with {}", why.why, why.remedy),
+                    why,
                     // The same text for all mechanisms with this reason.
                     basis: format!("cases {}", case.id.replacen(candidate.mechanism, "*", 1)),
                 });
@@ -142,8 +146,15 @@ fn exclude_impossible(
         }
     }
     if kept.is_empty() {
+        let reasons: Vec<String> = reasons
+            .iter()
+            .map(|(why, concerned)| match concerned.len() {
+                0..=NAMED => format!("{}: {why}", concerned.join(", ")),
+                all => format!("{} and {} more: {why}", concerned[..NAMED].join(", "), all - NAMED),
+            })
+            .collect();
         field.conflict = Some(format!(
-            "the mechanisms that meet the requirements do not support messages of this size and pattern ({})",
+            "those that have the required properties cannot be measured as the question asks ({})",
             reasons.join("; ")
         ));
     }

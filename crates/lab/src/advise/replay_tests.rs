@@ -109,7 +109,8 @@ fn no_candidate_between_hosts_is_dropped_after_a_single_trial() {
 #[test]
 fn variations_include_the_choice_even_if_equals_have_lower_medians() {
     for seed in 0..6 {
-        let text = "size_bytes = 512\n[properties]\ndelivery = \"require\"";
+        let text =
+            "size_bytes = 512\nplacement = \"unpinned\"\n[properties]\ndelivery = \"require\"";
         let question = Question::parse("scenario", "scenario", text).expect("a question");
         let advice = answer(&question, &mut Simulated { tied: true, ..Simulated::new(seed) });
         let choice = advice.choice.expect("a choice");
@@ -123,7 +124,7 @@ fn variations_include_the_choice_even_if_equals_have_lower_medians() {
 
 #[test]
 fn a_variation_in_which_no_candidate_meets_the_goals_is_a_change() {
-    let text = "size_bytes = 512\n[goal]\np50_us = 40\n[properties]\ndelivery = \"require\"";
+    let text = "size_bytes = 512\nplacement = \"unpinned\"\n[goal]\np50_us = 40\n[properties]\ndelivery = \"require\"";
     let question = Question::parse("scenario", "scenario", text).expect("a question");
     let advice = answer(&question, &mut Simulated { tied: true, ..Simulated::new(1) });
     let at = |name: &str| advice.flips.iter().find(|f| f.variation.ends_with(name)).expect(name);

@@ -239,7 +239,7 @@ fn round_trips(mechanism: &str, p50_ns: &[u64], cpu_ns: f64) -> Vec<Trial> {
 }
 
 /// A placement available on every machine.
-const UNPINNED: &str = "size_bytes = 64\nplacement = \"unpinned\"\n";
+pub(super) const UNPINNED: &str = "size_bytes = 64\nplacement = \"unpinned\"\n";
 
 #[test]
 fn the_least_is_chosen_and_the_runner_up_says_when_to_prefer_it() {
