@@ -369,6 +369,23 @@ fn two_that_send_to_each_other_without_receiving_do_not_block_each_other() {
 }
 
 #[test]
+fn a_signal_larger_than_its_channel_arrives_although_the_sender_makes_no_other_call() {
+    on_every_transport(|host| {
+        let (mut a, mut b) = (host.open("a"), host.open("b"));
+        let to_b = b.spid();
+        let (received, waits) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                a.send(Signal::new(USER_BASE, 2 << 20).unwrap(), to_b).unwrap();
+                let _ = waits.recv();
+            });
+            assert_eq!(any(&mut b).payload().len(), 2 << 20);
+            drop(received);
+        });
+    });
+}
+
+#[test]
 fn the_descriptor_is_readable_while_something_can_be_received() {
     use crossway_sys::poll::{Interest, wait_ready};
     on_every_transport(|host| {

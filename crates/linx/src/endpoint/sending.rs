@@ -83,7 +83,7 @@ impl Endpoint {
         self.transmit(&out, until)
     }
 
-    /// Waits until the channels have sent everything.
+    /// Waits until the channels have sent everything: of a signal that was sent with a deadline, a part may be left.
     ///
     /// # Errors
     /// [`Error::TimedOut`] if the deadline has passed.
@@ -116,10 +116,12 @@ impl Endpoint {
             };
             match way.channel.send(out, patient) {
                 Ok(Sent::Taken) => {
+                    let over_link = way.peer.is_none();
                     if way.channel.holds_back() {
                         self.unsent.insert(number);
+                        self.send_rest(number, out.to, until)?;
                     }
-                    self.traffic.count_sent(way.peer.is_none(), out.size());
+                    self.traffic.count_sent(over_link, out.size());
                     self.trace_sent(out);
                     return Ok(());
                 }
@@ -146,6 +148,21 @@ impl Endpoint {
             }
             patient = until.is_none();
         }
+    }
+
+    /// Waits until the channel has taken the rest of a signal: the program may not make another call for a long time. If the deadline passes
+    /// first, later calls of this endpoint send the rest.
+    #[cold]
+    fn send_rest(&mut self, number: u32, to: Spid, until: Option<Instant>) -> Result<(), Error> {
+        while self.unsent.contains(&number) && until.is_none_or(|until| until > Instant::now()) {
+            self.wait_for_room(number, until)?;
+            self.flush_some()?;
+        }
+        if self.ways.contains_key(&number) {
+            return Ok(());
+        }
+        self.check_lost(to)?;
+        Err(Error::Gone { spid: to })
     }
 
     fn send_to_itself(&mut self, out: &Outgoing<'_>) -> Result<(), Error> {
