@@ -55,6 +55,8 @@ pub mod memory;
 pub mod pace;
 pub mod place;
 #[cfg(not(loom))]
+pub mod pool;
+#[cfg(not(loom))]
 pub mod process_lock;
 pub mod producer;
 #[cfg(not(loom))]
