@@ -5,13 +5,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use crossway_ring::pool::{Pool, Reference, UNIT};
 use crossway_sys::fdpass;
 use crossway_sys::socket::{self, Kind};
 use crossway_sys::words::SharedWords;
 
 use crate::channel::frame::{ABANDONED, FIRST, GONE, HEADER, Header};
+use crate::channel::{Outgoing, RingChannel, Sent};
 use crate::control::Control;
-use crate::limits::{LARGEST_SIGNAL, RECORD};
+use crate::limits::{LARGEST_SIGNAL, POOL, RECORD};
 use crate::signal::USER_BASE;
 use crate::trace::Trace;
 use crate::wire::local::{Channel, Event, Report, Request, VERSION};
@@ -244,6 +246,7 @@ fn scribbling_in_shared_memory_harms_only_its_own_channel() {
         let (intruder, _) = place.intruder().open("x");
         let (_, fds) = intruder.channel_to(b, Transport::Shm);
         let memory = std::fs::File::from(fds[0].try_clone().unwrap());
+        let pool = std::fs::File::from(fds[3].try_clone().unwrap());
         let len = memory.metadata().unwrap().len();
         for _ in 0..20 {
             for _ in 0..200 {
@@ -255,6 +258,7 @@ fn scribbling_in_shared_memory_harms_only_its_own_channel() {
                 let at = ((state >> 16) % within) & !7;
                 let word = if state & 6 == 0 { u64::MAX } else { state >> (state & 63) };
                 memory.write_all_at(&word.to_ne_bytes(), at).unwrap();
+                pool.write_all_at(&word.to_ne_bytes(), (state >> 16) % (1 << 20)).unwrap();
             }
             write(&fds[2], &1u64.to_ne_bytes());
             // The intruder may forge signals of its own, but none of other endpoints.
@@ -267,6 +271,47 @@ fn scribbling_in_shared_memory_harms_only_its_own_channel() {
         while place.b.receive(&Filter::ANY, Some(Instant::now())).unwrap().is_some() {}
     }
     place.is_unharmed("scribbling");
+}
+
+#[test]
+fn invalid_references_end_their_own_channel_and_no_other() {
+    let mut place = Place::new(Transport::Shm);
+    let b = place.b.spid();
+    let half = (POOL / UNIT) as u32;
+    let all = [(0, 0), (0, half + 1), (half, 1), (2 * half, 1), (u32::MAX, u32::MAX), (0, 1)];
+    for (at, units) in all {
+        let (intruder, own) = place.intruder().open("x");
+        let (channel, fds) = intruder.channel_to(b, Transport::Shm);
+        let fds: [OwnedFd; 4] = fds.try_into().unwrap();
+        let [memory, ours, theirs, pool] = fds;
+        let pool = Pool::map(&pool, POOL, true).unwrap();
+        pool.alloc(1).unwrap()[0] = 1;
+        let bells = (ours, theirs);
+        let capacity = channel.capacity as usize;
+        let mut ring = RingChannel::new(&memory, bells, capacity, true, 1, None).unwrap();
+        let payload = [7; 100];
+        let out = Outgoing {
+            from: own,
+            to: b,
+            out_of_band: false,
+            number: 1,
+            payload: &payload,
+            block: None,
+        };
+        let reference = Reference { at, units };
+        let mut came = Vec::new();
+        for n in 0..2 {
+            // The channel may be closed after the first one.
+            let sent = ring.send_reference(&out, reference);
+            assert!(n > 0 || matches!(sent, Ok(Sent::Lent)), "{sent:?}");
+            while let Some(signal) = place.b.receive(&Filter::ANY, Some(Instant::now())).unwrap() {
+                came.push(signal);
+            }
+        }
+        // Only the last one is valid, once: two signals cannot be in the same place.
+        assert_eq!(came.len(), usize::from((at, units) == (0, 1)), "{at} {units}");
+        place.is_unharmed(&format!("reference {at} {units}"));
+    }
 }
 
 #[test]
@@ -345,6 +390,7 @@ fn a_channel_without_its_descriptors_is_reported_by_the_next_receive() {
         relay: false,
         first: false,
         capacity: 0,
+        pool: 0,
     };
     for _ in 0..3 {
         say(&Event::Channel { spid: other, channel });

@@ -51,6 +51,11 @@ pub const WINDOW: usize = 1 << 20;
 /// that link wait.
 pub const UNACKNOWLEDGED: usize = 8 << 20;
 
+/// Number of bytes of each half of the pool that two endpoints of a user share over [`Transport::Shm`](crate::Transport::Shm), and so the
+/// number of bytes that each of them can pass by reference at the same time. Signals for which there is no room are
+/// copied.
+pub const POOL: usize = 16 << 20;
+
 /// A receiver with signals in its queue checks for further ones, which may be out of band, after this number of signals...
 pub const LOOK_AROUND: u32 = 16;
 

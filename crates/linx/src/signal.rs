@@ -1,5 +1,10 @@
 //! Signals, which consist of a number and bytes.
 
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use crossway_ring::pool::Block;
+
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
 use crate::{Error, Spid};
 
@@ -21,11 +26,55 @@ pub const USER_BASE: u32 = 0x1000_0000;
 /// The buffer starts with the number in the machine's byte order, as in C programs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signal {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     sender: Option<Spid>,
     out_of_band: bool,
     /// Whether it came over a link.
     remote: bool,
+}
+
+/// Number and payload.
+enum Bytes {
+    /// In memory of this process only.
+    Own(Vec<u8>),
+    /// At the start of a block that is shared with one other endpoint.
+    Shared { block: Block, size: usize },
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Shared { block, size } => &block[..*size],
+        }
+    }
+}
+
+impl DerefMut for Bytes {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Shared { block, size } => &mut block[..*size],
+        }
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Bytes {}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
 }
 
 impl Signal {
@@ -36,7 +85,7 @@ impl Signal {
     pub fn new(number: u32, payload_len: usize) -> Result<Signal, Error> {
         let mut bytes = vec![0; check(number, payload_len)?];
         bytes[..LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
-        Ok(Signal { bytes, sender: None, out_of_band: false, remote: false })
+        Ok(Signal::own(bytes))
     }
 
     /// Creates a signal with a payload.
@@ -47,23 +96,59 @@ impl Signal {
         let mut bytes = Vec::with_capacity(check(number, payload.len())?);
         bytes.extend_from_slice(&number.to_ne_bytes());
         bytes.extend_from_slice(payload);
-        Ok(Signal { bytes, sender: None, out_of_band: false, remote: false })
+        Ok(Signal::own(bytes))
     }
 
     /// Creates a signal without payload; the caller knows that the number is not 0.
     pub(crate) fn bare(number: u32) -> Signal {
-        Signal {
-            bytes: number.to_ne_bytes().to_vec(),
-            sender: None,
-            out_of_band: false,
-            remote: false,
+        Signal::own(number.to_ne_bytes().to_vec())
+    }
+
+    fn own(bytes: Vec<u8>) -> Signal {
+        Signal { bytes: Bytes::Own(bytes), sender: None, out_of_band: false, remote: false }
+    }
+
+    /// Creates a signal in a block that is longer than the signal; the caller has checked number and size.
+    pub(crate) fn in_block(number: u32, block: Block, size: usize) -> Signal {
+        let bytes = Bytes::Shared { block, size };
+        let mut signal = Signal { bytes, sender: None, out_of_band: false, remote: false };
+        signal.bytes[..LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
+        signal
+    }
+
+    /// Creates a signal received by reference.
+    pub(crate) fn by_reference(block: Block, size: usize, from: Spid, out_of_band: bool) -> Signal {
+        let bytes = Bytes::Shared { block, size };
+        Signal { bytes, sender: Some(from), out_of_band, remote: false }
+    }
+
+    /// The block in which it is.
+    pub(crate) fn block(&self) -> Option<&Block> {
+        match &self.bytes {
+            Bytes::Own(_) => None,
+            Bytes::Shared { block, .. } => Some(block),
+        }
+    }
+
+    /// Called after its reference was passed to the receiver.
+    pub(crate) fn lend(self) {
+        if let Bytes::Shared { block, .. } = self.bytes {
+            block.lend();
+        }
+    }
+
+    /// Its buffer, to be used for further signals; `None` if it was shared and is now free.
+    pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
+        match self.bytes {
+            Bytes::Own(bytes) => Some(bytes),
+            Bytes::Shared { .. } => None,
         }
     }
 
     /// Creates a received signal from its number and payload.
     pub(crate) fn received(bytes: Vec<u8>, sender: Spid, out_of_band: bool) -> Signal {
         debug_assert!(bytes.len() >= LEAST_SIGNAL);
-        Signal { bytes, sender: Some(sender), out_of_band, remote: false }
+        Signal { bytes: Bytes::Own(bytes), sender: Some(sender), out_of_band, remote: false }
     }
 
     /// Marks it as one that came over a link.
@@ -88,7 +173,7 @@ impl Signal {
     /// # Errors
     /// As [`Signal::new`], also if there are fewer bytes than the number has.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Signal, Error> {
-        let signal = Signal { bytes, sender: None, out_of_band: false, remote: false };
+        let signal = Signal::own(bytes);
         let len = signal.bytes.len();
         let payload = len.checked_sub(LEAST_SIGNAL).ok_or(Error::BadSize { size: len })?;
         check(signal.number(), payload)?;
@@ -115,7 +200,20 @@ impl Signal {
         &mut self.bytes[LEAST_SIGNAL..]
     }
 
-    /// Changes the size, which includes the number; added bytes are 0.
+    /// Whether it is in memory shared with another endpoint ([`Endpoint::alloc_for`](crate::Endpoint::alloc_for)).
+    pub fn is_shared(&self) -> bool {
+        self.block().is_some()
+    }
+
+    /// All of the shared memory that belongs to a shared signal, at least one byte more than its size.
+    pub fn shared_room(&mut self) -> Option<&mut [u8]> {
+        match &mut self.bytes {
+            Bytes::Own(_) => None,
+            Bytes::Shared { block, .. } => Some(block),
+        }
+    }
+
+    /// Changes the size, which includes the number; added bytes are 0. A shared signal that outgrows its memory is copied.
     ///
     /// # Errors
     /// [`Error::BadSize`] if it is smaller than the number or above the maximum.
@@ -123,7 +221,20 @@ impl Signal {
         if !(LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&size) {
             return Err(Error::BadSize { size });
         }
-        self.bytes.resize(size, 0);
+        match &mut self.bytes {
+            Bytes::Own(bytes) => bytes.resize(size, 0),
+            Bytes::Shared { block, size: of_signal } if size < block.len() => {
+                if let Some(added) = block.get_mut(*of_signal..size) {
+                    added.fill(0);
+                }
+                *of_signal = size;
+            }
+            Bytes::Shared { .. } => {
+                let mut bytes = self.bytes.to_vec();
+                bytes.resize(size, 0);
+                self.bytes = Bytes::Own(bytes);
+            }
+        }
         Ok(())
     }
 
@@ -152,9 +263,12 @@ impl Signal {
         &self.bytes
     }
 
-    /// Number and payload in the layout of C programs.
+    /// Number and payload in the layout of C programs; a shared signal is copied.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        match self.bytes {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Shared { .. } => self.bytes.to_vec(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! `CROSSWAY_LINX_KILLS=1000 cargo test -p crossway-linx --test kills` sets the number of kills.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,11 +33,13 @@ enum Act {
     Receive,
     Hunt,
     Attach,
+    /// Sends signals in the memory that it shares with its witness, which sends some of them back.
+    Pool,
     /// As `Send`, from its own node, which dies with it.
     Node,
 }
 
-const ACTS: [Act; 5] = [Act::Send, Act::Receive, Act::Hunt, Act::Attach, Act::Node];
+const ACTS: [Act; 6] = [Act::Send, Act::Receive, Act::Hunt, Act::Attach, Act::Pool, Act::Node];
 
 /// Pseudo-random numbers from a seed that the test prints.
 struct Chance(u64);
@@ -76,6 +79,7 @@ fn victim() {
     let witness = own.hunt_and_wait(path, None).unwrap();
     own.attach(witness, None).unwrap();
     let until = || Some(Instant::now() + Duration::from_micros(50));
+    let mut held = VecDeque::new();
     // Few enough not to reach a limit, however late the kill.
     for n in 0..20_000 {
         match act {
@@ -83,6 +87,19 @@ fn victim() {
             _ if n == 0 => own.send_copy(USER_BASE, &payload(0), witness, None).unwrap(),
             Act::Send | Act::Node => {
                 own.send_copy(USER_BASE + n, &payload(n), witness, None).unwrap();
+            }
+            Act::Pool => {
+                let payload = payload(n);
+                let mut signal = own.alloc_for(USER_BASE + n, payload.len(), witness).unwrap();
+                signal.payload_mut().copy_from_slice(&payload);
+                own.send(signal, witness).unwrap();
+                if let Some(back) = own.receive(&Filter::ANY, Some(Instant::now())).unwrap() {
+                    assert!(back.is_shared());
+                    held.push_back(back);
+                }
+                if held.len() > 20 {
+                    held.pop_front();
+                }
             }
             Act::Receive => drop(own.receive(&Filter::ANY, None).unwrap()),
             Act::Hunt => {
@@ -139,6 +156,12 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+/// Number of mapped pools.
+fn pools() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains("crossway-pool")).count()
+}
+
 /// Waits until no more descriptors are open than before: those that were being closed then are closed now.
 fn until_holding(before: usize, what: &str) {
     let limit = Instant::now() + WATCHDOG;
@@ -154,6 +177,9 @@ struct Heard {
     victim: Option<Spid>,
     signals: u32,
     deaths: u32,
+    /// Shared signals that it keeps (every fourth; the first of all is not shared), and one that is to be sent back.
+    held: Vec<Signal>,
+    back: Option<Signal>,
 }
 
 impl Heard {
@@ -178,6 +204,11 @@ impl Heard {
                 assert_eq!(n, self.signals, "{round}: a signal is missing or repeated");
                 assert_eq!(signal.payload(), payload(n), "{round}: signal {n}");
                 self.signals += 1;
+                if signal.is_shared() && n.is_multiple_of(4) {
+                    self.held.push(signal);
+                } else if signal.is_shared() && n % 4 == 1 {
+                    self.back = Some(signal);
+                }
             }
         }
     }
@@ -224,9 +255,12 @@ impl Place {
 
     /// Kills a victim once and checks the consequences.
     fn kill(&self, number: u64, chance: &mut Chance) -> u32 {
-        let act = ACTS[(number % 5) as usize];
-        let transport = Transport::ALL[(number / 5 % 3) as usize];
-        let by_link = act != Act::Node && number / 15 % 2 == 1;
+        let act = ACTS[(number % 6) as usize];
+        let transport = match act {
+            Act::Pool => Transport::Shm,
+            _ => Transport::ALL[(number / 6 % 3) as usize],
+        };
+        let by_link = !matches!(act, Act::Node | Act::Pool) && number / 18 % 2 == 1;
         let round = format!("kill {number}: {act:?} by {transport}, over a link: {by_link}");
         let before = descriptors();
         let options = Options { transport: Some(transport), ..Options::default() };
@@ -249,7 +283,7 @@ impl Place {
         };
         let held = descriptors();
         let words =
-            format!("{} {transport} {} {to_witness} {}", number % 5, dir.display(), self.address);
+            format!("{} {transport} {} {to_witness} {}", number % 6, dir.display(), self.address);
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "victim", "--nocapture"]).env(ACT, words);
         let mut child = Killed(child.stdout(Stdio::null()).spawn().unwrap());
@@ -282,6 +316,13 @@ impl Place {
                         instant.get_or_insert_with(|| {
                             Instant::now() + Duration::from_micros(chance.below(10_000))
                         });
+                    }
+                    if let Some(back) = heard[n].back.take() {
+                        let victim = back.sender().unwrap();
+                        match witness.send(back, victim) {
+                            Ok(()) | Err(Error::Gone { .. }) => {}
+                            Err(error) => panic!("{round}: {error}"),
+                        }
                     }
                     if instant.is_some_and(|at| at <= Instant::now()) && !dead {
                         break;
@@ -321,6 +362,12 @@ impl Place {
             }
         }
         drop(witnesses);
+        // Signals outlive the program that shared them, and the memory ends with them.
+        assert_eq!(pools(), usize::from(!heard[0].held.is_empty()), "{round}");
+        for (n, signal) in heard[0].held.drain(..).enumerate() {
+            assert_eq!(signal.payload(), payload(4 * (n as u32 + 1)), "{round}");
+        }
+        assert_eq!(pools(), 0, "{round}: shared memory is left");
         until_holding(before, &round);
         heard[0].signals
     }

@@ -62,7 +62,12 @@ int linx_close(LINX *linx);
 int linx_get_descriptor(LINX *linx);
 
 union LINX_SIGNAL *linx_alloc(LINX *linx, LINX_OSBUFSIZE size, LINX_SIGSELECT sig_no);
-/* There is no pool of shared buffers: LINX_NIL with EOPNOTSUPP, as on a LINX without one. */
+/*
+ * As linx_alloc, in memory that this endpoint shares with the one it communicated with last, over shared memory (the node's
+ * transport "shm") and as the same user: sent to that one, or back, the signal is not copied. If there is no such memory, or no
+ * room in it, or if the signal is then sent to another endpoint, it is a signal as by linx_alloc. Its content is not set to zero,
+ * and the other program can still change it after it has sent or freed it. flags: 0.
+ */
 union LINX_SIGNAL *linx_s_alloc(LINX *linx, LINX_OSBUFSIZE size, LINX_SIGSELECT sig_no, uint32_t flags);
 int linx_free_buf(LINX *linx, union LINX_SIGNAL **sig);
 LINX_SPID linx_sender(LINX *linx, union LINX_SIGNAL **sig);

@@ -4,17 +4,17 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crossway_linx::{DIR_VARIABLE, Node, NodeThread, Settings};
+use crossway_linx::{DIR_VARIABLE, Node, NodeThread, Settings, Transport};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The library built from this workspace, and a node.
+/// The library built from this workspace, and two nodes: the transport of the second is shared memory.
 struct Site {
     library: PathBuf,
     dir: tempfile::TempDir,
-    _node: NodeThread,
+    _nodes: [NodeThread; 2],
 }
 
 impl Site {
@@ -35,7 +35,9 @@ impl Site {
         let library = target.join("libcrossway_linx.so");
         std::os::unix::fs::symlink(&library, dir.path().join("libcrossway_linx.so.0")).unwrap();
         let node = Node::spawn(&dir.path().join("node"), Settings::default()).unwrap();
-        Some(Site { library, dir, _node: node })
+        let settings = Settings { transport: Transport::Shm, ..Settings::default() };
+        let shared = Node::spawn(&dir.path().join("shared"), settings).unwrap();
+        Some(Site { library, dir, _nodes: [node, shared] })
     }
 
     fn program(&self, source: &str) -> PathBuf {
@@ -57,7 +59,8 @@ impl Site {
 
     fn command(&self, program: &Path, word: &str) -> Command {
         let mut command = Command::new(program);
-        command.arg(word).env(DIR_VARIABLE, self.dir.path().join("node"));
+        let node = if word.starts_with("shared") { "shared" } else { "node" };
+        command.arg(word).env(DIR_VARIABLE, self.dir.path().join(node));
         command
     }
 }
@@ -86,7 +89,15 @@ fn every_call_does_what_the_header_says() {
     let out = site.command(&program, "all").output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(out.stdout, b"all calls held\n");
-    for (word, said) in [("overrun", "more was written"), ("stranger", "does not belong")] {
+    let out = site.command(&program, "shared").output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.stdout, b"shared signals held\n");
+    for (word, said) in [
+        ("overrun", "more was written"),
+        ("stranger", "does not belong"),
+        ("shared-overrun", "more was written"),
+        ("shared-stranger", "does not belong"),
+    ] {
         let out = site.command(&program, word).output().unwrap();
         assert!(!out.status.success(), "{word}");
         let errors = String::from_utf8_lossy(&out.stderr).into_owned();

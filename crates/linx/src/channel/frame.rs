@@ -1,5 +1,7 @@
 //! The header before each piece of a signal on a channel.
 
+use crossway_ring::pool::Reference;
+
 use crate::Spid;
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
 
@@ -15,6 +17,9 @@ pub(crate) const OUT_OF_BAND: u8 = 2;
 pub(crate) const GONE: u8 = 4;
 /// Not a signal: the incomplete signal from `from` will not be completed.
 pub(crate) const ABANDONED: u8 = 8;
+
+/// The signal itself is in the pool of the channel's ends; what follows is the reference to it.
+pub(crate) const BY_REFERENCE: u8 = 16;
 
 /// A header. On a channel between two endpoints each signal is a single piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +55,10 @@ impl Header {
         let notice = flags & (GONE | ABANDONED) != 0;
         let fits = if notice {
             piece == 0
+        } else if flags & BY_REFERENCE != 0 {
+            flags & FIRST != 0
+                && piece as usize == Reference::LEN
+                && (LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&(size as usize))
         } else {
             (LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&(size as usize))
                 && piece <= size

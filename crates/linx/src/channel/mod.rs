@@ -7,6 +7,7 @@ mod stream;
 
 use std::os::fd::BorrowedFd;
 
+use crossway_ring::pool::Block;
 use crossway_sys::{Errno, OsError};
 
 use crate::{Signal, Spid};
@@ -23,12 +24,21 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) out_of_band: bool,
     pub(crate) number: u32,
     pub(crate) payload: &'a [u8],
+    /// The block that contains all of it, if it is in a pool.
+    pub(crate) block: Option<&'a Block>,
 }
 
 impl<'a> Outgoing<'a> {
     /// All of a signal.
     pub(crate) fn of(signal: &'a Signal, from: Spid, to: Spid, out_of_band: bool) -> Self {
-        Outgoing { from, to, out_of_band, number: signal.number(), payload: signal.payload() }
+        Outgoing {
+            from,
+            to,
+            out_of_band,
+            number: signal.number(),
+            payload: signal.payload(),
+            block: signal.block(),
+        }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -52,6 +62,8 @@ pub(crate) enum Broken {
 pub(crate) enum Sent {
     /// The channel has taken the signal, though part of it may still wait for room.
     Taken,
+    /// The channel has passed the signal's block to the receiver.
+    Lent,
     /// There was no room, and nothing was taken.
     Full,
 }
@@ -78,6 +90,23 @@ impl Channel {
         match self {
             Channel::Stream(channel) => channel.send(out, patient),
             Channel::Ring(channel) => channel.send(out),
+        }
+    }
+
+    /// A block for a signal of `size` bytes that can be passed by reference; `None` if the channel has no pool, or no room in
+    /// it.
+    pub(crate) fn block(&self, size: usize) -> Option<Block> {
+        match self {
+            Channel::Stream(_) => None,
+            Channel::Ring(channel) => channel.block(size),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pool(&self) -> Option<&crossway_ring::pool::Pool> {
+        match self {
+            Channel::Stream(_) => None,
+            Channel::Ring(channel) => channel.pool(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossway_ring::pool::{Block, Pool, Reference};
 use crossway_ring::region::{Dimensions, Direction, SharedRing};
 use crossway_ring::sync::{AtomicU32, Ordering, fence};
 use crossway_ring::{Bell, RecvError, RingRx, RingTx, SendError, Wait};
@@ -11,9 +12,10 @@ use crossway_sys::OsError;
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::shm::{self, Mapping};
 
-use super::frame::{FIRST, HEADER, Header, OUT_OF_BAND};
+use super::frame::{BY_REFERENCE, FIRST, HEADER, Header, OUT_OF_BAND};
 use super::parts::{Assembly, Came};
 use super::{Broken, Filled, Outgoing, Sent};
+use crate::Signal;
 use crate::limits::LEAST_SIGNAL;
 
 /// Wakes the other end through its eventfd. This end sleeps elsewhere, where everything that may wake it is watched.
@@ -68,17 +70,19 @@ pub(crate) struct RingChannel {
     number: u32,
     largest: usize,
     unsent: Option<Unsent>,
+    pool: Option<Pool>,
 }
 
 impl RingChannel {
-    /// Creates the end of the endpoint that requested the channel, or the other end.
+    /// Creates the end of the endpoint that requested the channel, or the other end. `(own, other)` are the eventfds on which
+    /// this end and the other one sleep.
     pub(crate) fn new(
         memory: &OwnedFd,
-        own: OwnedFd,
-        other: OwnedFd,
+        (own, other): (OwnedFd, OwnedFd),
         capacity: usize,
         first: bool,
         number: u32,
+        pool: Option<Pool>,
     ) -> Result<Self, OsError> {
         let dimensions = dimensions(capacity);
         if !shm::is_sealed(memory.as_fd(), dimensions.memory_len())? {
@@ -101,6 +105,7 @@ impl RingChannel {
             number,
             largest: dimensions.max_message - HEADER,
             unsent: None,
+            pool,
         })
     }
 
@@ -132,6 +137,11 @@ impl RingChannel {
         if self.holds_back() && !self.flush()? {
             return Ok(Sent::Full);
         }
+        if let (Some(block), Some(pool)) = (out.block, &self.pool)
+            && pool.has(block)
+        {
+            return self.send_reference(out, block.reference());
+        }
         let (first, rest) =
             out.payload.split_at(out.payload.len().min(self.largest - LEAST_SIGNAL));
         let flags = if out.out_of_band { OUT_OF_BAND } else { 0 };
@@ -149,6 +159,36 @@ impl RingChannel {
             self.send_rest(Header { flags, ..header }, rest)?;
         }
         Ok(Sent::Taken)
+    }
+
+    /// Passes the block in which a signal is.
+    pub(crate) fn send_reference(
+        &mut self,
+        out: &Outgoing<'_>,
+        place: Reference,
+    ) -> Result<Sent, Broken> {
+        let oob = if out.out_of_band { OUT_OF_BAND } else { 0 };
+        let header = Header {
+            piece: Reference::LEN as u32,
+            size: out.size() as u32,
+            from: out.from,
+            to: out.to.get(),
+            flags: oob | FIRST | BY_REFERENCE,
+        };
+        Ok(match put(&mut self.tx, &header, &[], &place.encode())? {
+            Sent::Full => Sent::Full,
+            Sent::Taken | Sent::Lent => Sent::Lent,
+        })
+    }
+
+    /// A block for a signal of `size` bytes, and at least one byte behind it.
+    pub(crate) fn block(&self, size: usize) -> Option<Block> {
+        self.pool.as_ref()?.alloc(size + 1)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pool(&self) -> Option<&Pool> {
+        self.pool.as_ref()
     }
 
     /// Sends what did not fit into a signal's first piece; keeps what has no room now.
@@ -183,6 +223,9 @@ impl RingChannel {
                 if body.len() != header.piece as usize {
                     return Err(Broken::Damaged("the length of a piece differs from its header"));
                 }
+                if header.flags & BY_REFERENCE != 0 {
+                    return accept(self.pool.as_ref(), &header, body).map(Some);
+                }
                 let mut bytes = assembly.begin(number, &header)?;
                 bytes.extend_from_slice(body);
                 assembly.complete(number, &header, bytes)
@@ -206,6 +249,21 @@ impl RingChannel {
     pub(crate) fn arm(&mut self) -> Result<bool, Broken> {
         self.rx.announce_sleep().map(|found| !found).map_err(receiving)
     }
+}
+
+/// Takes over a signal in the pool.
+fn accept(pool: Option<&Pool>, header: &Header, body: &[u8]) -> Result<Came, Broken> {
+    let place = body.first_chunk().map(|bytes| Reference::decode(*bytes));
+    // There is a byte behind the signal, for C programs.
+    let place = place.filter(|place| (header.size as usize) < place.room());
+    let block = place.and_then(|place| pool?.accept(place));
+    let block = block.ok_or(Broken::Damaged("a reference to nothing that the peer could pass"))?;
+    if block[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
+        return Err(Broken::Damaged("a signal has the number 0"));
+    }
+    let out_of_band = header.flags & OUT_OF_BAND != 0;
+    let signal = Signal::by_reference(block, header.size as usize, header.from, out_of_band);
+    Ok(Came::Signal(signal))
 }
 
 /// Writes one piece, if there is room.

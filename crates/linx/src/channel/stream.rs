@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::pipe::PipeEnd;
 use crossway_sys::{Errno, records, socket};
 
-use super::frame::{ABANDONED, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
+use super::frame::{ABANDONED, BY_REFERENCE, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
 use super::parts::{Assembly, Came};
 use super::{Broken, Filled, Outgoing, Sent};
 use crate::limits::{LEAST_SIGNAL, PIECE};
@@ -208,6 +208,9 @@ impl StreamChannel {
                 return Ok(None);
             };
             let header = Header::decode(head).ok_or(Broken::Damaged("an invalid header"))?;
+            if header.flags & BY_REFERENCE != 0 {
+                return Err(Broken::Damaged("a reference on a channel without a pool"));
+            }
             self.start += HEADER;
             if header.flags & (GONE | ABANDONED) != 0 {
                 if let Some(came) = assembly.notice(self.number, &header) {

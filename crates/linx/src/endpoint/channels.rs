@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
+use crossway_ring::pool::Pool;
 use crossway_sys::epoll::Report as When;
 use crossway_sys::pipe::{PipeEnd, ignore_sigpipe};
 
@@ -13,11 +14,11 @@ use crate::wire::local::{self, Request};
 use crate::{Error, Spid, Transport};
 
 /// Number of descriptors of an end.
-fn descriptors(transport: Transport) -> usize {
+fn descriptors(transport: Transport, has_pool: bool) -> usize {
     match transport {
         Transport::Uds => 1,
         Transport::Fifo => 2,
-        Transport::Shm => 3,
+        Transport::Shm => 3 + usize::from(has_pool),
     }
 }
 
@@ -30,7 +31,9 @@ impl Endpoint {
         told: local::Channel,
         fds: Vec<OwnedFd>,
     ) -> Result<(), Error> {
-        let transport = told.transport.filter(|transport| fds.len() >= descriptors(*transport));
+        let has_pool = told.pool > 0;
+        let enough = |transport: &Transport| fds.len() >= descriptors(*transport, has_pool);
+        let transport = told.transport.filter(enough);
         if told.transport.is_some() && transport.is_none() {
             // The system drops descriptors for which this process has no room.
             self.starved = Some(spid);
@@ -61,8 +64,18 @@ impl Endpoint {
             Transport::Shm => {
                 let (memory, own, other) = (fd()?, fd()?, fd()?);
                 let capacity = (told.capacity as usize).min(LARGEST_SIGNAL);
-                let ring =
-                    RingChannel::new(&memory, own, other, capacity, told.first, told.number)?;
+                let pool = match has_pool {
+                    true => Some(Pool::map(&fd()?, told.pool as usize, told.first)?),
+                    false => None,
+                };
+                let ring = RingChannel::new(
+                    &memory,
+                    (own, other),
+                    capacity,
+                    told.first,
+                    told.number,
+                    pool,
+                )?;
                 // Each ring of the bell is reported once, so that nothing has to be read from it.
                 when = When::Arrivals;
                 Channel::Ring(ring)

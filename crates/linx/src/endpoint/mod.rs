@@ -1,6 +1,8 @@
 //! Endpoints, which a program opens to send and receive signals.
 
 mod arrivals;
+#[cfg(test)]
+mod by_reference;
 mod channels;
 mod requests;
 mod sending;
@@ -198,9 +200,37 @@ impl Endpoint {
         Signal::from_bytes(bytes)
     }
 
+    /// A signal for one receiver, in memory that both share if they use [`Transport::Shm`] and belong to the same user: sent to
+    /// it, or back from it, the signal is passed by reference and never copied. Sent to another endpoint, it is copied like
+    /// any signal. Its payload is what earlier signals between the two have left there.
+    ///
+    /// Without shared memory, or if all of it is in use ([`limits::POOL`](crate::limits::POOL)), it is a signal as by
+    /// [`Endpoint::alloc`]; [`Signal::is_shared`] tells which. The receiver's program can still change the memory after it has passed the signal
+    /// back or freed it: use this between programs that trust each other.
+    ///
+    /// # Errors
+    /// As [`Signal::new`], and those of [`Endpoint::send`] for a receiver that does not exist.
+    pub fn alloc_for(
+        &mut self,
+        number: u32,
+        payload_len: usize,
+        to: Spid,
+    ) -> Result<Signal, Error> {
+        let size = crate::signal::check(number, payload_len)?;
+        if to != self.spid {
+            let way = self.route(to)?;
+            if let Some(block) = self.ways.get(&way).and_then(|way| way.channel.block(size)) {
+                return Ok(Signal::in_block(number, block, size));
+            }
+        }
+        self.alloc(number, payload_len)
+    }
+
     /// Keeps a signal's buffer for further signals. Dropping a signal frees it as well.
     pub fn free(&mut self, signal: Signal) {
-        self.assembly.give_back(signal.into_bytes());
+        if let Some(buffer) = signal.into_buffer() {
+            self.assembly.give_back(buffer);
+        }
     }
 
     /// Receives the first signal in the queue that the filter accepts, waiting for one until the deadline; `None` waits for

@@ -35,9 +35,7 @@ impl Endpoint {
         to: Spid,
         until: Option<Instant>,
     ) -> Result<(), Error> {
-        let outcome = self.transmit(&Outgoing::of(&signal, self.spid, to, false), until);
-        self.free(signal);
-        outcome
+        self.transmit_signal(signal, self.spid, to, false, until)
     }
 
     /// Sends a signal out of band: it is placed before all others in the receiver's queue, but after earlier signals out of
@@ -46,9 +44,7 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::send`].
     pub fn send_out_of_band(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
-        let outcome = self.transmit(&Outgoing::of(&signal, self.spid, to, true), None);
-        self.free(signal);
-        outcome
+        self.transmit_signal(signal, self.spid, to, true, None)
     }
 
     /// Sends a signal that appears to come from another endpoint of the same user.
@@ -61,9 +57,7 @@ impl Endpoint {
             self.vouch(from, to)?;
             self.may_send_as.insert((from, to));
         }
-        let outcome = self.transmit(&Outgoing::of(&signal, from, to, false), None);
-        self.free(signal);
-        outcome
+        self.transmit_signal(signal, from, to, false, None)
     }
 
     /// Sends a signal whose payload is copied from `payload`, for payloads that are not in a signal.
@@ -79,8 +73,9 @@ impl Endpoint {
         until: Option<Instant>,
     ) -> Result<(), Error> {
         crate::signal::check(number, payload.len())?;
-        let out = Outgoing { from: self.spid, to, out_of_band: false, number, payload };
-        self.transmit(&out, until)
+        let from = self.spid;
+        let out = Outgoing { from, to, out_of_band: false, number, payload, block: None };
+        self.transmit(&out, until).map(drop)
     }
 
     /// Waits until the channels have sent everything: of a signal that was sent with a deadline, a part may be left.
@@ -100,9 +95,33 @@ impl Endpoint {
     }
 
     #[inline]
-    fn transmit(&mut self, out: &Outgoing<'_>, until: Option<Instant>) -> Result<(), Error> {
+    fn transmit_signal(
+        &mut self,
+        signal: Signal,
+        from: Spid,
+        to: Spid,
+        out_of_band: bool,
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        let mut out = Outgoing::of(&signal, from, to, out_of_band);
+        if out.block.is_some() && !self.is_untraced() {
+            // It is reported after it was sent, when it must still belong to this endpoint.
+            out.block = None;
+        }
+        let outcome = self.transmit(&out, until);
+        if matches!(outcome, Ok(Sent::Lent)) {
+            signal.lend();
+        } else {
+            self.free(signal);
+        }
+        outcome.map(drop)
+    }
+
+    /// Sends a signal; returns whether it was copied or its block was passed on.
+    #[inline]
+    fn transmit(&mut self, out: &Outgoing<'_>, until: Option<Instant>) -> Result<Sent, Error> {
         if out.to == self.spid {
-            return self.send_to_itself(out);
+            return self.send_to_itself(out).map(|()| Sent::Taken);
         }
         let number = match self.last_route {
             Some((to, number)) if to == out.to => number,
@@ -115,7 +134,7 @@ impl Endpoint {
                 return Err(Error::Gone { spid: out.to });
             };
             match way.channel.send(out, patient) {
-                Ok(Sent::Taken) => {
+                Ok(sent @ (Sent::Taken | Sent::Lent)) => {
                     let over_link = way.peer.is_none();
                     if way.channel.holds_back() {
                         self.unsent.insert(number);
@@ -123,7 +142,7 @@ impl Endpoint {
                     }
                     self.traffic.count_sent(over_link, out.size());
                     self.trace_sent(out);
-                    return Ok(());
+                    return Ok(sent);
                 }
                 Ok(Sent::Full) => {}
                 Err(broken) => {

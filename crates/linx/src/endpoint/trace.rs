@@ -22,10 +22,16 @@ impl Endpoint {
                 to: out.to.get(),
                 number: out.number,
                 size: out.size() as u32,
-                payload: out.payload,
+                // A signal that was passed by reference belongs to its receiver now.
+                payload: if out.block.is_some() { &[] } else { out.payload },
                 ..Record::default()
             });
         }
+    }
+
+    /// Whether nothing that is sent will be reported, as far as known.
+    pub(super) fn is_untraced(&mut self) -> bool {
+        self.trace.is_current() && self.trace.tap().is_none()
     }
 
     /// Reports a signal that was received.

@@ -14,10 +14,12 @@ use crate::channel::dimensions;
 /// How long a call on a socket waits for room or for the rest of a signal before its endpoint checks for other arrivals.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Creates the descriptors of the two ends, first those of the endpoint that requested the channel.
+/// Creates the descriptors of the two ends, first those of the endpoint that requested the channel. Shared memory has a pool
+/// with `pool` bytes for each end, unless that is 0.
 pub(super) fn make(
     transport: Transport,
     bytes: usize,
+    pool: usize,
 ) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), OsError> {
     match transport {
         Transport::Uds => {
@@ -43,15 +45,23 @@ pub(super) fn make(
         }
         Transport::Shm => {
             let memory = shm::create_sealed("crossway-linx", dimensions(bytes).memory_len())?;
-            let copy = memory
-                .try_clone()
-                .map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "memfd", e))?;
+            let copy = memory.try_clone().map_err(duplicating)?;
             let (a, b) = (EventFd::new()?, EventFd::new()?);
             let (to_a, to_b) = (a.duplicate()?, b.duplicate()?);
             let (own_a, own_b) = (a.duplicate()?, b.duplicate()?);
-            Ok((vec![memory, own_a, to_b], vec![copy, own_b, to_a]))
+            let mut ends = (vec![memory, own_a, to_b], vec![copy, own_b, to_a]);
+            if pool > 0 {
+                let memory = crossway_ring::pool::create(pool)?;
+                ends.1.push(memory.try_clone().map_err(duplicating)?);
+                ends.0.push(memory);
+            }
+            Ok(ends)
         }
     }
+}
+
+fn duplicating(error: std::io::Error) -> OsError {
+    OsError::new("fcntl(F_DUPFD_CLOEXEC)", "memfd", error)
 }
 
 /// Creates the two ends of a byte stream.

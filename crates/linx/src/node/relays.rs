@@ -14,7 +14,7 @@ use slab::Slab;
 use super::intake::Intake;
 use super::{Node, Token, channels};
 use crate::Spid;
-use crate::channel::frame::{ABANDONED, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
+use crate::channel::frame::{ABANDONED, BY_REFERENCE, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, PIECE, WINDOW};
 use crate::registry::{Kind, LinkId, Route};
 use crate::wire::body::Body;
@@ -467,8 +467,9 @@ fn is_from(letter: &Letter, spid: Spid) -> bool {
 /// The lengths of the header and the piece at the beginning of what an endpoint has sent.
 fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, &'static str> {
     let Some(head) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
-    let fits =
-        |header: &Header| header.piece as usize <= PIECE && header.flags & (GONE | ABANDONED) == 0;
+    let fits = |header: &Header| {
+        header.piece as usize <= PIECE && header.flags & (GONE | ABANDONED | BY_REFERENCE) == 0
+    };
     match Header::decode(head).filter(fits) {
         Some(header) => Ok(Some((HEADER, header.piece as usize))),
         None => Err("its channel contains an invalid header"),

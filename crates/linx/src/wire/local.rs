@@ -9,7 +9,7 @@ use super::fields::{Malformed, Reader, Writer};
 use crate::{Spid, Transport};
 
 /// The version of this protocol.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// A message from a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,8 @@ pub(crate) struct Channel {
     pub(crate) first: bool,
     /// Capacity of each ring in bytes.
     pub(crate) capacity: u32,
+    /// Number of bytes of each half of the pool that the ends share; 0 if they share none.
+    pub(crate) pool: u32,
 }
 
 fn optional(spid: Option<Spid>) -> u32 {
@@ -190,7 +192,8 @@ impl Event {
                 .byte(transport_byte(channel.transport))
                 .byte(channel.relay.into())
                 .byte(channel.first.into())
-                .int(channel.capacity),
+                .int(channel.capacity)
+                .int(channel.pool),
             Event::Vouched { peer, from } => Writer::of(7).spid(*peer).spid(*from),
             Event::NameIs(row) => row.write(Writer::of(8)),
             Event::Row { row, report } => {
@@ -232,6 +235,7 @@ impl Event {
                     relay: r.byte()? != 0,
                     first: r.byte()? != 0,
                     capacity: r.int()?,
+                    pool: r.int()?,
                 },
             },
             7 => Event::Vouched { peer: r.spid()?, from: r.spid()? },
@@ -306,6 +310,7 @@ mod tests {
             relay: true,
             first: false,
             capacity: 4096,
+            pool: 512,
         };
         let events = [
             Event::Opened { spid: spid(1) },

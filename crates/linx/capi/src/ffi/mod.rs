@@ -5,7 +5,7 @@
 pub mod requests;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
@@ -22,6 +22,11 @@ const EINVAL: c_int = libc::EINVAL;
 pub struct Linx {
     endpoint: Endpoint,
     signals: HashSet<usize>,
+    /// The signals that are in memory shared with another endpoint, by address. Their heads are here, where nobody else can
+    /// write to them.
+    shared: HashMap<usize, (Head, Signal)>,
+    /// The endpoint to which something was sent, or from which something was received, last.
+    recent: Option<Spid>,
 }
 
 /// A signal in C: a pointer to its bytes.
@@ -56,25 +61,36 @@ fn abort_because(why: &str) -> ! {
 ///
 /// # Safety
 /// `sig` may be any pointer: one that is not a live signal of this library is detected.
-unsafe fn head<'a>(linx: &Linx, sig: Sig) -> &'a mut Head {
-    if !linx.signals.contains(&(sig as usize)) {
+unsafe fn head(linx: &mut Linx, sig: Sig) -> &mut Head {
+    let owner = ptr::from_ref(linx) as usize;
+    let head = if linx.signals.contains(&(sig as usize)) {
+        // SAFETY: the set only contains pointers that `to_c` has made and that were not freed since.
+        unsafe { &mut *sig.sub(size_of::<Head>()).cast::<Head>() }
+    } else if let Some((head, _)) = linx.shared.get_mut(&(sig as usize)) {
+        head
+    } else {
         abort_because(
             "a signal was used that does not belong to the endpoint, or that was already sent or freed",
         );
-    }
-    // SAFETY: the set only contains pointers that `to_c` has made and that were not freed since.
-    let head = unsafe { &mut *sig.sub(size_of::<Head>()).cast::<Head>() };
+    };
     // SAFETY: the buffer has one byte after its capacity.
     let mark = unsafe { *sig.add(head.size as usize) };
-    if head.live != LIVE || head.owner != ptr::from_ref(linx) as usize || mark != END_MARK {
+    if head.live != LIVE || head.owner != owner || mark != END_MARK {
         abort_because("more was written to a signal than its size, or its end was overwritten");
     }
     head
 }
 
 /// Converts a signal to one that C owns.
-fn to_c(linx: &mut Linx, signal: Signal) -> Sig {
+fn to_c(linx: &mut Linx, mut signal: Signal) -> Sig {
     let head = Head::new(&signal, ptr::from_ref(linx) as usize);
+    let size = signal.size();
+    if let Some(room) = signal.shared_room() {
+        room[size] = END_MARK;
+        let sig = room.as_mut_ptr();
+        linx.shared.insert(sig as usize, (head, signal));
+        return sig;
+    }
     let layout = layout(head.room);
     // SAFETY: the layout is not empty; all writes are within it.
     let sig = unsafe {
@@ -97,7 +113,7 @@ fn to_c(linx: &mut Linx, signal: Signal) -> Sig {
 ///
 /// # Safety
 /// As for [`head`]; C may change the bytes afterwards.
-unsafe fn bytes<'a>(linx: &Linx, sig: Sig) -> &'a [u8] {
+unsafe fn bytes<'a>(linx: &mut Linx, sig: Sig) -> &'a [u8] {
     // SAFETY: guaranteed by the caller; the header contains the number of bytes.
     unsafe { std::slice::from_raw_parts(sig, head(linx, sig).size as usize) }
 }
@@ -112,6 +128,9 @@ unsafe fn release(linx: &mut Linx, sig: Sig) {
         let head = head(linx, sig);
         head.live = 0;
         let layout = layout(head.room);
+        if linx.shared.remove(&(sig as usize)).is_some() {
+            return;
+        }
         linx.signals.remove(&(sig as usize));
         dealloc(sig.sub(size_of::<Head>()), layout);
     }
@@ -126,6 +145,14 @@ unsafe fn take(linx: &mut Linx, sig: *mut Sig) -> Result<Option<Signal>, Error> 
     // SAFETY: guaranteed by the caller.
     unsafe {
         let Some(place) = sig.as_mut().filter(|sig| !sig.is_null()) else { return Ok(None) };
+        let size = head(linx, *place).size as usize;
+        if let Some((_, mut signal)) = linx.shared.remove(&(*place as usize)) {
+            *place = ptr::null_mut();
+            // The program may have written any number.
+            signal.set_number(signal.number())?;
+            signal.set_size(size)?;
+            return Ok(Some(signal));
+        }
         let signal = Signal::from_bytes(bytes(linx, *place).to_vec());
         release(linx, *place);
         *place = ptr::null_mut();
@@ -164,7 +191,12 @@ pub unsafe extern "C" fn linx_open(
         return ptr::null_mut();
     };
     match Endpoint::open(&default_dir(), name) {
-        Ok(endpoint) => Box::into_raw(Box::new(Linx { endpoint, signals: HashSet::new() })),
+        Ok(endpoint) => Box::into_raw(Box::new(Linx {
+            endpoint,
+            signals: HashSet::new(),
+            shared: HashMap::new(),
+            recent: None,
+        })),
         Err(error) => {
             failed(&error);
             ptr::null_mut()
@@ -180,8 +212,9 @@ pub unsafe extern "C" fn linx_close(linx: *mut Linx) -> c_int {
     }
     // SAFETY: made by Box::into_raw, and closed once, as the header says.
     let mut linx = unsafe { Box::from_raw(linx) };
-    for sig in linx.signals.clone() {
-        // SAFETY: in the set of living signals.
+    let shared = linx.shared.keys().copied();
+    for sig in linx.signals.iter().copied().chain(shared).collect::<Vec<usize>>() {
+        // SAFETY: a living signal.
         unsafe { release(&mut linx, sig as Sig) };
     }
     0
@@ -216,11 +249,18 @@ pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> 
     }
 }
 
-/// Fails: there is no pool of shared buffers.
+/// Allocates a signal in memory that is shared with the endpoint which this one communicated with last; an ordinary one if
+/// there is no such memory. C programs do not say for whom they allocate a signal.
 #[unsafe(no_mangle)]
-pub extern "C" fn linx_s_alloc(_linx: *mut Linx, _size: u32, _sig_no: u32, _flags: u32) -> Sig {
-    fail(libc::EOPNOTSUPP);
-    ptr::null_mut()
+pub unsafe extern "C" fn linx_s_alloc(linx: *mut Linx, size: u32, sig_no: u32, _flags: u32) -> Sig {
+    // SAFETY: a handle, as the header says.
+    let shared = unsafe { endpoint(linx) }.and_then(|linx| {
+        let payload = (size as usize).checked_sub(4)?;
+        let signal = linx.endpoint.alloc_for(sig_no, payload, linx.recent?).ok()?;
+        Some(to_c(linx, signal))
+    });
+    // SAFETY: as above.
+    shared.unwrap_or_else(|| unsafe { linx_alloc(linx, size, sig_no) })
 }
 
 /// Frees a signal.
@@ -325,7 +365,11 @@ unsafe fn sending(
     unsafe {
         let Some(linx) = endpoint(linx) else { return fail(EINVAL) };
         match (take(linx, sig), Spid::new(to)) {
-            (Ok(Some(signal)), Some(to)) => done(act(&mut linx.endpoint, signal, to)),
+            (Ok(Some(signal)), Some(to)) => {
+                let outcome = act(&mut linx.endpoint, signal, to);
+                linx.recent = outcome.is_ok().then_some(to);
+                done(outcome)
+            }
             (Err(error), _) => failed(&error),
             _ => fail(EINVAL),
         }
@@ -416,6 +460,7 @@ unsafe fn receiving(
             Ok(Some(signal)) => {
                 let signal = shorten_token(signal);
                 let size = signal.size() as c_int;
+                linx.recent = signal.sender();
                 *place = to_c(linx, signal);
                 size
             }

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use crate::limits::POOL;
 use crate::node::{Node, channels};
 use crate::registry::{Kind, LinkId, Refused};
 use crate::wire::local::{self, Event, Refusal};
@@ -32,14 +33,23 @@ impl Node {
         }
         if !self.registry.handle_connect(own, to)? {
             let number = self.clients.all[index].numbers.get(&to).copied().unwrap_or(0);
-            let channel =
-                local::Channel { number, transport: None, relay: false, first: true, capacity: 0 };
+            let channel = local::Channel {
+                number,
+                transport: None,
+                relay: false,
+                first: true,
+                capacity: 0,
+                pool: 0,
+            };
             self.clients.post(index, &Event::Channel { spid: to, channel }, Vec::new());
             return Ok(());
         }
         let transport = wish.unwrap_or(self.settings.transport);
         let bytes = self.settings.channel_bytes;
-        let (first, second) = channels::make(transport, bytes).map_err(|error| {
+        // Who can write to a signal that another program reads can confuse it. Programs of one user can do worse to each other.
+        let shares = transport == Transport::Shm && self.user_of(own) == self.user_of(to);
+        let pool = if shares { POOL } else { 0 };
+        let (first, second) = channels::make(transport, bytes, pool).map_err(|error| {
             self.registry.handle_connect_failed(own, to);
             (Refusal::Limit, format!("cannot create a channel: {error}"))
         })?;
@@ -51,10 +61,18 @@ impl Node {
                 relay: false,
                 first: is_first,
                 capacity: bytes as u32,
+                pool: pool as u32,
             };
             self.clients.tell(spid, &Event::Channel { spid: other, channel }, fds);
         }
         Ok(())
+    }
+
+    fn user_of(&self, spid: Spid) -> Option<u32> {
+        match self.registry.get(spid)?.kind {
+            Kind::Local { user, .. } => Some(user),
+            _ => None,
+        }
     }
 
     /// Handles a report that an endpoint had no room for the descriptors of its channel to another endpoint of this node.
@@ -87,6 +105,7 @@ impl Node {
             relay: true,
             first: asked.is_some(),
             capacity: 0,
+            pool: 0,
         };
         let spid = asked.unwrap_or(of_link);
         let fds = fd.into_iter().collect();
