@@ -26,6 +26,10 @@ use crate::{
     RecvError, Rx, SendError, Spec, Tx, Wait, carrier,
 };
 
+/// Messages of this length in bytes and above that are written in place are allocated in memory shared with the receiver, if the transport has
+/// any. A copy of less costs no more than the management of such memory.
+const SHARED_FROM: usize = 4096;
+
 /// The number of a signal that carries a message.
 const MESSAGE: u32 = USER_BASE;
 /// The number of the connecting end's first signal, which says where to send.
@@ -152,7 +156,11 @@ impl Tx for LinxTx {
         until: Deadline,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
-        let mut signal = self.endpoint.alloc(MESSAGE, len).map_err(sending)?;
+        let mut signal = if len < SHARED_FROM {
+            self.endpoint.alloc(MESSAGE, len).map_err(sending)?
+        } else {
+            self.endpoint.alloc_for(MESSAGE, len, self.to).map_err(sending)?
+        };
         fill(signal.payload_mut());
         self.endpoint.send_until(signal, self.to, until).map_err(sending)
     }
