@@ -220,3 +220,73 @@ fn hostile_records_run_nothing() {
     assert_eq!(browser.complaints(), [""; 0]);
     assert_eq!(browser.requests_outside(), [""; 0]);
 }
+
+/// Breaks one view of one chart in a page's data, as a defect of the code that makes them would.
+fn break_view(page: &Path, chart: &str) {
+    let text = std::fs::read_to_string(page).unwrap();
+    let marker = "<script type=\"application/json\" id=\"data\">";
+    let begin = text.find(marker).expect("the data") + marker.len();
+    let end = begin + text[begin..].find("</script>").expect("the end of the data");
+    let mut data: serde_json::Value = serde_json::from_str(&text[begin..end]).unwrap();
+    let charts = data["charts"].as_array_mut().expect("charts");
+    let broken = charts.iter_mut().find(|c| c["id"] == chart).expect("the chart");
+    let initial = usize::try_from(broken["initial"].as_u64().expect("a view")).unwrap();
+    for series in broken["views"][initial]["series"].as_array_mut().expect("series") {
+        series["y"] = json!(null);
+    }
+    let made = serde_json::to_string(&data).unwrap().replace('<', "\\u003c");
+    std::fs::write(page, format!("{}{made}{}", &text[..begin], &text[end..])).unwrap();
+}
+
+#[test]
+fn a_chart_that_fails_says_so_and_leaves_the_others() {
+    let Some(mut browser) = Browser::start("a_chart_that_fails_says_so_and_leaves_the_others")
+    else {
+        return;
+    };
+    let file = report("browser-broken", &synthetic::rich());
+    break_view(&file, "round-trip");
+    let page = browser.open(&file, 1280, "light");
+    let charts = browser.eval(&page, CHARTS).as_i64().expect("a number");
+    assert_eq!(browser.eval(&page, DRAWN), json!(charts - 1), "all but the broken one");
+    let says = "document.querySelector('#plot-round-trip').textContent";
+    let text = browser.eval(&page, says);
+    assert!(text.as_str().unwrap().contains("could not be drawn (TypeError"), "{text}");
+    // Its table fails in its own place, too, and keys, tools and a change of the theme do no harm.
+    browser.eval(
+        &page,
+        "document.querySelectorAll('.table-of-chart').forEach((d) => { d.open = true; })",
+    );
+    let table = "document.querySelector('#round-trip .table-of-chart .scroll').textContent";
+    browser.wait_for(&page, &format!("{table}.includes('could not be made')"));
+    browser.eval(&page, "document.querySelector('#plot-round-trip').focus()");
+    browser.press(&page, "ArrowRight", 39);
+    browser.eval(
+        &page,
+        "document.querySelectorAll('#round-trip .chart-tools button').forEach((b) => b.click()); document.querySelector('#theme').click()",
+    );
+    browser.wait_for(&page, &format!("{DRAWN} === {}", charts - 1));
+    // Another view of the chart is drawn, and the broken one is reported again.
+    let choose = |view: &str| {
+        format!(
+            "(() => {{ const s = document.querySelector('#view-round-trip'); s.selectedIndex = {view}; s.dispatchEvent(new Event('change')); }})()"
+        )
+    };
+    let initial = browser.eval(&page, "document.querySelector('#view-round-trip').selectedIndex");
+    let initial = initial.as_i64().expect("an index");
+    let other = if initial == 0 { 1 } else { 0 };
+    browser.eval(&page, &choose(&other.to_string()));
+    browser.wait_for(&page, &format!("{DRAWN} === {charts}"));
+    assert!(!browser.eval(&page, says).as_str().unwrap().contains("could not be drawn"));
+    browser.eval(&page, &choose(&initial.to_string()));
+    browser.wait_for(
+        &page,
+        &format!("{DRAWN} === {} && {says}.includes('could not be drawn')", charts - 1),
+    );
+    // The console names the chart; no exception is left uncaught.
+    assert!(
+        browser.complaints().iter().all(|c| c.contains("chart round-trip")),
+        "{:?}",
+        browser.complaints()
+    );
+}

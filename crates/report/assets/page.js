@@ -408,10 +408,31 @@
   }
 
   // ---- charts on the page ----
+  // A chart that cannot be drawn says so in its own place; the others are not affected.
+  function failed(state, error) {
+    console.error("chart " + state.chart.id, error);
+    P.purge(state.node);
+    state.node.traces = [];
+    state.node.style.height = "auto";
+    state.node.replaceChildren(el("p", {
+      className: "notice", role: "alert",
+      textContent: "This chart could not be drawn (" + error + "). This is a defect of Crossway; please report it with this message. The figures are in the table below and in the raw data.",
+    }));
+    state.failed = true;
+  }
+  async function redraw(state) {
+    try {
+      if (state.failed) state.node.replaceChildren();
+      state.failed = false;
+      await draw(state.chart, state.view, state.node);
+    } catch (error) {
+      failed(state, error);
+    }
+  }
   const charts = $$(".plot").map((node) => {
     const chart = data.charts[Number(node.dataset.chart)];
     const section = node.closest("section");
-    const state = { chart, node, section, view: chart.initial, trace: 0, point: -1 };
+    const state = { chart, node, section, view: chart.initial, trace: 0, point: -1, failed: false };
     const tools = $(".chart-tools", section);
     node.id = "plot-" + chart.id;
     if (chart.views.length > 1) {
@@ -427,7 +448,7 @@
     reset.addEventListener("click", () => zoom(state, 0));
     const save = el("button", { type: "button", textContent: "Save as SVG" });
     save.setAttribute("aria-label", "Save as SVG: " + chart.title);
-    save.addEventListener("click", () => P.downloadImage(node, { format: "svg", filename: "crossway-" + chart.id, width: 1000, height: 560 }));
+    save.addEventListener("click", () => state.failed || P.downloadImage(node, { format: "svg", filename: "crossway-" + chart.id, width: 1000, height: 560 }));
     tools.append(reset, save);
     const details = $(".table-of-chart", section);
     details.addEventListener("toggle", () => fillTable(state));
@@ -436,16 +457,25 @@
   });
   function fillTable(state) {
     const details = $(".table-of-chart", state.section);
-    if (details.open) $(".scroll", details).replaceChildren(chartTable(state.chart, state.chart.views[state.view]));
+    if (!details.open) return;
+    let content;
+    try {
+      content = chartTable(state.chart, state.chart.views[state.view]);
+    } catch (error) {
+      console.error("table of chart " + state.chart.id, error);
+      content = el("p", { className: "notice", textContent: "This table could not be made (" + error + "). The figures are in the raw data." });
+    }
+    $(".scroll", details).replaceChildren(content);
   }
   function refresh(state) {
-    draw(state.chart, state.view, state.node);
+    redraw(state);
     fillTable(state);
   }
   function refreshAll() {
     charts.forEach(refresh);
   }
   function zoom(state, factor) {
+    if (state.failed) return;
     const layout = state.node.layout;
     const change = {};
     for (const axis of ["xaxis", "yaxis"]) {
@@ -462,7 +492,7 @@
     P.relayout(state.node, change);
   }
   function key(state, event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (state.failed || event.ctrlKey || event.metaKey || event.altKey) return;
     const traces = state.node.traces.map((t, k) => [t, k]).filter(([t]) => t.series || t.type === "heatmap");
     const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
     if (event.key === "+" || event.key === "=") zoom(state, 0.7);
@@ -630,5 +660,5 @@
   }
 
   fillPicker();
-  Promise.all(charts.map((s) => draw(s.chart, s.view, s.node))).then(() => { document.documentElement.dataset.ready = "true"; });
+  Promise.all(charts.map(redraw)).then(() => { document.documentElement.dataset.ready = "true"; });
 })();
