@@ -25,6 +25,8 @@ pub(crate) enum Tone {
 
 /// Least width of a column of text, in characters, next to figures that are not wrapped.
 const LEAST_TEXT: usize = 10;
+/// Columns of text up to this width are not wrapped if everything else fits.
+const WHOLE_TEXT: usize = 16;
 /// Blanks beside each cell.
 const PADDING: usize = 2;
 
@@ -78,7 +80,8 @@ impl Grid {
         }
         for row in &self.rows {
             table.add_row(row.iter().map(|(text, tone)| {
-                let cell = Cell::new(text);
+                // A number and its per cent sign stay on one line.
+                let cell = Cell::new(text.replace(" %", "\u{a0}%"));
                 match tone {
                     Tone::Plain => cell,
                     Tone::Good => cell.fg(Color::Green).add_attribute(Attribute::Bold),
@@ -87,33 +90,42 @@ impl Grid {
                 }
             }));
         }
-        let keep = self.figures_fit(ui.width);
-        for ((_, align), column) in self.heads.iter().zip(table.column_iter_mut()) {
-            if *align == Align::Right {
+        let whole = self.whole_columns(ui.width);
+        for (at, column) in table.column_iter_mut().enumerate() {
+            if self.heads.get(at).is_some_and(|(_, align)| *align == Align::Right) {
                 column.set_cell_alignment(CellAlignment::Right);
-                if keep {
-                    column.set_constraint(ColumnConstraint::ContentWidth);
-                }
+            }
+            if whole.contains(&at) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
             }
         }
-        let text = table.to_string();
+        let text = table.to_string().replace('\u{a0}', " ");
         let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
         lines.join("\n")
     }
 
-    /// Whether every right-aligned column, which holds figures, can have its whole width, so that only text is wrapped.
-    fn figures_fit(&self, width: u16) -> bool {
+    /// The columns that are not wrapped: those of figures and of short text if they fit, else those of figures, else none.
+    fn whole_columns(&self, width: u16) -> Vec<usize> {
         let widest = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|(text, _)| text);
             let widths = cells.chain([&self.heads[column].0]).map(|text| text.chars().count());
             widths.max().unwrap_or(0)
         };
-        let needed = |column: usize| match self.heads[column].1 {
-            Align::Right => widest(column),
-            Align::Left => widest(column).min(LEAST_TEXT),
+        let columns = 0..self.heads.len();
+        let figures = |column: &usize| self.heads[*column].1 == Align::Right;
+        let short = |column: &usize| figures(column) || widest(*column) <= WHOLE_TEXT;
+        let fit = |whole: &Vec<usize>| {
+            let needed = |column: usize| match whole.contains(&column) {
+                true => widest(column),
+                false => widest(column).min(LEAST_TEXT),
+            };
+            columns.clone().map(|column| needed(column) + PADDING).sum::<usize>()
+                <= usize::from(width)
         };
-        let columns = self.heads.len();
-        (0..columns).map(|column| needed(column) + PADDING).sum::<usize>() <= usize::from(width)
+        [columns.clone().filter(short).collect(), columns.clone().filter(figures).collect()]
+            .into_iter()
+            .find(fit)
+            .unwrap_or_default()
     }
 
     /// Renders the table as Markdown.
@@ -151,6 +163,17 @@ mod tests {
             markdown.starts_with("| name | value |\n| --- | ---: |\n| a\\|b | 1 |\n"),
             "{markdown}"
         );
+    }
+
+    #[test]
+    fn short_words_and_percentages_stay_on_one_line() {
+        let mut grid =
+            Grid::new([("figure", Align::Left), ("A", Align::Right), ("verdict", Align::Left)]);
+        grid.row(["CPU/message", "3.42 µs", "same within the bound that is stated, of 11.2 %"]);
+        for width in 36..60 {
+            let text = grid.text(&Ui { width, ..Ui::plain() });
+            assert!(text.contains("CPU/message") && text.contains("11.2 %"), "{width}: {text}");
+        }
     }
 
     #[test]

@@ -142,6 +142,9 @@ pub struct Comparison {
     pub same_within: Option<f64>,
     /// How B compares with A.
     pub verdict: Verdict,
+    /// Whether both sides contain the same trials: the figures are then the same by themselves and show no change.
+    #[serde(default)]
+    pub same_trials: bool,
     /// Why it is unclear, or another remark.
     pub note: Option<String>,
 }
@@ -210,6 +213,12 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
     report.only_in_b =
         cases_b.iter().filter(|c| !matched.contains(&key(c))).map(|c| c.key.label()).collect();
     let n = report.comparisons.len();
+    let copies = report.comparisons.iter().filter(|c| c.same_trials).count();
+    if copies > 0 {
+        report.warnings.push(format!(
+            "{copies} of {n} figures are from the same trials on both sides, as when a run is compared with a copy of itself; they show no change"
+        ));
+    }
     if n >= 20 {
         report.warnings.push(format!(
             "{n} figures are compared: some will differ by chance alone; look for patterns, or repeat the important ones"
@@ -304,6 +313,7 @@ fn compare_figure(
         p: test.p,
         same_within,
         verdict,
+        same_trials: between.very_same,
         note,
     })
 }

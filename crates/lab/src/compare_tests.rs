@@ -82,6 +82,8 @@ fn a_run_and_its_copy_are_the_same_however_noisy() {
     let c = p50(&report);
     assert_eq!(c.same_within, Some(0.0));
     assert!(c.note.as_deref().expect("a note").contains("the same trials"));
+    assert!(c.same_trials);
+    assert!(report.warnings.iter().any(|w| w.contains("the same trials")), "{:?}", report.warnings);
     // The same figures in another run are not a copy.
     let again = repeated(wild.clone());
     let report = compare(&sides, &again.iter().collect::<Vec<_>>(), &[], &Terms::default());

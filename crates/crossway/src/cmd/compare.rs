@@ -316,9 +316,7 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
         _ => Quantity::Duration,
     };
     let (verdict, tone) = verdict(c);
-    let interval = c.ratio_interval.map_or("–".to_owned(), |i| {
-        format!("{}..{}", change(i.low).trim_end_matches(" %"), change(i.high))
-    });
+    let interval = c.ratio_interval.map_or("–".to_owned(), |i| range(i.low, i.high));
     let plain = |text: String| (text, Tone::Plain);
     vec![
         plain(c.figure.to_string()),
@@ -330,7 +328,19 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
     ]
 }
 
+/// The ends of an interval of ratios as changes, with the unit of both after the second.
+fn range(low: f64, high: f64) -> String {
+    let (low, high) = (change(low), change(high));
+    match (low.strip_suffix(" %"), high.ends_with('%')) {
+        (Some(number), true) => format!("{number}..{high}"),
+        _ => format!("{low}..{high}"),
+    }
+}
+
 fn verdict(c: &Comparison) -> (String, Tone) {
+    if c.same_trials {
+        return ("same trials".to_owned(), Tone::Plain);
+    }
     let (word, tone) = match c.verdict {
         Verdict::Faster => ("faster".to_owned(), Tone::Good),
         Verdict::Slower => ("slower".to_owned(), Tone::Bad),
@@ -352,4 +362,16 @@ fn natural(text: &str) -> String {
         Err(_) => word.to_owned(),
     });
     words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_an_interval_have_their_unit() {
+        assert_eq!(range(0.94, 1.064), "-6.0..+6.4 %");
+        assert_eq!(range(0.001, 46.0), "-99.9 %..46.0 times");
+        assert_eq!(range(12.0, 46.0), "12.0 times..46.0 times");
+    }
 }
