@@ -324,7 +324,40 @@ fn paced(summary: &Summary, setting: usize) -> Vec<Sheet> {
         ]
     };
     let order = |case: &Case| case.latency(Span::OneWay).map_or(f64::INFINITY, |l| l.p50.value);
-    by_workload(summary, setting, is_paced, &heads, row, order)
+    let mut sheets = by_workload(summary, setting, is_paced, &heads, row, order);
+    sheets.iter_mut().for_each(leave_out_empty_percentiles);
+    sheets
+}
+
+/// Percentiles, and the number of samples that each takes.
+const PERCENTILES: [(&str, &str); 2] = [("p99", "1,000"), ("p99.9", "10,000")];
+
+/// Removes percentiles that no row has, and says why and what would show them.
+fn leave_out_empty_percentiles(sheet: &mut Sheet) {
+    let empty: Vec<(&str, &str)> = PERCENTILES
+        .into_iter()
+        .filter(|(name, _)| {
+            let at = sheet.heads.iter().position(|head| head == name);
+            at.is_some_and(|at| sheet.rows.iter().all(|row| row.cells[at].sort.is_none()))
+        })
+        .collect();
+    if empty.is_empty() {
+        return;
+    }
+    for (name, _) in &empty {
+        if let Some(at) = sheet.heads.iter().position(|head| head == name) {
+            sheet.heads.remove(at);
+            sheet.rows.iter_mut().for_each(|row| drop(row.cells.remove(at)));
+        }
+    }
+    let names: Vec<&str> = empty.iter().map(|(name, _)| *name).collect();
+    let (verb, pronoun) = if empty.len() == 1 { ("is", "it takes") } else { ("are", "they take") };
+    let needed: Vec<&str> = empty.iter().map(|(_, samples)| *samples).collect();
+    sheet.notes.push(format!(
+        "{} {verb} not shown: no case has the {} samples that {pronoun}; measure longer (--measure-ms) or more often (--trials)",
+        names.join(" and "),
+        needed.join(" and "),
+    ));
 }
 
 /// A payload rate converted to messages of the case's size.

@@ -20,7 +20,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
         let message_bits = (beside.size_bytes.max(1) * 8) as f64;
         let paced = beside.workload.facts().paced();
         for &(workload, size) in &measured {
-            let rows: Vec<Row> = cases
+            let mut rows: Vec<Row> = cases
                 .iter()
                 .filter(|c| (c.workload, c.size_bytes) == (workload, size))
                 .filter_map(|case| {
@@ -33,9 +33,15 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
             if rows.is_empty() {
                 continue;
             }
+            // A stream has no latency, so that these columns would be empty.
+            let timed = rows.iter().any(|row| row.cells[3..].iter().any(|c| c.sort.is_some()));
+            let latency: &[&str] = if timed { &["p50", "p99", "max"] } else { &[] };
+            if !timed {
+                rows.iter_mut().for_each(|row| row.cells.truncate(3));
+            }
             let speed: &[&str] =
                 if paced { &["Offered", "Achieved"] } else { &["Throughput", "Messages"] };
-            let heads = ["Mechanism"].iter().chain(speed).chain(&["p50", "p99", "max"]);
+            let heads = ["Mechanism"].iter().chain(speed).chain(latency);
             sheets.push(Sheet {
                 title: format!(
                     "{} in the background of {}, {} messages",

@@ -255,7 +255,7 @@ fn exchange_figures(by_size: &[(u64, Compared)]) -> Vec<Figure> {
         })
         .collect();
     if let Some((bytes, c)) = by_size.first() {
-        let what = |who: &str| format!("{who}, {}: exchanges per second", size(*bytes));
+        let what = |who: &str| format!("{who}, {}: exchanges of one message", size(*bytes));
         figures.push(Figure::new(what("TCP"), Quantity::MessageRate, c.tcp));
         figures.push(Figure::new(what("TIPC"), Quantity::MessageRate, c.tipc));
     }

@@ -32,7 +32,7 @@ pub struct LatencySummary {
     pub max: u64,
     /// Histogram files, relative to the run directory.
     pub histograms: Vec<String>,
-    /// Percentiles of all trials' samples together, where a single trial has too few for its 99th percentile; see [`Summary::pool`](super::Summary::pool).
+    /// Percentiles of all trials' samples together, where a single trial has too few for its 99th or 99.9th percentile; see [`Summary::pool`](super::Summary::pool).
     pub pooled: Option<Pooled>,
 }
 

@@ -146,10 +146,12 @@ impl Summary {
         Summary { contenders, settings, cases, troubles, warnings, reversals, trials_by_status }
     }
 
-    /// Pools the samples of all trials where a single trial has too few for its 99th percentile; short plans would otherwise have none.
+    /// Pools the samples of all trials where a single trial has too few for its 99th or 99.9th percentile; short plans would otherwise
+    /// have none.
     pub fn pool(&mut self, histograms: &Histograms) {
         for latency in self.cases.iter_mut().flat_map(|c| &mut c.latencies) {
-            if latency.p99.is_none() && latency.histograms.len() > 1 {
+            let lacks = latency.p99.is_none() || latency.p999.is_none();
+            if lacks && latency.histograms.len() > 1 {
                 latency.pooled = histograms.pooled(latency.span, &latency.histograms).map(|all| {
                     let summary = histogram::summary(latency.span, &all, 1, None);
                     Pooled { n: summary.n, p99: summary.p99, p999: summary.p999 }

@@ -74,6 +74,40 @@ fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
 }
 
 #[test]
+fn percentiles_that_no_case_has_are_left_out_with_the_reason() {
+    let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
+    let mut records = synthetic::run(&MADE[..4], &[Ask::idle(workload, 64)], 5, 21);
+    let show = |records: &[_]| {
+        let run = Run::of_records(Path::new("run"), records.to_vec());
+        terminal::terminal(&run, false, 120)
+    };
+    let heads = |text: &str| {
+        let line = text.lines().find(|line| line.contains("offered")).expect("the table");
+        line.split_whitespace().filter(|head| head.starts_with("p9")).collect::<Vec<_>>().join(" ")
+    };
+    let percentiles = |r: &mut crossway_lab::record::Record, p99, p999| {
+        r.latency_ns.iter_mut().for_each(|l| (l.p99, l.p999) = (p99, p999));
+    };
+    records.iter_mut().for_each(|r| percentiles(r, None, None));
+    let text = show(&records);
+    assert_eq!(heads(&text), "");
+    assert!(
+        text.contains("p99 and p99.9 are not shown: no case has the 1,000 and 10,000 samples"),
+        "{text}"
+    );
+    records.iter_mut().for_each(|r| percentiles(r, Some(900_000), None));
+    let text = show(&records);
+    assert_eq!(heads(&text), "p99");
+    assert!(text.contains("p99.9 is not shown: no case has the 10,000 samples"), "{text}");
+    let of_one = records[0].mechanism.clone();
+    records
+        .iter_mut()
+        .filter(|r| r.mechanism == of_one)
+        .for_each(|r| percentiles(r, Some(900_000), Some(950_000)));
+    assert_eq!(heads(&show(&records)), "p99 p99.9");
+}
+
+#[test]
 fn a_sweep_of_settings_is_cut_short_and_says_so() {
     let asks: Vec<Ask> = (0..40)
         .map(|b| Ask {

@@ -89,6 +89,28 @@ fn trials_too_short_for_a_p99_show_that_of_all_their_samples() {
 }
 
 #[test]
+fn trials_with_a_p99_show_the_p999_of_all_their_samples() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
+    let mut records = synthetic::run(&MADE[..1], &[Ask::idle(workload, 64)], 5, 3);
+    for (at, record) in records.iter_mut().enumerate() {
+        let mut histogram = crossway_lab::histogram::empty();
+        (1..=2_000u64).for_each(|us| histogram.record(us * 1_000).expect("within an hour"));
+        let name = format!("{at}.hlog");
+        let mut file = std::fs::File::create(dir.path().join(&name)).expect("room");
+        let latency = &mut record.latency_ns[0];
+        crossway_lab::histogram::write_log(&mut file, 1, 1, &[(latency.span, histogram)])
+            .expect("room");
+        (latency.p99, latency.p999) = (Some(1_980_000), None);
+        latency.histogram = Some(name);
+    }
+    synthetic::write(dir.path(), &records);
+    let text = terminal::terminal(&Run::read(dir.path()).expect("written above"), false, 140);
+    // 10,000 samples of 1 to 2,000 us: the 99.9th percentile is 1,998 us.
+    assert!(text.contains("2.00 ms °") && text.contains("1.98 ms "), "{text}");
+}
+
+#[test]
 fn a_case_with_too_few_samples_for_a_curve_leaves_the_charts_intact() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut records = round_trips("pipe", Wait::Block, &FAST);
