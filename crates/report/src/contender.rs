@@ -11,8 +11,8 @@ pub trait Style {
     fn name(self) -> &'static str;
 
     /// Colours on a light and on a dark ground. The hues follow Okabe and Ito's palette for colour-blind readers,
-    /// darkened or lightened until each has a contrast of at least 3 to 1 against its ground; members of a family
-    /// differ by marker and dash, never by hue alone.
+    /// darkened or lightened until each has a contrast of at least 4.5 to 1 against its ground, since names are written
+    /// in them; members of a family differ by marker and dash, never by hue alone.
     fn colours(self) -> (&'static str, &'static str);
 }
 
@@ -39,7 +39,7 @@ impl Style for Family {
             Family::Pipe => ("#00795a", "#35c79a"),
             Family::Network => ("#a4307f", "#ec86c6"),
             Family::Queue => ("#8a6500", "#e2b93b"),
-            Family::Uring => ("#2b8fb8", "#7fdcf5"),
+            Family::Uring => ("#1d7898", "#7fdcf5"),
             Family::Tipc => ("#5b3fc4", "#b09cff"),
             Family::Library => ("#8b4a2b", "#d9a078"),
             Family::Language => ("#4d6b00", "#a9c65a"),
@@ -113,6 +113,34 @@ impl Contender {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Relative luminance of a colour like `#c2410c`, as in WCAG.
+    fn luminance(colour: &str) -> f64 {
+        let part = |at: usize| {
+            let v =
+                f64::from(u8::from_str_radix(&colour[at..at + 2], 16).expect("a number")) / 255.0;
+            if v <= 0.039_28 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    }
+
+    #[test]
+    fn names_in_the_colours_of_families_can_be_read() {
+        let contrast = |a: &str, b: &str| {
+            let (a, b) = (luminance(a), luminance(b));
+            (a.max(b) + 0.05) / (a.min(b) + 0.05)
+        };
+        for family in Family::ALL {
+            let (light, dark) = family.colours();
+            // The ground of the page's charts (`--card`) and of the page itself (`--paper`).
+            for (colour, ground) in
+                [(light, "#ffffff"), (light, "#fbfaf7"), (dark, "#1b1f25"), (dark, "#14171b")]
+            {
+                let found = contrast(colour, ground);
+                assert!(found >= 4.5, "{family:?}: {colour} on {ground}: {found:.2}");
+            }
+        }
+    }
 
     #[test]
     fn labels_say_what_is_not_a_plain_blocking_copy() {
