@@ -45,6 +45,7 @@ fn the_manuals_commands_for_links_work_in_their_order() {
         ("link set tolerance 500", "no link is named"),
         ("link set link L", "nothing to set"),
         ("link set broadcast LOUD", "REPLICAST or AUTOSELECT"),
+        ("link set window 77 link broadcast-link", "link set broadcast BROADCAST"),
         ("link get tolerance link nobody", "no link nobody"),
         ("link monitor list media eth device none0", "no bearer eth:none0"),
     ] {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use crossway_tipc_client::admin::{BroadcastView, CounterView, LinkView, MulticastWay, Order};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
@@ -194,6 +194,11 @@ fn set(site: &Site<'_>, mut words: Words, settings: &SetArguments) -> anyhow::Re
     }
     let settings = settings.or(words.settings()?)?;
     let name = link_of(words)?.with_context(|| format!("no link is named; give {LINK}"))?;
+    ensure!(
+        name != BROADCAST_LINK,
+        "a tipcd has no tolerance, priority or window to set for {BROADCAST_LINK}; what can be set is how multicasts are sent: \
+         crossway tipc link set broadcast BROADCAST|REPLICAST|AUTOSELECT"
+    );
     site.carry_out(&Order::SetLink { name, settings })
 }
 
