@@ -89,7 +89,7 @@ impl UdpBearer {
         // Checked even if it is not needed: a name that is not a device's is a mistake.
         let index = device.map_or(Ok(0), |device| multicast::interface_index(&fd, device))?;
         if !remotes.is_empty() {
-            socket::bind(&fd, &socket::inet_address(local), &object)?;
+            bind_beside_groups(&fd, local, &object)?;
             return Self::new(fd, local, remotes, mtu);
         }
         // There is no other reliable check that the address belongs to this host. Link-local addresses would have to be bound with
@@ -230,6 +230,20 @@ impl UdpBearer {
     }
 }
 
+/// Binds to an address to which no other socket may be bound, except that sockets that receive a multicast group are bound
+/// to the port at every address. They allow reuse of the port. Datagrams to the address go to the socket that is bound to it.
+fn bind_beside_groups(fd: &OwnedFd, local: SocketAddr, object: &str) -> Result<(), OsError> {
+    let address = socket::inet_address(local);
+    let Err(taken) = socket::bind(fd, &address, object) else { return Ok(()) };
+    if taken.errno() != Errno::ADDRINUSE.raw_os_error() {
+        return Err(taken);
+    }
+    // Fails as well if a socket with exactly this address does not allow reuse, which is true of all that were bound here.
+    socket::set_reuse_address(fd)?;
+    socket::bind(fd, &address, object)?;
+    socket::forbid_reuse_of_address(fd)
+}
+
 /// The MTU of the device with this address; `None` if no device has it, so that the outgoing device is unknown.
 fn device_mtu(ip: IpAddr) -> Option<usize> {
     // All of 127.0.0.0/8 is local without being assigned to a device.
@@ -239,7 +253,40 @@ fn device_mtu(ip: IpAddr) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
     use super::*;
+
+    /// Multicast sockets are bound to every address, as a kernel's are: another node's must not keep this one from its own address.
+    #[test]
+    fn a_bearer_with_remotes_has_its_address_beside_one_that_receives_a_group() {
+        let free = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let at = |last: u8| SocketAddr::new(Ipv4Addr::new(127, 99, 7, last).into(), port);
+        let open = |last: u8, remotes: &[u8]| {
+            let remotes = remotes.iter().map(|last| at(*last)).collect();
+            UdpBearer::open(at(last), None, remotes, None, (NetworkId(4711), 1 << 16))
+        };
+        let everywhere = open(1, &[]).expect("no other test uses this port");
+        let own = open(2, &[3]).expect("a socket at every address does not prevent it");
+        for _ in 0..2 {
+            let again = open(2, &[3]).expect_err("the address is taken");
+            assert_eq!(again.errno(), Errno::ADDRINUSE.raw_os_error());
+        }
+        let other = open(3, &[2]).expect("another address");
+        let sender = UdpSocket::bind("127.99.7.4:0").unwrap();
+        for (bearer, last) in [(&everywhere, 1), (&own, 2), (&other, 3)] {
+            sender.send_to(&[last], at(last)).unwrap();
+            let socket = UdpSocket::from(bearer.fd.try_clone().unwrap());
+            socket.set_nonblocking(false).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let mut byte = [0];
+            assert_eq!(socket.recv(&mut byte).unwrap(), 1);
+            assert_eq!(byte, [last]);
+        }
+    }
 
     #[test]
     fn the_group_follows_the_network_as_the_kernels_tool_sets_it() {
