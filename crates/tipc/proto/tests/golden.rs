@@ -74,7 +74,9 @@ fn a_frame_cut_short_anywhere_is_refused_or_still_legal_but_never_a_panic() {
         for len in 0..bytes.len().min(128) {
             assert!(Frame::decode(&bytes[..len]).is_err());
         }
-        for bit in 0..bytes.len().min(64) * 8 {
+        // Miri is some hundred times slower, and every tenth bit takes it through the same code.
+        let step = if cfg!(miri) { 10 } else { 1 };
+        for bit in (0..bytes.len().min(64) * 8).step_by(step) {
             let mut bent = bytes.clone();
             bent[bit / 8] ^= 1 << (bit % 8);
             if let Ok(frame) = Frame::decode(&bent) {
