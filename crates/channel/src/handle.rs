@@ -36,7 +36,7 @@ pub enum SwitchError {
         /// Where it leads.
         to: Transport,
     },
-    /// One of the ends could not open the transport; the channel stays where it was.
+    /// One of the ends could not open the transport; the channel keeps the one in use.
     #[error("the channel stays where it was, {to} did not open: {why}")]
     Refused {
         /// Where it should have led.

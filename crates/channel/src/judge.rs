@@ -52,7 +52,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// The transport to go to, and why; `None` to stay.
+    /// The transport to switch to, and why; `None` to keep the current one.
     pub(crate) fn judge(
         &mut self,
         policy: &Policy,

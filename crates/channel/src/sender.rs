@@ -154,7 +154,7 @@ impl TxState {
         Ok(())
     }
 
-    /// Sleeps until there is a transport again, and goes over to it.
+    /// Waits until there is a transport again and continues on it.
     #[cold]
     fn wait_parked(&mut self, link: &Link, until: Deadline) -> Result<(), SendError> {
         let mut state = link.lock();

@@ -1,4 +1,4 @@
-//! Futexes on shared memory, and the asymmetric fence that saves the waking side a fence of its own.
+//! Futexes on shared memory, and an asymmetric fence, which makes a fence on the waking side unnecessary.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;

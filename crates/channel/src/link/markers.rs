@@ -11,7 +11,7 @@ use crate::sender::TxState;
 use crate::transport::RxHalf;
 
 impl Link {
-    /// Puts the marker out, if it is due and there is room, and goes over to the new transport. False if there is no room.
+    /// Sends the marker, if it is due and there is room, and continues on the new transport. False if there is no room.
     pub(crate) fn try_mark(&self, tx: &mut TxState) -> Result<bool, SendError> {
         let mut state = self.lock();
         if state.must_mark {
@@ -48,7 +48,7 @@ impl Link {
         }
     }
 
-    /// The receiver has read a marker: goes over to the new transport.
+    /// Handles a marker that the receiver has read: it continues on the new transport.
     pub(crate) fn follow(
         &self,
         rx: &mut RxState,

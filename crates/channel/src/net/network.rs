@@ -128,7 +128,7 @@ impl Hosts {
     }
 }
 
-/// A secret that all programs share which may open channels to each other between hosts.
+/// A secret shared by all programs that may open channels to each other between hosts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; KEY_LEN]);
 

@@ -49,7 +49,7 @@ pub(crate) struct Compare {
     /// Differences up to this are "same" even if they are statistically significant
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = percent)]
     same_within: f64,
-    /// No visible difference counts as "unclear" instead of "same" if one larger than this could hide in the noise
+    /// A figure without a visible difference is "unclear" instead of "same" if the noise could hide a difference larger than this
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = percent)]
     unclear_beyond: f64,
     /// Compare although the machines differ

@@ -26,8 +26,8 @@ use crate::ui::{self, Ui};
 /// For each mechanism and each contender that is built, real processes are killed (idle, sending, receiving, with a full channel, while they hold a slot in shared
 /// memory), stopped, made to write garbage and wrong lengths, and deprived of buffer space, descriptors, disk, /dev/shm or locked
 /// memory. The record states how and how soon the survivor is notified, whether it hangs, what it received that was never sent,
-/// which sent messages are lost, and what is left behind. All of them together take about 2
-/// minutes on two CPUs; the time that it takes at most is printed first.
+/// which sent messages are lost, and what is left behind. The whole matrix takes about 2 minutes on
+/// two CPUs; an upper bound is printed first.
 #[derive(clap::Args)]
 pub(crate) struct Faults {
     /// Mechanisms and contenders to try [default: all]

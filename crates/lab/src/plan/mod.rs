@@ -128,7 +128,7 @@ pub struct BesideAxis {
     pub size_bytes: u64,
     /// How its ends wait; `None`: the mechanism's default.
     pub wait: Option<Wait>,
-    /// Where its roles run; `None`: where the case's run.
+    /// Placement of its roles; `None`: that of the case.
     pub placement: Option<Placement>,
 }
 

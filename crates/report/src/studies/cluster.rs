@@ -48,7 +48,7 @@ fn exchange(record: &Record) -> bool {
     record.inputs.workload == Workload::Exchange
 }
 
-/// C1.
+/// Judges the study's claim C1.
 fn cost_model(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C1",
@@ -122,7 +122,7 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
 /// Throughput of one message length, by socket buffer.
 type Curve = BTreeMap<u64, Vec<f64>>;
 
-/// C3.
+/// Judges the study's claim C3.
 fn buffers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C3",
@@ -262,7 +262,7 @@ fn exchange_figures(by_size: &[(u64, Compared)]) -> Vec<Figure> {
     figures
 }
 
-/// C4.
+/// Judges the study's claim C4.
 fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C4",
@@ -301,7 +301,7 @@ fn mostly_or_all(calls: &[Call]) -> Call {
     if calls.len() < 20 { all(calls.iter().copied()) } else { mostly(calls) }
 }
 
-/// C5.
+/// Judges the study's claim C5.
 fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C5",
@@ -342,7 +342,7 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, all([tcp, tipc]), why)
 }
 
-/// C8.
+/// Judges the study's claim C8.
 fn exchange_within(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C8",

@@ -172,7 +172,7 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, whole, why)
 }
 
-/// T7.
+/// Judges the study's claim T7.
 fn latency(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T7",
@@ -212,7 +212,7 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, mostly(&calls), why)
 }
 
-/// T8.
+/// Judges the study's claim T8.
 fn streaming(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T8",
@@ -273,7 +273,7 @@ fn conclusions(findings: &[Finding]) -> Finding {
     claim.judged(place, Vec::new(), call, why.join(", "))
 }
 
-/// T15.
+/// Judges the study's claim T15.
 fn headers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T15",

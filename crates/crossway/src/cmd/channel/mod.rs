@@ -120,7 +120,7 @@ impl Allowed {
 }
 
 impl Channel {
-    /// What the environment says about other hosts, and the options in its place.
+    /// The settings for other hosts: from the environment, overridden by the options.
     fn network(&self) -> anyhow::Result<Network> {
         let mut network = Network::of_environment()?;
         if let Some(path) = &self.hosts {

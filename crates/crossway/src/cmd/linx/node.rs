@@ -33,7 +33,7 @@ pub(super) struct Node {
     #[arg(long, value_name = "NAME=ADDRESS,...", value_parser = link)]
     link: Vec<LinkSettings>,
     /// Link to all nodes with the same TIPC service TYPE, wherever they are in the TIPC cluster; the links have the names of the
-    /// nodes, so that each needs a --name of its own
+    /// nodes, so each node needs its own --name
     #[arg(long, value_name = "TYPE", requires = "name", value_parser = clap::value_parser!(u32).range(64..))]
     cluster: Option<u32>,
     /// Close a connection after this many milliseconds without traffic; if no other address answers, the link is down

@@ -11,7 +11,7 @@ use super::{PLAN, exchange};
 use crate::estimate::Estimate;
 use crate::units::Quantity;
 
-/// C6.
+/// Judges the study's claim C6.
 pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C6",

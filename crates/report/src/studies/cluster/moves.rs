@@ -10,7 +10,7 @@ use super::PLAN;
 use crate::estimate::Estimate;
 use crate::units::{Quantity, count};
 
-/// C9.
+/// Judges the study's claim C9.
 pub(super) fn transparency(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C9",

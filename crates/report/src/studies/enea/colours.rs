@@ -329,7 +329,7 @@ fn agreement(run: &Run) -> (usize, usize) {
     (cells.len(), cells.iter().filter(|(ours, theirs)| ours == theirs).count())
 }
 
-/// E23.
+/// Judges the study's claim E23.
 pub(super) fn finding(run: &Run) -> Finding {
     let claim = Claim {
         id: "E23",

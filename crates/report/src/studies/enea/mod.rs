@@ -118,7 +118,7 @@ fn kept(evidence: &Evidence<'_>, way: &str, of: Of, size: u64) -> Option<Estimat
     ratio(&at(evidence, way, of, size, true), &at(evidence, way, of, size, false))
 }
 
-/// E5.
+/// Judges the study's claim E5.
 fn control_plane(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E5",

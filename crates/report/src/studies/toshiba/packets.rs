@@ -14,7 +14,7 @@ use crate::units::{Quantity, size, three_digits};
 /// The group of the plan that increases the size byte by byte; other groups have other sizes.
 const EDGE: (u64, u64) = (2952, 2953);
 
-/// T4.
+/// Judges the study's claim T4.
 pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T4",
@@ -121,7 +121,7 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// T5.
+/// Judges the study's claim T5.
 pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T5",
@@ -203,7 +203,7 @@ fn bound(figure: &Estimate, limit: f64) -> Call {
     }
 }
 
-/// T6.
+/// Judges the study's claim T6.
 pub(super) fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T6",

@@ -1,6 +1,6 @@
 //! Requests and answers on the control connection.
 //!
-//! A request is one message: its number (4 octets), then its fields. The answer is one message: an errno (4 octets, 0 for success), then the fields
+//! A request is one message: its number (4 bytes), then its fields. The answer is one message: an errno (4 bytes, 0 for success), then the fields
 //! and descriptors of that request's answer. A hello with a different version is answered with the errno [`VERSION_MISMATCH`], followed by the two
 //! versions.
 
@@ -113,7 +113,7 @@ pub enum Request<'a> {
         /// Value to set.
         value: u32,
     },
-    /// Reads an option: answered with 4 octets.
+    /// Reads an option: answered with 4 bytes.
     GetOption {
         /// Token of the socket.
         token: u64,
@@ -148,7 +148,7 @@ pub enum Request<'a> {
         /// Token of the socket.
         token: u64,
     },
-    /// Queries the identity of a node: answered with 16 octets, or EADDRNOTAVAIL.
+    /// Queries the identity of a node: answered with 16 bytes, or EADDRNOTAVAIL.
     Identity {
         /// Address of the node.
         node: u32,

@@ -2,7 +2,7 @@
 //!
 //! The page begins with the rings' own words ([`crossway_ring::region`]). They are followed by words shared by the lanes beyond the rings, addressed
 //! by their index in [`FreeWords`]; the indices are below. A record towards `tipcd` has the same contents as on the data descriptor: the bytes of a
-//! stream, or for other kinds the destination (16 octets) and the payload ([`super::record`]). Towards the program it consists of a header of
+//! stream, or for other kinds the destination (16 bytes) and the payload ([`super::record`]). Towards the program it consists of a header of
 //! [`super::record::HEADER_LEN`] bytes and the payload.
 //!
 //! [`FreeWords`]: crossway_ring::region::FreeWords

@@ -1,6 +1,6 @@
 //! Message format on a data descriptor that preserves message boundaries.
 //!
-//! Towards `tipcd`: the destination as a struct sockaddr_tipc (16 octets), then the payload. Family 0 means "no destination": a
+//! Towards `tipcd`: the destination as a struct sockaddr_tipc (16 bytes), then the payload. Family 0 means "no destination": a
 //! message on a connection or to the default destination. While a connection request is pending, the program makes its descriptor
 //! unwritable with a record of family [`PAD_FAMILY`], which `tipcd` leaves unread until the answer has arrived and then ignores.
 //!
