@@ -3,6 +3,7 @@
 mod beside;
 mod opening;
 mod wall;
+mod warmup;
 mod windows;
 
 use std::net::IpAddr;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crossway_sys::clock::monotonic_ns;
-
+use super::warmup::{Next, WarmUp};
 use super::{STEP_LIMIT, TrialRun, unexpected, wall_ns};
 use crate::control::{Answer, Order, Outcome, Window};
 use crate::inputs::{Extent, Measure};
@@ -16,16 +15,10 @@ use crate::workload::messages_per_burst;
 const PATIENCE_FACTOR: u64 = 20;
 /// Time between the order and the start of paced and timed windows, so that all roles are ready.
 const LEAD_NS: u64 = 3_000_000;
-/// Messages in the first warm-up window.
-const FIRST_WINDOW: u64 = 8;
-/// A warm-up window has at most this many times the messages of the previous one.
-const GROWTH: u64 = 16;
 /// How often the measured window may be repeated because it was too short, and the maximum factor of each correction of
 /// its rate.
 const ATTEMPTS: u32 = 4;
 const MOST_CORRECTION: f64 = 100.0;
-/// Two windows agree if their rates differ by less than this fraction.
-const AGREEMENT: f64 = 0.05;
 /// Round trips that all trials of a case together should have, with a margin for trials that are left out: 1,000 samples
 /// make a p99.
 const POOLED_ROUND_TRIPS: u64 = 1250;
@@ -44,7 +37,7 @@ pub(super) struct Measured {
 }
 
 impl TrialRun<'_> {
-    /// Runs windows until two agree or the time limit is reached; returns the number of messages and the rate in
+    /// Runs windows until two agree or the time is up; returns the number of messages and the rate in
     /// messages per second.
     pub(super) fn warm_up(&mut self) -> Result<(u64, f64), LaunchError> {
         self.group.phase("warming up");
@@ -68,27 +61,21 @@ impl TrialRun<'_> {
                 return Ok((outcomes.iter().map(|o| o.sent).sum(), 0.0));
             }
         }
-        let begun = monotonic_ns();
-        let target_ns = (limit_ns / 5).max(100_000) as f64;
-        let mut messages = FIRST_WINDOW;
+        let mut warm_up = WarmUp::new(limit_ns);
+        let mut messages = warm_up.first();
         let mut spent = 0;
-        let mut former: Option<f64> = None;
         let mut rate = 0.0;
         loop {
             let window = self.next_window(messages, 1, false);
             self.prepare(&window)?;
             let outcomes = self.go(&window, rate)?;
-            let wall_ns = self.wall_ns(&outcomes).max(1);
             spent += messages;
+            let wall_ns = self.wall_ns(&outcomes).max(1);
             rate = messages as f64 * 1e9 / wall_ns as f64;
-            let long_enough = wall_ns as f64 >= target_ns / 2.0;
-            let agreed = former.is_some_and(|f| (f / rate - 1.0).abs() < AGREEMENT);
-            if (long_enough && agreed) || monotonic_ns() - begun >= limit_ns {
-                return Ok((spent, rate));
+            match warm_up.after(messages, wall_ns) {
+                Next::Window(more) => messages = more,
+                Next::Rate(rate) => return Ok((spent, rate)),
             }
-            former = long_enough.then_some(rate);
-            let wanted = (rate * target_ns / 1e9) as u64;
-            messages = wanted.clamp(1, messages * GROWTH);
         }
     }
 
