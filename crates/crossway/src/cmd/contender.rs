@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use crossway_lab::catalogue;
-use crossway_lab::contender::{self, Contender, Language, Verdict};
+use crossway_lab::contender::{self, Contender, Folders, Language, Verdict};
 use crossway_lab::launcher::Launcher;
 use crossway_lab::shutdown;
 use crossway_mech::{Caps, Probe};
@@ -81,6 +81,9 @@ struct Row<'a> {
 impl Run for ContenderCommand {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         match self.action {
+            Action::List { ids, json: true } if ids.is_empty() => {
+                list(&catalogue::contenders().iter().collect::<Vec<_>>(), true, ui)
+            }
             Action::List { ids, json } => list(&chosen(&ids)?, json, ui),
             Action::Build { ids } => build(&chosen(&ids)?),
             Action::Test { which } => test(&chosen(&which)?, ui),
@@ -126,6 +129,16 @@ fn is_file(word: &str) -> bool {
 /// Resolves ids and files to contenders; without arguments, all contenders.
 fn chosen(words: &[String]) -> anyhow::Result<Vec<&'static Contender>> {
     let all = catalogue::contenders();
+    if all.is_empty() {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let dirs = Folders::of_user(&program).declarations;
+        let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+        bail!(
+            "no contender is declared in {}; write one with `crossway contender new NAME`, or name its declaration with \
+             --contender FILE",
+            dirs.join(" or ")
+        );
+    }
     if words.is_empty() {
         return Ok(all.iter().collect());
     }

@@ -71,6 +71,31 @@ fn a_new_contender_passes_the_conformance_suite() {
     }
 }
 
+/// A program that was copied somewhere by itself has no declarations beside it.
+#[test]
+fn without_a_declaration_the_folders_are_named() {
+    let shop = Workshop::new("");
+    let alone = shop.path("crossway");
+    fs::copy(env!("CARGO_BIN_EXE_crossway"), &alone).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(&alone);
+        command.args(args).env("XDG_CONFIG_HOME", shop.path("config"));
+        command.output().unwrap()
+    };
+    for action in ["list", "build", "test"] {
+        let out = run(&["contender", action]);
+        assert_eq!(out.status.code(), Some(2), "{action}");
+        let said = stderr(&out);
+        for part in
+            ["share/crossway/contenders", "config/crossway/contenders", "contender new NAME"]
+        {
+            assert!(said.contains(part), "{action}: {said}");
+        }
+    }
+    let json = run(&["contender", "list", "--json"]);
+    assert_eq!((json.status.code(), stdout(&json).trim()), (Some(0), "[]"));
+}
+
 #[test]
 fn bad_declarations_and_builds_are_refused_by_name() {
     let shop = Workshop::new(PLAN);
