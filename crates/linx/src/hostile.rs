@@ -17,7 +17,9 @@ use crate::limits::{LARGEST_SIGNAL, POOL, RECORD};
 use crate::signal::USER_BASE;
 use crate::trace::Trace;
 use crate::wire::local::{Channel, Event, Report, Request, VERSION};
-use crate::{Endpoint, Filter, Node, NodeThread, Options, Settings, Signal, Spid, Transport};
+use crate::{
+    Endpoint, Filter, LinkSettings, Node, NodeThread, Options, Settings, Signal, Spid, Transport,
+};
 
 /// A deadline that only catches hangs.
 fn soon() -> Option<Instant> {
@@ -311,6 +313,49 @@ fn invalid_references_end_their_own_channel_and_no_other() {
         // Only the last one is valid, once: two signals cannot be in the same place.
         assert_eq!(came.len(), usize::from((at, units) == (0, 1)), "{at} {units}");
         place.is_unharmed(&format!("reference {at} {units}"));
+    }
+}
+
+#[test]
+fn forged_signals_for_a_link_end_their_own_channel_and_not_the_link() {
+    let listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let far = Node::spawn_private(Settings { listen, ..Settings::default() }).unwrap();
+    let addresses = far.listens_at().to_vec();
+    let links = vec![LinkSettings { name: "far".to_owned(), addresses }];
+    let near = Node::spawn_private(Settings { links, ..Settings::default() }).unwrap();
+    let open = |node: &NodeThread, name| {
+        Endpoint::open_on(node.connection().unwrap(), name, &Options::default()).unwrap()
+    };
+    let (mut a, mut b) = (open(&near, "a"), open(&far, "b"));
+    let there = a.hunt_and_wait("far/b", soon()).unwrap();
+    a.attach(there, None).unwrap();
+    for n in 0..4 {
+        let (intruder, own) = Intruder { fd: near.connection().unwrap() }.open("x");
+        let (_, fds) = intruder.channel_to(there, Transport::Uds);
+        let pool = Pool::map(&fds[1], POOL, false).unwrap();
+        let block = pool.alloc(100_001).unwrap();
+        let half = (POOL / UNIT) as u32;
+        let reference = |reference: Reference| {
+            let header = Header::of_reference(100_000, own, there, false);
+            [&header.encode()[..], &reference.encode()[..]].concat()
+        };
+        let bytes = match n {
+            0 => reference(Reference { at: 0, units: 200 }),
+            1 => reference(Reference { at: half, units: half + 1 }),
+            // Its number is 0.
+            2 => reference(block.reference()),
+            _ => {
+                let to = there.get();
+                let header = Header { piece: 8, size: 8, from: own, to, flags: FIRST };
+                [&header.encode()[..], &[0; 8]].concat()
+            }
+        };
+        socket::send(&fds[0], &bytes, false).unwrap();
+        while intruder.hear().is_some() {}
+        a.send(Signal::with_payload(USER_BASE + n, b"payload").unwrap(), there).unwrap();
+        let got = b.receive(&Filter::ANY, soon()).unwrap().expect("a signal");
+        assert_eq!((got.number(), got.payload()), (USER_BASE + n, &b"payload"[..]));
+        assert_eq!(a.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None, "forgery {n}");
     }
 }
 

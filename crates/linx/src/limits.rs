@@ -51,10 +51,14 @@ pub const WINDOW: usize = 1 << 20;
 /// that link wait.
 pub const UNACKNOWLEDGED: usize = 8 << 20;
 
-/// Number of bytes of each half of the pool that two endpoints of a user share over [`Transport::Shm`](crate::Transport::Shm), and so the
-/// number of bytes that each of them can pass by reference at the same time. Signals for which there is no room are
-/// copied.
-pub const POOL: usize = 16 << 20;
+/// Number of bytes of each half of the pool that two endpoints of a user share over [`Transport::Shm`](crate::Transport::Shm), or an
+/// endpoint shares with its node for a link; and so the number of bytes that each of them can pass by reference at the same
+/// time. Memory is only used for what was written to. Signals for which there is no room are copied.
+pub const POOL: usize = 64 << 20;
+
+/// Minimum size in bytes of signals that are passed by reference between an endpoint and its node without a request by the
+/// program.
+pub const SHARED_FROM: usize = PIECE;
 
 /// A receiver with signals in its queue checks for further ones, which may be out of band, after this number of signals...
 pub const LOOK_AROUND: u32 = 16;

@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn ids(frames: &[Arc<Framed>]) -> Vec<u64> {
-        let id = |bytes: &Arc<Framed>| match decode(bytes) {
+        let id = |bytes: &Arc<Framed>| match decode(&bytes.to_vec()) {
             Ok(Some((Frame::Message(Message::Cancel { id }), _))) => id,
             other => panic!("{other:?}"),
         };

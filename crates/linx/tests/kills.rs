@@ -156,10 +156,10 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Number of mapped pools.
+/// Number of mapped pools of two endpoints. A node keeps that of a link until the other node has acknowledged all signals in it.
 fn pools() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines().filter(|line| line.contains("crossway-pool")).count()
+    maps.lines().filter(|line| line.contains("crossway-linx-pool")).count()
 }
 
 /// Waits until no more descriptors are open than before: those that were being closed then are closed now.

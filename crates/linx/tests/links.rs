@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossway_linx::signal::{ATTACH, NEW_LINK, USER_BASE};
 use crossway_linx::{
     Count, Endpoint, EndpointKind, Error, Filter, LinkAddress, LinkSettings, Node, NodeThread,
-    Options, Settings, Signal,
+    Options, Settings, Signal, Spid,
 };
 
 /// A limit that only catches hangs.
@@ -241,6 +241,111 @@ fn a_link_goes_on_by_its_other_address_without_losing_or_repeating_a_signal() {
         }
     });
     assert_eq!(client.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None, "nobody died");
+}
+
+/// The payload of the nth of a sequence of large signals.
+fn large(n: u32) -> Vec<u8> {
+    let sizes = [65_531, 65_532, 65_533, 131_072, 300_000, 1 << 20, 3 << 20];
+    let len = sizes[n as usize % sizes.len()] as u32;
+    (0..len / 4).flat_map(|at| (at ^ n.rotate_right(8)).to_ne_bytes()).collect()
+}
+
+/// Sends large signals, in shared memory, in ordinary memory and without a signal, while `cut` cuts the connection.
+fn send_large(from: &mut Endpoint, to: Spid, count: u32, cut: impl Fn(u32)) {
+    for n in 0..count {
+        let (number, payload) = (USER_BASE + n, large(n));
+        match n % 3 {
+            0 => from.send_copy(number, &payload, to, None).unwrap(),
+            1 => {
+                let signal = Signal::with_payload(number, &payload).unwrap();
+                from.send(signal, to).unwrap();
+            }
+            _ => {
+                let mut signal = from.alloc_for(number, payload.len(), to).unwrap();
+                signal.payload_mut().copy_from_slice(&payload);
+                from.send(signal, to).unwrap();
+            }
+        }
+        cut(n);
+    }
+}
+
+fn receive_large(at: &mut Endpoint, count: u32) {
+    let mut shared = 0;
+    for n in 0..count {
+        let signal = any(at);
+        assert_eq!(signal.number(), USER_BASE + n);
+        assert!(signal.payload() == large(n), "signal {n} is damaged");
+        shared += u32::from(signal.is_shared());
+    }
+    assert!(shared > 0, "no signal was passed by reference");
+}
+
+#[test]
+fn large_signals_arrive_whole_by_reference_also_when_their_connection_is_cut() {
+    let b = Host::new("b", &[]);
+    let first = Way::to(b.at[0]);
+    let a = Host::new("a", &[("b", vec![first.at, b.at[0]])]);
+    let (mut client, mut server) = (a.open("client"), b.open("server"));
+    let there = client.hunt_and_wait("b/server", soon()).unwrap();
+    client.attach(there, None).unwrap();
+    let here = {
+        client.send(signal(0), there).unwrap();
+        any(&mut server).sender().unwrap()
+    };
+    const COUNT: u32 = 100;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            send_large(&mut client, there, COUNT, |n| {
+                if n == COUNT / 3 {
+                    first.cut.send(()).unwrap();
+                }
+            });
+        });
+        receive_large(&mut server, COUNT);
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| send_large(&mut server, here, COUNT, |_| {}));
+        receive_large(&mut client, COUNT);
+    });
+    // The buffer of a request is used for its reply.
+    let mut request = client.alloc_for(USER_BASE, 1 << 20, there).unwrap();
+    assert!(request.is_shared());
+    request.payload_mut().fill(7);
+    client.send(request, there).unwrap();
+    let mut reply = any(&mut server);
+    assert!(reply.is_shared() && reply.payload().iter().all(|byte| *byte == 7));
+    reply.set_size(200_004).unwrap();
+    reply.payload_mut().fill(8);
+    server.send(reply, here).unwrap();
+    assert!(any(&mut client).payload() == [8; 200_000]);
+    assert_eq!(client.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None, "nobody died");
+}
+
+#[test]
+fn large_signals_that_nobody_receives_hold_back_their_sender() {
+    let b = Host::new("b", &[]);
+    let a = Host::new("a", &[("b", b.at.clone())]);
+    let (mut client, mut deaf) = (a.open("client"), b.open("deaf"));
+    let there = client.hunt_and_wait("b/deaf", soon()).unwrap();
+    let mut sent = 0;
+    loop {
+        let until = Some(Instant::now() + Duration::from_millis(100));
+        let signal = client.alloc_for(USER_BASE + sent, 4 << 20, there).unwrap();
+        match client.send_until(signal, there, until) {
+            Ok(()) => sent += 1,
+            Err(Error::TimedOut) => break,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(sent < 64, "the sender is never blocked");
+    }
+    std::thread::scope(|scope| {
+        // Part of the last one may still be here.
+        scope.spawn(|| client.flush(soon()).unwrap());
+        for n in 0..sent {
+            assert_eq!(any(&mut deaf).number(), USER_BASE + n);
+        }
+    });
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! same place.
 //!
 //! Each end allocates from its own half only, with bookkeeping in its private memory: nothing that the peer writes can damage
-//! it. A block is passed by its [`Reference`], over a channel that keeps the order of memory accesses (a ring). Who receives
-//! it may pass it back, or drop it: then the block's word in a shared table becomes 0, and the end that it belongs to uses it
-//! again. So a block costs no message to return.
+//! it. A block is passed by its [`Reference`], over a channel that keeps the order of memory accesses (a ring). The
+//! receiving end may pass it back, or drop it: then the block's word in a shared table becomes 0, and the end that it belongs to
+//! uses it again. So a block costs no message to return.
 //!
 //! After an end has died, however it died, the other one keeps what it holds until it drops it; the memory itself is freed by
 //! the kernel when neither end has it mapped. There is nothing to recover, and nothing can be lost.
@@ -167,12 +167,13 @@ impl Shared {
     }
 }
 
-/// Creates the memory of a pool with `half` bytes for each end. No page of it is used before it is written to.
+/// Creates the memory of a pool with `half` bytes for each end. No page of it is used before it is written to. `label` appears in
+/// `/proc/<pid>/maps`.
 ///
 /// # Errors
 /// If a system call fails.
-pub fn create(half: usize) -> Result<OwnedFd, OsError> {
-    shm::create_sealed("crossway-pool", memory_len(half))
+pub fn create(label: &str, half: usize) -> Result<OwnedFd, OsError> {
+    shm::create_sealed(label, memory_len(half))
 }
 
 fn memory_len(half: usize) -> usize {
@@ -333,7 +334,7 @@ mod tests {
     const HALF: usize = 64 * UNIT;
 
     fn ends() -> (Pool, Pool) {
-        let memory = create(HALF).unwrap();
+        let memory = create("crossway-test", HALF).unwrap();
         (Pool::map(&memory, HALF, true).unwrap(), Pool::map(&memory, HALF, false).unwrap())
     }
 
@@ -406,7 +407,7 @@ mod tests {
         let at = held.reference().at;
         assert!(refused(at, 3) && refused(at + 2, 1) && refused(at + 1, 1), "overlaps");
         assert!(a.accept(Reference { at: at + 3, units: 1 }).is_some());
-        let memory = create(2 * HALF).unwrap();
+        let memory = create("crossway-test", 2 * HALF).unwrap();
         assert!(Pool::map(&memory, HALF, true).is_err(), "another size than agreed");
     }
 }

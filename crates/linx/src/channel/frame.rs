@@ -34,6 +34,18 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// The header before the reference to a signal of `size` bytes.
+    pub(crate) fn of_reference(size: usize, from: Spid, to: Spid, out_of_band: bool) -> Header {
+        let oob = if out_of_band { OUT_OF_BAND } else { 0 };
+        Header {
+            piece: Reference::LEN as u32,
+            size: size as u32,
+            from,
+            to: to.get(),
+            flags: oob | FIRST | BY_REFERENCE,
+        }
+    }
+
     pub(crate) fn encode(&self) -> [u8; HEADER] {
         let words = [self.piece, self.size, self.from.get(), self.to, self.flags.into()];
         let mut bytes = [0; HEADER];

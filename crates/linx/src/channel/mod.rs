@@ -97,7 +97,7 @@ impl Channel {
     /// it.
     pub(crate) fn block(&self, size: usize) -> Option<Block> {
         match self {
-            Channel::Stream(_) => None,
+            Channel::Stream(channel) => channel.block(size),
             Channel::Ring(channel) => channel.block(size),
         }
     }
@@ -105,7 +105,7 @@ impl Channel {
     #[cfg(test)]
     pub(crate) fn pool(&self) -> Option<&crossway_ring::pool::Pool> {
         match self {
-            Channel::Stream(_) => None,
+            Channel::Stream(channel) => channel.pool(),
             Channel::Ring(channel) => channel.pool(),
         }
     }

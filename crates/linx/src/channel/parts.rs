@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crossway_ring::pool::{Pool, Reference};
+
 use super::Broken;
 use super::frame::{ABANDONED, FIRST, GONE, Header, OUT_OF_BAND};
 use crate::limits::{LEAST_SIGNAL, VOUCHED};
@@ -19,6 +21,21 @@ pub(crate) enum Came {
         id: u32,
         spid: Spid,
     },
+}
+
+/// Takes over a signal in the pool.
+pub(super) fn accept(pool: Option<&Pool>, header: &Header, body: &[u8]) -> Result<Came, Broken> {
+    let place = body.first_chunk().map(|bytes| Reference::decode(*bytes));
+    // There is a byte behind the signal, for C programs.
+    let place = place.filter(|place| (header.size as usize) < place.room());
+    let block = place.and_then(|place| pool?.accept(place));
+    let block = block.ok_or(Broken::Damaged("a reference to nothing that the peer could pass"))?;
+    if block[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
+        return Err(Broken::Damaged("a signal has the number 0"));
+    }
+    let out_of_band = header.flags & OUT_OF_BAND != 0;
+    let signal = Signal::by_reference(block, header.size as usize, header.from, out_of_band);
+    Ok(Came::Signal(signal))
 }
 
 /// The incomplete signals by channel and sender, and buffers for more.

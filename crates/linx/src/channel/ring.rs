@@ -13,9 +13,8 @@ use crossway_sys::eventfd::EventFd;
 use crossway_sys::shm::{self, Mapping};
 
 use super::frame::{BY_REFERENCE, FIRST, HEADER, Header, OUT_OF_BAND};
-use super::parts::{Assembly, Came};
+use super::parts::{Assembly, Came, accept};
 use super::{Broken, Filled, Outgoing, Sent};
-use crate::Signal;
 use crate::limits::LEAST_SIGNAL;
 
 /// Wakes the other end through its eventfd. This end sleeps elsewhere, where everything that may wake it is watched.
@@ -167,14 +166,7 @@ impl RingChannel {
         out: &Outgoing<'_>,
         place: Reference,
     ) -> Result<Sent, Broken> {
-        let oob = if out.out_of_band { OUT_OF_BAND } else { 0 };
-        let header = Header {
-            piece: Reference::LEN as u32,
-            size: out.size() as u32,
-            from: out.from,
-            to: out.to.get(),
-            flags: oob | FIRST | BY_REFERENCE,
-        };
+        let header = Header::of_reference(out.size(), out.from, out.to, out.out_of_band);
         Ok(match put(&mut self.tx, &header, &[], &place.encode())? {
             Sent::Full => Sent::Full,
             Sent::Taken | Sent::Lent => Sent::Lent,
@@ -249,21 +241,6 @@ impl RingChannel {
     pub(crate) fn arm(&mut self) -> Result<bool, Broken> {
         self.rx.announce_sleep().map(|found| !found).map_err(receiving)
     }
-}
-
-/// Takes over a signal in the pool.
-fn accept(pool: Option<&Pool>, header: &Header, body: &[u8]) -> Result<Came, Broken> {
-    let place = body.first_chunk().map(|bytes| Reference::decode(*bytes));
-    // There is a byte behind the signal, for C programs.
-    let place = place.filter(|place| (header.size as usize) < place.room());
-    let block = place.and_then(|place| pool?.accept(place));
-    let block = block.ok_or(Broken::Damaged("a reference to nothing that the peer could pass"))?;
-    if block[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
-        return Err(Broken::Damaged("a signal has the number 0"));
-    }
-    let out_of_band = header.flags & OUT_OF_BAND != 0;
-    let signal = Signal::by_reference(block, header.size as usize, header.from, out_of_band);
-    Ok(Came::Signal(signal))
 }
 
 /// Writes one piece, if there is room.

@@ -3,13 +3,14 @@
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crossway_ring::pool::{Block, Pool, Reference};
 use crossway_sys::pipe::PipeEnd;
 use crossway_sys::{Errno, records, socket};
 
 use super::frame::{ABANDONED, BY_REFERENCE, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
-use super::parts::{Assembly, Came};
+use super::parts::{Assembly, Came, accept};
 use super::{Broken, Filled, Outgoing, Sent};
-use crate::limits::{LEAST_SIGNAL, PIECE};
+use crate::limits::{LEAST_SIGNAL, PIECE, SHARED_FROM};
 
 /// Number of bytes read at once while signals are small.
 const BUFFER: usize = 64 << 10;
@@ -79,10 +80,11 @@ pub(crate) struct StreamChannel {
     start: usize,
     end: usize,
     piece: Option<Piece>,
+    pool: Option<Pool>,
 }
 
 impl StreamChannel {
-    pub(crate) fn new(pipe: Pipe, number: u32, in_pieces: bool) -> Self {
+    pub(crate) fn new(pipe: Pipe, number: u32, in_pieces: bool, pool: Option<Pool>) -> Self {
         StreamChannel {
             pipe,
             number,
@@ -93,6 +95,7 @@ impl StreamChannel {
             start: 0,
             end: 0,
             piece: None,
+            pool,
         }
     }
 
@@ -140,6 +143,24 @@ impl StreamChannel {
         if self.holds_back() && !self.flush(patient)? {
             return Ok(Sent::Full);
         }
+        if let Some(pool) = &self.pool {
+            if let Some(block) = out.block.filter(|block| pool.has(block)) {
+                let place = block.reference();
+                return self.send_reference(out, place, Sent::Lent, patient);
+            }
+            if out.size() >= SHARED_FROM
+                && let Some(mut block) = self.block(out.size())
+            {
+                block[..LEAST_SIGNAL].copy_from_slice(&out.number.to_ne_bytes());
+                block[LEAST_SIGNAL..out.size()].copy_from_slice(out.payload);
+                let place = block.reference();
+                let sent = self.send_reference(out, place, Sent::Taken, patient)?;
+                if sent == Sent::Taken {
+                    block.lend();
+                }
+                return Ok(sent);
+            }
+        }
         let most = if self.in_pieces { PIECE - LEAST_SIGNAL } else { usize::MAX };
         let (first, mut rest) = out.payload.split_at(out.payload.len().min(most));
         let oob = if out.out_of_band { OUT_OF_BAND } else { 0 };
@@ -171,6 +192,31 @@ impl StreamChannel {
         Ok(Sent::Taken)
     }
 
+    /// Passes the block in which a signal is.
+    fn send_reference(
+        &mut self,
+        out: &Outgoing<'_>,
+        place: Reference,
+        outcome: Sent,
+        patient: bool,
+    ) -> Result<Sent, Broken> {
+        let header = Header::of_reference(out.size(), out.from, out.to, out.out_of_band);
+        Ok(match self.put(&header.encode(), &place.encode(), patient)? {
+            Sent::Full => Sent::Full,
+            Sent::Taken | Sent::Lent => outcome,
+        })
+    }
+
+    /// As [`Channel::block`](super::Channel::block).
+    pub(crate) fn block(&self, size: usize) -> Option<Block> {
+        self.pool.as_ref()?.alloc(size + 1)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pool(&self) -> Option<&Pool> {
+        self.pool.as_ref()
+    }
+
     /// Writes a header and its body; what has no room is kept, unless nothing was written.
     #[inline]
     fn put(&mut self, head: &[u8], body: &[u8], patient: bool) -> Result<Sent, Broken> {
@@ -199,6 +245,9 @@ impl StreamChannel {
                     return Ok(None);
                 }
                 let Some(Piece { header, bytes, .. }) = self.piece.take() else { continue };
+                if header.flags & BY_REFERENCE != 0 {
+                    return accept(self.pool.as_ref(), &header, &bytes).map(Some);
+                }
                 match assembly.complete(self.number, &header, bytes)? {
                     Some(came) => return Ok(Some(came)),
                     None => continue,
@@ -208,9 +257,6 @@ impl StreamChannel {
                 return Ok(None);
             };
             let header = Header::decode(head).ok_or(Broken::Damaged("an invalid header"))?;
-            if header.flags & BY_REFERENCE != 0 {
-                return Err(Broken::Damaged("a reference on a channel without a pool"));
-            }
             self.start += HEADER;
             if header.flags & (GONE | ABANDONED) != 0 {
                 if let Some(came) = assembly.notice(self.number, &header) {
@@ -218,7 +264,10 @@ impl StreamChannel {
                 }
                 continue;
             }
-            let bytes = assembly.begin(self.number, &header)?;
+            let bytes = match header.flags & BY_REFERENCE {
+                0 => assembly.begin(self.number, &header)?,
+                _ => Vec::with_capacity(Reference::LEN),
+            };
             self.piece = Some(Piece { header, bytes, left: header.piece as usize });
         }
     }

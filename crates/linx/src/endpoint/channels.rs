@@ -16,7 +16,7 @@ use crate::{Error, Spid, Transport};
 /// Number of descriptors of an end.
 fn descriptors(transport: Transport, has_pool: bool) -> usize {
     match transport {
-        Transport::Uds => 1,
+        Transport::Uds => 1 + usize::from(has_pool),
         Transport::Fifo => 2,
         Transport::Shm => 3 + usize::from(has_pool),
     }
@@ -53,13 +53,18 @@ impl Endpoint {
         let channel = match transport {
             Transport::Uds => {
                 let pipe = Pipe::Socket(fd()?);
-                Channel::Stream(StreamChannel::new(pipe, told.number, told.relay))
+                let pool = match has_pool {
+                    // The node's end is the first.
+                    true => Some(Pool::map(&fd()?, told.pool as usize, false)?),
+                    false => None,
+                };
+                Channel::Stream(StreamChannel::new(pipe, told.number, told.relay, pool))
             }
             Transport::Fifo => {
                 ignore_sigpipe();
                 let (read, write) = (PipeEnd::new(fd()?)?, PipeEnd::new(fd()?)?);
                 let pipe = Pipe::Fifo { read, write };
-                Channel::Stream(StreamChannel::new(pipe, told.number, told.relay))
+                Channel::Stream(StreamChannel::new(pipe, told.number, told.relay, None))
             }
             Transport::Shm => {
                 let (memory, own, other) = (fd()?, fd()?, fd()?);

@@ -51,7 +51,7 @@ pub(super) fn make(
             let (own_a, own_b) = (a.duplicate()?, b.duplicate()?);
             let mut ends = (vec![memory, own_a, to_b], vec![copy, own_b, to_a]);
             if pool > 0 {
-                let memory = crossway_ring::pool::create(pool)?;
+                let memory = crossway_ring::pool::create("crossway-linx-pool", pool)?;
                 ends.1.push(memory.try_clone().map_err(duplicating)?);
                 ends.0.push(memory);
             }

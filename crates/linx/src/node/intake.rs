@@ -3,7 +3,7 @@
 
 use crossway_sys::Errno;
 
-use crate::wire::body::{Body, HEADROOM};
+use crate::wire::body::{Body, HEADROOM, Landing, Space};
 
 /// Number of bytes read at once while units are small.
 const MUCH: usize = 64 << 10;
@@ -53,13 +53,13 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Reads once. `read` appends at most as many bytes as it is given to a vector, which has room for them.
+    /// Reads once.
     pub(super) fn fill(
         &mut self,
-        read: impl FnOnce(&mut Vec<u8>, usize) -> Result<usize, Errno>,
+        read: impl FnOnce(Space<'_>) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         if let Some(large) = self.large.as_mut().filter(|large| large.left > 0) {
-            let got = read(large.body.end(), large.left)?;
+            let got = large.body.read(large.left, read)?;
             large.left -= got;
             return Ok(got);
         }
@@ -67,14 +67,16 @@ impl Intake {
         self.start = 0;
         let most = if self.is_amid_large { LITTLE } else { MUCH };
         self.buffer.reserve(most);
-        read(&mut self.buffer, most)
+        read(Space::Behind(&mut self.buffer, most))
     }
 
     /// The next unit, if it is complete. `measure` returns the lengths of the head, at most [`HEADROOM`], and of the body of the
-    /// unit at the beginning of the bytes; `None` if there are too few bytes to tell.
+    /// unit at the beginning of the bytes; `None` if there are too few bytes to tell. `land` may name another place for a body of
+    /// this length that is read directly.
     pub(super) fn next<E>(
         &mut self,
         measure: impl FnOnce(&[u8]) -> Result<Option<(usize, usize)>, E>,
+        land: impl FnOnce(&Head, usize) -> Option<Landing>,
     ) -> Result<Option<(Head, Body)>, E> {
         if let Some(large) = self.large.take_if(|large| large.left == 0) {
             return Ok(Some((large.head, large.body)));
@@ -94,8 +96,11 @@ impl Intake {
         }
         let left = body_len - rest.len();
         if left >= DIRECTLY {
-            let mut body = Body::with_capacity(body_len);
-            body.end().extend_from_slice(rest);
+            let mut body = match land(&head, body_len) {
+                Some(landing) => Body::landing(landing),
+                None => Body::with_capacity(body_len),
+            };
+            body.append(rest);
             self.start = self.buffer.len();
             self.is_amid_large = true;
             self.large = Some(Large { head, body, left });
@@ -128,7 +133,8 @@ mod tests {
         let (mut intake, mut at, mut reads, mut found) = (Intake::default(), 0, 0, Vec::new());
         let mut moved = 0;
         while at < bytes.len() {
-            let read = |to: &mut Vec<u8>, most: usize| {
+            let read = |space: Space<'_>| {
+                let Space::Behind(to, most) = space else { panic!("nothing lands") };
                 let n = most.min(at_once).min(bytes.len() - at);
                 assert!(to.capacity() - to.len() >= n);
                 to.extend_from_slice(&bytes[at..at + n]);
@@ -139,7 +145,7 @@ mod tests {
             moved += if directly { 0 } else { got };
             at += got;
             reads += 1;
-            while let Some((head, body)) = intake.next(measure).unwrap() {
+            while let Some((head, body)) = intake.next(measure, |_, _| None).unwrap() {
                 let len = u16::from_be_bytes(head.bytes().try_into().unwrap());
                 assert!(
                     body.len() == usize::from(len) && body.iter().all(|b| *b == found.len() as u8)

@@ -1,24 +1,30 @@
 //! Relays signals between an endpoint of this node and a link, or from one link to another.
 //!
 //! An endpoint has one channel to its node for each link that it sends to or receives from. Limits: a node has at most
-//! [`WINDOW`] bytes (and a piece) in flight to any endpoint of the next node until that node has delivered them. The channel
-//! of an endpoint that sends more is not read.
+//! [`WINDOW`] bytes (and a piece) in flight to any endpoint of the next node until that node has delivered them, or placed them
+//! in the pool that it shares with the endpoint. The channel of an endpoint that sends more is not read.
+//!
+//! The bytes of large signals are not sent over these channels: they are in the pool, and only their places are sent.
+
+mod arrivals;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use crossway_ring::pool::{self, Block, Pool, Reference};
 use crossway_sys::epoll::Report as When;
 use crossway_sys::{Errno, OsError, socket};
 use slab::Slab;
 
+use self::arrivals::Gathering;
 use super::intake::Intake;
 use super::{Node, Token, channels};
 use crate::Spid;
 use crate::channel::frame::{ABANDONED, BY_REFERENCE, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
-use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, PIECE, WINDOW};
-use crate::registry::{Kind, LinkId, Route};
-use crate::wire::body::Body;
-use crate::wire::body::Framed;
+use crate::limits::{LEAST_SIGNAL, PIECE, POOL, WINDOW};
+use crate::registry::{LinkId, Route};
+use crate::wire::body::{Body, Framed, Space};
 use crate::wire::link::{self, Message};
 
 /// Number of bytes read from an endpoint before others have their turn.
@@ -32,20 +38,52 @@ struct Letter {
     payload: u32,
 }
 
+/// A signal from an endpoint that waits until the peer has delivered others.
+struct Held {
+    header: Header,
+    rest: Rest,
+}
+
+/// What has to be sent of it.
+enum Rest {
+    Piece(Body),
+    /// Everything from here on.
+    Block(Arc<Block>, usize),
+}
+
 /// The channel of an endpoint for a link.
 struct Relay {
     endpoint: Spid,
     link: LinkId,
     fd: OwnedFd,
+    /// `None` if the system gave no memory for one; signals then take the way of small ones.
+    pool: Option<Pool>,
     intake: Intake,
     outbox: VecDeque<Letter>,
     /// The senders of signals that were partially written or are about to be, and the number of missing bytes.
     open: HashMap<Spid, u32>,
-    /// A piece that waits until the peer has delivered others.
-    held: Option<(Header, Body)>,
+    /// Those of them that are collected in a block.
+    gathered: HashMap<Spid, Gathering>,
+    held: Option<Held>,
     is_ready: bool,
     /// The link is down: only the rest of the outbox is still sent.
     is_orphan: bool,
+}
+
+impl Relay {
+    /// Keeps a signal or a piece from the endpoint until it can be sent.
+    fn hold(&mut self, header: Header, piece: Body) -> Result<(), &'static str> {
+        let rest = if header.flags & BY_REFERENCE == 0 {
+            Rest::Piece(piece)
+        } else {
+            let place = piece.first_chunk().map(|bytes| Reference::decode(*bytes));
+            let place = place.filter(|place| header.size as usize <= place.room());
+            let block = place.and_then(|place| self.pool.as_ref()?.accept(place));
+            Rest::Block(Arc::new(block.ok_or("it passes an invalid reference")?), 0)
+        };
+        self.held = Some(Held { header, rest });
+        Ok(())
+    }
 }
 
 /// A piece, and the link from which it came.
@@ -78,19 +116,13 @@ impl Relays {
         }
     }
 
-    fn post(&mut self, index: usize, header: Header, piece: Body) {
-        let payload = piece.len() as u32;
-        let bytes = piece.behind(&header.encode());
-        self.all[index].outbox.push_back(Letter { bytes, at: 0, payload });
-        self.changed(index);
-    }
-
     /// Handles the end of an endpoint beyond a link: incomplete signals from it will not be completed.
     pub(super) fn abandon(&mut self, from: Spid) {
         let of: Vec<usize> =
             self.all.iter().filter(|(_, r)| r.open.contains_key(&from)).map(|(i, _)| i).collect();
         for index in of {
             self.all[index].open.remove(&from);
+            self.all[index].gathered.remove(&from);
             let header = Header { piece: 0, size: 0, from, to: 0, flags: ABANDONED };
             self.post(index, header, Body::with_capacity(0));
         }
@@ -128,17 +160,20 @@ impl Relays {
 }
 
 impl Node {
-    /// The channel of an endpoint for a link, created if there is none; the returned descriptor is the endpoint's.
+    /// The channel of an endpoint for a link, created if there is none; the returned descriptors are the endpoint's.
     pub(super) fn relay_for(
         &mut self,
         endpoint: Spid,
         link: LinkId,
-    ) -> Result<(usize, Option<OwnedFd>), OsError> {
+    ) -> Result<(usize, Option<Vec<OwnedFd>>), OsError> {
         if let Some(index) = self.relays.by_key.get(&(endpoint, link)) {
             return Ok((*index, None));
         }
         let (ours, theirs) = channels::stream_pair(Some(self.settings.channel_bytes))?;
         socket::set_nonblocking(&ours)?;
+        let memory = pool::create("crossway-linx-link", POOL).ok();
+        let pool = memory.as_ref().and_then(|memory| Pool::map(memory, POOL, true).ok());
+        let memory = memory.filter(|_| pool.is_some());
         let entry = self.relays.all.vacant_entry();
         let index = entry.key();
         self.epoll.add(&ours, Token::Relay(index).number(), When::Changes)?;
@@ -146,15 +181,17 @@ impl Node {
             endpoint,
             link,
             fd: ours,
+            pool,
             intake: Intake::default(),
             outbox: VecDeque::new(),
             open: HashMap::new(),
+            gathered: HashMap::new(),
             held: None,
             is_ready: false,
             is_orphan: false,
         });
         self.relays.by_key.insert((endpoint, link), index);
-        Ok((index, Some(theirs)))
+        Ok((index, Some([theirs].into_iter().chain(memory).collect())))
     }
 
     /// Moves signals from and to endpoints, some of each.
@@ -179,18 +216,20 @@ impl Node {
     fn read_relay(&mut self, index: usize, mut most: usize, bounded: bool) {
         loop {
             let Some(relay) = self.relays.all.get_mut(index) else { return };
-            if let Some((header, piece)) = relay.held.take()
-                && !self.pass_on(index, header, piece, bounded)
+            if let Some(held) = relay.held.take()
+                && !self.pass_on(index, held, bounded)
             {
                 return;
             }
             let Some(relay) = self.relays.all.get_mut(index) else { return };
-            match relay.intake.next(measure) {
+            match relay.intake.next(measure, |_, _| None) {
                 Ok(Some((head, piece))) => {
                     most = most.saturating_sub(HEADER + piece.len());
                     let header = head.bytes().first_chunk().and_then(Header::decode);
-                    relay.held = header.map(|header| (header, piece));
-                    continue;
+                    match header.map(|header| relay.hold(header, piece)) {
+                        Some(Err(why)) => return self.expel(index, why),
+                        Some(Ok(())) | None => continue,
+                    }
                 }
                 Ok(None) => {}
                 Err(why) => return self.expel(index, why),
@@ -198,7 +237,7 @@ impl Node {
             if most == 0 {
                 return self.relays.changed(index);
             }
-            match relay.intake.fill(|to, most| socket::recv_behind(&relay.fd, to, most, true)) {
+            match relay.intake.fill(|space| receive(&relay.fd, space)) {
                 // The endpoint's other connection reports that it is closed.
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
@@ -206,8 +245,9 @@ impl Node {
         }
     }
 
-    /// Sends a piece over the link of its receiver; returns false if it has to wait.
-    fn pass_on(&mut self, index: usize, header: Header, mut piece: Body, bounded: bool) -> bool {
+    /// Sends a signal or a piece over the link of its receiver; returns false if some of it has to wait.
+    fn pass_on(&mut self, index: usize, held: Held, bounded: bool) -> bool {
+        let Held { header, mut rest } = held;
         let Some(relay) = self.relays.all.get(index) else { return false };
         let (endpoint, link) = (relay.endpoint, relay.link);
         let Some(to) = Spid::new(header.to) else {
@@ -225,20 +265,46 @@ impl Node {
         if over != link {
             return true;
         }
-        if bounded && !self.has_window(over, there) {
-            if let Some(relay) = self.relays.all.get_mut(index) {
-                relay.held = Some((header, piece));
+        let oob = if header.flags & OUT_OF_BAND != 0 { link::OUT_OF_BAND } else { 0 };
+        loop {
+            if bounded && !self.has_window(over, there) {
+                if let Some(relay) = self.relays.all.get_mut(index) {
+                    relay.held = Some(Held { header, rest });
+                }
+                return false;
             }
-            return false;
+            let (piece, is_first, after) = match rest {
+                Rest::Piece(mut piece) => {
+                    let is_first = header.flags & FIRST != 0;
+                    if is_first {
+                        swap_number(piece.bytes_mut(), u32::from_ne_bytes, u32::to_be_bytes);
+                    }
+                    (piece, is_first, None)
+                }
+                Rest::Block(block, at) => {
+                    let to = (at + PIECE).min(header.size as usize);
+                    let piece = if at == 0 {
+                        // A copy, which its program cannot change any more.
+                        let mut piece = Body::of(&block[..to]);
+                        swap_number(piece.bytes_mut(), u32::from_ne_bytes, u32::to_be_bytes);
+                        piece
+                    } else {
+                        Body::part(&block, at, to)
+                    };
+                    (piece, at == 0, (to < header.size as usize).then_some((block, to)))
+                }
+            };
+            if is_first && piece[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
+                self.expel(index, "it sends a signal with the number 0");
+                return false;
+            }
+            let first = if is_first { link::FIRST } else { 0 };
+            self.send_piece(over, header.from, there, header.size, oob | first, piece);
+            match after {
+                Some((block, at)) => rest = Rest::Block(block, at),
+                None => return true,
+            }
         }
-        if header.flags & FIRST != 0 {
-            swap_number(piece.bytes_mut(), u32::from_ne_bytes, u32::to_be_bytes);
-        }
-        let oob = header.flags & OUT_OF_BAND != 0;
-        let flags = if header.flags & FIRST != 0 { link::FIRST } else { 0 }
-            | if oob { link::OUT_OF_BAND } else { 0 };
-        self.send_piece(over, header.from, there, header.size, flags, piece);
-        true
     }
 
     fn has_window(&self, link: LinkId, there: Spid) -> bool {
@@ -259,114 +325,6 @@ impl Node {
         self.work_off_links();
         *self.relays.in_flight.entry((link, there)).or_default() += piece.len();
         self.say(link, Message::Data { from, to: there, size, flags, piece });
-    }
-
-    /// Handles a piece that has arrived over a link; returns false if no correct peer would send it.
-    pub(super) fn handle_data(&mut self, link: LinkId, message: Message) -> bool {
-        let Message::Data { from, to, size, flags, piece } = message else { return false };
-        let first = flags & link::FIRST != 0;
-        let fits = (LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&(size as usize))
-            && (1..=PIECE.min(size as usize)).contains(&piece.len())
-            && (!first || piece.len() >= LEAST_SIGNAL);
-        let Some(sender) = self.registry.remote(link, from).filter(|_| fits) else { return false };
-        match self.registry.get(to).map(|entry| entry.kind) {
-            Some(Kind::Local { .. }) => self.deliver(link, sender, to, size, flags, piece),
-            Some(Kind::Remote { link: over, spid: there }) => {
-                let queue = self.relays.transit.entry((over, there)).or_default();
-                let onward = Message::Data { from: sender, to, size, flags, piece };
-                queue.push_back((link, onward));
-                self.move_transit(over, there);
-                true
-            }
-            // The receiver has ended, and the peer is being informed.
-            _ => self.registry.standing(to) == crate::spid::Standing::Dead,
-        }
-    }
-
-    fn deliver(
-        &mut self,
-        link: LinkId,
-        sender: Spid,
-        to: Spid,
-        size: u32,
-        flags: u8,
-        mut piece: Body,
-    ) -> bool {
-        let index = match self.relay_for(to, link) {
-            Ok((index, fd)) => {
-                if let Some(fd) = fd {
-                    self.tell_of_relay(to, link, None, Some(fd));
-                }
-                index
-            }
-            Err(error) => {
-                tracing::warn!("a signal for {to} is lost: cannot create a channel: {error}");
-                return true;
-            }
-        };
-        let first = flags & link::FIRST != 0;
-        let open = &mut self.relays.all[index].open;
-        let left = if first { size } else { open.get(&sender).copied().unwrap_or(0) };
-        if piece.len() as u32 > left || (first && open.contains_key(&sender)) {
-            return false;
-        }
-        match left - piece.len() as u32 {
-            0 => open.remove(&sender),
-            left => open.insert(sender, left),
-        };
-        if first {
-            swap_number(piece.bytes_mut(), u32::from_be_bytes, u32::to_ne_bytes);
-            if piece[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
-                return false;
-            }
-        }
-        let oob = if flags & link::OUT_OF_BAND != 0 { OUT_OF_BAND } else { 0 };
-        let header = Header {
-            piece: piece.len() as u32,
-            size,
-            from: sender,
-            to: to.get(),
-            flags: oob | if first { FIRST } else { 0 },
-        };
-        self.relays.post(index, header, piece);
-        self.write_relay(index);
-        true
-    }
-
-    /// Writes what an endpoint has room for, and gives its senders credit for that.
-    fn write_relay(&mut self, index: usize) {
-        let Some(relay) = self.relays.all.get_mut(index) else { return };
-        let (endpoint, link) = (relay.endpoint, relay.link);
-        let mut taken = 0;
-        while let Some(letter) = relay.outbox.front_mut() {
-            match socket::send(&relay.fd, &letter.bytes[letter.at..], true) {
-                Ok(n) => letter.at += n,
-                Err(Errno::AGAIN) => break,
-                // Its endpoint is closed, and this channel will be, too.
-                Err(_) => {
-                    relay.outbox.clear();
-                    break;
-                }
-            }
-            if letter.at == letter.bytes.len() {
-                taken += letter.payload;
-                relay.outbox.pop_front();
-            }
-        }
-        self.owe(link, endpoint, taken);
-    }
-
-    /// Gives a link's peer credit to send more bytes to an endpoint.
-    fn owe(&mut self, link: LinkId, to: Spid, bytes: u32) {
-        if bytes == 0 {
-            return;
-        }
-        let owed = self.relays.owed.entry((link, to)).or_default();
-        *owed += bytes;
-        if *owed as usize >= WINDOW / 4 {
-            let bytes = std::mem::take(owed);
-            self.say(link, Message::Credit { to, bytes });
-        }
     }
 
     /// Handles credit from a link's peer, which has delivered bytes to one of its endpoints.
@@ -460,19 +418,27 @@ impl Node {
 }
 
 fn is_from(letter: &Letter, spid: Spid) -> bool {
-    let header = letter.bytes.first_chunk::<HEADER>().and_then(Header::decode);
+    let [bytes, _] = letter.bytes.parts();
+    let header = bytes.first_chunk::<HEADER>().and_then(Header::decode);
     header.is_some_and(|header| header.from == spid)
 }
 
 /// The lengths of the header and the piece at the beginning of what an endpoint has sent.
 fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, &'static str> {
     let Some(head) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
-    let fits = |header: &Header| {
-        header.piece as usize <= PIECE && header.flags & (GONE | ABANDONED | BY_REFERENCE) == 0
-    };
+    let fits =
+        |header: &Header| header.piece as usize <= PIECE && header.flags & (GONE | ABANDONED) == 0;
     match Header::decode(head).filter(fits) {
         Some(header) => Ok(Some((HEADER, header.piece as usize))),
         None => Err("its channel contains an invalid header"),
+    }
+}
+
+/// Receives what there is room for from an endpoint.
+fn receive(fd: &OwnedFd, space: Space<'_>) -> Result<usize, Errno> {
+    match space {
+        Space::Behind(to, most) => socket::recv_behind(fd, to, most, true),
+        Space::In(place) => socket::recv(fd, place, true),
     }
 }
 

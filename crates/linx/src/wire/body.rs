@@ -4,6 +4,9 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossway_ring::pool::Block;
 
 use crate::limits::PIECE;
 
@@ -60,39 +63,145 @@ impl Clone for Buffer {
     }
 }
 
-/// A body, with room before it.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Body(Buffer);
+/// The place of a signal's block while its pieces arrive; empty while one of them is being read into it.
+pub(crate) type Slot = Arc<Mutex<Option<Block>>>;
+
+/// A piece that is read directly into its signal's block. Dropping it puts the block back in its slot, whether all of the piece
+/// has arrived or its connection has ended before.
+pub(crate) struct Landing {
+    slot: Slot,
+    block: Option<Block>,
+    at: usize,
+    have: usize,
+    len: usize,
+}
+
+impl Landing {
+    /// Begins to read a piece of `len` bytes to `at`; `None` if the block is not in its slot or is too short.
+    pub(crate) fn begin(slot: &Slot, at: usize, len: usize) -> Option<Landing> {
+        let mut place = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let block = place.take_if(|block| at + len <= block.len())?;
+        drop(place);
+        Some(Landing { slot: Arc::clone(slot), block: Some(block), at, have: 0, len })
+    }
+
+    /// Where the missing bytes belong.
+    fn rest(&mut self) -> &mut [u8] {
+        let range = self.at + self.have..self.at + self.len;
+        self.block.as_mut().map_or(&mut [], |block| &mut block[range])
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = self.block.take();
+    }
+}
+
+/// Where the bytes of a body are.
+enum Place {
+    /// In a buffer, with room before them.
+    Own(Buffer),
+    /// A part of a signal in a pool, whose other parts have the same block.
+    Part { block: Arc<Block>, from: usize, to: usize },
+    /// In the block of a signal that arrives.
+    Landed(Landing),
+}
+
+/// Space for bytes that are read.
+pub(crate) enum Space<'a> {
+    /// Behind those of a vector, which has room for at most this many.
+    Behind(&'a mut Vec<u8>, usize),
+    /// In place.
+    In(&'a mut [u8]),
+}
+
+/// A body.
+pub(crate) struct Body(Place);
 
 impl Body {
     /// An empty body with room for `len` bytes.
     pub(crate) fn with_capacity(len: usize) -> Body {
         let mut buffer = Buffer::with_capacity(HEADROOM + len);
         buffer.0.resize(HEADROOM, 0);
-        Body(buffer)
+        Body(Place::Own(buffer))
     }
 
     /// A body that is a copy of these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Body {
         let mut body = Body::with_capacity(bytes.len());
-        body.0.0.extend_from_slice(bytes);
+        body.append(bytes);
         body
     }
 
-    /// The vector to which further bytes are appended.
-    pub(crate) fn end(&mut self) -> &mut Vec<u8> {
-        &mut self.0.0
+    /// A part of a signal's block.
+    pub(crate) fn part(block: &Arc<Block>, from: usize, to: usize) -> Body {
+        Body(Place::Part { block: Arc::clone(block), from, to })
     }
 
+    /// An empty body that is completed in its signal's block.
+    pub(crate) fn landing(landing: Landing) -> Body {
+        Body(Place::Landed(landing))
+    }
+
+    /// Whether it is in its signal's block.
+    pub(crate) fn has_landed(&self) -> bool {
+        matches!(self.0, Place::Landed(_))
+    }
+
+    /// Appends bytes, for which there is room.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
+            Place::Own(buffer) => buffer.0.extend_from_slice(bytes),
+            Place::Landed(landing) => {
+                landing.rest()[..bytes.len()].copy_from_slice(bytes);
+                landing.have += bytes.len();
+            }
+            Place::Part { .. } => debug_assert!(bytes.is_empty(), "a part is complete"),
+        }
+    }
+
+    /// Appends at most `most` bytes with a function that reads them; returns what it returns.
+    pub(crate) fn read<E>(
+        &mut self,
+        most: usize,
+        read: impl FnOnce(Space<'_>) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        match &mut self.0 {
+            Place::Own(buffer) => read(Space::Behind(&mut buffer.0, most)),
+            Place::Landed(landing) => {
+                let got = read(Space::In(&mut landing.rest()[..most]))?;
+                landing.have += got;
+                Ok(got)
+            }
+            Place::Part { .. } => Ok(0),
+        }
+    }
+
+    /// The bytes, to be changed; none of those in a block, which programs can change, too.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0.0[HEADROOM..]
+        match &mut self.0 {
+            Place::Own(buffer) => &mut buffer.0[HEADROOM..],
+            Place::Part { .. } | Place::Landed(_) => &mut [],
+        }
     }
 
     /// The body with a head before it, without a copy of the body. The head has at most [`HEADROOM`] bytes.
-    pub(crate) fn behind(mut self, head: &[u8]) -> Framed {
+    pub(crate) fn behind(self, head: &[u8]) -> Framed {
         let from = HEADROOM - head.len();
-        self.0.0[from..HEADROOM].copy_from_slice(head);
-        Framed { buffer: self.0, from }
+        let (mut buffer, body) = match self.0 {
+            Place::Own(buffer) => (buffer, None),
+            other => (Body::with_capacity(0).into_buffer(), Some(Body(other))),
+        };
+        buffer.0[from..HEADROOM].copy_from_slice(head);
+        Framed { buffer, from, body }
+    }
+
+    fn into_buffer(self) -> Buffer {
+        match self.0 {
+            Place::Own(buffer) => buffer,
+            _ => Buffer(Vec::new()),
+        }
     }
 }
 
@@ -100,9 +209,31 @@ impl Deref for Body {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0.0[HEADROOM..]
+        match &self.0 {
+            Place::Own(buffer) => &buffer.0[HEADROOM..],
+            Place::Part { block, from, to } => &block[*from..*to],
+            Place::Landed(Landing { block: Some(block), at, have, .. }) => &block[*at..*at + *have],
+            Place::Landed(_) => &[],
+        }
     }
 }
+
+impl Clone for Body {
+    fn clone(&self) -> Self {
+        match &self.0 {
+            Place::Part { block, from, to } => Body::part(block, *from, *to),
+            Place::Own(_) | Place::Landed(_) => Body::of(self),
+        }
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Body {}
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,19 +246,29 @@ impl fmt::Debug for Body {
 pub(crate) struct Framed {
     buffer: Buffer,
     from: usize,
+    /// The body, if it is not in the buffer.
+    body: Option<Body>,
+}
+
+impl Framed {
+    pub(crate) fn len(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+
+    /// All bytes, in two parts, of which the second may be empty.
+    pub(crate) fn parts(&self) -> [&[u8]; 2] {
+        [&self.buffer.0[self.from..], self.body.as_deref().unwrap_or_default()]
+    }
+
+    #[cfg(test)]
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        self.parts().concat()
+    }
 }
 
 impl From<Vec<u8>> for Framed {
     fn from(bytes: Vec<u8>) -> Self {
-        Framed { buffer: Buffer(bytes), from: 0 }
-    }
-}
-
-impl Deref for Framed {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.buffer.0[self.from..]
+        Framed { buffer: Buffer(bytes), from: 0, body: None }
     }
 }
 
@@ -146,7 +287,33 @@ mod tests {
         let body = Body::of(b"body");
         let at = body.as_ptr();
         let framed = body.behind(b"head");
-        assert_eq!((&framed[..], framed[4..].as_ptr()), (&b"headbody"[..], at));
+        let [bytes, rest] = framed.parts();
+        assert_eq!((bytes, rest, bytes[4..].as_ptr()), (&b"headbody"[..], &[][..], at));
+    }
+
+    #[test]
+    fn pieces_are_read_into_the_block_of_their_signal_and_sent_from_there() {
+        let memory = crossway_ring::pool::create("crossway-test", 1 << 16).unwrap();
+        let pool = crossway_ring::pool::Pool::map(&memory, 1 << 16, true).unwrap();
+        let slot: Slot = Arc::new(Mutex::new(pool.alloc(100)));
+        let mut body = Body::landing(Landing::begin(&slot, 3, 10).unwrap());
+        assert!(Landing::begin(&slot, 0, 1).is_none(), "a piece is being read");
+        body.append(b"abc");
+        let read = |space: Space<'_>| match space {
+            Space::In(place) => {
+                place.copy_from_slice(b"defg");
+                Ok::<usize, ()>(4)
+            }
+            Space::Behind(..) => panic!("a copy"),
+        };
+        assert_eq!(body.read(4, read), Ok(4));
+        assert!(body.has_landed() && *body == b"abcdefg"[..]);
+        drop(body);
+        assert!(Landing::begin(&slot, 500, 20).is_none(), "longer than the block");
+        let block = Arc::new(slot.lock().unwrap().take().unwrap());
+        let framed = Body::part(&block, 3, 10).behind(b"head");
+        assert_eq!(framed.parts()[1].as_ptr(), block[3..].as_ptr());
+        assert_eq!((framed.to_vec(), framed.len()), (b"headabcdefg".to_vec(), 11));
     }
 
     #[test]

@@ -130,6 +130,15 @@ impl Frame {
         }
     }
 
+    /// Sender, receiver, size and flags in the head of a frame with a piece of a signal.
+    pub(crate) fn data_head(head: &[u8]) -> Option<(Spid, Spid, u32, u8)> {
+        if head.len() != DATA_HEAD {
+            return None;
+        }
+        let mut r = Reader::new(&head[5..]);
+        Some((r.spid().ok()?, r.spid().ok()?, r.int().ok()?, r.byte().ok()?))
+    }
+
     /// Decodes a frame from its head and body.
     pub(crate) fn decode(head: &[u8], body: Body) -> Result<Frame, Malformed> {
         if head.len() == DATA_HEAD {
@@ -242,7 +251,7 @@ mod tests {
             }
             assert_eq!(decode(&bytes), Ok(Some((frame.clone(), bytes.len()))));
             if let Frame::Message(message) = frame {
-                assert_eq!(message.framed()[..], bytes);
+                assert_eq!(message.framed().to_vec(), bytes);
             }
         }
         assert_eq!(decode(&[0, 0, 0, 0, 1]), Err(Malformed), "no kind");

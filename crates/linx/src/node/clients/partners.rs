@@ -19,11 +19,11 @@ impl Node {
         match self.registry.get(to).map(|entry| entry.kind) {
             Some(Kind::Remote { link, .. }) => {
                 self.registry.handle_connect(own, to)?;
-                let (_, fd) = self.relay_for(own, link).map_err(|error| {
+                let (_, fds) = self.relay_for(own, link).map_err(|error| {
                     self.registry.handle_connect_failed(own, to);
                     (Refusal::Limit, format!("cannot create a channel: {error}"))
                 })?;
-                self.tell_of_relay(own, link, Some(to), fd);
+                self.tell_of_relay(own, link, Some(to), fds);
                 return Ok(());
             }
             // Links do not receive signals.
@@ -46,7 +46,8 @@ impl Node {
         }
         let transport = wish.unwrap_or(self.settings.transport);
         let bytes = self.settings.channel_bytes;
-        // Who can write to a signal that another program reads can confuse it. Programs of one user can do worse to each other.
+        // A program can confuse another one by changing a signal that the other one reads. Programs of one user can do worse to each
+        // other.
         let shares = transport == Transport::Shm && self.user_of(own) == self.user_of(to);
         let pool = if shares { POOL } else { 0 };
         let (first, second) = channels::make(transport, bytes, pool).map_err(|error| {
@@ -89,7 +90,7 @@ impl Node {
         endpoint: Spid,
         link: LinkId,
         asked: Option<Spid>,
-        fd: Option<OwnedFd>,
+        fds: Option<Vec<OwnedFd>>,
     ) {
         let Some(of_link) = self.registry.link(link).map(|link| link.spid) else { return };
         let known = self
@@ -101,14 +102,14 @@ impl Node {
         let number = known.unwrap_or_else(|| self.clients.number(endpoint, of_link));
         let channel = local::Channel {
             number,
-            transport: fd.as_ref().map(|_| Transport::Uds),
+            transport: fds.as_ref().map(|_| Transport::Uds),
             relay: true,
             first: asked.is_some(),
             capacity: 0,
-            pool: 0,
+            pool: if fds.as_ref().is_some_and(|fds| fds.len() > 1) { POOL as u32 } else { 0 },
         };
         let spid = asked.unwrap_or(of_link);
-        let fds = fd.into_iter().collect();
+        let fds = fds.unwrap_or_default();
         self.clients.tell(endpoint, &Event::Channel { spid, channel }, fds);
     }
 

@@ -11,6 +11,8 @@ use crossway_sys::{Errno, OsError, records};
 use crossway_tipc_client as tipc;
 use crossway_tipc_client::{Patience, Scope, ServiceRange};
 
+use crate::wire::body::Space;
+
 /// Maximum number of bytes sent by one call on a TIPC stream here.
 const TIPC_PIECE: usize = 66_000;
 
@@ -204,11 +206,15 @@ impl Line {
         }
     }
 
-    /// Receives at most `most` bytes and appends them to `inbox`; returns 0 at the end.
-    pub(super) fn receive(&self, inbox: &mut Vec<u8>, most: usize) -> Result<usize, Errno> {
-        match self {
-            Line::Tcp(fd) => socket::recv_behind(fd, inbox, most, true),
-            Line::Tipc(socket) => {
+    /// Receives what there is room for; returns 0 at the end.
+    pub(super) fn receive(&self, space: Space<'_>) -> Result<usize, Errno> {
+        match (self, space) {
+            (Line::Tcp(fd), Space::Behind(inbox, most)) => {
+                socket::recv_behind(fd, inbox, most, true)
+            }
+            (Line::Tcp(fd), Space::In(place)) => socket::recv(fd, place, true),
+            (Line::Tipc(socket), Space::In(place)) => socket.recv(place, Patience::Now),
+            (Line::Tipc(socket), Space::Behind(inbox, most)) => {
                 let had = inbox.len();
                 inbox.resize(had + most, 0);
                 let got = socket.recv(&mut inbox[had..], Patience::Now);

@@ -154,6 +154,11 @@ impl Links {
         self.peers.iter_mut().map(|(_, peer)| peer).find(|peer| peer.id == Some(id))
     }
 
+    /// The link that a connection carries.
+    fn link_of(&self, wire: usize) -> Option<LinkId> {
+        self.peers.get(self.wires.get(wire)?.peer?)?.id
+    }
+
     fn post(&mut self, wire: usize, frame: &Frame) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);

@@ -7,6 +7,7 @@ use crossway_sys::Errno;
 
 use super::Node;
 use crate::limits::PIECE;
+use crate::node::intake::Head;
 use crate::wire::link::Frame;
 
 /// Number of bytes read from a connection before others have their turn.
@@ -19,12 +20,18 @@ impl Node {
             if wire.outbox.is_empty() {
                 return Ok(());
             }
+            let mut skip = wire.written;
             let parts: Vec<IoSlice<'_>> = wire
                 .outbox
                 .iter()
                 .take(32)
-                .enumerate()
-                .map(|(n, bytes)| IoSlice::new(&bytes[if n == 0 { wire.written } else { 0 }..]))
+                .flat_map(|frame| frame.parts())
+                .filter_map(|part| {
+                    let skipped = skip.min(part.len());
+                    skip -= skipped;
+                    let rest = &part[skipped..];
+                    (!rest.is_empty()).then(|| IoSlice::new(rest))
+                })
                 .collect();
             match wire.line.send(&parts) {
                 Ok(mut sent) => {
@@ -49,7 +56,7 @@ impl Node {
         let mut most = AT_A_TIME;
         loop {
             let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
-            match wire.intake.fill(|to, most| wire.line.receive(to, most)) {
+            match wire.intake.fill(|space| wire.line.receive(space)) {
                 Ok(0) => return Err("the other node closed the connection".to_owned()),
                 Ok(n) => {
                     wire.heard = Instant::now();
@@ -70,15 +77,17 @@ impl Node {
 
     fn handle_frames(&mut self, index: usize) -> Result<(), String> {
         let violated = |_| "the other end violated the protocol".to_owned();
-        while let Some(wire) = self.links.wires.get_mut(index)
-            && let Some((head, body)) = wire.intake.next(Frame::measure).map_err(violated)?
-        {
+        loop {
+            let id = self.links.link_of(index);
+            let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
+            let land = |head: &Head, len| self.relays.land(&self.registry, id?, head.bytes(), len);
+            let next = wire.intake.next(Frame::measure, land).map_err(violated)?;
+            let Some((head, body)) = next else { return Ok(()) };
             let len = head.bytes().len() + body.len();
             let frame = Frame::decode(head.bytes(), body).map_err(violated)?;
             self.handle_frame(index, frame, len)?;
             self.work_off_links();
         }
-        Ok(())
     }
 
     fn handle_frame(&mut self, index: usize, frame: Frame, len: usize) -> Result<(), String> {
