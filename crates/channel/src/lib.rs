@@ -57,7 +57,7 @@ pub use event::{Event, Happening, Reason};
 pub use handle::{Handle, SwitchError, ask_for, status};
 pub use listener::Listener;
 pub use net::{BadNetwork, Hosts, Key, Network};
-pub use options::Options;
+pub use options::{Options, TakenOver};
 pub use policy::Policy;
 pub use profile::{BadProfile, Cost, Profile};
 pub use receiver::Receiver;

@@ -57,6 +57,17 @@ impl Default for Options {
     }
 }
 
+/// What a process has taken over ([`Options::take_over`]).
+pub struct TakenOver {
+    /// The listener to which new connectors come.
+    pub listener: Listener,
+    /// The channels that were handed over. No other process has them.
+    pub channels: Vec<Channel>,
+    /// Why there may be more channels, which are lost: the other process died, could not continue or was too late. `None` if it has handed
+    /// over all it had.
+    pub incomplete: Option<Error>,
+}
+
 impl Options {
     /// Listens on a name.
     ///
@@ -87,11 +98,11 @@ impl Options {
     ///
     /// # Errors
     /// As [`Options::listen`]; [`Error::NobodyListens`] when nobody listens until the deadline; [`Error::NoAnswer`] when whoever does dies, or has
-    /// handed nothing over until then. After the first channel neither is an error: the channels that were handed over are returned.
-    pub fn take_over(self, name: &str, until: Deadline) -> Result<(Listener, Vec<Channel>), Error> {
+    /// handed nothing over until then. After the first channel, [`TakenOver::incomplete`] holds the error.
+    pub fn take_over(self, name: &str, until: Deadline) -> Result<TakenOver, Error> {
         let listener = self.clone().listen(name)?;
-        let channels = hand_over::take_over(&self, name, &listener, until)?;
-        Ok((listener, channels))
+        let (channels, incomplete) = hand_over::take_over(&self, name, &listener, until)?;
+        Ok(TakenOver { listener, channels, incomplete })
     }
 
     /// Connects to a listener of a name, on this host if there is one, else on another; waits for one until the deadline.

@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use crossway_channel::{Directory, Error, Happening, Options, Reason, RecvError, Transport};
+use crossway_channel::{
+    Directory, Error, Happening, Options, Reason, RecvError, TakenOver, Transport,
+};
 use serving::serve;
 use stream::{Stream, check, fill, soon};
 
@@ -36,7 +38,8 @@ fn child() {
         let channel = listener.accept(soon()).unwrap();
         (listener, channel)
     } else {
-        let (listener, channels) = options.take_over(NAME, soon()).unwrap();
+        let TakenOver { listener, channels, incomplete } = options.take_over(NAME, soon()).unwrap();
+        assert!(incomplete.is_none(), "{incomplete:?}");
         (listener, channels.into_iter().next().expect("one channel is handed over"))
     };
     if serve(&listener, &mut channel, 0).unwrap() {
@@ -45,6 +48,26 @@ fn child() {
         let (sender, _receiver) = channel.split();
         sender.close(soon()).unwrap();
     }
+}
+
+#[test]
+fn the_channels_of_an_incomplete_hand_over_are_taken_and_its_error_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = options(dir.path()).listen(NAME).unwrap();
+    let mut client = options(dir.path()).connect(NAME, soon()).unwrap();
+    let channel = listener.accept(soon()).unwrap();
+    let foreign = options(dir.path()).connect(NAME, soon()).unwrap();
+    let _accepted = listener.accept(soon()).unwrap();
+    let next = options(dir.path());
+    let taking = std::thread::spawn(move || next.take_over(NAME, soon()).unwrap());
+    // The second one cannot be handed over, because it is the end that connected.
+    let handed = listener.hand_over(vec![channel, foreign], soon());
+    assert!(matches!(handed, Err(Error::NoAnswer { .. })), "{handed:?}");
+    let mut taken = taking.join().unwrap();
+    assert_eq!(taken.channels.len(), 1);
+    assert!(matches!(taken.incomplete, Some(Error::NoAnswer { .. })), "{:?}", taken.incomplete);
+    taken.channels[0].sender().send(b"after", soon()).unwrap();
+    assert_eq!(client.receiver().recv(&mut [0; 8], soon()).unwrap(), 5);
 }
 
 struct Server(Child);

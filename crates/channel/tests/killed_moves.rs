@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use child::{Killed, end_of, nothing_is_left, settled_holdings, start};
-use crossway_channel::{Error, Options, Policy, RecvError, SendError};
+use crossway_channel::{Error, Options, Policy, RecvError, SendError, TakenOver};
 use loopback::{Host, NAME, options};
 use serving::serve;
 use stream::{Stream, check, fill, soon};
@@ -164,7 +164,7 @@ fn old(options: Options, met: impl FnOnce()) -> Result<usize, Error> {
 
 /// Takes the channel over; returns how the channel ended, if there was one.
 fn new(options: Options) -> Option<Result<bool, RecvError>> {
-    let (listener, mut channels) = options.take_over(NAME, soon()).ok()?;
+    let TakenOver { listener, mut channels, .. } = options.take_over(NAME, soon()).ok()?;
     let mut channel = channels.pop()?;
     let ended = serve(&listener, &mut channel, 0);
     if ended.is_ok() {

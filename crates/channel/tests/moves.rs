@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crossway_channel::{
     Channel, Error, Handle, Happening, Key, Listener, Network, Options, Reason, Receiver,
-    RecvError, SendError, Sender, Transport,
+    RecvError, SendError, Sender, TakenOver, Transport,
 };
 use cutter::Cutter;
 use loopback::{Host, NAME, free_address};
@@ -85,7 +85,8 @@ fn moves(
             }
             let taking = scope.spawn(|| host.take_over(NAME, soon()).unwrap());
             meanwhile();
-            let (listener, mut channels) = taking.join().unwrap();
+            let TakenOver { listener, mut channels, incomplete } = taking.join().unwrap();
+            assert!(incomplete.is_none(), "{incomplete:?}");
             serving.join().unwrap();
             assert_eq!(channels.len(), 1);
             server = Server { listener, channel: channels.remove(0) };
@@ -203,7 +204,8 @@ fn a_client_without_a_way_to_other_hosts_stays_and_its_server_is_told() {
     let channel = listener.accept(soon()).unwrap();
     left.sender().send(b"before", soon()).unwrap();
     let next = there.options(&[there.address, here.address], None);
-    let taking = std::thread::spawn(move || next.take_over(NAME, soon()).map(|(_, all)| all.len()));
+    let taking =
+        std::thread::spawn(move || next.take_over(NAME, soon()).map(|taken| taken.channels.len()));
     let Err(error @ Error::CannotFollow { .. }) = listener.hand_over(vec![channel], soon()) else {
         panic!("it follows")
     };
@@ -224,7 +226,7 @@ fn a_client_whose_server_never_arrives_is_told_and_a_server_whose_client_never_c
     let next = there.options(&[there.address, here.address], None);
     let taking = std::thread::spawn(move || next.take_over(NAME, soon()).unwrap());
     assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
-    let (_listener, mut channels) = taking.join().unwrap();
+    let TakenOver { listener: _listener, mut channels, .. } = taking.join().unwrap();
     let mut buf = [0; 8];
     // What was sent before the move is delivered; then each end learns that the other did not come.
     assert_eq!(channels[0].receiver().recv(&mut buf, soon()).unwrap(), 6);

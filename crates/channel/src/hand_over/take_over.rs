@@ -40,20 +40,21 @@ enum Old {
 }
 
 /// Asks another listener of the name for its channels: one on this host or, if there is none, one on another host. If the old process dies or
-/// does not continue after it has handed channels over, these are returned, because no other process has them.
+/// does not continue after it has handed channels over, these are returned with the error, because no other process has them.
 pub(crate) fn take_over(
     options: &Options,
     name: &str,
     own: &Listener,
     until: Deadline,
-) -> Result<Vec<Channel>, Error> {
+) -> Result<(Vec<Channel>, Option<Error>), Error> {
     let mut old = find(options, name, own, until)?;
     let mut channels = Vec::new();
     loop {
         match old.take_next(options, own, until) {
             Ok(Some(channel)) => channels.push(channel),
             Err(error) if channels.is_empty() => return Err(error),
-            Ok(None) | Err(_) => return Ok(channels),
+            Ok(None) => return Ok((channels, None)),
+            Err(error) => return Ok((channels, Some(error))),
         }
     }
 }

@@ -69,7 +69,14 @@ impl Listen {
         let options = Options { policy: self.allowed.policy()?, ..options };
         let (listener, mut channels) = if self.take_over {
             let until = Instant::now() + Duration::from_secs(self.wait_s);
-            options.take_over(&self.name, Some(until))?
+            let taken = options.take_over(&self.name, Some(until))?;
+            if let Some(error) = taken.incomplete {
+                let count = taken.channels.len();
+                eprintln!(
+                    "crossway: {count} channels were taken over; further ones are lost: {error}"
+                );
+            }
+            (taken.listener, taken.channels)
         } else {
             (options.listen(&self.name)?, Vec::new())
         };
