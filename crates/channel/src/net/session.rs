@@ -303,7 +303,9 @@ impl Session {
         loop {
             let mut sending = self.sending();
             if self.is_over() {
-                return Err(SendError::PeerClosed);
+                // A peer that has received the last item may end before this thread runs again.
+                let written = sending.kept.unwritten() == 0;
+                return if written { Ok(()) } else { Err(SendError::PeerClosed) };
             }
             if push_out(&mut sending).is_err() {
                 sending.writer = None;
@@ -383,4 +385,24 @@ fn sleep<T>(condition: &Condvar, guard: MutexGuard<'_, T>, until: Deadline) -> b
     }
     drop(condition.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner));
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_peer_is_an_error_for_what_no_connection_has_taken() {
+        for (written, expected) in [(true, true), (false, false)] {
+            let session = Session::new(100, None);
+            let mut sending = session.sending();
+            sending.kept.push(b"last");
+            if written {
+                sending.kept.written = sending.kept.bytes.len();
+            }
+            drop(sending);
+            session.end();
+            assert_eq!(session.wait_written(None).is_ok(), expected);
+        }
+    }
 }
