@@ -1,7 +1,7 @@
 //! Fuzzing of the TIPC decoders and state machine, in this process and for a stated time.
 //!
 //! Two nodes talk over two media with a man in the middle who changes, repeats, holds back, invents and nests frames. Because the honest half
-//! of the talk is real, the lies carry session and sequence numbers that are believed, and reach states that random octets never
+//! of the talk is real, the lies carry session and sequence numbers that are believed, and reach states that random bytes never
 //! reach. Every round has a seed of its own; a failure prints it and `--seed N --rounds 1` repeats it.
 //!
 //!     cargo run --profile fuzz -p crossway-fuzz -- --minutes 20

@@ -72,7 +72,7 @@ struct Talk {
     nodes: [Node; 2],
     ports: [Vec<Port>; 2],
     liar: Liar,
-    /// Frames under way: the receiver, its bearer, the octets.
+    /// Frames under way: the receiver, its bearer, the bytes.
     wire: Vec<(usize, BearerId, Vec<u8>)>,
     tally: Tally,
 }

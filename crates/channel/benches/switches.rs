@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crossway_channel::{Channel, Directory, Happening, Options, Policy, Reason, Transport};
+use crossway_channel::{Channel, Directory, EventKind, Options, Policy, Reason, Transport};
 use crossway_sys::affinity;
 
 /// How long the CPU time for watching is measured.
@@ -123,10 +123,10 @@ fn escape(cpu: u32) -> Option<f64> {
                 here.receiver().recv(&mut [0; 8], None).unwrap();
                 for event in events.try_iter() {
                     match event.what {
-                        Happening::Switched { to: Transport::ShmSpin, .. } => {
+                        EventKind::Switched { to: Transport::ShmSpin, .. } => {
                             since = Some(Instant::now());
                         }
-                        Happening::Switched { from: Transport::ShmSpin, why, .. } => match why {
+                        EventKind::Switched { from: Transport::ShmSpin, why, .. } => match why {
                             Reason::SameCpu(_) => {
                                 return since.map(|since| since.elapsed().as_secs_f64() * 1e3);
                             }

@@ -10,7 +10,7 @@ use crossway_sys::epoll::Epoll;
 
 use crate::directory::Directory;
 use crate::error::{Error, RecvError};
-use crate::event::Happening;
+use crate::event::EventKind;
 use crate::handle::Handle;
 use crate::link::{Abroad, Link, Moving, Parts, flag};
 use crate::net::Network;
@@ -112,7 +112,7 @@ impl Channel {
             link.rx.raise(flag::HELD);
         }
         if on != Transport::Parked {
-            link.log(&mut link.lock(), Happening::Connected { on });
+            link.log(&mut link.lock(), EventKind::Connected { on });
         }
         Ok(Channel {
             sender: Sender::new(tx_owner, Arc::clone(&link)),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::Channel;
 use crate::error::RecvError;
-use crate::event::{Event, Happening};
+use crate::event::{Event, EventKind};
 use crate::transport::Transport;
 
 /// Bytes of a message's number.
@@ -211,7 +211,7 @@ fn legs_and_moves(
         }
     };
     for (at, count, event) in heard {
-        let Happening::Switched { from, to, took_us, .. } = &event.what else { continue };
+        let EventKind::Switched { from, to, took_us, .. } = &event.what else { continue };
         close(leg, *at, *count);
         leg = (*to, *at, *count);
         if *to == Transport::Parked {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError, proc, random};
 
 use crate::error::Error;
@@ -113,7 +113,7 @@ impl Directory {
             // Unique among PID namespaces too, which may share the directory.
             let file = format!("{}-{count}-{:x}", std::process::id(), random::unguessable()?);
             let (path, early) = (folder.join(&file), folder.join(format!(".{file}")));
-            let fd = socket::unix(Kind::Seqpacket)?;
+            let fd = socket::unix(SocketType::Seqpacket)?;
             match socket::bind(&fd, &address(&early)?, &early.display().to_string()) {
                 // Another listener of the name was the last one and has just removed the folder.
                 Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => continue,
@@ -240,7 +240,7 @@ fn check(name: &str) -> Result<(), Error> {
 
 /// Connects to a listener's socket; `None` if it is gone, and then its file is removed.
 fn dial(path: &Path) -> Result<Option<OwnedFd>, Error> {
-    let fd = socket::unix(Kind::Seqpacket)?;
+    let fd = socket::unix(SocketType::Seqpacket)?;
     socket::set_nonblocking(&fd)?;
     match socket::connect(&fd, &address(path)?) {
         Ok(()) => {

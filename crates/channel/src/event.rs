@@ -109,10 +109,10 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// What happened.
+/// What happened to a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Happening {
+pub enum EventKind {
     /// The ends found each other.
     Connected {
         /// The transport on which the channel began.
@@ -172,11 +172,11 @@ pub struct Event {
     /// The channel's number, the same at both ends.
     pub id: u64,
     /// What happened.
-    pub what: Happening,
+    pub what: EventKind,
 }
 
 impl Event {
-    pub(crate) fn now(channel: &str, id: u64, what: Happening) -> Event {
+    pub(crate) fn now(channel: &str, id: u64, what: EventKind) -> Event {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         Event { at_unix_ms, channel: channel.to_owned(), id, what }
@@ -189,23 +189,23 @@ impl fmt::Display for Event {
         let (h, m, s) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
         write!(f, "{h:02}:{m:02}:{s:02}.{ms:03}Z {} ", self.channel)?;
         match &self.what {
-            Happening::Connected { on } => write!(f, "connected on {on}"),
-            Happening::Switched { from, to, why, took_us } => {
+            EventKind::Connected { on } => write!(f, "connected on {on}"),
+            EventKind::Switched { from, to, why, took_us } => {
                 write!(f, "{from} -> {to} in {}: {why}", Nanos(took_us * 1000))
             }
-            Happening::WouldSwitch { from, to, why } => {
+            EventKind::WouldSwitch { from, to, why } => {
                 write!(f, "would go {from} -> {to}: {why}")
             }
-            Happening::Refused { from, to, because } => {
+            EventKind::Refused { from, to, because } => {
                 write!(f, "stays on {from}, {to} did not open: {because}")
             }
-            Happening::Interrupted => f.write_str("connection lost, looking for the peer"),
-            Happening::Resumed { took_us } => {
+            EventKind::Interrupted => f.write_str("connection lost, looking for the peer"),
+            EventKind::Resumed { took_us } => {
                 write!(f, "found the peer again in {}", Nanos(took_us * 1000))
             }
-            Happening::PeerClosed => f.write_str("the peer closed"),
-            Happening::PeerDied => f.write_str("the peer died"),
-            Happening::Violated(why) => write!(f, "closed, the peer broke the protocol: {why}"),
+            EventKind::PeerClosed => f.write_str("the peer closed"),
+            EventKind::PeerDied => f.write_str("the peer died"),
+            EventKind::Violated(why) => write!(f, "closed, the peer broke the protocol: {why}"),
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line_that_says_what_and_why() {
-        let what = Happening::Switched {
+        let what = EventKind::Switched {
             from: Transport::ShmSpin,
             to: Transport::ShmFutex,
             why: Reason::SameCpu(3),

@@ -37,7 +37,7 @@ pub enum SwitchError {
         to: Transport,
     },
     /// One of the ends could not open the transport; the channel keeps the one in use.
-    #[error("the channel stays where it was, {to} did not open: {why}")]
+    #[error("the channel keeps its transport, because {to} could not be opened: {why}")]
     Refused {
         /// Where it should have led.
         to: Transport,

@@ -53,7 +53,7 @@ pub use crossway_mech::{Deadline, SendError};
 pub use crossway_tipc_client::Backend as TipcBackend;
 pub use directory::Directory;
 pub use error::{Error, RecvError};
-pub use event::{Event, Happening, Reason};
+pub use event::{Event, EventKind, Reason};
 pub use handle::{Handle, SwitchError, ask_for, status};
 pub use listener::Listener;
 pub use net::{BadNetwork, Hosts, Key, Network};

@@ -17,7 +17,7 @@ use crossway_ring::biased::Visitor;
 use crossway_sys::affinity;
 
 use crate::directory::Directory;
-use crate::event::{Event, Happening};
+use crate::event::{Event, EventKind};
 use crate::net::Network;
 use crate::net::session::Session;
 use crate::net::wire::Wire;
@@ -191,7 +191,7 @@ impl Link {
     }
 
     /// Adds to the log and tells the subscribers.
-    pub(crate) fn log(&self, state: &mut State, what: Happening) {
+    pub(crate) fn log(&self, state: &mut State, what: EventKind) {
         state.log(Event::now(&self.name, self.id, what));
     }
 

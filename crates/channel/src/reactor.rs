@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossway_sys::OsError;
-use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::socket;
 
@@ -75,7 +75,7 @@ pub(crate) fn add(source: Source) -> Result<(), OsError> {
 fn start() -> Result<Shared, OsError> {
     let bell = EventFd::new()?;
     let epoll = Epoll::new(BATCH)?;
-    epoll.add(&bell, BELL, Report::WhileReadable)?;
+    epoll.add(&bell, BELL, Trigger::WhileReadable)?;
     std::thread::Builder::new()
         .name("crossway-channel".to_owned())
         .spawn(move || Reactor { epoll, entries: HashMap::new(), next: BELL + 1 }.run())
@@ -187,7 +187,7 @@ impl Reactor {
             Entry::Incoming { incoming, .. } => Some(incoming.stream().as_fd()),
         };
         // Without room in the kernel for another watched descriptor the entry is dropped, which closes its connection.
-        if fd.is_none_or(|fd| self.epoll.add(fd, self.next, Report::WhileReadable).is_ok()) {
+        if fd.is_none_or(|fd| self.epoll.add(fd, self.next, Trigger::WhileReadable).is_ok()) {
             self.entries.insert(self.next, entry);
             self.next += 1;
         }
@@ -281,7 +281,7 @@ impl Reactor {
         for (token, entry) in &mut self.entries {
             match entry {
                 Entry::Link { link, watch, retry, connection } => {
-                    let watched = |fd| self.epoll.add(fd, *token, Report::WhileReadable).is_ok();
+                    let watched = |fd| self.epoll.add(fd, *token, Trigger::WhileReadable).is_ok();
                     if let Some((fd, new)) = link.lock().wire.watched()
                         && new != *connection
                         && watched(fd)
@@ -320,7 +320,7 @@ impl Reactor {
                     if *retry <= now {
                         *retry = now + REOPEN;
                         if let Ok(new) = place.open(&core.name)
-                            && self.epoll.add(&new, *token, Report::WhileReadable).is_ok()
+                            && self.epoll.add(&new, *token, Trigger::WhileReadable).is_ok()
                         {
                             *acceptor = Some(new);
                             continue;

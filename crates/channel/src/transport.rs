@@ -10,7 +10,7 @@ use crossway_mech::mechanisms::shm_futex::{ShmFutex, ShmFutexRx, ShmFutexTx};
 use crossway_mech::mechanisms::shm_spin::{ShmSpin, ShmSpinRx, ShmSpinTx};
 use crossway_mech::mechanisms::uds_seqpacket::UdsSeqpacket;
 use crossway_mech::{Listener, Mechanism, Offer, OpenError, Spec, Wait};
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use serde::{Deserialize, Serialize};
 
 use crate::net::session::{NetRx, NetTx, Session};
@@ -195,7 +195,7 @@ impl Shape {
                 ((TxHalf::Eventfd(tx), RxHalf::Eventfd(rx)), offer)
             }
             Transport::UdsSeqpacket => {
-                let (ours, theirs) = socket::unix_pair(Kind::Seqpacket)?;
+                let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket)?;
                 let (tx, rx) = UdsSeqpacket::channel(&self.socket_spec(), ours)?;
                 let offer = Offer::new().with_fd("socket", theirs);
                 ((TxHalf::Uds(tx), RxHalf::Uds(rx)), offer)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossway_sys::procfs;
 
-use crate::event::Happening;
+use crate::event::EventKind;
 use crate::judge::Sight;
 use crate::link::{Link, flag};
 use crate::page::{Half, Seen};
@@ -154,7 +154,7 @@ impl Watch {
             if self.would.replace(to) != Some(to) {
                 let mut state = link.lock();
                 let from = state.transport;
-                link.log(&mut state, Happening::WouldSwitch { from, to, why });
+                link.log(&mut state, EventKind::WouldSwitch { from, to, why });
             }
             return;
         }
@@ -165,7 +165,7 @@ impl Watch {
                 // It is on no transport, so this one is tried again at the next look.
                 state.wished = Some((to, why));
             }
-            link.log(&mut state, Happening::Refused { from, to, because });
+            link.log(&mut state, EventKind::Refused { from, to, because });
         }
     }
 }

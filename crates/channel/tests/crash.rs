@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use child::{Killed, nothing_is_left, settled_holdings, start};
 use crossway_channel::{
-    Channel, Directory, Handle, Happening, Options, Policy, Receiver, RecvError, SendError, Sender,
+    Channel, Directory, EventKind, Handle, Options, Policy, Receiver, RecvError, SendError, Sender,
     Transport,
 };
 use stream::{Stream, check, fill, soon};
@@ -137,7 +137,7 @@ fn survive(role: &str, fault: Option<&str>) -> Duration {
         told.saturating_duration_since(death)
     });
     let last = handle.log().pop().map(|event| event.what);
-    assert_eq!(last, Some(Happening::PeerDied), "{role} {fault:?}");
+    assert_eq!(last, Some(EventKind::PeerDied), "{role} {fault:?}");
     drop(handle);
     let limit = soon().unwrap();
     while std::fs::read_dir(dir.path()).unwrap().next().is_some() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossway_channel::{
-    Directory, Error, Happening, Options, Reason, RecvError, TakenOver, Transport,
+    Directory, Error, EventKind, Options, Reason, RecvError, TakenOver, Transport,
 };
 use serving::serve;
 use stream::{Stream, check, fill, soon};
@@ -140,7 +140,7 @@ fn a_client_streams_on_while_its_server_is_replaced_three_times() {
     let parked = handle
         .log()
         .iter()
-        .any(|event| matches!(&event.what, Happening::Switched { why: Reason::HandOver, .. }));
+        .any(|event| matches!(&event.what, EventKind::Switched { why: Reason::HandOver, .. }));
     assert!(parked, "{:?}", handle.log());
     drop(handle);
     assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "no name is left");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_channel::{
-    Channel, Directory, Error, Happening, Hosts, Key, Listener, Network, Options, Policy,
+    Channel, Directory, Error, EventKind, Hosts, Key, Listener, Network, Options, Policy,
     RecvError, SendError, SwitchError, Transport,
 };
 use cutter::Cutter;
@@ -220,7 +220,7 @@ fn connections_that_are_cut_in_the_middle_of_traffic_lose_double_and_reorder_not
             }
         });
         assert!(cutter.cuts() >= cuts, "one connection at least each time: {}", cutter.cuts());
-        let resumed = |what: &Happening| matches!(what, Happening::Resumed { .. });
+        let resumed = |what: &EventKind| matches!(what, EventKind::Resumed { .. });
         let resumed = events.try_iter().filter(|event| resumed(&event.what)).count();
         eprintln!("{cuts} cuts, {resumed} in the log, {sent:?} messages");
         assert!(resumed > 0, "{:?}", follower.log());
@@ -279,7 +279,7 @@ fn without_resumption_a_cut_ends_the_channel_with_a_prefix_at_most_once() {
     });
     for handle in handles {
         let limit = soon().unwrap();
-        while handle.log().last().map(|event| event.what.clone()) != Some(Happening::PeerDied) {
+        while handle.log().last().map(|event| event.what.clone()) != Some(EventKind::PeerDied) {
             assert!(Instant::now() < limit, "{:?}", handle.log());
             std::thread::yield_now();
         }
@@ -304,7 +304,7 @@ fn a_closed_channel_is_heard_after_its_last_message_even_if_the_connection_is_cu
     let end = there.receiver().recv(&mut [0; 16], soon());
     assert!(matches!(end, Err(RecvError::Closed)), "{end:?}");
     let limit = soon().unwrap();
-    while there.handle().log().last().map(|event| event.what.clone()) != Some(Happening::PeerClosed)
+    while there.handle().log().last().map(|event| event.what.clone()) != Some(EventKind::PeerClosed)
     {
         assert!(Instant::now() < limit, "{:?}", there.handle().log());
         std::thread::yield_now();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_channel::{
-    Channel, Error, Handle, Happening, Key, Listener, Network, Options, Reason, Receiver,
+    Channel, Error, EventKind, Handle, Key, Listener, Network, Options, Reason, Receiver,
     RecvError, SendError, Sender, TakenOver, Transport,
 };
 use cutter::Cutter;
@@ -110,7 +110,7 @@ fn moves(
 fn after_moves(handle: &Handle) -> Vec<Transport> {
     let log = handle.log();
     let moved = log.iter().filter_map(|event| match event.what {
-        Happening::Switched { to, why: Reason::PeerMoved { .. }, .. } => Some(to),
+        EventKind::Switched { to, why: Reason::PeerMoved { .. }, .. } => Some(to),
         _ => None,
     });
     moved.collect()

@@ -5,7 +5,7 @@ mod stream;
 use std::time::{Duration, Instant};
 
 use crossway_channel::{
-    Channel, Directory, Error, Happening, Options, Policy, Reason, RecvError, SendError, Transport,
+    Channel, Directory, Error, EventKind, Options, Policy, Reason, RecvError, SendError, Transport,
 };
 use stream::{soon, stream_while};
 
@@ -81,7 +81,7 @@ fn switch_under_load(switches: u32) -> Vec<u64> {
     assert_eq!(leader.epoch(), switches);
     assert!(follower.epoch() >= switches - 1, "the last Moved may be under way");
     let took = |event: crossway_channel::Event| match event.what {
-        Happening::Switched { took_us, why: Reason::Asked, .. } => Some(took_us),
+        EventKind::Switched { took_us, why: Reason::Asked, .. } => Some(took_us),
         _ => None,
     };
     events.try_iter().filter_map(took).collect()
@@ -171,14 +171,14 @@ fn a_channel_begins_on_sockets_and_upgrades_by_itself() {
     if handle.transport() != Transport::ShmFutex {
         let event = events.recv_timeout(Duration::from_secs(60)).unwrap();
         assert!(
-            matches!(event.what, Happening::Switched { to: Transport::ShmFutex, .. }),
+            matches!(event.what, EventKind::Switched { to: Transport::ShmFutex, .. }),
             "{event}"
         );
     }
     let log = handle.log();
     let on = Transport::UdsSeqpacket;
-    assert_eq!(log[0].what, Happening::Connected { on });
-    let Happening::Switched { from, to, why, .. } = &log[1].what else { panic!("{}", log[1]) };
+    assert_eq!(log[0].what, EventKind::Connected { on });
+    let EventKind::Switched { from, to, why, .. } = &log[1].what else { panic!("{}", log[1]) };
     assert_eq!((*from, *to, why), (on, Transport::ShmFutex, &Reason::Upgrade));
 }
 
@@ -207,7 +207,7 @@ fn what_is_pinned_or_forbidden_at_either_end_holds_for_both() {
     there.handle().set_policy(Policy { pin: Some(Transport::ShmFutex), ..Policy::default() });
     reaches(Transport::ShmFutex);
     let why = here.handle().log().into_iter().rev().find_map(|event| match event.what {
-        Happening::Switched { why, .. } => Some(why),
+        EventKind::Switched { why, .. } => Some(why),
         _ => None,
     });
     assert_eq!(why, Some(Reason::Policy));
@@ -274,7 +274,7 @@ fn dropping_a_whole_channel_delivers_what_was_sent_even_if_the_peer_sent_what_no
         let end = there.receiver().recv(&mut buf, soon());
         assert!(matches!(end, Err(RecvError::Closed)), "{transport}: {end:?}");
         let limit = soon().unwrap();
-        while there.handle().log().last().unwrap().what != Happening::PeerClosed {
+        while there.handle().log().last().unwrap().what != EventKind::PeerClosed {
             assert!(Instant::now() < limit, "{:?}", there.handle().log());
             std::thread::yield_now();
         }
@@ -340,7 +340,7 @@ fn two_ends_that_spin_on_one_cpu_leave_for_a_transport_that_sleeps() {
             here.sender().send(b"ping", soon()).unwrap();
             here.receiver().recv(&mut [0; 8], soon()).unwrap();
             for event in events.try_iter() {
-                if let Happening::Switched { from: Transport::ShmSpin, why, .. } = event.what {
+                if let EventKind::Switched { from: Transport::ShmSpin, why, .. } = event.what {
                     match why {
                         Reason::SameCpu(on) => return assert_eq!(on, cpu),
                         // On a machine under load that may be seen first.

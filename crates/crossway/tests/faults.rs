@@ -33,7 +33,7 @@ fn deaths_are_told(records: &[FaultRecord], states: &[State]) {
         assert!(kills.iter().any(|r| r.state == *state), "{state:?} was not tried");
     }
     for kill in kills {
-        assert_eq!(kill.outcome, Some(Outcome::Told), "{kill:?}");
+        assert_eq!(kill.outcome, Some(Outcome::Detected), "{kill:?}");
         assert!(!kill.hung && kill.received_not_sent.unwrap_or(0) == 0, "{kill:?}");
         assert!(kill.detected_by.as_ref().is_some_and(|d| d.peer_closed), "{kill:?}");
         assert!(kill.detected_after_ns.is_some(), "{kill:?}");
@@ -113,7 +113,7 @@ fn a_contender_is_broken_like_a_mechanism() {
             measured(&records, Fault::Kill).into_iter().filter(|r| r.state == state).collect();
         assert_eq!(of_state.len(), 2, "{state:?}: one death of each end");
         for kill in of_state {
-            assert_eq!(kill.outcome, Some(Outcome::Told), "{kill:?}");
+            assert_eq!(kill.outcome, Some(Outcome::Detected), "{kill:?}");
             assert!(kill.detected_after_ns.is_some() && kill.detected_by.is_some(), "{kill:?}");
             let left = kill.left_behind.iter().flatten();
             assert!(left.clone().all(|l| l.remover != Remover::ByHand), "{kill:?}");

@@ -139,9 +139,9 @@ fn its_starter_is_told_when_it_serves_and_when_it_stops() {
     command.arg("tipcd").arg("--socket").arg(&path).env("NOTIFY_SOCKET", &notify);
     let tipcd = Tipcd(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
     let told = || {
-        let mut octets = [0; 64];
-        let len = listener.recv(&mut octets).unwrap();
-        String::from_utf8_lossy(&octets[..len]).into_owned()
+        let mut bytes = [0; 64];
+        let len = listener.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
     };
     assert_eq!(told(), "READY=1");
     assert!(tipc(&path, &["node"]).status.success(), "it serves by then");
@@ -200,21 +200,21 @@ fn waiting_has_an_end() {
 
 #[test]
 fn limits_of_the_command_line_hold() {
-    use crossway_tipc_client::{Kind, NodeSocket};
+    use crossway_tipc_client::{NodeSocket, SocketKind};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
     let args = ["--sockets", "3", "--clients", "1", "--bearer-buffer", "65536"];
     let _tipcd = Tipcd::start(&path, &args, Stdio::null());
     let begin = Instant::now();
     let first = loop {
-        match NodeSocket::open(&path, Kind::Rdm) {
+        match NodeSocket::open(&path, SocketKind::Rdm) {
             Ok(socket) => break socket,
             Err(error) => assert!(begin.elapsed() < WATCHDOG, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    let _second = NodeSocket::open(&path, Kind::Rdm).unwrap();
-    let error = NodeSocket::open(&path, Kind::Rdm).unwrap_err().to_string();
+    let _second = NodeSocket::open(&path, SocketKind::Rdm).unwrap();
+    let error = NodeSocket::open(&path, SocketKind::Rdm).unwrap_err().to_string();
     assert!(error.contains("Cannot allocate memory") || error.contains("ENOMEM"), "{error}");
     drop(first);
     // No further program is admitted, but an operator is.
@@ -225,7 +225,7 @@ fn limits_of_the_command_line_hold() {
 
 #[test]
 fn without_places_for_operators_they_are_turned_away_with_the_rest() {
-    use crossway_tipc_client::{Kind, NodeSocket};
+    use crossway_tipc_client::{NodeSocket, SocketKind};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
     let _tipcd = Tipcd::start(&path, &["--clients", "1", "--operators", "0"], Stdio::null());
@@ -233,7 +233,7 @@ fn without_places_for_operators_they_are_turned_away_with_the_rest() {
     // The slot of a waiting program may become free a moment later.
     let begin = Instant::now();
     let _only = loop {
-        match NodeSocket::open(&path, Kind::Rdm) {
+        match NodeSocket::open(&path, SocketKind::Rdm) {
             Ok(socket) => break socket,
             Err(error) => assert!(begin.elapsed() < WATCHDOG, "{error}"),
         }
@@ -247,7 +247,7 @@ fn without_places_for_operators_they_are_turned_away_with_the_rest() {
 
 #[test]
 fn a_group_goes_on_without_a_member_that_does_not_read() {
-    use crossway_tipc_client::{Kind, NodeSocket, Patience};
+    use crossway_tipc_client::{NodeSocket, Patience, SocketKind};
     const MESSAGES: usize = 300;
     const GROUP: [u32; 4] = [4_711, 0, 2, 0];
     let dir = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ fn a_group_goes_on_without_a_member_that_does_not_read() {
     let _tipcd = Tipcd::start(&path, &["--group-patience", "3000"], Stdio::null());
     wait(&path, &[]);
     let member = |instance: u32| {
-        let socket = NodeSocket::open(&path, Kind::Rdm).unwrap();
+        let socket = NodeSocket::open(&path, SocketKind::Rdm).unwrap();
         let [group, _, scope, flags] = GROUP;
         socket.join([group, instance, scope, flags]).unwrap();
         socket

@@ -1,6 +1,7 @@
 //! Computes the figures of a record from what the roles report: sums, verification of the content, cost, shares.
 
 mod beside;
+mod cost;
 mod fairness;
 mod hosts;
 
@@ -13,17 +14,11 @@ use crate::control::Outcome;
 use crate::histogram;
 use crate::inputs::{Extent, Measure, Workload};
 use crate::record::{
-    Cost, Counts, Latency, Lateness, Pacing, Record, RoleMeters, ServerMeters, Span, Status,
-    Throughput,
+    Counts, Latency, Lateness, Pacing, Record, RoleMeters, ServerMeters, Span, Status, Throughput,
 };
 use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
-
-/// If CPU time advances in steps of at least this size, the kernel counts it by timer ticks.
-const TICK_NS: f64 = 500_000.0;
-
-/// Below this number of ticks CPU time is not reported: the error is some per cent at this number and larger below it.
-const TICKS_PER_COST: f64 = 50.0;
+use cost::{cost, per_second};
 
 /// A paced trial that achieved less than this fraction of its rate does not describe that rate.
 const REACHED_SHARE: f64 = 0.99;
@@ -108,10 +103,6 @@ pub(crate) fn enter(
     beside::enter(record, &brought.beside, caps);
     spoilers(record);
     Ok(())
-}
-
-fn per_second(amount: f64, wall_ns: u64) -> f64 {
-    if wall_ns == 0 { 0.0 } else { amount * 1e9 / wall_ns as f64 }
 }
 
 /// Round trips count as one message: the client's counters, plus the errors at the server.
@@ -255,37 +246,6 @@ fn pacing(
     })
 }
 
-fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
-    if counts.received == 0 {
-        return Err("no message arrived".to_owned());
-    }
-    let Some(servers_ns) = record.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>() else {
-        return Err(
-            "the CPU time of a process that works for the ends could not be read".to_owned()
-        );
-    };
-    let roles_ns: u64 = record.roles.iter().map(|r| r.user_ns + r.system_ns).sum();
-    let cpu_ns = roles_ns + servers_ns;
-    if let Some(step_ns) = record.calibration.cpu_clock_step_ns
-        && step_ns >= TICK_NS
-        && (cpu_ns as f64) < TICKS_PER_COST * step_ns
-    {
-        let (step_ms, used) = (step_ns / 1e6, cpu_ns as f64 / step_ns);
-        return Err(format!(
-            "this kernel counts CPU time in steps of {step_ms:.0} ms, of which the roles used {used:.0}: fewer than \
-             {TICKS_PER_COST:.0} are too inaccurate; raise measure_ms"
-        ));
-    }
-    let messages = counts.received as f64;
-    Ok(Cost {
-        cpu_ns_per_msg: cpu_ns as f64 / messages,
-        bits_per_cpu_s: per_second((counts.bytes * 8) as f64, cpu_ns),
-        host_ns_per_msg: (!record.host_cpu.is_empty()).then(|| {
-            record.host_cpu.iter().map(|host| host.busy_ns).sum::<u64>() as f64 / messages
-        }),
-    })
-}
-
 /// Explains nulls in this record that have no other explanation yet.
 fn explain_nulls(record: &mut Record) {
     let few = "fewer than ten samples lie beyond it";
@@ -357,20 +317,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_third_process_does_is_a_part_of_the_cost() {
-        let mut record = crate::samples::ping_pong("tipc-node-stream", 64, 0, 5000, 1000.0);
-        let counts = record.counts.unwrap();
-        let roles_alone = cost(&record, &counts).unwrap().cpu_ns_per_msg;
-        let server = |pid, cpu_ns| ServerMeters { host: "local".to_owned(), pid, cpu_ns };
-        record.servers =
-            vec![server(7, Some(1_000 * counts.received)), server(8, Some(500 * counts.received))];
-        let with_servers = cost(&record, &counts).unwrap().cpu_ns_per_msg;
-        assert!((with_servers - roles_alone - 1_500.0).abs() < 1e-6, "{with_servers}");
-        record.servers[1].cpu_ns = None;
-        assert!(cost(&record, &counts).unwrap_err().contains("could not be read"));
-    }
-
-    #[test]
     fn a_rate_that_was_not_reached_degrades_the_trial() {
         let mut record = crate::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
         let paced = |reached_share| Pacing {
@@ -389,25 +335,5 @@ mod tests {
         assert_eq!(record.status, Status::Degraded);
         let reason = record.reason.unwrap();
         assert_eq!(reason, "the rate was not achieved: 15800 of 20000 messages/s (79.0 %)");
-    }
-
-    #[test]
-    fn cpu_time_of_a_few_ticks_is_no_cost() {
-        let mut record = crate::samples::ping_pong("pipe", 64, 0, 5000, 1000.0);
-        let counts = record.counts.unwrap();
-        let role = record.roles[0].clone();
-        record.roles = vec![role];
-        record.roles[0].user_ns = 20_000_000;
-        record.roles[0].system_ns = 10_000_000;
-        let per_message = 30e6 / counts.received as f64;
-        for exact in [None, Some(150.0), Some(400_000.0)] {
-            record.calibration.cpu_clock_step_ns = exact;
-            assert_eq!(cost(&record, &counts).unwrap().cpu_ns_per_msg, per_message);
-        }
-        record.calibration.cpu_clock_step_ns = Some(10e6);
-        let why = cost(&record, &counts).unwrap_err();
-        assert!(why.contains("steps of 10 ms, of which the roles used 3:"), "{why}");
-        record.roles[0].user_ns = 490_000_000;
-        assert!(cost(&record, &counts).is_ok());
     }
 }

@@ -4,7 +4,7 @@ use std::io::Error as IoError;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError, fdpass};
 
 use crate::Error;
@@ -38,7 +38,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn connect(dir: &Path) -> Result<Control, Error> {
         let path = socket_path(dir);
-        let fd = socket::unix(Kind::Seqpacket)?;
+        let fd = socket::unix(SocketType::Seqpacket)?;
         let address = socket::path_address(&path)?;
         socket::connect(&fd, &address).map_err(|errno| match errno {
             Errno::ACCESS => Error::NotPermitted(format!(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossway_ring::pool::{Pool, Reference, UNIT};
 use crossway_sys::fdpass;
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::words::SharedWords;
 
 use crate::channel::frame::{ABANDONED, FIRST, GONE, HEADER, Header};
@@ -421,7 +421,7 @@ fn records_that_a_program_invents_harm_no_trace() {
 
 #[test]
 fn a_channel_without_its_descriptors_is_reported_by_the_next_receive() {
-    let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();
+    let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket).unwrap();
     let own = Spid::new(1).unwrap();
     let other = Spid::new(2).unwrap();
     let say = |event: &Event| _ = socket::send(&theirs, &event.encode(), false).unwrap();

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use crate::mailbox::{Kind, Mailbox};
+use crate::mailbox::{Mailbox, RequestKind};
 use crate::registry::{LinkId, Output, Registry, Route};
 use crate::signal::{ATTACH, HUNT, USER_BASE};
 use crate::spid::Widths;
@@ -194,14 +194,14 @@ impl World {
                     program.attaches.iter().nth(pick % program.attaches.len()).unwrap();
                 let attach = *attach;
                 program.attaches.remove(&attach);
-                if program.mailbox.cancel(attach, Kind::Attach).unwrap() {
+                if program.mailbox.cancel(attach, RequestKind::Attach).unwrap() {
                     site.registry.handle_detach(spid, attach.0);
                 }
             }
             45..47 if !program.hunts.is_empty() => {
                 let hunt = *program.hunts.keys().next().unwrap();
                 program.hunts.remove(&hunt);
-                if program.mailbox.cancel(hunt, Kind::Hunt).unwrap() {
+                if program.mailbox.cancel(hunt, RequestKind::Hunt).unwrap() {
                     site.registry.handle_cancel_hunt(spid, hunt.0);
                 }
             }

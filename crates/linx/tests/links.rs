@@ -371,7 +371,7 @@ fn a_receiver_that_does_not_receive_holds_back_its_own_senders_only() {
 }
 
 #[test]
-fn strangers_at_the_door_and_second_nodes_of_a_name_harm_nobody() {
+fn strangers_and_second_nodes_of_a_name_harm_nobody() {
     let b = Host::new("b", &[]);
     let a = Host::new("a", &[("b", b.at.clone())]);
     let mut client = a.open("client");

@@ -106,7 +106,7 @@ fn found(path: &str, otherwise: &str) -> String {
     if Path::new(path).exists() {
         format!("{path} is there, from a kernel with patches of its own: {otherwise}")
     } else {
-        format!("{path} is not there: {otherwise}")
+        format!("{path} does not exist: {otherwise}")
     }
 }
 

@@ -150,16 +150,16 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         let start = front.offset + HEADER;
         // SAFETY: the length was checked against the longest message, for which the capacity has room after any offset
         // within it; the record is published, and is freed only by the consumer that has the turn.
-        unsafe { self.rx.memory.with(start, front.len, |octets| read(&octets[front.taken..])) }
+        unsafe { self.rx.memory.with(start, front.len, |bytes| read(&bytes[front.taken..])) }
     }
 
     /// Takes some of the rest of a record; taking all of it takes the record.
     #[inline]
-    pub fn take_part(&mut self, front: &Front, octets: usize) {
-        if octets >= front.left() {
+    pub fn take_part(&mut self, front: &Front, bytes: usize) {
+        if bytes >= front.left() {
             return self.take(front);
         }
-        let taken = (front.taken + octets) as u64;
+        let taken = (front.taken + bytes) as u64;
         self.rx.words.part().store(part_of(front.position) << PART_BITS | taken, Ordering::Relaxed);
     }
 

@@ -121,7 +121,7 @@ fn attempt<G>(
         if !turn.is_heard(seen, socket)? {
             return Ok(Attempt::Nothing);
         }
-        let value = turn.with(&front, |octets| u64::from_ne_bytes(octets.try_into().unwrap()));
+        let value = turn.with(&front, |bytes| u64::from_ne_bytes(bytes.try_into().unwrap()));
         turn.take(&front);
         if turn.is_empty() {
             // The message was taken and is delivered, whether or not its receiver survives.

@@ -43,14 +43,14 @@ pub const MAX_CHECKED_BYTES: usize = 256;
 ///
 /// Errors: `EFAULT`.
 pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {
-    let mut octets = [0; MAX_CHECKED_BYTES];
-    let octets = &mut octets[..len.min(MAX_CHECKED_BYTES)];
-    if octets.is_empty() {
+    let mut bytes = [0; MAX_CHECKED_BYTES];
+    let bytes = &mut bytes[..len.min(MAX_CHECKED_BYTES)];
+    if bytes.is_empty() {
         return Ok(());
     }
-    let whole = octets.len();
-    let outcome = match read(std::process::id(), [(address, octets)]) {
-        Ok(_) if written => write_own(address, octets),
+    let whole = bytes.len();
+    let outcome = match read(std::process::id(), [(address, bytes)]) {
+        Ok(_) if written => write_own(address, bytes),
         outcome => outcome,
     };
     match outcome {
@@ -60,9 +60,9 @@ pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {
     }
 }
 
-fn write_own(address: u64, octets: &[u8]) -> Result<usize, Errno> {
-    let local = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: octets.len() };
+fn write_own(address: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
     let pid = libc::pid_t::try_from(std::process::id()).map_err(|_| Errno::SRCH)?;
     // SAFETY: the local vector describes bytes that are borrowed until we return and are only read; the remote one is an
     // address that the kernel checks, and the kernel writes to it the bytes it already holds.

@@ -14,7 +14,7 @@ use crate::socket::{Address, set_raw};
 const SEGMENTS_MOST: usize = 64;
 
 /// Maximum length of a run in bytes, so that it still fits an IP packet with its headers.
-const RUN_OCTETS_MOST: usize = 65_000;
+const RUN_BYTES_MAX: usize = 65_000;
 
 /// Space for one control message with an integer.
 // SAFETY: CMSG_SPACE only calculates.
@@ -89,7 +89,7 @@ struct Run<'a> {
     /// Length in bytes of all datagrams but the last, which may be shorter.
     segment: usize,
     last: usize,
-    octets: usize,
+    bytes: usize,
     count: usize,
 }
 
@@ -100,7 +100,7 @@ impl Run<'_> {
             && self.last == self.segment
             && len <= self.segment
             && self.count < SEGMENTS_MOST
-            && self.octets + len <= RUN_OCTETS_MOST
+            && self.bytes + len <= RUN_BYTES_MAX
             && self.to == to
     }
 }
@@ -121,16 +121,16 @@ pub fn send_many_to<'a>(
         [const { MaybeUninit::uninit() }; MOST_SENT];
     let mut runs: [Option<Run<'_>>; MOST_SENT] = [None; MOST_SENT];
     let mut count = 0_usize;
-    for ((to, octets), part) in datagrams.zip(&mut parts) {
-        let len = octets.len();
-        part.write(libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: len });
+    for ((to, bytes), part) in datagrams.zip(&mut parts) {
+        let len = bytes.len();
+        part.write(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: len });
         let before = count.checked_sub(1).and_then(|n| runs[n].as_mut());
         if let Some(run) = before.filter(|run| run.takes(to, len, segment_max)) {
             run.last = len;
-            run.octets += len;
+            run.bytes += len;
             run.count += 1;
         } else {
-            runs[count] = Some(Run { to, segment: len, last: len, octets: len, count: 1 });
+            runs[count] = Some(Run { to, segment: len, last: len, bytes: len, count: 1 });
             count += 1;
         }
     }
@@ -147,7 +147,7 @@ pub fn send_many_to<'a>(
         header.msg_hdr.msg_iov = part.cast();
         header.msg_hdr.msg_iovlen = run.count as _;
         if run.count > 1 {
-            // The length of a run's segments is below RUN_OCTETS_MOST.
+            // The length of a run's segments is below RUN_BYTES_MAX.
             let control = control.write(Control::cut(run.segment as u16));
             header.msg_hdr.msg_control = (&raw mut *control).cast();
             header.msg_hdr.msg_controllen = Control::LEN as _;
@@ -187,14 +187,14 @@ mod tests {
     fn many_datagrams_go_to_an_address_each_by_one_call() {
         let [a, b, c] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let to = [&b, &c, &b].map(|s| crate::socket::inet_address(s.local_addr().unwrap()));
-        let octets = [&b"one"[..], b"two", b"three"];
-        let sent = send_many_to(&a, to.iter().zip(octets), 1000);
+        let bytes = [&b"one"[..], b"two", b"three"];
+        let sent = send_many_to(&a, to.iter().zip(bytes), 1000);
         assert_eq!(sent, Ok(Sent { datagrams: 3, runs: 0 }), "neighbours have different addresses");
         let mut inbox = Inbox::new(256);
         assert_eq!(inbox.receive(&b), Ok(2));
         assert_eq!((inbox.get(0), inbox.get(1)), (Some(&b"one"[..]), Some(&b"three"[..])));
         assert_eq!(inbox.receive(&c), Ok(1));
-        assert_eq!(inbox.get_mut(0).map(|octets| &*octets), Some(&b"two"[..]));
+        assert_eq!(inbox.get_mut(0).map(|bytes| &*bytes), Some(&b"two"[..]));
         assert_eq!(send_many_to(&a, std::iter::empty(), 1000), Ok(Sent::default()));
     }
 
@@ -202,9 +202,9 @@ mod tests {
     fn runs_go_as_one_message_and_come_as_one_or_each_by_itself() {
         let (a, b, to) = pair();
         // Two runs, the first ended by its shorter last segment, and one datagram that is alone because of its length.
-        let octets: Vec<Vec<u8>> =
+        let bytes: Vec<Vec<u8>> =
             [900, 900, 400, 500, 500, 1200].iter().map(|len| vec![*len as u8; *len]).collect();
-        let all = || octets.iter().map(|octets| (&to, &octets[..]));
+        let all = || bytes.iter().map(|bytes| (&to, &bytes[..]));
         assert_eq!(send_many_to(&a, all(), 900), Ok(Sent { datagrams: 6, runs: 2 }));
         let mut inbox = Inbox::of_runs(65_536);
         assert_eq!(inbox.receive(&b), Ok(6), "not asked to join them, the system takes them apart");
@@ -214,7 +214,7 @@ mod tests {
         let lens: Vec<_> = (0..3).map(|n| came(&mut inbox, n)).collect();
         assert_eq!(lens, [vec![900, 900, 400], vec![500, 500], vec![1200]]);
         let second = inbox.segments_mut(0).unwrap().nth(1).unwrap();
-        assert_eq!(*second, octets[1]);
+        assert_eq!(*second, bytes[1]);
         // Segments beyond the limit are sent individually.
         assert_eq!(send_many_to(&a, all(), 499), Ok(Sent { datagrams: 6, runs: 0 }));
         assert_eq!(inbox.receive(&b), Ok(6));
@@ -225,16 +225,16 @@ mod tests {
         let (a, b, to) = pair();
         join_runs(&b).unwrap();
         let many = [[7_u8; 1000]; 80];
-        let all = many.iter().map(|octets| (&to, &octets[..]));
+        let all = many.iter().map(|bytes| (&to, &bytes[..]));
         let sent = send_many_to(&a, all, 1000);
         assert_eq!(sent, Ok(Sent { datagrams: 80, runs: 2 }), "64 and the other 16");
         let large = vec![3_u8; 9000];
         let all = std::iter::repeat_n((&to, &large[..]), 10);
         let sent = send_many_to(&a, all, 9000);
-        assert_eq!(sent, Ok(Sent { datagrams: 10, runs: 2 }), "seven of 9,000 octets and three");
+        assert_eq!(sent, Ok(Sent { datagrams: 10, runs: 2 }), "seven of 9,000 bytes and three");
         // An empty datagram is sent too, and does not end a run as its last segment.
         let empty = [&[1_u8; 10][..], &[], &[2; 10]];
-        let sent = send_many_to(&a, empty.iter().map(|octets| (&to, *octets)), 1000);
+        let sent = send_many_to(&a, empty.iter().map(|bytes| (&to, *bytes)), 1000);
         assert_eq!(sent, Ok(Sent { datagrams: 3, runs: 0 }));
         let mut inbox = Inbox::of_runs(65_536);
         assert_eq!(inbox.receive(&b), Ok(7));

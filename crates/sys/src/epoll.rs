@@ -34,7 +34,7 @@ impl AsFd for Epoll {
 
 /// When a descriptor is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum Trigger {
     /// As long as it is readable (level-triggered).
     WhileReadable,
     /// Once for each arrival of data, whether or not earlier data was read.
@@ -55,11 +55,11 @@ impl std::fmt::Debug for Epoll {
     }
 }
 
-fn flags(report: Report) -> EventFlags {
-    match report {
-        Report::WhileReadable => EventFlags::IN,
-        Report::Arrivals => EventFlags::IN | EventFlags::ET,
-        Report::Changes => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
+fn flags(trigger: Trigger) -> EventFlags {
+    match trigger {
+        Trigger::WhileReadable => EventFlags::IN,
+        Trigger::Arrivals => EventFlags::IN | EventFlags::ET,
+        Trigger::Changes => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
     }
 }
 
@@ -78,8 +78,8 @@ impl Epoll {
     ///
     /// # Errors
     /// [`OsError`] of epoll_ctl.
-    pub fn add(&self, fd: impl AsFd, token: u64, report: Report) -> Result<(), OsError> {
-        epoll::add(&self.fd, fd, EventData::new_u64(token), flags(report))
+    pub fn add(&self, fd: impl AsFd, token: u64, trigger: Trigger) -> Result<(), OsError> {
+        epoll::add(&self.fd, fd, EventData::new_u64(token), flags(trigger))
             .map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_ADD)", token, e))
     }
 
@@ -87,8 +87,8 @@ impl Epoll {
     ///
     /// # Errors
     /// [`OsError`] of epoll_ctl.
-    pub fn change(&self, fd: impl AsFd, token: u64, report: Report) -> Result<(), OsError> {
-        epoll::modify(&self.fd, fd, EventData::new_u64(token), flags(report))
+    pub fn change(&self, fd: impl AsFd, token: u64, trigger: Trigger) -> Result<(), OsError> {
+        epoll::modify(&self.fd, fd, EventData::new_u64(token), flags(trigger))
             .map_err(|e| OsError::new("epoll_ctl(EPOLL_CTL_MOD)", token, e))
     }
 
@@ -152,14 +152,14 @@ mod tests {
     fn changes_are_reported_once_and_levels_as_long_as_they_hold() {
         let mut epoll = Epoll::new(8).unwrap();
         let (r, w) = rustix::pipe::pipe().unwrap();
-        epoll.add(&r, 7, Report::Changes).unwrap();
+        epoll.add(&r, 7, Trigger::Changes).unwrap();
         let now = Some(Duration::ZERO);
         assert_eq!(epoll.wait_for(now).unwrap().count(), 0);
         rustix::io::write(&w, b"x").unwrap();
         let ready: Vec<_> = epoll.wait_for(None).unwrap().collect();
         assert_eq!(ready, [Ready { token: 7, readable: true, writable: false, ended: false }]);
         assert_eq!(epoll.wait_for(now).unwrap().count(), 0, "an edge is reported once");
-        epoll.change(&r, 8, Report::WhileReadable).unwrap();
+        epoll.change(&r, 8, Trigger::WhileReadable).unwrap();
         for _ in 0..2 {
             assert_eq!(epoll.wait_for(now).unwrap().next().map(|r| r.token), Some(8));
         }
@@ -172,16 +172,16 @@ mod tests {
     /// tipcd waits for this when a program sends a request before it has received its last answer.
     #[test]
     fn reception_by_the_other_end_is_reported_as_a_change() {
-        use crate::socket::{self, Kind};
+        use crate::socket::{self, SocketType};
         let mut epoll = Epoll::new(8).unwrap();
-        let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();
+        let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket).unwrap();
         assert_eq!(socket::peer_credentials(&ours).unwrap().pid, std::process::id());
         assert_eq!(socket::is_all_received(&ours), Ok(true));
-        epoll.add(&ours, 7, Report::WhileReadable).unwrap();
+        epoll.add(&ours, 7, Trigger::WhileReadable).unwrap();
         for _ in 0..2 {
             socket::send(&ours, b"answer", true).unwrap();
         }
-        epoll.change(&ours, 7, Report::Changes).unwrap();
+        epoll.change(&ours, 7, Trigger::Changes).unwrap();
         let now = Some(Duration::ZERO);
         assert_eq!(epoll.wait_for(now).unwrap().count(), 1, "there is room");
         assert_eq!(epoll.wait_for(now).unwrap().count(), 0);

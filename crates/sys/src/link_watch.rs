@@ -55,10 +55,10 @@ impl LinkWatch {
     /// too.
     pub fn next_change(&mut self) -> Option<LinkChange> {
         // A longer message is truncated; the rest is not needed.
-        let mut octets = [0; HEAD];
+        let mut bytes = [0; HEAD];
         loop {
-            let carries = match recv(&self.fd, &mut octets, true) {
-                Ok(len) => self.told(&octets[..len]),
+            let carries = match recv(&self.fd, &mut bytes, true) {
+                Ok(len) => self.told(&bytes[..len]),
                 // Messages were lost: read the state itself.
                 Err(Errno::NOBUFS) => Some(interface_runs(&self.name).unwrap_or(false)),
                 Err(_) => return None,
@@ -74,8 +74,8 @@ impl LinkWatch {
     /// kernel can send messages here.
     fn told(&self, message: &[u8]) -> Option<bool> {
         let word = |at: usize| {
-            let octets = message.get(at..at + 4)?;
-            Some(u32::from_ne_bytes(octets.try_into().ok()?))
+            let bytes = message.get(at..at + 4)?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
         };
         let half = message.get(4..6)?;
         let kind = u16::from_ne_bytes(half.try_into().ok()?);
@@ -103,20 +103,20 @@ mod tests {
     use std::time::{Duration, Instant};
 
     fn message(kind: u16, family: u8, index: u32, flags: u32) -> Vec<u8> {
-        let mut octets = vec![0; HEAD];
-        octets[..4].copy_from_slice(&(HEAD as u32).to_ne_bytes());
-        octets[4..6].copy_from_slice(&kind.to_ne_bytes());
-        octets[16] = family;
-        octets[20..24].copy_from_slice(&index.to_ne_bytes());
-        octets[24..28].copy_from_slice(&flags.to_ne_bytes());
-        octets
+        let mut bytes = vec![0; HEAD];
+        bytes[..4].copy_from_slice(&(HEAD as u32).to_ne_bytes());
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[16] = family;
+        bytes[20..24].copy_from_slice(&index.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&flags.to_ne_bytes());
+        bytes
     }
 
     #[test]
     fn only_messages_of_the_interface_itself_count() {
         let watch = LinkWatch::open("lo", 1).unwrap();
         let bridge = libc::AF_BRIDGE as u8;
-        for (octets, said) in [
+        for (bytes, said) in [
             (message(libc::RTM_NEWLINK, 0, 1, CARRIES), Some(true)),
             (message(libc::RTM_NEWLINK, 0, 1, CARRIES & !(libc::IFF_LOWER_UP as u32)), Some(false)),
             (message(libc::RTM_DELLINK, 0, 1, CARRIES), Some(false)),
@@ -124,8 +124,8 @@ mod tests {
             (message(libc::RTM_NEWLINK, 0, 2, 0), None),
             (message(libc::RTM_NEWADDR, 0, 1, 0), None),
         ] {
-            assert_eq!(watch.told(&octets), said, "{octets:?}");
-            assert_eq!(watch.told(&octets[..HEAD - 9]), None, "cut short");
+            assert_eq!(watch.told(&bytes), said, "{bytes:?}");
+            assert_eq!(watch.told(&bytes[..HEAD - 9]), None, "cut short");
         }
         assert_eq!(watch.told(&[]), None);
     }

@@ -14,19 +14,19 @@ use crate::shm::Mapping;
 use crate::{Errno, OsError, socket};
 
 /// Length in bytes of the record before a frame; a tpacket2_hdr is aligned to 16.
-const RECORD_OCTETS: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(16);
+const RECORD_BYTES: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(16);
 
 /// Length in bytes of a virtio_net_hdr.
-const VNET_OCTETS: usize = 10;
+const VNET_BYTES: usize = 10;
 
 /// Offset of the two-byte field in a virtio_net_hdr that holds the length of the headers.
 const VNET_HEADERS: usize = 2;
 
 /// Minimum size in bytes of one block of the ring's memory; a frame never crosses a block boundary.
-const BLOCK_OCTETS: usize = 64 << 10;
+const BLOCK_BYTES: usize = 64 << 10;
 
 /// Longer frames gain nothing from a ring, and their length would soon exceed the field that makes the kernel copy them.
-const FRAME_OCTETS_MOST: usize = 16 << 10;
+const FRAME_BYTES_MAX: usize = 16 << 10;
 
 /// A ring of frames to be sent.
 #[derive(Debug)]
@@ -42,20 +42,20 @@ pub struct SendRing {
 }
 
 impl SendRing {
-    /// Gives a packet socket (SOCK_RAW) a ring of about `octets` bytes for frames of up to `largest` bytes, hardware header
+    /// Gives a packet socket (SOCK_RAW) a ring of about this many `bytes` for frames of up to `largest` bytes, hardware header
     /// included.
     ///
     /// # Errors
     /// [`OsError`]: frames of this length are not supported (EMSGSIZE), there is not enough memory (ENOMEM), or this is not
     /// a packet socket.
-    pub fn attach(fd: &OwnedFd, largest: usize, octets: usize) -> Result<Self, OsError> {
-        if largest > FRAME_OCTETS_MOST {
+    pub fn attach(fd: &OwnedFd, largest: usize, bytes: usize) -> Result<Self, OsError> {
+        if largest > FRAME_BYTES_MAX {
             let what = format!("frames of {largest} bytes");
             return Err(OsError::new("setsockopt(PACKET_TX_RING)", what, Errno::MSGSIZE));
         }
-        let slot_bytes = (RECORD_OCTETS + VNET_OCTETS + largest).next_multiple_of(64);
-        let slots_per_block = BLOCK_OCTETS / slot_bytes;
-        let blocks = octets.div_ceil(BLOCK_OCTETS).max(2);
+        let slot_bytes = (RECORD_BYTES + VNET_BYTES + largest).next_multiple_of(64);
+        let slots_per_block = BLOCK_BYTES / slot_bytes;
+        let blocks = bytes.div_ceil(BLOCK_BYTES).max(2);
         let slots = blocks * slots_per_block;
         let number = |n: i32| n.to_ne_bytes();
         let version = number(libc::tpacket_versions::TPACKET_V2 as i32);
@@ -66,7 +66,7 @@ impl SendRing {
         // A tpacket_req: bytes per block, number of blocks, bytes per slot, number of slots.
         let mut request = [0; size_of::<libc::tpacket_req>()];
         for (field, value) in
-            request.chunks_exact_mut(4).zip([BLOCK_OCTETS, blocks, slot_bytes, slots])
+            request.chunks_exact_mut(4).zip([BLOCK_BYTES, blocks, slot_bytes, slots])
         {
             field.copy_from_slice(&(value as u32).to_ne_bytes());
         }
@@ -75,7 +75,7 @@ impl SendRing {
                 let what = format!("{slots} frames of {largest}");
                 OsError::new("setsockopt(PACKET_TX_RING)", what, e)
             });
-        let mapping = made.and_then(|()| Mapping::lazily(fd, blocks * BLOCK_OCTETS, true));
+        let mapping = made.and_then(|()| Mapping::lazily(fd, blocks * BLOCK_BYTES, true));
         let mapping = mapping.inspect_err(|_| {
             // Falls back to ordinary messages: a ring of zero slots removes the ring, and messages have no such header.
             let none = [0; size_of::<libc::tpacket_req>()];
@@ -85,7 +85,7 @@ impl SendRing {
         })?;
         Ok(Self {
             mapping,
-            block_bytes: BLOCK_OCTETS,
+            block_bytes: BLOCK_BYTES,
             slot_bytes,
             slots_per_block,
             slots,
@@ -182,15 +182,15 @@ impl SendRing {
         // the kernel touches a slot that it has not taken only during the call that takes it.
         unsafe {
             let len = (&raw const (*start.cast::<libc::tpacket2_hdr>()).tp_len).read() as usize;
-            let octets = start.add(RECORD_OCTETS + VNET_OCTETS);
-            std::slice::from_raw_parts(octets, len - VNET_OCTETS)
+            let bytes = start.add(RECORD_BYTES + VNET_BYTES);
+            std::slice::from_raw_parts(bytes, len - VNET_BYTES)
         }
     }
 
     /// Writes a frame into a slot.
     fn fill(&self, slot: usize, header: &[u8], body: &[u8]) -> Result<(), Errno> {
         let len = header.len() + body.len();
-        if RECORD_OCTETS + VNET_OCTETS + len > self.slot_bytes {
+        if RECORD_BYTES + VNET_BYTES + len > self.slot_bytes {
             return Err(Errno::MSGSIZE);
         }
         // Still held by the device or by a queue in front of it.
@@ -198,8 +198,8 @@ impl SendRing {
         if self.status(slot).load(Ordering::Acquire) & busy != 0 {
             return Err(Errno::AGAIN);
         }
-        let mut vnet = [0; VNET_OCTETS];
-        // Below FRAME_OCTETS_MOST, rounded up to the slot size.
+        let mut vnet = [0; VNET_BYTES];
+        // Below FRAME_BYTES_MAX, rounded up to the slot size.
         vnet[VNET_HEADERS..VNET_HEADERS + 2].copy_from_slice(&(len as u16).to_ne_bytes());
         let start = self.slot(slot).as_ptr();
         // SAFETY: the slot holds the record and this many bytes after it, as was just checked, and the kernel does not touch
@@ -207,8 +207,8 @@ impl SendRing {
         // defines.
         unsafe {
             let record: *mut libc::tpacket2_hdr = start.cast();
-            (&raw mut (*record).tp_len).write((VNET_OCTETS + len) as u32);
-            let mut at = start.add(RECORD_OCTETS);
+            (&raw mut (*record).tp_len).write((VNET_BYTES + len) as u32);
+            let mut at = start.add(RECORD_BYTES);
             for part in [&vnet[..], header, body] {
                 at.copy_from_nonoverlapping(part.as_ptr(), part.len());
                 at = at.add(part.len());

@@ -9,12 +9,12 @@ use crate::OsError;
 /// # Errors
 /// [`OsError`] of getrandom.
 pub fn unguessable() -> Result<u64, OsError> {
-    let mut octets = [0; 8];
+    let mut bytes = [0; 8];
     loop {
         // Requests of up to 256 bytes are served completely or fail.
-        getrandom(&mut octets[..], GetRandomFlags::empty())
+        getrandom(&mut bytes[..], GetRandomFlags::empty())
             .map_err(|e| OsError::new("getrandom", "", e))?;
-        let number = u64::from_ne_bytes(octets);
+        let number = u64::from_ne_bytes(bytes);
         if number != 0 {
             return Ok(number);
         }

@@ -74,7 +74,7 @@ pub fn recv(
 
 /// Buffers for many messages at once.
 pub struct Inbox {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     stride: usize,
     lens: [(usize, bool); MOST],
     /// Where the kernel reports the segment length of joined datagrams, if joining is enabled.
@@ -96,7 +96,7 @@ impl Inbox {
         // sets.
         let stride = (largest.div_ceil(64) | 1) * 64;
         Self {
-            octets: vec![0; stride * MOST],
+            bytes: vec![0; stride * MOST],
             stride,
             lens: [(0, false); MOST],
             controls: None,
@@ -121,7 +121,7 @@ impl Inbox {
         let mut parts: [MaybeUninit<libc::iovec>; MOST] = [const { MaybeUninit::uninit() }; MOST];
         let mut headers: [MaybeUninit<libc::mmsghdr>; MOST] =
             [const { MaybeUninit::uninit() }; MOST];
-        for (n, chunk) in self.octets.chunks_exact_mut(self.stride).take(most).enumerate() {
+        for (n, chunk) in self.bytes.chunks_exact_mut(self.stride).take(most).enumerate() {
             let part = parts[n]
                 .write(libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() });
             // SAFETY: mmsghdr is plain data, of which all zeros is a value.
@@ -166,23 +166,23 @@ impl Inbox {
     /// Message `n` of those received by the last call; `None` if it was longer than the buffers.
     pub fn get(&self, n: usize) -> Option<&[u8]> {
         let (len, truncated) = self.lens[n];
-        (!truncated).then(|| &self.octets[n * self.stride..][..len])
+        (!truncated).then(|| &self.bytes[n * self.stride..][..len])
     }
 
     /// As [`Inbox::get`], for a reader that decodes in place.
     pub fn get_mut(&mut self, n: usize) -> Option<&mut [u8]> {
         let (len, truncated) = self.lens[n];
-        (!truncated).then(|| &mut self.octets[n * self.stride..][..len])
+        (!truncated).then(|| &mut self.bytes[n * self.stride..][..len])
     }
 
     /// The datagrams that message `n` was joined from; one if it was not joined. A segment length that does not match the
     /// message yields segments that nobody sent, but never bytes of other messages.
     pub fn segments_mut(&mut self, n: usize) -> Option<impl Iterator<Item = &mut [u8]>> {
         let segment = self.segments[n];
-        let octets = self.get_mut(n)?;
-        let empty = octets.is_empty().then(<&mut [u8]>::default);
-        let segment = if segment == 0 { octets.len() } else { segment };
-        Some(empty.into_iter().chain(octets.chunks_mut(segment.max(1))))
+        let bytes = self.get_mut(n)?;
+        let empty = bytes.is_empty().then(<&mut [u8]>::default);
+        let segment = if segment == 0 { bytes.len() } else { segment };
+        Some(empty.into_iter().chain(bytes.chunks_mut(segment.max(1))))
     }
 }
 
@@ -198,9 +198,9 @@ pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
         [const { MaybeUninit::uninit() }; MOST_SENT];
     let mut count = 0;
     for (n, (header, body)) in messages.take(MOST_SENT).enumerate() {
-        let part = |octets: &[u8]| libc::iovec {
-            iov_base: octets.as_ptr().cast_mut().cast(),
-            iov_len: octets.len(),
+        let part = |bytes: &[u8]| libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
         };
         let pair = parts[n].write([part(header.as_ref()), part(body)]);
         // SAFETY: mmsghdr is plain data, of which all zeros is a value.
@@ -243,11 +243,11 @@ pub(crate) unsafe fn send_headers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::{Kind, unix_pair};
+    use crate::socket::{SocketType, unix_pair};
 
     #[test]
     fn messages_of_two_parts_arrive_one_by_one_and_together() {
-        let (a, b) = unix_pair(Kind::Seqpacket).unwrap();
+        let (a, b) = unix_pair(SocketType::Seqpacket).unwrap();
         assert_eq!(send(&a, b"head", b"body", true), Ok(8));
         let (mut head, mut body) = ([0; 4], [0; 3]);
         let cut = Came { len: 8, truncated: true };
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn messages_longer_than_the_buffers_are_reported() {
-        let (a, b) = unix_pair(Kind::Seqpacket).unwrap();
+        let (a, b) = unix_pair(SocketType::Seqpacket).unwrap();
         send(&a, b"", &[1; 1000], true).unwrap();
         let mut inbox = Inbox::new(64);
         assert_eq!(inbox.receive(&b), Ok(1));
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn segments_that_do_not_divide_the_bytes_still_cover_them_once() {
-        let (a, b) = unix_pair(Kind::Seqpacket).unwrap();
+        let (a, b) = unix_pair(SocketType::Seqpacket).unwrap();
         let mut inbox = Inbox::of_runs(256);
         let all: Vec<u8> = (0..100).collect();
         send(&a, b"", &all, true).unwrap();

@@ -65,7 +65,7 @@ impl TipcAddress {
 
     /// Decodes the AF_TIPC address in `any`; `None` for another family.
     pub fn from_any(any: &SocketAddrAny) -> Option<Self> {
-        let raw = tipc_raw::octets(any).ok()?;
+        let raw = tipc_raw::bytes(any).ok()?;
         let word = |at: usize| u32::from_ne_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         match raw[2] {
             SERVICE_RANGE => {
@@ -164,7 +164,7 @@ pub fn await_service(service: TipcAddress, until: Instant) -> Result<bool, OsErr
         return Err(OsError::new("tipc topology", service, why));
     };
     let failed = |call| move |errno: Errno| OsError::new(call, "topology service", errno);
-    let fd = socket::of_family(FAMILY, socket::Kind::Seqpacket, "AF_TIPC")?;
+    let fd = socket::of_family(FAMILY, socket::SocketType::Seqpacket, "AF_TIPC")?;
     socket::connect(&fd, &TOPOLOGY.into()).map_err(failed("connect"))?;
     // struct tipc_subscr: the range, a time limit, an event filter, and eight bytes for the subscriber's own use.
     let mut subscription = [0; 28];

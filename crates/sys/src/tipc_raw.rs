@@ -8,7 +8,7 @@ use rustix::net::{Shutdown, SocketAddrAny, SocketFlags};
 
 use crate::OsError;
 use crate::error::last_errno;
-use crate::socket::{self, Kind};
+use crate::socket::{self, SocketType};
 
 /// The address family AF_TIPC.
 pub const FAMILY: u16 = 30;
@@ -35,7 +35,7 @@ unsafe impl SocketAddrArg for Raw {
     }
 }
 
-pub(crate) fn octets(any: &SocketAddrAny) -> Result<[u8; ADDRESS_LEN], Errno> {
+pub(crate) fn bytes(any: &SocketAddrAny) -> Result<[u8; ADDRESS_LEN], Errno> {
     if any.address_family().as_raw() != FAMILY || (any.addr_len() as usize) < ADDRESS_LEN {
         return Err(Errno::AFNOSUPPORT);
     }
@@ -47,7 +47,7 @@ pub(crate) fn octets(any: &SocketAddrAny) -> Result<[u8; ADDRESS_LEN], Errno> {
 ///
 /// # Errors
 /// EAFNOSUPPORT where the kernel does not support TIPC.
-pub fn open(kind: Kind) -> Result<OwnedFd, OsError> {
+pub fn open(kind: SocketType) -> Result<OwnedFd, OsError> {
     socket::of_family(FAMILY, kind, "AF_TIPC")
 }
 
@@ -74,7 +74,7 @@ pub fn connect(fd: impl AsFd, address: Option<&[u8; ADDRESS_LEN]>) -> Result<(),
 /// The errno of the call; EAGAIN when a non-blocking descriptor has no connection waiting.
 pub fn accept(fd: impl AsFd) -> Result<(OwnedFd, [u8; ADDRESS_LEN]), Errno> {
     let (new, from) = rustix::net::acceptfrom_with(fd, SocketFlags::CLOEXEC)?;
-    let from = from.as_ref().map_or(Err(Errno::AFNOSUPPORT), octets)?;
+    let from = from.as_ref().map_or(Err(Errno::AFNOSUPPORT), bytes)?;
     Ok((new, from))
 }
 
@@ -91,7 +91,7 @@ pub fn shutdown(fd: impl AsFd) -> Result<(), Errno> {
 /// # Errors
 /// The errno of the call.
 pub fn local_address(fd: impl AsFd) -> Result<[u8; ADDRESS_LEN], Errno> {
-    octets(&rustix::net::getsockname(fd)?)
+    bytes(&rustix::net::getsockname(fd)?)
 }
 
 /// The address of the connection's other end.
@@ -99,7 +99,7 @@ pub fn local_address(fd: impl AsFd) -> Result<[u8; ADDRESS_LEN], Errno> {
 /// # Errors
 /// ENOTCONN: the socket is not connected.
 pub fn peer_address(fd: impl AsFd) -> Result<[u8; ADDRESS_LEN], Errno> {
-    rustix::net::getpeername(fd)?.as_ref().map_or(Err(Errno::NOTCONN), octets)
+    rustix::net::getpeername(fd)?.as_ref().map_or(Err(Errno::NOTCONN), bytes)
 }
 
 /// Calls sendto, or send if there is no address.

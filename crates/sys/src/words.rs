@@ -9,12 +9,12 @@ use crate::OsError;
 use crate::shm::{self, Mapping};
 
 /// The size of `words` words in bytes, rounded up to whole pages.
-const fn octets(words: usize) -> usize {
+const fn bytes(words: usize) -> usize {
     (words * 8).div_ceil(4096) * 4096
 }
 
 fn descriptor(label: &str, words: usize) -> Result<OwnedFd, OsError> {
-    shm::create_sealable(label, octets(words))
+    shm::create_sealable(label, bytes(words))
 }
 
 /// Words that both sides may change. Values written by the other side are untrusted.
@@ -32,7 +32,7 @@ impl SharedWords {
     pub fn create(label: &str, words: usize) -> Result<(Self, OwnedFd), OsError> {
         let fd = descriptor(label, words)?;
         shm::seal(&fd, shm::SEALS)?;
-        Ok((Self { mapping: Mapping::lazily(&fd, octets(words), true)?, words }, fd))
+        Ok((Self { mapping: Mapping::lazily(&fd, bytes(words), true)?, words }, fd))
     }
 
     /// Creates words that are read-only for processes that map the descriptor later.
@@ -41,7 +41,7 @@ impl SharedWords {
     /// [`OsError`] of the call that failed.
     pub fn create_for_readers(label: &str, words: usize) -> Result<(Self, OwnedFd), OsError> {
         let fd = descriptor(label, words)?;
-        let mapping = Mapping::lazily(&fd, octets(words), true)?;
+        let mapping = Mapping::lazily(&fd, bytes(words), true)?;
         // This mapping was made before the seal and stays writable.
         shm::seal(&fd, shm::SEALS | SealFlags::FUTURE_WRITE)?;
         Ok((Self { mapping, words }, fd))
@@ -53,7 +53,7 @@ impl SharedWords {
     /// [`OsError`], also when the memory is not sealed or has another size.
     pub fn open(fd: impl AsFd, words: usize) -> Result<Self, OsError> {
         checked(&fd, words)?;
-        Ok(Self { mapping: Mapping::lazily(fd, octets(words), true)?, words })
+        Ok(Self { mapping: Mapping::lazily(fd, bytes(words), true)?, words })
     }
 
     /// Whether there is a word with this index.
@@ -82,7 +82,7 @@ impl WatchedWords {
     /// [`OsError`], also when the memory is not sealed or has another size.
     pub fn open(fd: impl AsFd, words: usize) -> Result<Self, OsError> {
         checked(&fd, words)?;
-        Ok(Self { mapping: Mapping::lazily(fd, octets(words), false)?, words })
+        Ok(Self { mapping: Mapping::lazily(fd, bytes(words), false)?, words })
     }
 
     /// The value of the word with this index. Panics if there is none.
@@ -93,7 +93,7 @@ impl WatchedWords {
 }
 
 fn checked(fd: &impl AsFd, words: usize) -> Result<(), OsError> {
-    if shm::is_sealed(fd.as_fd(), octets(words))? {
+    if shm::is_sealed(fd.as_fd(), bytes(words))? {
         return Ok(());
     }
     let why =

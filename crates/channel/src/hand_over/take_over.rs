@@ -97,7 +97,7 @@ fn find_far(
         match ask(&place, network, question, until) {
             Asked::Answer(answer) => match *answer {
                 (Message::Heard, _, reader) => return Ok(Ok(Old::Far(reader))),
-                (other, ..) => tried.push(format!("{place}: it says {other:?}")),
+                (other, ..) => tried.push(format!("{place}: unexpected answer {other:?}")),
             },
             Asked::Silence(why) => tried.push(format!("{place}: {why}")),
             Asked::Disagreed(why) => {
@@ -122,7 +122,7 @@ impl Old {
         let (handed, fds) = match self.read(until)? {
             (Message::Handed(handed), fds) => (handed, fds),
             (Message::AllHanded, _) => return Ok(None),
-            (other, _) => return Err(no_answer(&format!("it says {other:?}"))),
+            (other, _) => return Err(no_answer(&format!("unexpected answer {other:?}"))),
         };
         let (held, given) = match self {
             Old::Near(_) => from_memory(&handed, fds)?,
@@ -147,7 +147,7 @@ impl Old {
                     Packet::Message(message, fds) => return Ok((message, fds)),
                     Packet::Nothing => {}
                     Packet::End => return Err(gone()),
-                    other => return Err(no_answer(&format!("it says {other:?}"))),
+                    other => return Err(no_answer(&format!("unexpected answer {other:?}"))),
                 }
             },
             Old::Far(reader) => {

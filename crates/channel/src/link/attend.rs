@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::moving::FIRST_CONNECTION;
 use super::state::{Old, Pending};
 use super::{Abroad, Link, State};
-use crate::event::Happening;
+use crate::event::EventKind;
 use crate::fault;
 use crate::message::Message;
 use crate::net::resume;
@@ -51,7 +51,7 @@ impl Link {
             }
             Err(because) => {
                 let from = state.transport;
-                self.log(&mut state, Happening::Refused { from, to, because });
+                self.log(&mut state, EventKind::Refused { from, to, because });
                 self.relax(false);
             }
         }
@@ -121,14 +121,14 @@ impl Link {
             if let Some(since) = since.filter(|_| state.was_interrupted) {
                 let took_us = since.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
                 state.was_interrupted = false;
-                self.log(&mut state, Happening::Resumed { took_us });
+                self.log(&mut state, EventKind::Resumed { took_us });
             }
             return unsent;
         }
         let broke = state.wire.is_down() || down.iter().any(|session| session.connections() > 0);
         if broke && !state.was_interrupted && !state.searching {
             state.was_interrupted = true;
-            self.log(&mut state, Happening::Interrupted);
+            self.log(&mut state, EventKind::Interrupted);
         }
         if self.role == Role::Follower {
             self.search(state, patience(&abroad, &down));

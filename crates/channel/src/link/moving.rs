@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use super::{Abroad, Link, Moving, State};
 use crate::channel::boot_id;
-use crate::event::{Happening, Reason};
+use crate::event::{EventKind, Reason};
 use crate::fault;
 use crate::message::{Message, Outbox, Rejoin, Welcome};
 use crate::net::wire::Wire;
@@ -194,7 +194,7 @@ impl Link {
         let Moving::Awaiting(since) = state.moving else { return };
         state.moving = Moving::No;
         let took_us = since.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
-        self.log(state, Happening::Resumed { took_us });
+        self.log(state, EventKind::Resumed { took_us });
         let first = match &state.abroad {
             Some(abroad) => abroad.transport,
             None => self.shape.first(state.policy.pollable).0,

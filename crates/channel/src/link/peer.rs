@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use super::{Link, Moving, flag};
-use crate::event::{Happening, Reason};
+use crate::event::{EventKind, Reason};
 use crate::message::Message;
 use crate::protocol::{Role, Signal};
 
@@ -87,11 +87,11 @@ impl Link {
         state.sessions.iter().for_each(|session| session.end());
         self.tx.raise(flag::DEAF);
         let what = match violation {
-            Some(why) => Happening::Violated(why),
-            None if state.peer_said_bye => Happening::PeerClosed,
-            None => Happening::PeerDied,
+            Some(why) => EventKind::Violated(why),
+            None if state.peer_said_bye => EventKind::PeerClosed,
+            None => EventKind::PeerDied,
         };
-        let died = what == Happening::PeerDied;
+        let died = what == EventKind::PeerDied;
         self.log(&mut state, what);
         drop(state);
         self.changed.notify_all();

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use super::Parts;
-use crate::event::{Event, Happening, Reason};
+use crate::event::{Event, EventKind, Reason};
 use crate::judge::Judge;
 use crate::message::{Message, OfferText};
 use crate::net::Network;
@@ -155,7 +155,7 @@ impl State {
     }
 
     /// The last entry of the log.
-    pub(crate) fn last_happening(&self) -> Option<&Happening> {
+    pub(crate) fn last_event(&self) -> Option<&EventKind> {
         self.log.back().map(|event| &event.what)
     }
 

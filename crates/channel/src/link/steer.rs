@@ -7,7 +7,7 @@ use crossway_mech::OpenError;
 
 use super::state::Pending;
 use super::{Link, State, flag};
-use crate::event::{Happening, Reason};
+use crate::event::{EventKind, Reason};
 use crate::fault;
 use crate::message::{Message, OfferText};
 use crate::protocol::{Action, Role, Signal};
@@ -46,7 +46,7 @@ impl Link {
                     if let Some(pending) = state.pending.take() {
                         let (from, to) = (state.transport, pending.transport);
                         let because = "the peer cannot open it".to_owned();
-                        self.log(state, Happening::Refused { from, to, because });
+                        self.log(state, EventKind::Refused { from, to, because });
                     }
                     self.relax(false);
                 }
@@ -58,7 +58,7 @@ impl Link {
                     let took_us =
                         pending.since.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
                     let (to, why) = (pending.transport, pending.why);
-                    self.log(state, Happening::Switched { from, to, why, took_us });
+                    self.log(state, EventKind::Switched { from, to, why, took_us });
                     // A channel that was on no transport chooses again at the first look.
                     if from != Transport::Parked {
                         state.judge.switched(Instant::now());

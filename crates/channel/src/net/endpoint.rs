@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_sys::socket::{self, Inet};
 use crossway_sys::{Errno, OsError};
-use crossway_tipc_client::{Backend, Kind, Patience, Scope, Socket};
+use crossway_tipc_client::{Backend, Patience, Scope, Socket, SocketKind};
 
 use super::stream::{Stream, tipc_service};
 
@@ -65,8 +65,8 @@ impl Place {
                 let failed = |e: String| {
                     NotThere::Failed(OsError::new("listen", "TIPC", std::io::Error::other(e)))
                 };
-                let socket =
-                    Socket::open_on(backend, Kind::Stream).map_err(|e| failed(e.to_string()))?;
+                let socket = Socket::open_on(backend, SocketKind::Stream)
+                    .map_err(|e| failed(e.to_string()))?;
                 socket
                     .listen()
                     .and_then(|()| socket.bind(tipc_service(name), Scope::Cluster))

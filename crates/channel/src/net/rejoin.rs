@@ -13,7 +13,7 @@ use super::connect::{Asked, ask};
 use super::resume::{Found, resume_wire_at, routes_of};
 use super::wire::Wire;
 use crate::channel::boot_id;
-use crate::event::Happening;
+use crate::event::EventKind;
 use crate::link::{Abroad, Link};
 use crate::message::{self, Message, Outbox, Packet, Welcome};
 
@@ -108,8 +108,8 @@ fn found_near(link: &Link, socket: OwnedFd, welcome: Welcome) {
 fn refused(link: &Link, because: String) {
     let mut state = link.lock();
     let (from, to) = (state.transport, state.transport);
-    let what = Happening::Refused { from, to, because };
-    if state.last_happening() != Some(&what) {
+    let what = EventKind::Refused { from, to, because };
+    if state.last_event() != Some(&what) {
         link.log(&mut state, what);
     }
 }

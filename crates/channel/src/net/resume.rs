@@ -12,7 +12,7 @@ use super::network::Network;
 use super::rejoin;
 use super::session::Session;
 use super::stream::{Route, routes};
-use crate::event::Happening;
+use crate::event::EventKind;
 use crate::link::{Link, Moving};
 use crate::message::Message;
 use crate::transport::Transport;
@@ -202,7 +202,7 @@ impl Link {
         if let Some(took) = took.filter(|_| state.was_interrupted || moved) {
             let took_us = took.as_micros().try_into().unwrap_or(u64::MAX);
             state.was_interrupted = false;
-            self.log(&mut state, Happening::Resumed { took_us });
+            self.log(&mut state, EventKind::Resumed { took_us });
         }
         drop(state);
         // It may have broken again; there is a new descriptor to watch.

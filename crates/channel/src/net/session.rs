@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use crossway_mech::{Deadline, SendError};
-use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, OsError};
@@ -104,7 +104,7 @@ struct Bell {
 impl Bell {
     fn new() -> Result<Bell, OsError> {
         let (epoll, ready) = (Epoll::new(1)?, EventFd::new()?);
-        epoll.add(&ready, 1, Report::WhileReadable)?;
+        epoll.add(&ready, 1, Trigger::WhileReadable)?;
         let fd = epoll.as_fd().try_clone_to_owned();
         let fd = fd.map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "epoll", e))?;
         Ok(Bell { epoll: Mutex::new(epoll), fd, ready, is_raised: AtomicBool::new(false) })
@@ -113,7 +113,7 @@ impl Bell {
     fn watch(&self, stream: &Stream) {
         let epoll = self.epoll.lock().unwrap_or_else(PoisonError::into_inner);
         // One that is closed meanwhile is replaced by another.
-        let _ = epoll.add(stream, 0, Report::WhileReadable);
+        let _ = epoll.add(stream, 0, Trigger::WhileReadable);
     }
 
     fn raise(&self, on: bool) {

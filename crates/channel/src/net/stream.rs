@@ -9,7 +9,9 @@ use crossway_mech::Deadline;
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::socket::{self, Inet};
 use crossway_sys::{Errno, OsError};
-use crossway_tipc_client::{Address, Backend, Kind, Patience, ServiceRange, Socket, SocketAddress};
+use crossway_tipc_client::{
+    Address, Backend, Patience, ServiceRange, Socket, SocketAddress, SocketKind,
+};
 
 use super::network::Network;
 use crate::transport::Transport;
@@ -178,7 +180,8 @@ impl Route {
                 }
             }
             Route::Tipc(backend, address) => {
-                let socket = Socket::open_on(backend, Kind::Stream).map_err(|e| unreachable(&e))?;
+                let socket =
+                    Socket::open_on(backend, SocketKind::Stream).map_err(|e| unreachable(&e))?;
                 let to = Address::Socket(*address);
                 socket.connect(Some(to), Patience::Until(until)).map_err(by_errno)?;
                 Ok(Stream::Tipc(socket))
@@ -204,7 +207,7 @@ fn tipc_routes(name: &str, backend: &Backend) -> Result<Vec<Route>, String> {
     const PUBLISHED: u32 = 1;
     const EVENT_LEN: usize = 48;
     let range = tipc_service(name);
-    let socket = Socket::open_on(backend, Kind::Seqpacket).map_err(|e| e.to_string())?;
+    let socket = Socket::open_on(backend, SocketKind::Seqpacket).map_err(|e| e.to_string())?;
     let patience = Patience::Until(Instant::now() + DIAL);
     let failed = |errno: Errno| format!("topology service: {errno}");
     socket.connect(Some(TOPOLOGY), patience).map_err(failed)?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crossway_mech::{Deadline, RecvError as TransportError, Rx};
 use crossway_ring::biased::Flags;
-use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::epoll::{Epoll, Trigger};
 
 use crate::error::RecvError;
 use crate::link::{Link, Tally, flag};
@@ -147,7 +147,7 @@ impl RxState {
                 poll.remove(fd)?;
             }
             if let Some(fd) = next.wait_fd() {
-                poll.add(fd, 0, Report::WhileReadable)?;
+                poll.add(fd, 0, Trigger::WhileReadable)?;
             }
         }
         if matches!(next, RxHalf::Uds(_)) {

@@ -32,7 +32,7 @@ pub(crate) fn run<W: AsRef<OsStr>>(
     let mut command = Command::new(&prefix[0]);
     command.args(&prefix[1..]).args(words).stdin(Stdio::null());
     let output = command.output().unwrap();
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (text, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{what}: {}\n{text}{errors}", output.status);
     Some((text, errors))

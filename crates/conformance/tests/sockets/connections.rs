@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{
-    Address, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
+    Address, Errno, ErrorCode, Event, Patience, Scope, ServiceRange, Socket, SocketKind,
 };
 
 use crate::site::{Site, is_readable, is_writable, on_kernel, soon, until};
 
-const BOTH: [Kind; 2] = [Kind::Seqpacket, Kind::Stream];
+const BOTH: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
 const SERVICE: Address = Address::service(1000, 1);
 
-fn listening(site: &Site, kind: Kind) -> Socket {
+fn listening(site: &Site, kind: SocketKind) -> Socket {
     let socket = site.socket(kind);
     socket.listen().unwrap();
     socket.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
@@ -20,7 +20,7 @@ fn listening(site: &Site, kind: Kind) -> Socket {
 }
 
 /// Two ends of a connection, the connecting one first.
-pub(crate) fn pair(site: &Site, kind: Kind) -> (Socket, Socket) {
+pub(crate) fn pair(site: &Site, kind: SocketKind) -> (Socket, Socket) {
     // A closed listener stays bound as long as a process that another test has just forked holds it, so each has its own
     // name.
     static NEXT: AtomicU32 = AtomicU32::new(2);
@@ -293,7 +293,7 @@ fn a_closed_listener_refuses_waiting_connections() {
 }
 
 #[test]
-fn ten_megabytes_arrive_octet_by_octet() {
+fn ten_megabytes_arrive_byte_by_byte() {
     let site = Site::lone();
     for kind in BOTH {
         let (client, server) = pair(&site, kind);
@@ -327,8 +327,8 @@ fn ten_megabytes_arrive_octet_by_octet() {
 #[test]
 fn many_connections_at_once_find_their_ways() {
     let site = Site::lone();
-    let listener = listening(&site, Kind::Seqpacket);
-    let clients: Vec<_> = (0..100).map(|_| site.socket(Kind::Seqpacket)).collect();
+    let listener = listening(&site, SocketKind::Seqpacket);
+    let clients: Vec<_> = (0..100).map(|_| site.socket(SocketKind::Seqpacket)).collect();
     for client in &clients {
         assert_eq!(client.connect(Some(SERVICE), Patience::Now), Err(Errno::INPROGRESS));
     }

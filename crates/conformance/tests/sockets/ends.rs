@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{
-    Address, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
+    Address, Errno, ErrorCode, Event, Patience, Scope, ServiceRange, Socket, SocketKind,
 };
 
 use crate::connections::pair;
 use crate::site::{Site, is_readable, is_writable, soon, until};
 
-const BOTH: [Kind; 2] = [Kind::Seqpacket, Kind::Stream];
+const BOTH: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
 const SERVICE: Address = Address::service(1100, 1);
 const NAMED: ServiceRange = ServiceRange::single(1100, 1);
 const DEST_DROPPABLE: u32 = 129;
@@ -18,7 +18,7 @@ const CONN_TIMEOUT: u32 = 130;
 const SOCK_RECVQ_DEPTH: u32 = 132;
 const SOCK_RECVQ_USED: u32 = 137;
 
-fn listening(site: &Site, kind: Kind) -> Socket {
+fn listening(site: &Site, kind: SocketKind) -> Socket {
     let socket = site.socket(kind);
     socket.listen().unwrap();
     socket.bind(NAMED, Scope::Cluster).unwrap();
@@ -26,7 +26,7 @@ fn listening(site: &Site, kind: Kind) -> Socket {
 }
 
 /// Two ends of a connection made through [`NAMED`], which must be the only ones of the site.
-fn named_pair(site: &Site, kind: Kind) -> (Socket, Socket) {
+fn named_pair(site: &Site, kind: SocketKind) -> (Socket, Socket) {
     let listener = listening(site, kind);
     let client = site.socket(kind);
     assert_eq!(client.connect(Some(SERVICE), Patience::Now), Err(Errno::INPROGRESS));
@@ -58,9 +58,9 @@ fn data_sent_before_a_shutdown_arrives_before_it() {
 fn what_was_sent_comes_before_what_was_asked_through_another_socket() {
     let site = Site::lone();
     for _ in 0..20 {
-        let server = site.socket(Kind::Rdm);
+        let server = site.socket(SocketKind::Rdm);
         server.bind(NAMED, Scope::Cluster).unwrap();
-        let client = site.socket(Kind::Rdm);
+        let client = site.socket(SocketKind::Rdm);
         client.send(b"before", Some(SERVICE), soon()).unwrap();
         server.unbind(NAMED, Scope::Cluster).unwrap();
         assert_eq!(server.recv(&mut [0; 16], soon()), Ok(6));
@@ -81,7 +81,7 @@ fn a_connection_closed_with_something_unread_is_reset_with_the_first_of_it() {
         let end = client.recv_message(&mut buf, soon()).unwrap();
         assert_eq!(end.event, Event::End(ErrorCode::NoPort), "{kind:?}");
         // With a stream, only a kernel that merges no messages could tell where it was cut off.
-        if kind == Kind::Seqpacket {
+        if kind == SocketKind::Seqpacket {
             assert_eq!(&buf[..end.len], b"never read");
         }
         assert_eq!(client.send(b"x", None, Patience::Now), Err(Errno::PIPE));
@@ -91,7 +91,7 @@ fn a_connection_closed_with_something_unread_is_reset_with_the_first_of_it() {
 #[test]
 fn a_reset_is_told_by_every_plain_receive() {
     let site = Site::lone();
-    let (client, server) = pair(&site, Kind::Seqpacket);
+    let (client, server) = pair(&site, SocketKind::Seqpacket);
     client.send(b"never read", None, soon()).unwrap();
     until("the message", || is_readable(&server));
     drop(server);
@@ -118,8 +118,8 @@ fn connections_tell_the_service_they_were_made_through() {
 #[test]
 fn a_message_without_connection_does_not_reach_a_listener() {
     let site = Site::lone();
-    let listener = listening(&site, Kind::Seqpacket);
-    let client = site.socket(Kind::Rdm);
+    let listener = listening(&site, SocketKind::Seqpacket);
+    let client = site.socket(SocketKind::Rdm);
     client.set_option(DEST_DROPPABLE, 0).unwrap();
     client.send(b"hello", Some(SERVICE), soon()).unwrap();
     let back = client.recv_message(&mut [0; 16], soon()).unwrap();
@@ -133,7 +133,7 @@ fn a_message_without_connection_does_not_reach_a_listener() {
 #[test]
 fn a_request_to_a_socket_without_connections_is_not_answered() {
     let site = Site::lone();
-    let server = site.socket(Kind::Rdm);
+    let server = site.socket(SocketKind::Rdm);
     server.bind(NAMED, Scope::Cluster).unwrap();
     for kind in BOTH {
         let client = site.socket(kind);
@@ -147,14 +147,14 @@ fn a_request_to_a_socket_without_connections_is_not_answered() {
 fn a_default_destination_can_be_a_range_and_be_forgotten() {
     let site = Site::lone();
     // Two bindings of one socket count as one receiver.
-    let servers: Vec<_> = (0..2).map(|_| site.socket(Kind::Dgram)).collect();
+    let servers: Vec<_> = (0..2).map(|_| site.socket(SocketKind::Dgram)).collect();
     for server in &servers {
         for lower in [1, 5] {
             let range = ServiceRange { service: 1100, lower, upper: lower + 2 };
             server.bind(range, Scope::Node).unwrap();
         }
     }
-    let client = site.socket(Kind::Dgram);
+    let client = site.socket(SocketKind::Dgram);
     let all = ServiceRange { service: 1100, lower: 0, upper: 9 };
     client.connect(Some(all.into()), Patience::Forever).unwrap();
     client.send(b"all", None, soon()).unwrap();
@@ -169,9 +169,9 @@ fn a_default_destination_can_be_a_range_and_be_forgotten() {
 #[test]
 fn importance_makes_room() {
     let site = Site::lone();
-    let server = site.socket(Kind::Rdm);
+    let server = site.socket(SocketKind::Rdm);
     server.bind(NAMED, Scope::Cluster).unwrap();
-    let client = site.socket(Kind::Rdm);
+    let client = site.socket(SocketKind::Rdm);
     client.set_option(127, 2).unwrap();
     client.set_option(DEST_DROPPABLE, 0).unwrap();
     // Twice the room for the lowest importance.
@@ -189,9 +189,9 @@ fn importance_makes_room() {
 #[test]
 fn waiting_messages_are_counted() {
     let site = Site::lone();
-    let server = site.socket(Kind::Rdm);
+    let server = site.socket(SocketKind::Rdm);
     server.bind(NAMED, Scope::Cluster).unwrap();
-    let client = site.socket(Kind::Rdm);
+    let client = site.socket(SocketKind::Rdm);
     for _ in 0..5 {
         client.send(&[1; 100], Some(SERVICE), soon()).unwrap();
     }
@@ -209,8 +209,8 @@ fn waiting_messages_are_counted() {
 #[test]
 fn deadlines_end_waiting_where_there_is_nothing() {
     let site = Site::lone();
-    let (client, _server) = pair(&site, Kind::Seqpacket);
-    let rdm = site.socket(Kind::Rdm);
+    let (client, _server) = pair(&site, SocketKind::Seqpacket);
+    let rdm = site.socket(SocketKind::Rdm);
     for socket in [&client, &rdm] {
         let begin = Instant::now();
         let patience = Patience::Until(begin + Duration::from_millis(30));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crossway_tipc_client::{Address, Errno, Event, Kind, Message, Patience, Socket};
+use crossway_tipc_client::{Address, Errno, Event, Message, Patience, Socket, SocketKind};
 
 use crate::site::{Site, soon};
 
@@ -11,7 +11,7 @@ const LOOPBACK: u32 = 1;
 const EVENTS: u32 = 2;
 
 fn member(site: &Site, instance: u32, flags: u32) -> Socket {
-    let socket = site.socket(Kind::Rdm);
+    let socket = site.socket(SocketKind::Rdm);
     socket.join([GROUP, instance, 2, flags]).unwrap();
     socket
 }
@@ -68,7 +68,7 @@ fn members_meet_send_in_four_ways_and_part() {
     drop(three);
     assert_eq!(next(&one, &mut buf).event, Event::MemberDown);
     assert_eq!(one.send(b"x", None, Patience::Forever), Err(Errno::HOSTUNREACH));
-    let fresh = site.socket(Kind::Rdm);
+    let fresh = site.socket(SocketKind::Rdm);
     assert_eq!(fresh.join([63, 1, 2, 0]), Err(Errno::ACCESS), "a reserved type");
     assert_eq!(fresh.join([GROUP, 1, 4, 0]), Err(Errno::INVAL), "no such scope");
     assert_eq!(fresh.option(135), Ok(0));
@@ -81,9 +81,9 @@ fn a_member_that_does_not_read_blocks_its_sender_and_loses_nothing() {
     let mut buf = vec![0; 10_000];
     assert_eq!(next(&sender, &mut buf).event, Event::MemberUp);
     let message = |n: u32| {
-        let mut octets = n.to_ne_bytes().to_vec();
-        octets.resize(8_000, 7);
-        octets
+        let mut bytes = n.to_ne_bytes().to_vec();
+        bytes.resize(8_000, 7);
+        bytes
     };
     let (mut sent, mut refusals) = (0, 0);
     let brief = || Patience::Until(Instant::now() + Duration::from_millis(20));
@@ -112,8 +112,8 @@ fn a_member_that_does_not_read_blocks_its_sender_and_loses_nothing() {
 #[test]
 fn calls_that_fail_for_a_member() {
     let site = Site::lone();
-    let one = site.socket(Kind::Rdm);
-    let server = site.socket(Kind::Rdm);
+    let one = site.socket(SocketKind::Rdm);
+    let server = site.socket(SocketKind::Rdm);
     let outside = crossway_tipc_client::ServiceRange::single(1201, 2);
     server.bind(outside, crossway_tipc_client::Scope::Cluster).unwrap();
     let to = Some(Address::service(1201, 2));

@@ -1,14 +1,14 @@
 //! RDM and DGRAM: anycast, multicast, returned messages, errors.
 
 use crossway_tipc_client::{
-    Address, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
+    Address, Errno, ErrorCode, Event, Patience, Scope, ServiceRange, Socket, SocketKind,
 };
 
 use crate::site::{Site, is_readable, is_writable, soon, until};
 
 const DEST_DROPPABLE: u32 = 129;
 
-fn bound(site: &Site, kind: Kind, service: u32, lower: u32, upper: u32) -> Socket {
+fn bound(site: &Site, kind: SocketKind, service: u32, lower: u32, upper: u32) -> Socket {
     let socket = site.socket(kind);
     socket.bind(ServiceRange { service, lower, upper }, Scope::Cluster).unwrap();
     socket
@@ -17,7 +17,7 @@ fn bound(site: &Site, kind: Kind, service: u32, lower: u32, upper: u32) -> Socke
 #[test]
 fn messages_go_to_a_service_and_back_to_a_socket() {
     let site = Site::lone();
-    for kind in [Kind::Rdm, Kind::Dgram] {
+    for kind in [SocketKind::Rdm, SocketKind::Dgram] {
         let server = bound(&site, kind, 1000, 5, 9);
         let client = site.socket(kind);
         assert!(is_writable(&client) && !is_readable(&client));
@@ -39,8 +39,8 @@ fn messages_go_to_a_service_and_back_to_a_socket() {
 #[test]
 fn sizes_up_to_the_largest_arrive_whole_and_small_buffers_cut() {
     let site = Site::lone();
-    let server = bound(&site, Kind::Rdm, 1000, 1, 1);
-    let client = site.socket(Kind::Rdm);
+    let server = bound(&site, SocketKind::Rdm, 1000, 1, 1);
+    let client = site.socket(SocketKind::Rdm);
     client.connect(Some(Address::service(1000, 1)), Patience::Forever).unwrap();
     let mut buf = vec![0; 70_000];
     for len in [1, 63, 64, 1500, 16_384, 65_536, 66_000] {
@@ -65,8 +65,8 @@ fn sizes_up_to_the_largest_arrive_whole_and_small_buffers_cut() {
 #[test]
 fn a_burst_arrives_whole_and_in_order() {
     let site = Site::lone();
-    let server = bound(&site, Kind::Rdm, 1000, 1, 1);
-    let client = site.socket(Kind::Rdm);
+    let server = bound(&site, SocketKind::Rdm, 1000, 1, 1);
+    let client = site.socket(SocketKind::Rdm);
     let to = Some(Address::service(1000, 1));
     let (count, window) = (20_000_u32, 500);
     let mut buf = [0; 64];
@@ -85,8 +85,8 @@ fn a_burst_arrives_whole_and_in_order() {
 #[test]
 fn a_range_reaches_everyone_and_an_instance_each_in_turn() {
     let site = Site::lone();
-    let servers: Vec<_> = (0..3).map(|_| bound(&site, Kind::Rdm, 1000, 1, 10)).collect();
-    let client = site.socket(Kind::Rdm);
+    let servers: Vec<_> = (0..3).map(|_| bound(&site, SocketKind::Rdm, 1000, 1, 10)).collect();
+    let client = site.socket(SocketKind::Rdm);
     let mut buf = [0; 16];
     let range = ServiceRange { service: 1000, lower: 3, upper: 4 };
     client.send(b"all", Some(range.into()), Patience::Forever).unwrap();
@@ -108,7 +108,7 @@ fn a_range_reaches_everyone_and_an_instance_each_in_turn() {
 #[test]
 fn errors_are_the_kernels() {
     let site = Site::lone();
-    let socket = site.socket(Kind::Rdm);
+    let socket = site.socket(SocketKind::Rdm);
     let now = Patience::Now;
     assert_eq!(socket.send(b"x", None, now), Err(Errno::DESTADDRREQ));
     let nobody = Address::service(2000, 1);
@@ -143,9 +143,12 @@ fn errors_are_the_kernels() {
 #[test]
 fn options_have_the_kernels_defaults_and_bounds() {
     let site = Site::lone();
-    for (kind, src, dest) in
-        [(Kind::Rdm, 0, 1), (Kind::Dgram, 1, 1), (Kind::Seqpacket, 0, 0), (Kind::Stream, 0, 0)]
-    {
+    for (kind, src, dest) in [
+        (SocketKind::Rdm, 0, 1),
+        (SocketKind::Dgram, 1, 1),
+        (SocketKind::Seqpacket, 0, 0),
+        (SocketKind::Stream, 0, 0),
+    ] {
         let socket = site.socket(kind);
         assert_eq!(socket.option(127), Ok(0));
         assert_eq!(socket.option(129), Ok(dest));
@@ -158,7 +161,7 @@ fn options_have_the_kernels_defaults_and_bounds() {
         assert_eq!(socket.option(9999), Err(Errno::INVAL));
         assert_eq!(socket.set_option(127, 4), Err(Errno::INVAL));
         assert_eq!(socket.set_option(132, 1), Err(Errno::INVAL));
-        if kind == Kind::Stream {
+        if kind == SocketKind::Stream {
             assert_eq!(socket.set_option(128, 1), Err(Errno::NOPROTOOPT));
         } else {
             assert_eq!(socket.option(128), Ok(src));
@@ -174,11 +177,11 @@ fn options_have_the_kernels_defaults_and_bounds() {
 #[test]
 fn an_unreachable_destination_is_noticed_again_after_it_was_reachable() {
     let site = Site::lone();
-    let client = site.socket(Kind::Rdm);
+    let client = site.socket(SocketKind::Rdm);
     let to = Some(Address::service(1000, 1));
     for _ in 0..3 {
         assert_eq!(client.send(b"x", to, Patience::Forever), Err(Errno::HOSTUNREACH));
-        let server = bound(&site, Kind::Rdm, 1000, 1, 1);
+        let server = bound(&site, SocketKind::Rdm, 1000, 1, 1);
         assert_eq!(client.send(b"x", to, Patience::Forever), Ok(1));
         assert_eq!(server.recv(&mut [0; 4], soon()), Ok(1));
         drop(server);
@@ -189,9 +192,9 @@ fn an_unreachable_destination_is_noticed_again_after_it_was_reachable() {
 #[test]
 fn unread_messages_are_returned_if_requested() {
     let site = Site::lone();
-    let client = site.socket(Kind::Rdm);
+    let client = site.socket(SocketKind::Rdm);
     client.set_option(DEST_DROPPABLE, 0).unwrap();
-    let server = bound(&site, Kind::Rdm, 1000, 1, 1);
+    let server = bound(&site, SocketKind::Rdm, 1000, 1, 1);
     let to = Some(Address::service(1000, 1));
     for message in [&b"first"[..], b"second", b"third"] {
         client.send(message, to, Patience::Forever).unwrap();
@@ -220,9 +223,9 @@ fn unread_messages_are_returned_if_requested() {
 #[test]
 fn a_full_receiver_returns_overload() {
     let site = Site::lone();
-    let client = site.socket(Kind::Rdm);
+    let client = site.socket(SocketKind::Rdm);
     client.set_option(DEST_DROPPABLE, 0).unwrap();
-    let server = bound(&site, Kind::Rdm, 1000, 1, 1);
+    let server = bound(&site, SocketKind::Rdm, 1000, 1, 1);
     let to = Some(Address::service(1000, 1));
     let message = vec![1; 60_000];
     // 2 MiB wait in the node, plus what the descriptor holds.

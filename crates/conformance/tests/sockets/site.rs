@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_tipc_client::{Backend, Kind, LoneTipcd, Patience, Socket};
+use crossway_tipc_client::{Backend, LoneTipcd, Patience, Socket, SocketKind};
 
 /// Long enough for a busy machine; reached only in case of an error.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
@@ -46,7 +46,7 @@ impl Site {
         Self { tipcd: Some(tipcd), _dir: dir }
     }
 
-    pub(crate) fn socket(&self, kind: Kind) -> Socket {
+    pub(crate) fn socket(&self, kind: SocketKind) -> Socket {
         let backend = match &self.tipcd {
             Some(tipcd) => Backend::Node(tipcd.path().to_owned()),
             None => Backend::Kernel,

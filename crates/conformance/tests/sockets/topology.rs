@@ -1,6 +1,6 @@
 //! The topology service as programs use it: a connection to {1, 1}.
 
-use crossway_tipc_client::{Address, Kind, Patience, Scope, ServiceRange};
+use crossway_tipc_client::{Address, Patience, Scope, ServiceRange, SocketKind};
 
 use crate::site::{Site, soon};
 
@@ -16,9 +16,9 @@ fn word(event: &[u8], n: usize) -> u32 {
 #[test]
 fn subscribers_hear_of_bindings_that_come_and_go() {
     let site = Site::lone();
-    let early = site.socket(Kind::Rdm);
+    let early = site.socket(SocketKind::Rdm);
     early.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
-    let topology = site.socket(Kind::Seqpacket);
+    let topology = site.socket(SocketKind::Seqpacket);
     topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
     topology.send(&subscription(1000, u32::MAX, 1), None, Patience::Forever).unwrap();
     let mut event = [0; 48];
@@ -28,7 +28,7 @@ fn subscribers_hear_of_bindings_that_come_and_go() {
         assert_eq!(event[20..], subscription(1000, u32::MAX, 1)[..]);
     };
     expect(1, 1, early.local_address().unwrap().port);
-    let late = site.socket(Kind::Rdm);
+    let late = site.socket(SocketKind::Rdm);
     late.bind(ServiceRange::single(1000, 2), Scope::Cluster).unwrap();
     let port = late.local_address().unwrap().port;
     expect(1, 2, port);
@@ -42,7 +42,7 @@ fn subscribers_hear_of_bindings_that_come_and_go() {
 #[test]
 fn a_subscription_ends_with_its_time() {
     let site = Site::lone();
-    let topology = site.socket(Kind::Seqpacket);
+    let topology = site.socket(SocketKind::Seqpacket);
     topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
     topology.send(&subscription(1000, 20, 2), None, Patience::Forever).unwrap();
     let mut event = [0; 48];
@@ -67,7 +67,7 @@ fn requests_that_mean_nothing_end_the_connection() {
     upside_down[8..12].copy_from_slice(&8_u32.to_ne_bytes());
     let both = subscription(1000, FOREVER, PORTS | SERVICES);
     for request in [both, upside_down, good[..27].to_vec()] {
-        let topology = site.socket(Kind::Seqpacket);
+        let topology = site.socket(SocketKind::Seqpacket);
         topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
         topology.send(&request, None, Patience::Forever).unwrap();
         assert_eq!(topology.recv(&mut [0; 48], soon()), Ok(0), "{request:?}");
@@ -77,9 +77,9 @@ fn requests_that_mean_nothing_end_the_connection() {
 #[test]
 fn a_request_in_the_other_byte_order_is_answered_in_it() {
     let site = Site::lone();
-    let bound = site.socket(Kind::Rdm);
+    let bound = site.socket(SocketKind::Rdm);
     bound.bind(ServiceRange { service: 1000, lower: 3, upper: 7 }, Scope::Node).unwrap();
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         let topology = site.socket(kind);
         topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
         let mut request = subscription(1000, FOREVER, PORTS);
@@ -96,7 +96,7 @@ fn a_request_in_the_other_byte_order_is_answered_in_it() {
 #[test]
 fn a_cancelled_subscription_says_nothing_more() {
     let site = Site::lone();
-    let topology = site.socket(Kind::Seqpacket);
+    let topology = site.socket(SocketKind::Seqpacket);
     topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
     let send = |request: Vec<u8>| topology.send(&request, None, Patience::Forever).unwrap();
     send(subscription(1000, FOREVER, PORTS));
@@ -106,7 +106,7 @@ fn a_cancelled_subscription_says_nothing_more() {
     let mut event = [0; 48];
     assert_eq!(topology.recv(&mut event, soon()), Ok(48));
     assert_eq!((word(&event, 0), word(&event, 5)), (3, 1001));
-    let bound = site.socket(Kind::Rdm);
+    let bound = site.socket(SocketKind::Rdm);
     bound.bind(ServiceRange::single(1000, 1), Scope::Node).unwrap();
     send(subscription(1001, 10, PORTS));
     assert_eq!(topology.recv(&mut event, soon()), Ok(48));
@@ -120,13 +120,13 @@ fn a_cancelled_subscription_says_nothing_more() {
 #[test]
 fn a_service_and_each_of_its_ports_are_reported_once() {
     let site = Site::lone();
-    let sockets: Vec<_> = (0..2).map(|_| site.socket(Kind::Rdm)).collect();
+    let sockets: Vec<_> = (0..2).map(|_| site.socket(SocketKind::Rdm)).collect();
     let range = ServiceRange { service: 1000, lower: 1, upper: 5 };
     for socket in &sockets {
         socket.bind(range, Scope::Node).unwrap();
     }
     let subscribed = |filter: u32| {
-        let topology = site.socket(Kind::Seqpacket);
+        let topology = site.socket(SocketKind::Seqpacket);
         topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
         topology.send(&subscription(1000, FOREVER, filter), None, Patience::Forever).unwrap();
         topology
@@ -153,7 +153,7 @@ fn a_service_and_each_of_its_ports_are_reported_once() {
 #[test]
 fn a_node_reports_its_own_state() {
     let site = Site::lone();
-    let topology = site.socket(Kind::Seqpacket);
+    let topology = site.socket(SocketKind::Seqpacket);
     topology.connect(Some(Address::service(1, 1)), Patience::Forever).unwrap();
     let own = topology.local_address().unwrap().node;
     topology.send(&subscription(0, 50, PORTS), None, Patience::Forever).unwrap();

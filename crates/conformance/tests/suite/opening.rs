@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bench::*;
 use crossway_mech::mechanisms::tipc_node;
 use crossway_mech::{Mechanism, Offer, OpenError, Spec};
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::tipc::{self, TipcAddress};
 use crossway_tipc_client as node;
 
@@ -26,14 +26,14 @@ impl Unnamed {
     fn listening<M: Mechanism>() -> Option<(Unnamed, Offer)> {
         let stream = M::ID.ends_with("-stream");
         if M::ID.starts_with("tipc-kernel-") {
-            let kind = if stream { Kind::Stream } else { Kind::Seqpacket };
+            let kind = if stream { SocketType::Stream } else { SocketType::Seqpacket };
             let fd = socket::of_family(tipc::FAMILY, kind, "AF_TIPC").unwrap();
             socket::listen(&fd, 8).unwrap();
             let TipcAddress::Socket { port, .. } = TipcAddress::of(&fd).unwrap() else { panic!() };
             let name = TipcAddress::Service { kind: KERNEL_SERVICE, instance: port };
             Some((Unnamed::Kernel(fd, name), Offer::new().with_word("service", name)))
         } else if M::ID.starts_with("tipc-node-") {
-            let kind = if stream { node::Kind::Stream } else { node::Kind::Seqpacket };
+            let kind = if stream { node::SocketKind::Stream } else { node::SocketKind::Seqpacket };
             let path = tipc_node::variable().map_or_else(node::default_path, |(_, path)| path);
             let fd = node::NodeSocket::open(&path, kind).unwrap();
             fd.listen().unwrap();

@@ -38,10 +38,10 @@ pub(crate) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
 }
 
 /// Sends numbered messages, from `first` on, until there is no room; returns the first number that was not accepted. `None`
-/// if there was room for `octets` bytes.
-fn fill<M: Mechanism>(end: &mut End<M>, size: usize, first: u64, octets: usize) -> Option<u64> {
+/// if there was room for `bytes` bytes.
+fn fill<M: Mechanism>(end: &mut End<M>, size: usize, first: u64, bytes: usize) -> Option<u64> {
     let mut msg = vec![0; size];
-    for n in first..first + (octets / size) as u64 {
+    for n in first..first + (bytes / size) as u64 {
         msg[..8].copy_from_slice(&n.to_le_bytes());
         match end.tx.try_send(&msg) {
             Ok(()) => {}

@@ -45,7 +45,7 @@ fn words<'a>(
 }
 
 fn expected(count: u32) -> String {
-    format!("{count} of {count} connections ended in good order after 400000 octets\n")
+    format!("{count} of {count} connections ended in good order after 400000 bytes\n")
 }
 
 fn told(place: &str, kind: &str, count: u32, begin: Instant) {

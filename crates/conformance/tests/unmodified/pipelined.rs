@@ -18,8 +18,8 @@ const ECHOES: [[&str; 3]; 6] = [
     ["stream", "60000", "500"],
 ];
 
-fn expected([_, octets, messages]: [&str; 3]) -> String {
-    format!("{messages} messages of {octets} octets came back\n")
+fn expected([_, bytes, messages]: [&str; 3]) -> String {
+    format!("{messages} messages of {bytes} bytes came back\n")
 }
 
 /// The client's arguments; the server takes the first three.
@@ -27,14 +27,14 @@ fn words<'a>(
     program: &'a Path,
     role: &'a str,
     service: &'a str,
-    [kind, octets, messages]: [&'a str; 3],
+    [kind, bytes, messages]: [&'a str; 3],
 ) -> [&'a Path; 6] {
     [
         program,
         Path::new(role),
         Path::new(kind),
         Path::new(service),
-        Path::new(octets),
+        Path::new(bytes),
         Path::new(messages),
     ]
 }

@@ -484,16 +484,16 @@ WHILE_CONNECTING = {
 
 def received(pair):
     got = outcome(lambda: pair.one.recv(99999))
-    sent, octets = 1000 * getattr(pair, "sent", 0), 0
+    sent, bytes = 1000 * getattr(pair, "sent", 0), 0
     # All that the peer has sent counts, in one message or in many of a stream: reading makes room for what the node
     # holds.
     while sent and got.isdigit() and int(got) > 0:
-        octets += int(got)
-        if octets >= sent:
+        bytes += int(got)
+        if bytes >= sent:
             pair.sent = 0
             return "all"
         if not select.select([pair.one], [], [], 2 + 20 * SETTLE)[0]:
-            return "%d of %d octets" % (octets, sent)
+            return "%d of %d bytes" % (bytes, sent)
         got = outcome(lambda: pair.one.recv(99999))
     return got
 

@@ -184,7 +184,7 @@ fn words(ui: &Ui, faults: &[&FaultSummary]) -> String {
     let (sgr, word) = match worst {
         Outcome::Unaffected => ("32", "unaffected"),
         Outcome::Resumed => ("32", "resumed"),
-        Outcome::Told => ("32", "told"),
+        Outcome::Detected => ("32", "detected"),
         Outcome::Unnoticed => ("33", "unnoticed"),
         Outcome::Hung => ("31", "hung"),
         Outcome::Deceived => ("31", "deceived"),
@@ -196,8 +196,8 @@ fn words(ui: &Ui, faults: &[&FaultSummary]) -> String {
     if hung > 0 && hung < attempts {
         text = format!("{text} {hung} of {attempts}");
     }
-    let longest = faults.iter().filter_map(|f| f.told_after_ns_max).max();
-    let median = faults.iter().filter_map(|f| f.told_after_ns_median).reduce(f64::max);
+    let longest = faults.iter().filter_map(|f| f.detected_after_ns_max).max();
+    let median = faults.iter().filter_map(|f| f.detected_after_ns_median).reduce(f64::max);
     if let (Some(median), Some(longest)) = (median, longest) {
         text = format!("{text}\n{}, {}", time(median), time(longest as f64));
     }

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use crossway_tipc_client::{Address, Kind, LoneTipcd, NodeSocket, Patience, Scope, ServiceRange};
+use crossway_tipc_client::{
+    Address, LoneTipcd, NodeSocket, Patience, Scope, ServiceRange, SocketKind,
+};
 use serde_json::Value;
 
 const WATCHDOG: Duration = Duration::from_secs(240);
@@ -103,7 +105,7 @@ fn pair(n: u32) -> (Site, Site) {
 #[test]
 fn sockets_show_their_process_and_node_local_traffic_is_counted() {
     let site = Site::with(&["--id", "alpha"]);
-    let socket = NodeSocket::open(site.path(), Kind::Rdm).unwrap();
+    let socket = NodeSocket::open(site.path(), SocketKind::Rdm).unwrap();
     let range = ServiceRange { service: 1000, lower: 5, upper: 7 };
     socket.bind(range, Scope::Cluster).unwrap();
     let to = Address::Service { service: 1000, instance: 6, domain: 0 };
@@ -192,10 +194,10 @@ fn links_count_fragments_bundles_and_broadcasts() {
     let link = "alpha:udp0-beta:udp0";
     one.text(&["link", "set", link, "--window", "1"]);
     let soon = || Patience::Until(Instant::now() + WATCHDOG);
-    let server = NodeSocket::open(two.path(), Kind::Rdm).unwrap();
+    let server = NodeSocket::open(two.path(), SocketKind::Rdm).unwrap();
     let range = ServiceRange { service: 1000, lower: 1, upper: 1 };
     server.bind(range, Scope::Cluster).unwrap();
-    let client = NodeSocket::open(one.path(), Kind::Rdm).unwrap();
+    let client = NodeSocket::open(one.path(), SocketKind::Rdm).unwrap();
     let to = Some(Address::service(1000, 1));
     let begin = Instant::now();
     while client.send(&[7; 66_000], to, soon()).is_err() {

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
+use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, SocketKind};
 use serde_json::Value;
 
 use super::{WATCHDOG, host, pair, program};
@@ -62,9 +62,9 @@ fn a_full_disk_and_a_missing_tipcd_are_told() {
 fn a_disk_that_fills_up_in_the_middle_of_a_trace_does_not_concern_the_node() {
     let (one, two) = pair(90);
     let soon = || Patience::Until(Instant::now() + WATCHDOG);
-    let server = NodeSocket::open(two.path(), Kind::Rdm).unwrap();
+    let server = NodeSocket::open(two.path(), SocketKind::Rdm).unwrap();
     server.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
-    let client = NodeSocket::open(one.path(), Kind::Rdm).unwrap();
+    let client = NodeSocket::open(one.path(), SocketKind::Rdm).unwrap();
     let to = Some(Address::service(1000, 1));
     let begin = Instant::now();
     while client.send(b"first", to, soon()).is_err() {

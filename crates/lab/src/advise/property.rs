@@ -202,7 +202,7 @@ impl Property {
             Property::CrashDetection => {
                 let most_ns = subject.question.detect_within_ms.map(|ms| ms * 1e6);
                 subject.tested(&[Fault::Kill], |r| {
-                    let told = matches!(r.outcome, Some(Outcome::Told));
+                    let told = matches!(r.outcome, Some(Outcome::Detected));
                     let in_time = most_ns
                         .is_none_or(|most| r.detected_after_ns.is_some_and(|ns| ns as f64 <= most));
                     told && in_time

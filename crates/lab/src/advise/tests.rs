@@ -188,8 +188,8 @@ fn fault_records_decide_what_capabilities_cannot() {
     let text = "size_bytes = 64\n[properties]\ncrash-survival = \"require\"\n\
                 crash-detection = { wish = \"require\", within_ms = 5 }";
     let faults = [
-        fault("pipe", Outcome::Told, Some(1_000_000)),
-        fault("tcp", Outcome::Told, Some(50_000_000)),
+        fault("pipe", Outcome::Detected, Some(1_000_000)),
+        fault("tcp", Outcome::Detected, Some(50_000_000)),
         fault("posix-mq", Outcome::Hung, None),
     ];
     let known = Known { probes: &[], faults: &faults };

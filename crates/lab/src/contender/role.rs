@@ -42,7 +42,7 @@ pub(crate) fn live(task: Task, launch: &Launch, wire: &mut Wire) -> Result<(), R
     if let Some(answer) = error.answer() {
         wire.say(&answer, &[])?;
     }
-    Err(RoleError::Told)
+    Err(RoleError::AlreadyReported)
 }
 
 /// Executes orders until the one to close.

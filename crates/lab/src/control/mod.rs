@@ -16,7 +16,7 @@ use crossway_sys::clock::Ticker;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Launch;
-use crate::faults::{Act, Seen};
+use crate::faults::{Act, ActResult};
 use crate::inputs::Inputs;
 
 pub use offers::{OfferText, offers_from_text, offers_to_text};
@@ -177,7 +177,7 @@ pub enum Answer {
     /// The act has ended.
     Acted {
         /// What the role observed.
-        seen: Box<Seen>,
+        seen: Box<ActResult>,
     },
     /// Everything is closed.
     Closed,

@@ -57,9 +57,9 @@ pub enum Act {
     },
 }
 
-/// An error that reported the fault.
+/// An error that a call returned because of the fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct ReportedError {
     /// `send` or `receive`.
     pub call: String,
     /// Text of the error.
@@ -74,9 +74,9 @@ pub struct Told {
 
 /// Result of an act that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct ActResult {
     /// The error that ended it, or the first error after which it continued.
-    pub told: Option<Told>,
+    pub error: Option<ReportedError>,
     /// Whether a send with a deadline returned within a second of the deadline.
     pub deadline_kept: Option<bool>,
 }
@@ -138,7 +138,7 @@ struct Actor<'a, M: Mechanism> {
     size: usize,
     file: File,
     progress: Progress,
-    seen: Seen,
+    seen: ActResult,
 }
 
 /// Performs an act on the role's first channel.
@@ -146,7 +146,7 @@ pub(crate) fn perform<M: Mechanism>(
     context: &mut RoleContext<M>,
     act: Act,
     fds: Vec<OwnedFd>,
-) -> Result<Seen, RoleError> {
+) -> Result<ActResult, RoleError> {
     let file = fds
         .into_iter()
         .next()
@@ -159,7 +159,7 @@ pub(crate) fn perform<M: Mechanism>(
         .ok_or_else(|| RoleError::Wrong("an act needs an open channel".to_owned()))?;
     let file = File::from(file);
     let progress = Progress::default();
-    let mut actor = Actor::<M> { tx, rx, size, file, progress, seen: Seen::default() };
+    let mut actor = Actor::<M> { tx, rx, size, file, progress, seen: ActResult::default() };
     actor.phase(phase::BEGUN);
     match act {
         Act::Send { messages, gap_us } => actor.send(messages, gap_us),
@@ -180,7 +180,7 @@ pub(crate) fn perform<M: Mechanism>(
         Act::Flush => {
             let begin = monotonic_ns();
             if let Err(error) = actor.tx.flush() {
-                actor.told("send", &error, matches!(error, SendError::PeerClosed), begin);
+                actor.record_error("send", &error, matches!(error, SendError::PeerClosed), begin);
             }
         }
         Act::HoldWriting => actor.hold_writing(),
@@ -197,7 +197,7 @@ impl<M: Mechanism> Actor<'_, M> {
     }
 
     /// Stores the first error.
-    fn told(
+    fn record_error(
         &mut self,
         call: &str,
         error: &dyn std::fmt::Display,
@@ -207,11 +207,11 @@ impl<M: Mechanism> Actor<'_, M> {
         let at_ns = monotonic_ns();
         let took_ns = at_ns - begin_ns;
         let (call, error) = (call.to_owned(), error.to_string());
-        self.seen.told.get_or_insert(Told { call, error, peer_closed, at_ns, took_ns });
+        self.seen.error.get_or_insert(ReportedError { call, error, peer_closed, at_ns, took_ns });
     }
 
-    fn send_told(&mut self, error: &SendError, begin_ns: u64) {
-        self.told("send", error, matches!(error, SendError::PeerClosed), begin_ns);
+    fn record_send_error(&mut self, error: &SendError, begin_ns: u64) {
+        self.record_error("send", error, matches!(error, SendError::PeerClosed), begin_ns);
     }
 
     fn send(&mut self, messages: Option<u64>, gap_us: u32) {
@@ -221,7 +221,7 @@ impl<M: Mechanism> Actor<'_, M> {
             message::fill(&mut message, self.progress.sent);
             let begin = monotonic_ns();
             if let Err(error) = self.tx.send(&message, None).and_then(|()| self.tx.flush()) {
-                return self.send_told(&error, begin);
+                return self.record_send_error(&error, begin);
             }
             self.progress.sent += 1;
             self.progress.write(&self.file);
@@ -240,7 +240,12 @@ impl<M: Mechanism> Actor<'_, M> {
             match self.rx.recv(&mut buffer, None) {
                 Ok(len) => sorter.take(&buffer[..len]),
                 Err(error) => {
-                    self.told("receive", &error, matches!(error, RecvError::PeerClosed), begin);
+                    self.record_error(
+                        "receive",
+                        &error,
+                        matches!(error, RecvError::PeerClosed),
+                        begin,
+                    );
                     refusals += 1;
                     let goes_on = matches!(error, RecvError::TooSmall { .. }) && !streams;
                     if !goes_on || refusals == REFUSALS {
@@ -267,7 +272,7 @@ impl<M: Mechanism> Actor<'_, M> {
                     return true;
                 }
                 Err(error) => {
-                    self.send_told(&error, begin);
+                    self.record_send_error(&error, begin);
                     self.progress.write(&self.file);
                     return false;
                 }
@@ -291,7 +296,7 @@ impl<M: Mechanism> Actor<'_, M> {
                 let kept = matches!(error, SendError::TimedOut)
                     && in_time < WAIT_FOR_ROOM + Duration::from_secs(1);
                 self.seen.deadline_kept = Some(kept);
-                self.send_told(&error, begin);
+                self.record_send_error(&error, begin);
             }
         }
     }
@@ -317,7 +322,7 @@ impl<M: Mechanism> Actor<'_, M> {
             park_for_ever()
         });
         if let Err(error) = held {
-            self.told("receive", &error, matches!(error, RecvError::PeerClosed), begin);
+            self.record_error("receive", &error, matches!(error, RecvError::PeerClosed), begin);
         }
     }
 
@@ -330,7 +335,7 @@ impl<M: Mechanism> Actor<'_, M> {
                 self.progress.sent += 1;
                 self.progress.write(&self.file);
             }
-            Err(error) => self.send_told(&error, begin),
+            Err(error) => self.record_send_error(&error, begin),
         }
     }
 }

@@ -163,15 +163,15 @@ impl Bench<'_> {
         proc::stop(affected.pid());
         let (while_stopped, _) = survivor.act_ended(STOPPED);
         proc::resume(affected.pid());
-        let told = matches!(while_stopped, Ended::Over(Some(_)));
+        let detected = matches!(while_stopped, Ended::Over(Some(_)));
         let mut seen = Observation::default();
         let (ended, receiver_over) = if survivor_sends {
             let ended =
-                if told { while_stopped } else { self.rest_of(&mut survivor, while_stopped) };
+                if detected { while_stopped } else { self.rest_of(&mut survivor, while_stopped) };
             (ended, matches!(affected.act_ended(self.watch).0, Ended::Over(None)))
         } else {
             let ended =
-                if told { while_stopped } else { self.rest_of(&mut survivor, while_stopped) };
+                if detected { while_stopped } else { self.rest_of(&mut survivor, while_stopped) };
             let over = matches!(ended, Ended::Over(None));
             (ended, over)
         };
@@ -181,7 +181,8 @@ impl Bench<'_> {
         seen.end(&ended, stopped_ns);
         if receiver_over && seen.outcome == Some(Outcome::Unaffected) {
             seen.outcome = Some(Outcome::Resumed);
-        } else if seen.sent_lost.is_some_and(|lost| lost > 0) && seen.outcome != Some(Outcome::Told)
+        } else if seen.sent_lost.is_some_and(|lost| lost > 0)
+            && seen.outcome != Some(Outcome::Detected)
         {
             // A lossy mechanism may have dropped the messages while nothing was receiving: the wait is in vain.
             seen.outcome = Some(Outcome::Unnoticed);
@@ -289,7 +290,7 @@ impl Bench<'_> {
     fn full_queue(&self, cell: &Cell) -> Result<Observation, NoObservation> {
         let (mut receiver, mut sender) = self.open(cell.affected.other())?;
         sender.act(Act::FillThenWait)?;
-        let (filled, told) = sender.act_ended(Duration::from_secs(35));
+        let (filled, result) = sender.act_ended(Duration::from_secs(35));
         let mut seen = Observation::default();
         let accepted = sender.progress();
         let never = accepted.phase == phase::NEVER;
@@ -298,12 +299,12 @@ impl Bench<'_> {
             seen.end(&filled, 0);
             return Ok(seen);
         }
-        if let Some(told) = told.as_ref().and_then(|seen| seen.told.as_ref()) {
-            seen.told_by(told);
-            seen.detected_after_ns = Some(told.took_ns);
+        if let Some(error) = result.as_ref().and_then(|result| result.error.as_ref()) {
+            seen.detected_by_error(error);
+            seen.detected_after_ns = Some(error.took_ns);
             seen.warnings.push(format!("the send had a deadline of {WAIT_FOR_ROOM:?}"));
         }
-        if told.is_some_and(|seen| seen.deadline_kept == Some(false)) {
+        if result.is_some_and(|result| result.deadline_kept == Some(false)) {
             seen.warnings.push("it did not return within the deadline".to_owned());
         }
         receiver.act(Act::Receive { messages: Some(accepted.sent), buffer_bytes: None })?;

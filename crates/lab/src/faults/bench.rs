@@ -11,7 +11,7 @@ use crossway_sys::{lease, poll};
 
 use super::act::{Progress, phase, progress_file};
 use super::observation::{Ended, NoObservation};
-use super::{Act, Seen, Side};
+use super::{Act, ActResult, Side};
 use crate::control::{Answer, ControlError, OfferText, Order, Part, Task};
 use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
 use crate::launcher::{CLOSE_LIMIT, Launcher, RoleProcess};
@@ -291,7 +291,7 @@ impl Actor {
     }
 
     /// Waits for the end of the act, for at most this time.
-    pub(super) fn act_ended(&mut self, watch: Duration) -> (Ended, Option<Seen>) {
+    pub(super) fn act_ended(&mut self, watch: Duration) -> (Ended, Option<ActResult>) {
         let first = match self.hear(watch * 3 / 4) {
             Heard::Silence => {
                 let before = self.progress();
@@ -307,7 +307,7 @@ impl Actor {
         };
         match first {
             Heard::Answer(answer, _) => match *answer {
-                Answer::Acted { seen } => (Ended::Over(seen.told.clone()), Some(*seen)),
+                Answer::Acted { seen } => (Ended::Over(seen.error.clone()), Some(*seen)),
                 Answer::Failed { reason, .. } => (Ended::Dead(format!("failed: {reason}")), None),
                 other => (Ended::Dead(format!("answered {other:?}")), None),
             },

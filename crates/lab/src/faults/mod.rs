@@ -23,7 +23,7 @@ mod summary;
 mod vandal;
 
 pub(crate) use act::perform;
-pub use act::{Act, Seen, Told};
+pub use act::{Act, ActResult, ReportedError};
 pub use matrix::{FaultEvent, MatrixError, Options, run, work};
 pub use record::{
     Detection, Fault, FaultRecord, Leftover, LeftoverKind, Outcome, Remover, SCHEMA, Side, State,

@@ -1,6 +1,6 @@
 //! Observations of the survivor in one attempt.
 
-use super::act::{Progress, Told};
+use super::act::{Progress, ReportedError};
 use super::{Detection, Leftover, Outcome};
 
 /// Result of one attempt.
@@ -22,7 +22,7 @@ pub(super) struct Observation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It ended, with an error or without.
-    Over(Option<Told>),
+    Over(Option<ReportedError>),
     /// It did not end while it was watched; `moving` if its counts still increased.
     Silent { moving: bool },
     /// The process died, with its exit status.
@@ -64,10 +64,10 @@ impl Observation {
     /// Records how the survivor's act ended; the fault was injected at `at_ns`.
     pub(super) fn end(&mut self, ended: &Ended, at_ns: u64) {
         self.outcome = Some(match ended {
-            Ended::Over(Some(told)) => {
-                self.told_by(told);
-                self.detected_after_ns = Some(told.at_ns.saturating_sub(at_ns));
-                Outcome::Told
+            Ended::Over(Some(error)) => {
+                self.detected_by_error(error);
+                self.detected_after_ns = Some(error.at_ns.saturating_sub(at_ns));
+                Outcome::Detected
             }
             Ended::Over(None) => Outcome::Unaffected,
             Ended::Silent { moving: true } => Outcome::Unnoticed,
@@ -86,11 +86,11 @@ impl Observation {
     }
 
     /// Records the error that reported the fault.
-    pub(super) fn told_by(&mut self, told: &Told) {
+    pub(super) fn detected_by_error(&mut self, error: &ReportedError) {
         self.detected_by = Some(Detection {
-            call: told.call.clone(),
-            error: told.error.clone(),
-            peer_closed: told.peer_closed,
+            call: error.call.clone(),
+            error: error.error.clone(),
+            peer_closed: error.peer_closed,
         });
     }
 }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_lie_outweighs_an_error_and_a_death_outweighs_both() {
-        let told = Told {
+        let detected = ReportedError {
             call: "receive".to_owned(),
             error: "gone".to_owned(),
             peer_closed: true,
@@ -111,11 +111,11 @@ mod tests {
         let sender = Progress { sent: 8, ..Progress::default() };
         let receiver = Progress { received: 7, not_sent: 1, ..Progress::default() };
         let mut seen = Observation::default();
-        seen.end(&Ended::Over(Some(told.clone())), 100);
-        assert_eq!((seen.outcome, seen.detected_after_ns), (Some(Outcome::Told), Some(50)));
+        seen.end(&Ended::Over(Some(detected.clone())), 100);
+        assert_eq!((seen.outcome, seen.detected_after_ns), (Some(Outcome::Detected), Some(50)));
         seen.count(sender, receiver, false);
         assert_eq!((seen.sent_lost, seen.received_not_sent), (Some(1), Some(1)));
-        seen.end(&Ended::Over(Some(told)), 100);
+        seen.end(&Ended::Over(Some(detected)), 100);
         assert_eq!(seen.outcome, Some(Outcome::Deceived));
         seen.end(&Ended::Dead("was killed by signal 7".to_owned()), 100);
         assert_eq!(seen.outcome, Some(Outcome::Died));

@@ -354,7 +354,7 @@ impl Observation {
                     // Its words are for people; whether the library's code says so is not known.
                     peer_closed: false,
                 });
-                Outcome::Told
+                Outcome::Detected
             }
             error => {
                 self.warnings.push(error.to_string());

@@ -84,8 +84,9 @@ pub enum Outcome {
     Unaffected,
     /// It waited during the fault and then continued; nothing was lost.
     Resumed,
-    /// A call returned an error that identifies the fault.
-    Told,
+    /// A call returned an error that identifies the fault. Called `told` in records of earlier builds.
+    #[serde(alias = "told")]
+    Detected,
     /// It was never notified, and messages that the mechanism had accepted are lost.
     Unnoticed,
     /// A call without a deadline did not return while it was watched.

@@ -87,7 +87,7 @@ mod tests {
             status: Status::Ok,
             reason: None,
             remedy: None,
-            outcome: Some(Outcome::Told),
+            outcome: Some(Outcome::Detected),
             detected_by: None,
             detected_after_ns: Some(5),
             hung: false,

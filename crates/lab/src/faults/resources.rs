@@ -166,10 +166,10 @@ fn refused(seen: &mut Observation, cell: &Cell, side: Side, heard: &Heard, after
         }
         Heard::Answer(..) => {
             seen.detected_after_ns = Some(after_ns);
-            Outcome::Told
+            Outcome::Detected
         }
     });
-    if seen.outcome == Some(Outcome::Told) {
+    if seen.outcome == Some(Outcome::Detected) {
         let error = heard.words();
         seen.detected_by = Some(Detection { call: "open".to_owned(), error, peer_closed: false });
     } else {

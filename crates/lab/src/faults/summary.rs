@@ -16,9 +16,9 @@ pub struct FaultSummary {
     /// Number of attempts in which the survivor hung.
     pub hung: usize,
     /// Median time until the survivor was notified, nanoseconds; null if it never was.
-    pub told_after_ns_median: Option<f64>,
+    pub detected_after_ns_median: Option<f64>,
     /// Longest time until the survivor was notified, nanoseconds.
-    pub told_after_ns_max: Option<u64>,
+    pub detected_after_ns_max: Option<u64>,
     /// Messages received that were not sent, over all attempts.
     pub received_not_sent: u64,
     /// Messages accepted and lost, over all attempts.
@@ -76,14 +76,15 @@ fn summary(mechanism: &str, records: Vec<&FaultRecord>) -> Summary {
 
 fn of_fault(records: &[&FaultRecord]) -> FaultSummary {
     let ok: Vec<_> = records.iter().filter(|r| r.status == Status::Ok).collect();
-    let told: Vec<f64> =
+    let detected: Vec<f64> =
         ok.iter().filter_map(|r| r.detected_after_ns).map(|ns| ns as f64).collect();
     FaultSummary {
         attempts: ok.len(),
         worst: ok.iter().filter_map(|r| r.outcome).max(),
         hung: ok.iter().filter(|r| r.hung).count(),
-        told_after_ns_median: stats::sorted(&told).map(|s| stats::quantile_of_sorted(&s, 0.5)),
-        told_after_ns_max: ok.iter().filter_map(|r| r.detected_after_ns).max(),
+        detected_after_ns_median: stats::sorted(&detected)
+            .map(|s| stats::quantile_of_sorted(&s, 0.5)),
+        detected_after_ns_max: ok.iter().filter_map(|r| r.detected_after_ns).max(),
         received_not_sent: ok.iter().filter_map(|r| r.received_not_sent).sum(),
         sent_lost: ok.iter().filter_map(|r| r.sent_lost).sum(),
         failed: records.iter().filter(|r| r.status == Status::Failed).count(),

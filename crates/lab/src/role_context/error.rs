@@ -28,18 +28,18 @@ pub(crate) enum RoleError {
     Unsupported(String),
     /// The error has already been reported to the controller.
     #[error("already reported")]
-    Told,
+    AlreadyReported,
 }
 
 impl RoleError {
-    /// The answer to the controller; `None` if the controller has gone or has already been told.
+    /// The answer to the controller; `None` if the controller has gone or already knows it.
     pub(crate) fn answer(&self) -> Option<Answer> {
         let unsupported = matches!(
             self,
             RoleError::Open(OpenError::Unsupported { .. }) | RoleError::Unsupported(_)
         );
         match self {
-            RoleError::Told | RoleError::Control(ControlError::Closed) => None,
+            RoleError::AlreadyReported | RoleError::Control(ControlError::Closed) => None,
             error => Some(Answer::Failed {
                 reason: error.to_string(),
                 unsupported,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{CONTROL, Endpoint, TIMER, WAKE, Way};
 use crate::channel::{Broken, Came, Channel, Filled};
 use crate::limits::REPORTED_FILTER;
-use crate::mailbox::Kind;
+use crate::mailbox::RequestKind;
 use crate::signal::NEW_LINK;
 use crate::wire::local::{Event, Report, Request};
 use crate::{Error, Filter, Numbers, Reference, Signal, Spid};
@@ -364,7 +364,7 @@ impl Endpoint {
             queued_bytes: self.mailbox.bytes() as u64,
             traffic: self.traffic,
             dropped: self.mailbox.dropped,
-            timeouts: self.mailbox.pending(Kind::Timeout) as u32,
+            timeouts: self.mailbox.pending(RequestKind::Timeout) as u32,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
 use crossway_ring::pool::Pool;
-use crossway_sys::epoll::Report as When;
+use crossway_sys::epoll::Trigger;
 use crossway_sys::pipe::{PipeEnd, ignore_sigpipe};
 
 use super::{Endpoint, Way};
@@ -49,7 +49,7 @@ impl Endpoint {
             let missing = || Error::Protocol("a channel without its descriptors".into());
             fds.next().ok_or_else(missing)
         };
-        let mut when = When::WhileReadable;
+        let mut when = Trigger::WhileReadable;
         let channel = match transport {
             Transport::Uds => {
                 let pipe = Pipe::Socket(fd()?);
@@ -82,7 +82,7 @@ impl Endpoint {
                     pool,
                 )?;
                 // Each ring of the bell is reported once, so that nothing has to be read from it.
-                when = When::Arrivals;
+                when = Trigger::Arrivals;
                 Channel::Ring(ring)
             }
         };

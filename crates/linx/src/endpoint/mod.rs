@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crossway_sys::clock::monotonic_ns;
-use crossway_sys::epoll::{Epoll, Report as When};
+use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::timerfd::TimerFd;
 
@@ -153,7 +153,7 @@ impl Endpoint {
         })?;
         let trace = Follower::new(Watch::of(memory)?);
         let epoll = Epoll::new(BATCH)?;
-        epoll.add(&control, CONTROL, When::WhileReadable)?;
+        epoll.add(&control, CONTROL, Trigger::WhileReadable)?;
         Ok(Endpoint {
             control,
             name: name.to_owned(),
@@ -337,8 +337,8 @@ impl Endpoint {
                 timer: TimerFd::new()?,
                 timed_ns: None,
             };
-            self.epoll.add(&pollable.wake, WAKE, When::WhileReadable)?;
-            self.epoll.add(&pollable.timer, TIMER, When::WhileReadable)?;
+            self.epoll.add(&pollable.wake, WAKE, Trigger::WhileReadable)?;
+            self.epoll.add(&pollable.timer, TIMER, Trigger::WhileReadable)?;
             self.pollable = Some(pollable);
             self.announce()?;
         }

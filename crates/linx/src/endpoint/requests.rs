@@ -6,7 +6,7 @@ use crossway_sys::clock::monotonic_ns;
 
 use super::Endpoint;
 use crate::limits::{ATTACHES, HUNTS, LONGEST_PATH};
-use crate::mailbox::Kind;
+use crate::mailbox::RequestKind;
 use crate::signal::{ATTACH, HUNT, TIMEOUT};
 use crate::view::{Condition, EndpointInfo, EndpointKind};
 use crate::wire::local::{Event, Refusal, Request};
@@ -51,10 +51,10 @@ impl Endpoint {
         for name in path.split('/') {
             crate::check_name(name)?;
         }
-        self.check_limit(Kind::Hunt, HUNTS, "hunts")?;
+        self.check_limit(RequestKind::Hunt, HUNTS, "hunts")?;
         let reference = self.mailbox.hunt(answer.unwrap_or_else(|| Signal::bare(HUNT)));
         let request = Request::Hunt { id: reference.0, owner, path: path.to_owned() };
-        self.ask_for(reference, Kind::Hunt, &request)
+        self.ask_for(reference, RequestKind::Hunt, &request)
     }
 
     /// Cancels a hunt; its answer will not be received.
@@ -62,7 +62,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::NotPending`] if the answer was received, or the hunt was cancelled before.
     pub fn cancel_hunt(&mut self, hunt: Reference) -> Result<(), Error> {
-        self.give_up(hunt, Kind::Hunt, &Request::CancelHunt { id: hunt.0 })
+        self.give_up(hunt, RequestKind::Hunt, &Request::CancelHunt { id: hunt.0 })
     }
 
     /// Waits until the hunt for a path is answered: a convenience for programs that have nothing else to do meanwhile.
@@ -102,10 +102,10 @@ impl Endpoint {
     /// # Errors
     /// [`Error::Limit`], [`Error::NodeGone`].
     pub fn attach(&mut self, to: Spid, signal: Option<Signal>) -> Result<Reference, Error> {
-        self.check_limit(Kind::Attach, ATTACHES, "attaches")?;
+        self.check_limit(RequestKind::Attach, ATTACHES, "attaches")?;
         let reference = self.mailbox.attach(signal.unwrap_or_else(|| Signal::bare(ATTACH)));
         let request = Request::Attach { id: reference.0, spid: to };
-        self.ask_for(reference, Kind::Attach, &request)
+        self.ask_for(reference, RequestKind::Attach, &request)
     }
 
     /// Cancels an attach: its signal will not be received, even if it was queued already.
@@ -113,7 +113,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::NotPending`] if the signal was received, or the attach was cancelled before.
     pub fn detach(&mut self, attach: Reference) -> Result<(), Error> {
-        self.give_up(attach, Kind::Attach, &Request::Detach { id: attach.0 })
+        self.give_up(attach, RequestKind::Attach, &Request::Detach { id: attach.0 })
     }
 
     /// Requests a signal after some time, `signal` or one with number [`TIMEOUT`], which appears to come from this endpoint
@@ -126,7 +126,7 @@ impl Endpoint {
         after: Duration,
         signal: Option<Signal>,
     ) -> Result<Reference, Error> {
-        self.check_limit(Kind::Timeout, HUNTS, "time-outs")?;
+        self.check_limit(RequestKind::Timeout, HUNTS, "time-outs")?;
         let signal = signal.unwrap_or_else(|| Signal::bare(TIMEOUT));
         let timeout = self.mailbox.timeout(instant_ns(after), signal);
         self.show()?;
@@ -147,7 +147,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::NotPending`] if the signal was received, or the time-out was cancelled before.
     pub fn cancel_timeout(&mut self, timeout: Reference) -> Result<(), Error> {
-        self.mailbox.cancel(timeout, Kind::Timeout)?;
+        self.mailbox.cancel(timeout, RequestKind::Timeout)?;
         self.show()
     }
 
@@ -158,10 +158,10 @@ impl Endpoint {
     /// # Errors
     /// [`Error::NodeGone`] if the node has ended.
     pub fn request_new_link(&mut self, token: u64) -> Result<Reference, Error> {
-        self.check_limit(Kind::NewLink, HUNTS, "requests for links")?;
+        self.check_limit(RequestKind::NewLink, HUNTS, "requests for links")?;
         let reference = self.mailbox.new_link();
         let request = Request::NewLink { id: reference.0, token };
-        self.ask_for(reference, Kind::NewLink, &request)
+        self.ask_for(reference, RequestKind::NewLink, &request)
     }
 
     /// Cancels such a request.
@@ -169,7 +169,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::NotPending`] if the signal was received, or the request was cancelled before.
     pub fn cancel_new_link(&mut self, request: Reference) -> Result<(), Error> {
-        self.give_up(request, Kind::NewLink, &Request::CancelNewLink { id: request.0 })
+        self.give_up(request, RequestKind::NewLink, &Request::CancelNewLink { id: request.0 })
     }
 
     /// Information about an endpoint: its name, with the path of links to it if it is remote, its process and more.
@@ -205,7 +205,7 @@ impl Endpoint {
         }
     }
 
-    fn check_limit(&self, kind: Kind, most: usize, what: &str) -> Result<(), Error> {
+    fn check_limit(&self, kind: RequestKind, most: usize, what: &str) -> Result<(), Error> {
         if self.mailbox.pending(kind) < most {
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Endpoint {
     fn ask_for(
         &mut self,
         reference: Reference,
-        kind: Kind,
+        kind: RequestKind,
         request: &Request,
     ) -> Result<Reference, Error> {
         match self.control.say(request) {
@@ -233,7 +233,7 @@ impl Endpoint {
     fn give_up(
         &mut self,
         reference: Reference,
-        kind: Kind,
+        kind: RequestKind,
         request: &Request,
     ) -> Result<(), Error> {
         if self.mailbox.cancel(reference, kind)? {

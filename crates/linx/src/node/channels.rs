@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::pipe::{self, PipeEnd};
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{OsError, shm};
 
 use crate::Transport;
@@ -66,7 +66,7 @@ fn duplicating(error: std::io::Error) -> OsError {
 
 /// Creates the two ends of a byte stream.
 pub(super) fn stream_pair(bytes: Option<usize>) -> Result<(OwnedFd, OwnedFd), OsError> {
-    let (a, b) = socket::unix_pair(Kind::Stream)?;
+    let (a, b) = socket::unix_pair(SocketType::Stream)?;
     for end in [&a, &b] {
         if let Some(bytes) = bytes {
             // The kernel doubles the size, and clamps it to its limit.

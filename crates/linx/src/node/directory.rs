@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError, fdpass};
 
 use crate::Error;
@@ -15,26 +15,26 @@ const BACKLOG: i32 = 4096;
 
 /// The source of connections.
 #[derive(Debug)]
-pub(super) enum Door {
+pub(super) enum Listener {
     /// Programs with access to the directory connect.
     Directory(Directory),
     /// Connections are created on request and handed out.
     Private(OwnedFd),
 }
 
-impl Door {
+impl Listener {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         match self {
-            Door::Directory(directory) => directory.door.as_fd(),
-            Door::Private(fd) => fd.as_fd(),
+            Listener::Directory(directory) => directory.listener.as_fd(),
+            Listener::Private(fd) => fd.as_fd(),
         }
     }
 
     /// The next connection; EAGAIN if there is none.
     pub(super) fn accept(&self) -> Result<OwnedFd, Errno> {
         match self {
-            Door::Directory(directory) => socket::try_accept(&directory.door),
-            Door::Private(fd) => {
+            Listener::Directory(directory) => socket::try_accept(&directory.listener),
+            Listener::Private(fd) => {
                 let mut fds = Vec::new();
                 fdpass::receive(fd, &mut [0], &mut fds, true)?;
                 fds.pop().ok_or(Errno::AGAIN)
@@ -47,7 +47,7 @@ impl Door {
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    door: OwnedFd,
+    listener: OwnedFd,
     /// Held as long as the node serves; the system releases it however the node ends.
     _lock: File,
 }
@@ -90,14 +90,14 @@ impl Directory {
         let at = socket_path(path);
         // No node serves there, as the lock shows.
         let _ = std::fs::remove_file(&at);
-        let door = socket::unix(Kind::Seqpacket)?;
-        socket::bind(&door, &socket::path_address(&at)?, &at.display().to_string())?;
+        let listener = socket::unix(SocketType::Seqpacket)?;
+        socket::bind(&listener, &socket::path_address(&at)?, &at.display().to_string())?;
         // Access is controlled by the directory.
         let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         set_permissions(&at, everyone).map_err(|error| failed("chmod node in", error))?;
-        socket::listen(&door, BACKLOG)?;
-        socket::set_nonblocking(&door)?;
-        Ok(Directory { path: path.to_owned(), door, _lock: lock })
+        socket::listen(&listener, BACKLOG)?;
+        socket::set_nonblocking(&listener)?;
+        Ok(Directory { path: path.to_owned(), listener, _lock: lock })
     }
 }
 

@@ -16,19 +16,19 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossway_sys::epoll::{Epoll, Ready, Report};
+use crossway_sys::epoll::{Epoll, Ready, Trigger};
 use crossway_sys::eventfd::EventFd;
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{OsError, fdpass, proc};
 pub use crossway_tipc_client::Backend as TipcBackend;
 
 use crate::registry::{Output, Registry};
 use crate::spid::Widths;
-use crate::trace::record::Happened;
+use crate::trace::record::EventKind;
 use crate::wire::local::Event;
 use crate::{Error, Spid, Transport};
 use clients::Clients;
-use directory::{Directory, Door};
+use directory::{Directory, Listener};
 use links::Links;
 pub use links::{LinkAddress, LinkSettings};
 use relays::Relays;
@@ -84,11 +84,11 @@ impl Default for Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Stop,
-    Door,
+    Listener,
     Client(usize),
     Relay(usize),
     Wire(usize),
-    LinkDoor(usize),
+    LinkListener(usize),
     Topology,
 }
 
@@ -96,11 +96,11 @@ impl Token {
     const fn number(self) -> u64 {
         match self {
             Token::Stop => 0,
-            Token::Door => 1,
+            Token::Listener => 1,
             Token::Client(index) => 1 << 56 | index as u64,
             Token::Relay(index) => 2 << 56 | index as u64,
             Token::Wire(index) => 3 << 56 | index as u64,
-            Token::LinkDoor(index) => 4 << 56 | index as u64,
+            Token::LinkListener(index) => 4 << 56 | index as u64,
             Token::Topology => 5 << 56,
         }
     }
@@ -109,11 +109,11 @@ impl Token {
         let index = (number & ((1 << 56) - 1)) as usize;
         match number >> 56 {
             0 if index == 0 => Token::Stop,
-            0 => Token::Door,
+            0 => Token::Listener,
             1 => Token::Client(index),
             2 => Token::Relay(index),
             3 => Token::Wire(index),
-            4 => Token::LinkDoor(index),
+            4 => Token::LinkListener(index),
             _ => Token::Topology,
         }
     }
@@ -121,7 +121,7 @@ impl Token {
 
 /// A node that serves in a directory.
 pub struct Node {
-    door: Door,
+    listener: Listener,
     settings: Settings,
     epoll: Epoll,
     registry: Registry,
@@ -137,7 +137,7 @@ pub struct Node {
 
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Node").field("door", &self.door).finish_non_exhaustive()
+        f.debug_struct("Node").field("listener", &self.listener).finish_non_exhaustive()
     }
 }
 
@@ -167,7 +167,7 @@ impl NodeThread {
             let why = "connect to a node in a directory by its path".to_owned();
             return Err(Error::NotPermitted(why));
         };
-        let (ours, theirs) = socket::unix_pair(Kind::Seqpacket)?;
+        let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket)?;
         match fdpass::send(hand_in, &[0], &[theirs.as_fd()]) {
             Ok(_) => Ok(ours),
             Err(_) => Err(Error::NodeGone),
@@ -192,17 +192,17 @@ impl Node {
     /// [`Error::Limit`] if a node serves there already, [`Error::Os`].
     pub fn bind(dir: &Path, settings: Settings) -> Result<Node, Error> {
         let descriptors = proc::raise_descriptor_limit();
-        let door = Door::Directory(Directory::take(dir, settings.mode, settings.group)?);
-        Self::behind(door, settings, descriptors)
+        let listener = Listener::Directory(Directory::take(dir, settings.mode, settings.group)?);
+        Self::behind(listener, settings, descriptors)
     }
 
-    fn behind(door: Door, settings: Settings, descriptors: u64) -> Result<Node, Error> {
+    fn behind(listener: Listener, settings: Settings, descriptors: u64) -> Result<Node, Error> {
         let epoll = Epoll::new(256)?;
-        epoll.add(door.fd(), Token::Door.number(), Report::WhileReadable)?;
+        epoll.add(listener.fd(), Token::Listener.number(), Trigger::WhileReadable)?;
         let clients = Clients::new(descriptors)?;
         crate::check_name(&settings.name)?;
         let mut node = Node {
-            door,
+            listener,
             settings,
             epoll,
             registry: Registry::new(Widths::FULL),
@@ -231,8 +231,8 @@ impl Node {
     /// # Errors
     /// [`Error::Os`] if a system call fails.
     pub fn spawn_private(settings: Settings) -> Result<NodeThread, Error> {
-        let (ours, theirs) = socket::unix_pair(Kind::Seqpacket)?;
-        Node::behind(Door::Private(theirs), settings, u64::MAX)?.start(Some(ours))
+        let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket)?;
+        Node::behind(Listener::Private(theirs), settings, u64::MAX)?.start(Some(ours))
     }
 
     fn start(self, hand_in: Option<OwnedFd>) -> Result<NodeThread, Error> {
@@ -253,7 +253,7 @@ impl Node {
     /// # Errors
     /// [`Error::Os`] if a system call fails that the node cannot work without.
     pub fn run(&mut self, stop: &EventFd) -> Result<(), Error> {
-        self.epoll.add(stop, Token::Stop.number(), Report::WhileReadable)?;
+        self.epoll.add(stop, Token::Stop.number(), Trigger::WhileReadable)?;
         let mut ready: Vec<Ready> = Vec::new();
         let mut stops_at = None;
         loop {
@@ -277,11 +277,11 @@ impl Node {
                         stops_at = Some(Instant::now() + LINGER);
                         stopped_now = true;
                     }
-                    Token::Door => self.admit()?,
+                    Token::Listener => self.admit()?,
                     Token::Client(index) => self.clients.changed(index, event.writable),
                     Token::Relay(index) => self.relays.changed(index),
                     Token::Wire(index) => self.links.changed(index, event.writable),
-                    Token::LinkDoor(index) => self.admit_wires(index)?,
+                    Token::LinkListener(index) => self.admit_wires(index)?,
                     Token::Topology => self.links.cluster_changed(),
                 }
             }
@@ -341,7 +341,7 @@ impl Node {
     /// Closes an endpoint.
     fn close(&mut self, spid: Spid) {
         self.close_relays(spid);
-        self.tracing.opened_or_closed(Happened::Close, spid, "");
+        self.tracing.opened_or_closed(EventKind::Close, spid, "");
         self.registry.handle_close(spid);
     }
 }

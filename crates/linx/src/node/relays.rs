@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossway_ring::pool::{self, Block, Pool, Reference};
-use crossway_sys::epoll::Report as When;
+use crossway_sys::epoll::Trigger;
 use crossway_sys::{Errno, OsError, socket};
 use slab::Slab;
 
@@ -176,7 +176,7 @@ impl Node {
         let memory = memory.filter(|_| pool.is_some());
         let entry = self.relays.all.vacant_entry();
         let index = entry.key();
-        self.epoll.add(&ours, Token::Relay(index).number(), When::Changes)?;
+        self.epoll.add(&ours, Token::Relay(index).number(), Trigger::Changes)?;
         entry.insert(Relay {
             endpoint,
             link,

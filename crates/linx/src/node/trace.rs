@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use crossway_sys::socket::{self, Credentials, Kind};
+use crossway_sys::socket::{self, Credentials, SocketType};
 use crossway_sys::words::SharedWords;
 use crossway_sys::{OsError, proc};
 
@@ -14,7 +14,7 @@ use crate::limits::LEAST_SIGNAL;
 use crate::registry::LinkId;
 use crate::registry::Refused;
 use crate::trace::MOST_PAYLOAD;
-use crate::trace::record::{Happened, Record, Way};
+use crate::trace::record::{EventKind, Record, Way};
 use crate::trace::tap::{LOST, Tap, WATCHED};
 use crate::wire::link::{self, Message};
 use crate::wire::local::{Event, Refusal, Request};
@@ -59,7 +59,7 @@ impl Tracing {
     }
 
     fn start(&mut self, payload: usize, reader: u32) -> Result<Vec<OwnedFd>, OsError> {
-        let (sink, source) = socket::unix_pair(Kind::Seqpacket)?;
+        let (sink, source) = socket::unix_pair(SocketType::Seqpacket)?;
         // More room is only better: the default suffices.
         let _ = socket::set_buffers(sink.as_fd(), ROOM);
         let (words, lost) = SharedWords::create("crossway-linx-lost", LOST)?;
@@ -94,8 +94,8 @@ impl Tracing {
     }
 
     /// Reports the opening or the end of an endpoint.
-    pub(super) fn opened_or_closed(&self, happened: Happened, spid: Spid, name: &str) {
-        self.write(&Record { happened, from: spid.get(), name, ..Record::default() });
+    pub(super) fn opened_or_closed(&self, event: EventKind, spid: Spid, name: &str) {
+        self.write(&Record { event, from: spid.get(), name, ..Record::default() });
     }
 
     /// Reports a program's request.
@@ -104,29 +104,29 @@ impl Tracing {
             return;
         }
         let from = own.get();
-        let of = |happened, id: u32| Record { happened, from, id: id.into(), ..Record::default() };
+        let of = |event, id: u32| Record { event, from, id: id.into(), ..Record::default() };
         match request {
             Request::Hunt { id, path, .. } => {
-                self.write(&Record { name: path, ..of(Happened::Hunt, *id) });
+                self.write(&Record { name: path, ..of(EventKind::Hunt, *id) });
             }
-            Request::CancelHunt { id } => self.write(&of(Happened::CancelHunt, *id)),
+            Request::CancelHunt { id } => self.write(&of(EventKind::CancelHunt, *id)),
             Request::Attach { id, spid } => {
-                self.write(&Record { to: spid.get(), ..of(Happened::Attach, *id) });
+                self.write(&Record { to: spid.get(), ..of(EventKind::Attach, *id) });
             }
-            Request::Detach { id } => self.write(&of(Happened::Detach, *id)),
+            Request::Detach { id } => self.write(&of(EventKind::Detach, *id)),
             _ => {}
         }
     }
 
     /// Reports the answer to a hunt or an attach.
     pub(super) fn event(&self, to: Spid, event: &Event) {
-        let (happened, id, from) = match event {
-            Event::Found { id, spid } => (Happened::Found, *id, *spid),
-            Event::Gone { id, spid } => (Happened::Gone, *id, *spid),
+        let (event, id, from) = match event {
+            Event::Found { id, spid } => (EventKind::Found, *id, *spid),
+            Event::Gone { id, spid } => (EventKind::Gone, *id, *spid),
             _ => return,
         };
         self.write(&Record {
-            happened,
+            event,
             way: Way::Received,
             from: from.get(),
             to: to.get(),
@@ -137,20 +137,20 @@ impl Tracing {
 
     /// Reports a message of a link; numbers of endpoints are those of the message.
     pub(super) fn link_message(&self, way: Way, link: &str, message: &Message) {
-        let base = |happened| Record { happened, way, link, ..Record::default() };
+        let base = |event| Record { event, way, link, ..Record::default() };
         let record = match message {
             Message::Query { id, path } => {
-                Record { id: *id, name: path, ..base(Happened::LinkQuery) }
+                Record { id: *id, name: path, ..base(EventKind::LinkQuery) }
             }
-            Message::Cancel { id } => Record { id: *id, ..base(Happened::LinkCancel) },
+            Message::Cancel { id } => Record { id: *id, ..base(EventKind::LinkCancel) },
             Message::Publish { spid, name } => {
-                Record { from: spid.get(), name, ..base(Happened::LinkPublish) }
+                Record { from: spid.get(), name, ..base(EventKind::LinkPublish) }
             }
             Message::Unpublish { spid } => {
-                Record { from: spid.get(), ..base(Happened::LinkUnpublish) }
+                Record { from: spid.get(), ..base(EventKind::LinkUnpublish) }
             }
             Message::Answer { id, spid } => {
-                Record { id: *id, from: spid.get(), ..base(Happened::LinkAnswer) }
+                Record { id: *id, from: spid.get(), ..base(EventKind::LinkAnswer) }
             }
             Message::Data { from, to, size, flags, piece } => {
                 let number = match piece.first_chunk::<LEAST_SIGNAL>() {
@@ -159,10 +159,10 @@ impl Tracing {
                 };
                 let (from, to) = (from.get(), to.get());
                 let out_of_band = flags & link::OUT_OF_BAND != 0;
-                Record { from, to, number, size: *size, out_of_band, ..base(Happened::LinkData) }
+                Record { from, to, number, size: *size, out_of_band, ..base(EventKind::LinkData) }
             }
             Message::Credit { to, bytes } => {
-                Record { to: to.get(), size: *bytes, ..base(Happened::LinkCredit) }
+                Record { to: to.get(), size: *bytes, ..base(EventKind::LinkCredit) }
             }
         };
         self.write(&record);

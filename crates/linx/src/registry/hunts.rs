@@ -66,7 +66,7 @@ impl Hunts {
     }
 
     /// Hunts that wait for a link with this name to continue.
-    pub(super) fn led_on_by(&self, link: &str) -> Vec<u64> {
+    pub(super) fn waiting_for_link(&self, link: &str) -> Vec<u64> {
         self.by_link.get(link).into_iter().flatten().copied().collect()
     }
 }
@@ -206,7 +206,7 @@ impl Registry {
 
     /// The link to which a hunt was passed is down: the hunt waits for its successor.
     pub(super) fn unask(&mut self, link: LinkId, name: &str) {
-        for serial in self.hunts.led_on_by(name) {
+        for serial in self.hunts.waiting_for_link(name) {
             if let Some(hunt) = self.hunts.by_serial.get_mut(&serial)
                 && hunt.asked == Some(link)
             {

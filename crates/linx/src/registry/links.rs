@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Kind, Output, Refused, Registry};
+use super::{EntryKind, Output, Refused, Registry};
 use crate::Spid;
 use crate::limits::{HUNTS, LONGEST_PATH};
 use crate::spid::Standing;
@@ -64,7 +64,7 @@ impl Registry {
 
     /// Handles a new link. No other link with that name may be up.
     pub(crate) fn handle_link_up(&mut self, link: LinkId, name: &str) -> Result<Spid, Refused> {
-        let spid = self.insert_named(name, Kind::Link { link })?;
+        let spid = self.insert_named(name, EntryKind::Link { link })?;
         let state = Link {
             name: name.to_owned(),
             spid,
@@ -76,7 +76,7 @@ impl Registry {
         self.links_by_name.insert(name.to_owned(), link);
         self.link_serial += 1;
         self.answer_hunts_for(name, spid);
-        for serial in self.hunts.led_on_by(name) {
+        for serial in self.hunts.waiting_for_link(name) {
             self.pursue(serial);
         }
         for (who, id) in std::mem::take(&mut self.link_waiters) {
@@ -161,7 +161,7 @@ impl Registry {
                 if state.remotes.contains_key(&spid) || full.len() > 2 * LONGEST_PATH {
                     return false;
                 }
-                let Some(own) = self.insert(full, Kind::Remote { link, spid }) else {
+                let Some(own) = self.insert(full, EntryKind::Remote { link, spid }) else {
                     return false;
                 };
                 if let Some(state) = self.links.get_mut(&link) {
@@ -187,13 +187,13 @@ impl Registry {
     /// afterwards.
     pub(crate) fn route(&mut self, from: Spid, to: Spid) -> Route {
         match self.table.get(to).map(|entry| entry.kind) {
-            Some(Kind::Local { .. }) => Route::Local,
-            Some(Kind::Remote { link, spid }) => {
+            Some(EntryKind::Local { .. }) => Route::Local,
+            Some(EntryKind::Remote { link, spid }) => {
                 self.publish(link, from);
                 Route::Link(link, spid)
             }
             // Links do not receive signals; LINX drops them, too.
-            Some(Kind::Link { .. }) => Route::Gone,
+            Some(EntryKind::Link { .. }) => Route::Gone,
             None if self.table.standing(to) == Standing::Dead => Route::Gone,
             None => Route::Unknown,
         }

@@ -28,7 +28,7 @@ pub(crate) enum Output {
 
 /// The kind of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// Opened by a program on this node.
     Local { pid: u32, user: u32 },
     /// Published by another node, with its number there.
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 /// An endpoint.
 pub(crate) struct Entry {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     /// The endpoints attached to it, with their references.
     attached_by: BTreeSet<(Spid, u32)>,
     /// The endpoints it is attached to, by its references.
@@ -124,7 +124,7 @@ impl Registry {
         }
     }
 
-    fn insert(&mut self, name: String, kind: Kind) -> Option<Spid> {
+    fn insert(&mut self, name: String, kind: EntryKind) -> Option<Spid> {
         let entry = Entry {
             name,
             kind,
@@ -140,7 +140,7 @@ impl Registry {
     }
 
     /// Adds an entry that can be found here by its name.
-    fn insert_named(&mut self, name: &str, kind: Kind) -> Result<Spid, Refused> {
+    fn insert_named(&mut self, name: &str, kind: EntryKind) -> Result<Spid, Refused> {
         let spid = self.insert(name.to_owned(), kind).ok_or_else(|| {
             let why = "this node has used up all endpoint numbers; restart it".to_owned();
             (Refusal::Limit, why)
@@ -152,7 +152,7 @@ impl Registry {
     /// Handles the opening of an endpoint by a program.
     pub(crate) fn handle_open(&mut self, name: &str, pid: u32, user: u32) -> Result<Spid, Refused> {
         check_name(name).map_err(|error| (Refusal::Protocol, error.to_string()))?;
-        let spid = self.insert_named(name, Kind::Local { pid, user })?;
+        let spid = self.insert_named(name, EntryKind::Local { pid, user })?;
         self.answer_hunts_for(name, spid);
         Ok(spid)
     }
@@ -165,7 +165,7 @@ impl Registry {
     /// Removes an endpoint and notifies everyone concerned.
     fn end(&mut self, spid: Spid) {
         let Some(entry) = self.table.remove(spid) else { return };
-        if !matches!(entry.kind, Kind::Remote { .. })
+        if !matches!(entry.kind, EntryKind::Remote { .. })
             && let Some(same_name) = self.by_name.get_mut(&entry.name)
         {
             same_name.remove(&spid);
@@ -176,7 +176,7 @@ impl Registry {
         for partner in entry.partners {
             if let Some(other) = self.table.get_mut(partner) {
                 other.partners.remove(&spid);
-                if matches!(other.kind, Kind::Local { .. }) {
+                if matches!(other.kind, EntryKind::Local { .. }) {
                     self.tell(partner, Event::PeerGone { spid });
                 }
             }
@@ -207,7 +207,7 @@ impl Registry {
             }
             self.outputs.push_back(Output::Link(link, Message::Unpublish { spid }));
         }
-        if let Kind::Remote { link, spid: there } = entry.kind
+        if let EntryKind::Remote { link, spid: there } = entry.kind
             && let Some(link) = self.links.get_mut(&link)
         {
             link.remotes.remove(&there);
@@ -249,7 +249,8 @@ impl Registry {
         }
         for (count, spid) in [(has(&self.table, who).unwrap_or(0), who), (theirs, to)] {
             // A remote endpoint or link has no descriptors of its own.
-            let local = matches!(self.table.get(spid).map(|e| e.kind), Some(Kind::Local { .. }));
+            let local =
+                matches!(self.table.get(spid).map(|e| e.kind), Some(EntryKind::Local { .. }));
             if local && count >= CHANNELS {
                 let why =
                     format!("{spid} has reached the limit of {CHANNELS} channels per endpoint");
@@ -273,7 +274,7 @@ impl Registry {
     /// Number of channels that the process of `who` has to an endpoint of another process.
     fn channels_of_process(&self, to: Spid, who: Spid) -> usize {
         let process = |spid| match self.table.get(spid).map(|entry| entry.kind) {
-            Some(Kind::Local { pid, .. }) => Some(pid),
+            Some(EntryKind::Local { pid, .. }) => Some(pid),
             _ => None,
         };
         let own = process(who);
@@ -296,7 +297,8 @@ impl Registry {
     /// Called when an endpoint could not receive its end of a channel to another endpoint of this node; returns false if
     /// they have no channel.
     pub(crate) fn handle_no_channel(&mut self, who: Spid, other: Spid) -> bool {
-        let local = |spid| matches!(self.table.get(spid).map(|e| e.kind), Some(Kind::Local { .. }));
+        let local =
+            |spid| matches!(self.table.get(spid).map(|e| e.kind), Some(EntryKind::Local { .. }));
         let had = local(other) && self.table.get(who).is_some_and(|e| e.partners.contains(&other));
         if had {
             self.handle_connect_failed(who, other);
@@ -307,7 +309,7 @@ impl Registry {
     /// Whether `who` may use `from` as the sender of a signal to `to`: only endpoints of its own user.
     pub(crate) fn may_send_as(&self, who: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
         let user = |spid| match self.table.get(spid).map(|entry| entry.kind) {
-            Some(Kind::Local { user, .. }) => Some(user),
+            Some(EntryKind::Local { user, .. }) => Some(user),
             _ => None,
         };
         if self.table.get(from).is_none() {
@@ -328,9 +330,9 @@ impl Registry {
     pub(crate) fn row(&self, spid: Spid) -> Option<Row> {
         let entry = self.table.get(spid)?;
         let (kind, pid, user) = match entry.kind {
-            Kind::Local { pid, user } => (0, pid, user),
-            Kind::Remote { .. } => (1, 0, 0),
-            Kind::Link { .. } => (2, 0, 0),
+            EntryKind::Local { pid, user } => (0, pid, user),
+            EntryKind::Remote { .. } => (1, 0, 0),
+            EntryKind::Link { .. } => (2, 0, 0),
         };
         Some(Row {
             spid,

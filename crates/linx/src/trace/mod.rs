@@ -23,7 +23,7 @@ use crate::limits::RECORD;
 use crate::wire::local::{Event, Request, VERSION};
 use crate::{EndpointKind, Error};
 pub use record::Traced;
-use record::{Happened, Record};
+use record::{EventKind, Record};
 
 /// Maximum number of bytes of each payload that a trace can keep.
 pub const MOST_PAYLOAD: usize = 32 << 10;
@@ -64,7 +64,7 @@ impl Trace {
         trace.before.extend(crate::list(dir)?.into_iter().map(|info| {
             let is_link = info.kind == EndpointKind::Link;
             let record = Record {
-                happened: Happened::Exists,
+                event: EventKind::Exists,
                 from: info.spid.get(),
                 name: if is_link { "" } else { &info.name },
                 link: if is_link { &info.name } else { "" },

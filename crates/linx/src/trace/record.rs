@@ -17,10 +17,10 @@ const FIXED: usize = 36;
 
 const OUT_OF_BAND: u8 = 1;
 
-/// What happened.
+/// What a record reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Happened {
+pub(crate) enum EventKind {
     /// A signal was sent or received by an endpoint.
     #[default]
     Signal = 1,
@@ -56,7 +56,7 @@ pub(crate) enum Way {
 /// A record; what does not apply is 0 or empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    pub(crate) happened: Happened,
+    pub(crate) event: EventKind,
     pub(crate) way: Way,
     pub(crate) out_of_band: bool,
     /// The endpoint whose program reports it; 0: the node.
@@ -83,7 +83,7 @@ impl Record<'_> {
         Writer(Vec::with_capacity(room))
             .long(at_ns)
             .byte(VERSION)
-            .byte(self.happened as u8)
+            .byte(self.event as u8)
             .byte(self.way as u8)
             .byte(flags)
             .int(self.reporter)
@@ -115,7 +115,7 @@ impl<'a> Traced<'a> {
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Traced<'a>, Malformed> {
         let mut r = Reader::new(bytes);
         let at_ns = r.long()?;
-        let (version, happened) = (r.byte()?, r.byte()?);
+        let (version, event) = (r.byte()?, r.byte()?);
         r.byte()?;
         r.byte()?;
         let (_reporter, _from, _to, _number, size) =
@@ -127,7 +127,7 @@ impl<'a> Traced<'a> {
             return Err(Malformed);
         }
         let captured = r.rest().len();
-        let cut = match happened {
+        let cut = match event {
             1 => (size as usize).saturating_sub(crate::limits::LEAST_SIGNAL + captured),
             _ => 0,
         };

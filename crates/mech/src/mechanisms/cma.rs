@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use crossway_sys::pages::{Pages, read_at};
 use crossway_sys::poll::is_hung_up;
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError, cma, shm};
 
 use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
@@ -215,8 +215,8 @@ impl Mechanism for Cma {
         let bytes = layout.slots * layout.slot_bytes;
         let pages = Pages::new("crossway-cma", bytes)?;
         let back = shm::create_sealed("crossway-cma", bytes)?;
-        let (there_here, there_peer) = socket::unix_pair(Kind::Seqpacket)?;
-        let (back_here, back_peer) = socket::unix_pair(Kind::Seqpacket)?;
+        let (there_here, there_peer) = socket::unix_pair(SocketType::Seqpacket)?;
+        let (back_here, back_peer) = socket::unix_pair(SocketType::Seqpacket)?;
         let offer = Offer::new()
             .with_word("pid", std::process::id())
             .with_fd("read", there_peer)
@@ -265,7 +265,7 @@ mod tests {
         // Another program's memory at the same address of a process with the same id.
         let stranger = Pages::new("crossway-test", 4096).unwrap();
         let misled = Notice { address: stranger.address(), ..notice };
-        let (ours, theirs) = socket::unix_pair(Kind::Seqpacket).unwrap();
+        let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket).unwrap();
         drop(theirs);
         let mut buf = [0; 4];
         let mut reader = Reader { layout, memory };

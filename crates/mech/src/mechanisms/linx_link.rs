@@ -16,7 +16,7 @@ use crossway_linx::{
     TipcBackend,
 };
 use crossway_sys::{OsError, random};
-use crossway_tipc_client::{KernelSocket, Kind};
+use crossway_tipc_client::{KernelSocket, SocketKind};
 
 use super::linx::{Ends, HELLO, LinxRx, LinxTx, MAX_MESSAGE, check, os};
 use super::tipc_node;
@@ -107,7 +107,7 @@ impl Over for Tipc {
     }
 
     fn tipc() -> Result<TipcBackend, OpenError> {
-        match KernelSocket::open(Kind::Stream) {
+        match KernelSocket::open(SocketKind::Stream) {
             Ok(_) => Ok(TipcBackend::Kernel),
             Err(_) => Ok(TipcBackend::Node(tipc_node::node().map_err(tipc_node::open_error)?)),
         }

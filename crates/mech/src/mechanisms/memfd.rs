@@ -11,7 +11,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_sys::pages::{Pages, View, read_at};
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 
 use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
 use crate::complete::{self, Complete};
@@ -133,7 +133,7 @@ impl Mechanism for Memfd {
     fn probe() -> Probe {
         let tried = Pages::new("crossway-memfd", 1)
             .and_then(|pages| View::new(pages.as_fd(), pages.len(), 1).map(drop))
-            .and_then(|()| socket::unix_pair(Kind::Seqpacket).map(drop));
+            .and_then(|()| socket::unix_pair(SocketType::Seqpacket).map(drop));
         Probe::of_kernel(
             tried,
             "use Linux 3.17 or later with CONFIG_MEMFD_CREATE, and raise the limit of open files (ulimit -n)",
@@ -141,7 +141,7 @@ impl Mechanism for Memfd {
     }
 
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError> {
-        let pair = || socket::unix_pair(Kind::Seqpacket);
+        let pair = || socket::unix_pair(SocketType::Seqpacket);
         complete::listen(Self::ID, pair()?, pair()?, |write, read| channel(spec, write, read))
     }
 
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn descriptors_do_not_accumulate() {
         let layout = Layout { slots: 4, slot_bytes: 4096, max: 4096 };
-        let (write, read) = socket::unix_pair(Kind::Seqpacket).unwrap();
+        let (write, read) = socket::unix_pair(SocketType::Seqpacket).unwrap();
         let memfd = |_| Pages::new("crossway-memfd-count", layout.slot_bytes).unwrap();
         let pool = Pool((0..layout.slots).map(memfd).collect());
         let mut tx = ParcelTx::new(pool, write, layout, crate::Wait::Block);

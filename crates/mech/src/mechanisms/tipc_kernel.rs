@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use crossway_sys::OsError;
-use crossway_sys::socket::{self, Address, Kind};
+use crossway_sys::socket::{self, Address, SocketType};
 use crossway_sys::tipc::{self, TipcAddress};
 
 use super::connection::set_buffers;
@@ -28,7 +28,7 @@ pub(super) const REMEDY: &str = "load the kernel's module as root: modprobe tipc
      guest with its own kernel, or Crossway's TIPC node in user space";
 
 /// Creates an AF_TIPC socket.
-pub(super) fn tipc_socket(kind: Kind, spec: &Spec) -> Result<OwnedFd, OpenError> {
+pub(super) fn tipc_socket(kind: SocketType, spec: &Spec) -> Result<OwnedFd, OpenError> {
     let fd = socket::of_family(tipc::FAMILY, kind, "AF_TIPC")?;
     set_buffers(fd.as_fd(), spec)?;
     Ok(fd)

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_sys::Errno;
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::tipc::{self, TipcMessage};
 
 use super::arrival;
@@ -19,7 +19,7 @@ use crate::{
     Boundaries, Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport,
 };
 
-fn listening(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+fn listening(kind: SocketType, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let fd = tipc_socket(kind, spec)?;
     // Listen before bind: binding publishes the name immediately, and peers that connect before listen
     // would be refused.
@@ -30,7 +30,7 @@ fn listening(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
 
 fn dialling(
     mechanism: &'static str,
-    kind: Kind,
+    kind: SocketType,
     spec: &Spec,
     offer: &Offer,
 ) -> Result<Dialling<OwnedFd>, OpenError> {
@@ -58,11 +58,11 @@ impl ConnectionFamily for TipcKernelStream {
     }
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
-        listening(Kind::Stream, spec)
+        listening(SocketType::Stream, spec)
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
-        dialling(Self::NAME, Kind::Stream, spec, offer)
+        dialling(Self::NAME, SocketType::Stream, spec, offer)
     }
 
     fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {
@@ -97,12 +97,12 @@ impl ConnectionFamily for TipcKernelSeqpacket {
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
         check(spec)?;
-        listening(Kind::Seqpacket, spec)
+        listening(SocketType::Seqpacket, spec)
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
         check(spec)?;
-        dialling(Self::NAME, Kind::Seqpacket, spec, offer)
+        dialling(Self::NAME, SocketType::Seqpacket, spec, offer)
     }
 
     fn channel(spec: &Spec, fd: OwnedFd) -> Result<(Self::Sender, Self::Receiver), OpenError> {

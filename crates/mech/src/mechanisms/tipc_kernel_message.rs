@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 
 use crossway_sys::Errno;
-use crossway_sys::socket::{self, Address, Kind as SocketKind};
+use crossway_sys::socket::{self, Address, SocketType};
 use crossway_sys::tipc::{self, TipcMessage};
-use crossway_tipc_client::Kind;
+use crossway_tipc_client::SocketKind;
 
 use super::datagram::Datagram;
 use super::tipc_kernel::{REMEDY, offered, publish, tipc_socket};
@@ -24,7 +24,7 @@ pub struct Rdm;
 impl MessageType for Rdm {
     const NAME: &'static str = "tipc-kernel-rdm";
     const SUMMARY: &'static str = "the kernel's TIPC, RDM messages; an overloaded receiver rejects";
-    const KIND: Kind = Kind::Rdm;
+    const KIND: SocketKind = SocketKind::Rdm;
     type Tipc = KernelTipc;
 }
 
@@ -35,7 +35,7 @@ pub struct Dgram;
 impl MessageType for Dgram {
     const NAME: &'static str = "tipc-kernel-dgram";
     const SUMMARY: &'static str = "the kernel's TIPC, datagrams; an overloaded receiver rejects";
-    const KIND: Kind = Kind::Dgram;
+    const KIND: SocketKind = SocketKind::Dgram;
     type Tipc = KernelTipc;
 }
 
@@ -52,8 +52,8 @@ impl Tipc for KernelTipc {
     const ADVICE: &'static str = "this is the limit of TIPC; use tipc-kernel-stream for more";
     const REMEDY: &'static str = REMEDY;
 
-    fn port(kind: Kind, spec: &Spec) -> Result<OwnedFd, OpenError> {
-        let kind = if kind == Kind::Dgram { SocketKind::Dgram } else { SocketKind::Rdm };
+    fn port(kind: SocketKind, spec: &Spec) -> Result<OwnedFd, OpenError> {
+        let kind = if kind == SocketKind::Dgram { SocketType::Dgram } else { SocketType::Rdm };
         let fd = tipc_socket(kind, spec)?;
         tipc::return_undeliverable(&fd)?;
         Ok(fd)

@@ -11,7 +11,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use crossway_sys::socket::{self, Address, Kind};
+use crossway_sys::socket::{self, Address, SocketType};
 use crossway_sys::tipc::{self, TipcAddress};
 use crossway_sys::{Errno, OsError};
 
@@ -50,13 +50,13 @@ impl DatagramFamily for ServiceMulticast {
     type Source = PortSource<OwnedFd>;
 
     fn inbox_to_offer(spec: &Spec) -> Result<(OwnedFd, String), OpenError> {
-        let fd = tipc_socket(Kind::Rdm, spec)?;
+        let fd = tipc_socket(SocketType::Rdm, spec)?;
         let service = publish(&fd)?;
         Ok((fd, service.to_string()))
     }
 
     fn inbox_for(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError> {
-        let fd = tipc_socket(Kind::Rdm, spec)?;
+        let fd = tipc_socket(SocketType::Rdm, spec)?;
         let audience = audience_of(to)?;
         socket::bind(&fd, &audience.into(), &audience.to_string())?;
         Ok(fd)

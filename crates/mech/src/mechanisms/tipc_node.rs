@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossway_sys::{Errno, OsError, socket};
 use crossway_tipc_client::{
-    Address, Error, Kind, LoneTipcd, NodeSocket, SOCKET_VARIABLE, Scope, ServiceRange, default_path,
+    Address, Error, LoneTipcd, NodeSocket, SOCKET_VARIABLE, Scope, ServiceRange, SocketKind,
+    default_path,
 };
 
 use crate::{Offer, OpenError, Spec};
@@ -75,7 +76,7 @@ pub(super) fn node() -> Result<PathBuf, Error> {
         return Ok(lone.path().to_owned());
     }
     let Some((command, dir)) = &on_demand.how else { return Ok(path) };
-    match NodeSocket::open(&path, Kind::Rdm) {
+    match NodeSocket::open(&path, SocketKind::Rdm) {
         Err(Error::NoDaemon { .. } | Error::NotPermitted { .. }) => {}
         _ => return Ok(path),
     }
@@ -87,7 +88,7 @@ pub(super) fn node() -> Result<PathBuf, Error> {
 }
 
 /// Opens a socket on the node.
-pub(super) fn node_socket(kind: Kind, spec: &Spec) -> Result<NodeSocket, OpenError> {
+pub(super) fn node_socket(kind: SocketKind, spec: &Spec) -> Result<NodeSocket, OpenError> {
     let fd = node().and_then(|path| NodeSocket::open(&path, kind)).map_err(open_error)?;
     // The node created the pair of descriptors that this one belongs to.
     SERVED_BY.store(socket::peer_credentials(&fd)?.pid, Ordering::Relaxed);

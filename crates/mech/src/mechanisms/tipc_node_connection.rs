@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossway_sys::Errno;
-use crossway_tipc_client::{Address, Event, Kind, NodeSocket, Patience};
+use crossway_tipc_client::{Address, Event, NodeSocket, Patience, SocketKind};
 
 use super::arrival;
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
@@ -126,7 +126,7 @@ impl Endpoint for NodeSocket {
     }
 }
 
-fn listening(kind: Kind, spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> {
+fn listening(kind: SocketKind, spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> {
     let socket = node_socket(kind, spec)?;
     // Listen before bind: binding publishes the name immediately, and peers that connect before listen would be
     // refused.
@@ -137,7 +137,7 @@ fn listening(kind: Kind, spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> 
 
 fn dialling(
     mechanism: &'static str,
-    kind: Kind,
+    kind: SocketKind,
     spec: &Spec,
     offer: &Offer,
 ) -> Result<Dialling<NodeSocket>, OpenError> {
@@ -163,11 +163,11 @@ impl ConnectionFamily for TipcNodeStream {
     }
 
     fn listening(spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> {
-        listening(Kind::Stream, spec)
+        listening(SocketKind::Stream, spec)
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<NodeSocket>, OpenError> {
-        dialling(Self::NAME, Kind::Stream, spec, offer)
+        dialling(Self::NAME, SocketKind::Stream, spec, offer)
     }
 
     fn channel(
@@ -211,12 +211,12 @@ impl ConnectionFamily for TipcNodeSeqpacket {
 
     fn listening(spec: &Spec) -> Result<(NodeSocket, Offer), OpenError> {
         check(spec)?;
-        listening(Kind::Seqpacket, spec)
+        listening(SocketKind::Seqpacket, spec)
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<NodeSocket>, OpenError> {
         check(spec)?;
-        dialling(Self::NAME, Kind::Seqpacket, spec, offer)
+        dialling(Self::NAME, SocketKind::Seqpacket, spec, offer)
     }
 
     fn channel(

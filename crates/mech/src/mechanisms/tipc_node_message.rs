@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crossway_sys::Errno;
-use crossway_tipc_client::{Address, ErrorCode, Event, Kind, NodeSocket, Patience};
+use crossway_tipc_client::{Address, ErrorCode, Event, NodeSocket, Patience, SocketKind};
 
 use super::datagram::{Datagram, Inbox};
 use super::tipc_node::{MAX_MESSAGE_BYTES, REMEDY, node_socket, offered, publish, version};
@@ -27,7 +27,7 @@ impl MessageType for Rdm {
     const NAME: &'static str = "tipc-node-rdm";
     const SUMMARY: &'static str =
         "TIPC through a node in user space (tipcd), RDM messages; an overloaded receiver rejects";
-    const KIND: Kind = Kind::Rdm;
+    const KIND: SocketKind = SocketKind::Rdm;
     type Tipc = NodeTipc;
 }
 
@@ -39,7 +39,7 @@ impl MessageType for Dgram {
     const NAME: &'static str = "tipc-node-dgram";
     const SUMMARY: &'static str =
         "TIPC through a node in user space (tipcd), datagrams; an overloaded receiver rejects";
-    const KIND: Kind = Kind::Dgram;
+    const KIND: SocketKind = SocketKind::Dgram;
     type Tipc = NodeTipc;
 }
 
@@ -55,7 +55,7 @@ impl Tipc for NodeTipc {
     const ADVICE: &'static str = "this is the limit of TIPC; use tipc-node-stream for more";
     const REMEDY: &'static str = REMEDY;
 
-    fn port(kind: Kind, spec: &Spec) -> Result<NodeSocket, OpenError> {
+    fn port(kind: SocketKind, spec: &Spec) -> Result<NodeSocket, OpenError> {
         node_socket(kind, spec)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossway_sys::Errno;
-use crossway_tipc_client::Kind;
+use crossway_tipc_client::SocketKind;
 
 use super::arrival;
 use super::connection::buffer_facts;
@@ -60,7 +60,7 @@ pub trait Tipc: 'static {
     const REMEDY: &'static str;
 
     /// Creates a connectionless socket to which undeliverable messages are returned.
-    fn port(kind: Kind, spec: &Spec) -> Result<Self::Socket, OpenError>;
+    fn port(kind: SocketKind, spec: &Spec) -> Result<Self::Socket, OpenError>;
 
     /// Binds the socket to its own service, so that peers can connect from this moment on. Returns the word that names
     /// the service.
@@ -87,7 +87,7 @@ pub trait MessageType: Send + 'static {
     /// A one-line description for users.
     const SUMMARY: &'static str;
     /// The socket's type.
-    const KIND: Kind;
+    const KIND: SocketKind;
     /// The implementation of TIPC.
     type Tipc: Tipc;
 }

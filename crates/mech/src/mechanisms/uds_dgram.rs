@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use crossway_sys::socket::{self, Address, Kind};
+use crossway_sys::socket::{self, Address, SocketType};
 
 use super::connection::set_buffers;
 use super::datagram::{Datagram, DatagramFamily, DatagramSocket};
@@ -31,13 +31,13 @@ impl DatagramFamily for UnixDatagrams {
     type Source = DatagramSocket;
 
     fn inbox_to_offer(spec: &Spec) -> Result<(OwnedFd, String), OpenError> {
-        let (fd, offer) = bound(Kind::Dgram, spec)?;
+        let (fd, offer) = bound(SocketType::Dgram, spec)?;
         let word = offer.word(Self::NAME, "abstract")?;
         Ok((fd, word))
     }
 
     fn inbox_for(spec: &Spec, _to: &Address) -> Result<OwnedFd, OpenError> {
-        Ok(bound(Kind::Dgram, spec)?.0)
+        Ok(bound(SocketType::Dgram, spec)?.0)
     }
 
     fn address(offer: &Offer, name: &str) -> Result<Address, OpenError> {
@@ -50,7 +50,7 @@ impl DatagramFamily for UnixDatagrams {
         inbox: OwnedFd,
         to: &Address,
     ) -> Result<(DatagramSocket, DatagramSocket, usize), OpenError> {
-        let outbox = socket::unix(Kind::Dgram)?;
+        let outbox = socket::unix(SocketType::Dgram)?;
         set_buffers(outbox.as_fd(), spec)?;
         let max = max_message(&outbox)?;
         let name = socket::abstract_name(to).unwrap_or_default();

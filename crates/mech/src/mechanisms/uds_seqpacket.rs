@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_sys::poll::is_hung_up;
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError};
 
 use super::connection::{BACKLOG, ConnectionFamily, Dialling, SocketHalf, set_buffers};
@@ -99,14 +99,14 @@ impl ConnectionFamily for UdsSeqpacket {
     }
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
-        let (fd, offer) = bound(Kind::Seqpacket, spec)?;
+        let (fd, offer) = bound(SocketType::Seqpacket, spec)?;
         check_limit(Self::NAME, spec, max_message(&fd)?, LARGER)?;
         socket::listen(&fd, BACKLOG)?;
         Ok((fd, offer))
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
-        let fd = socket::unix(Kind::Seqpacket)?;
+        let fd = socket::unix(SocketType::Seqpacket)?;
         set_buffers(fd.as_fd(), spec)?;
         socket::bind(&fd, &socket::unnamed_address(), "a free abstract address")?;
         Ok((fd, offered_address(Self::NAME, offer)?))

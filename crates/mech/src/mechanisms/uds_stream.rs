@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 
 use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
 use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
@@ -31,13 +31,13 @@ impl ConnectionFamily for UdsStream {
     }
 
     fn listening(spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
-        let (fd, offer) = bound(Kind::Stream, spec)?;
+        let (fd, offer) = bound(SocketType::Stream, spec)?;
         socket::listen(&fd, BACKLOG)?;
         Ok((fd, offer))
     }
 
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<OwnedFd>, OpenError> {
-        let fd = socket::unix(Kind::Stream)?;
+        let fd = socket::unix(SocketType::Stream)?;
         set_buffers(fd.as_fd(), spec)?;
         Ok((fd, offered_address(Self::NAME, offer)?))
     }
@@ -49,7 +49,7 @@ impl ConnectionFamily for UdsStream {
 
 /// Creates a socket with an abstract name that the kernel chose: it does not appear in the file system, and it
 /// disappears with the socket, even after kill -9.
-pub(super) fn bound(kind: Kind, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
+pub(super) fn bound(kind: SocketType, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let fd = socket::unix(kind)?;
     set_buffers(fd.as_fd(), spec)?;
     socket::bind(&fd, &socket::unnamed_address(), "a free abstract address")?;

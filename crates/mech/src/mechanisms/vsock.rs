@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::vsock::VsockAddress;
 
 use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
@@ -14,7 +14,7 @@ use crate::{Caps, Carrier, Family, Offer, OpenError, Privilege, Spec, Transport}
 pub struct Vsock;
 
 fn stream_socket(spec: &Spec) -> Result<OwnedFd, OpenError> {
-    let fd = socket::of_family(crossway_sys::vsock::FAMILY, Kind::Stream, "AF_VSOCK")?;
+    let fd = socket::of_family(crossway_sys::vsock::FAMILY, SocketType::Stream, "AF_VSOCK")?;
     set_buffers(fd.as_fd(), spec)?;
     Ok(fd)
 }

@@ -24,7 +24,7 @@ pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Unaffected => "unaffected",
         Outcome::Resumed => "resumed",
-        Outcome::Told => "told",
+        Outcome::Detected => "detected",
         Outcome::Unnoticed => "unnoticed",
         Outcome::Hung => "hung",
         Outcome::Deceived => "deceived",
@@ -64,7 +64,7 @@ pub(super) fn faults(run: &Run) -> Option<Section> {
              deprived of queue space, descriptors, disk space or locked memory, while the other end was observed. Each cell gives the worst outcome of all attempts, \
              the median time from the fault to the survivor's error, the number of messages that a send accepted but that never arrived (lost), the number of messages \
              received that were never sent, and the lines of faults.jsonl that hold the records. Outcomes from best to worst: unaffected; resumed (it waited, then \
-             continued without loss); told (a call returned an error that names the fault); unnoticed (no error, but messages were lost); hung (a call did not return); \
+             continued without loss); detected (a call returned an error that names the fault); unnoticed (no error, but messages were lost); hung (a call did not return); \
              deceived (it received a message that was never sent); died."
                 .to_owned(),
         ],
@@ -116,7 +116,7 @@ fn cell(faults: &[&FaultSummary], lines: &str) -> Cell {
         text.push_str(&format!(" {hung} of {attempts}"));
     }
     let mut notes = Vec::new();
-    let median = faults.iter().filter_map(|f| f.told_after_ns_median).reduce(f64::max);
+    let median = faults.iter().filter_map(|f| f.detected_after_ns_median).reduce(f64::max);
     notes.extend(median.map(|ns| Quantity::Duration.show(ns)));
     let sum = |of: fn(&FaultSummary) -> u64| faults.iter().map(|f| of(f)).sum::<u64>();
     for (n, what) in [(sum(|f| f.sent_lost), "lost"), (sum(|f| f.received_not_sent), "not sent")] {

@@ -197,8 +197,8 @@ fn table_3_is_computed_and_its_thresholds_can_be_changed() {
     let mut run = made.run();
     run.dir = dir.path().to_owned();
     run.faults = vec![
-        fault("shm-futex", "kill", "told", 0, 0),
-        fault("shm-futex", "garbage", "told", 0, 4),
+        fault("shm-futex", "kill", "detected", 0, 0),
+        fault("shm-futex", "garbage", "detected", 0, 4),
         fault("pipe", "kill", "told", 0, 0),
         fault("pipe", "garbage", "deceived", 1, 0),
         fault("uds-stream", "kill", "hung", 0, 0),

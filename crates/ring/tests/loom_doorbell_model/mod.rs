@@ -129,8 +129,8 @@ unsafe impl RingMemory for Shared {
 
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         // SAFETY: loom reports the race if the caller breaks its promise.
-        let octets = self.word(offset).payload.with(|p| unsafe { *p }).to_ne_bytes();
-        read(&octets[..len])
+        let bytes = self.word(offset).payload.with(|p| unsafe { *p }).to_ne_bytes();
+        read(&bytes[..len])
     }
 
     unsafe fn with_mut<R>(
@@ -139,10 +139,10 @@ unsafe impl RingMemory for Shared {
         len: usize,
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
-        let mut octets = [0; 8];
-        let result = write(&mut octets[..len]);
+        let mut bytes = [0; 8];
+        let result = write(&mut bytes[..len]);
         // SAFETY: as above.
-        self.word(offset).payload.with_mut(|p| unsafe { *p = u64::from_ne_bytes(octets) });
+        self.word(offset).payload.with_mut(|p| unsafe { *p = u64::from_ne_bytes(bytes) });
         result
     }
 }

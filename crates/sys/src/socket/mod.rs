@@ -9,8 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self};
 use rustix::net::{
-    AddressFamily, Protocol, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
-    ipproto,
+    AddressFamily, Protocol, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, ipproto,
 };
 
 use crate::OsError;
@@ -26,7 +25,7 @@ pub type Address = SocketAddrAny;
 
 /// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SocketType {
     /// SOCK_STREAM.
     Stream,
     /// SOCK_DGRAM.
@@ -37,13 +36,13 @@ pub enum Kind {
     Rdm,
 }
 
-impl Kind {
-    fn raw(self) -> SocketType {
+impl SocketType {
+    fn raw(self) -> rustix::net::SocketType {
         match self {
-            Kind::Stream => SocketType::STREAM,
-            Kind::Dgram => SocketType::DGRAM,
-            Kind::Seqpacket => SocketType::SEQPACKET,
-            Kind::Rdm => SocketType::RDM,
+            SocketType::Stream => rustix::net::SocketType::STREAM,
+            SocketType::Dgram => rustix::net::SocketType::DGRAM,
+            SocketType::Seqpacket => rustix::net::SocketType::SEQPACKET,
+            SocketType::Rdm => rustix::net::SocketType::RDM,
         }
     }
 }
@@ -70,7 +69,7 @@ const SMCPROTO_SMC6: u32 = 1;
 
 fn make(
     family: AddressFamily,
-    kind: Kind,
+    kind: SocketType,
     protocol: Option<Protocol>,
     object: &str,
 ) -> Result<OwnedFd, OsError> {
@@ -79,12 +78,12 @@ fn make(
 }
 
 /// Creates an AF_UNIX socket.
-pub fn unix(kind: Kind) -> Result<OwnedFd, OsError> {
+pub fn unix(kind: SocketType) -> Result<OwnedFd, OsError> {
     make(AddressFamily::UNIX, kind, None, "AF_UNIX")
 }
 
 /// Creates two AF_UNIX sockets that are connected to each other.
-pub fn unix_pair(kind: Kind) -> Result<(OwnedFd, OwnedFd), OsError> {
+pub fn unix_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd), OsError> {
     rustix::net::socketpair(AddressFamily::UNIX, kind.raw(), SocketFlags::CLOEXEC, None)
         .map_err(|e| OsError::new("socketpair", "AF_UNIX", e))
 }
@@ -93,21 +92,21 @@ pub fn unix_pair(kind: Kind) -> Result<(OwnedFd, OwnedFd), OsError> {
 pub fn inet(protocol: Inet, address: SocketAddr) -> Result<OwnedFd, OsError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let (kind, number, name) = match protocol {
-        Inet::Tcp => (Kind::Stream, ipproto::TCP, "TCP"),
-        Inet::Mptcp => (Kind::Stream, ipproto::MPTCP, "MPTCP"),
-        Inet::Udp => (Kind::Dgram, ipproto::UDP, "UDP"),
-        Inet::Sctp => (Kind::Stream, ipproto::SCTP, "SCTP"),
+        Inet::Tcp => (SocketType::Stream, ipproto::TCP, "TCP"),
+        Inet::Mptcp => (SocketType::Stream, ipproto::MPTCP, "MPTCP"),
+        Inet::Udp => (SocketType::Dgram, ipproto::UDP, "UDP"),
+        Inet::Sctp => (SocketType::Stream, ipproto::SCTP, "SCTP"),
         Inet::Smc => {
             let six = NonZeroU32::new(SMCPROTO_SMC6).map(Protocol::from_raw);
             let protocol = if address.is_ipv4() { None } else { six };
-            return make(AddressFamily::from_raw(AF_SMC), Kind::Stream, protocol, "AF_SMC");
+            return make(AddressFamily::from_raw(AF_SMC), SocketType::Stream, protocol, "AF_SMC");
         }
     };
     make(family, kind, Some(number), name)
 }
 
 /// Creates a socket of a family given by its number; the protocol is 0.
-pub fn of_family(family: u16, kind: Kind, object: &str) -> Result<OwnedFd, OsError> {
+pub fn of_family(family: u16, kind: SocketType, object: &str) -> Result<OwnedFd, OsError> {
     make(AddressFamily::from_raw(family), kind, None, object)
 }
 

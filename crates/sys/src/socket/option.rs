@@ -80,15 +80,15 @@ pub fn peer_groups(fd: impl AsFd) -> Result<Vec<u32>, OsError> {
 /// Whether the other end of an AF_UNIX connection has received everything sent on this one, or has closed (SIOCOUTQ counts
 /// the memory of unreceived messages).
 pub fn is_all_received(fd: impl AsFd) -> Result<bool, Errno> {
-    let mut octets: libc::c_int = 0;
+    let mut bytes: libc::c_int = 0;
     // SAFETY: the call writes one integer to where the pointer points.
-    let outcome = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
+    let outcome = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if outcome != 0 {
         return Err(last_errno());
     }
     // While the kernel reports to a writer that there is room again, one byte of the received data is still counted
     // (sock_wfree in net/core/sock.c); an unreceived message counts for several hundred bytes.
-    Ok(octets <= 1)
+    Ok(bytes <= 1)
 }
 
 /// The number that identifies a socket for its lifetime (SO_COOKIE); it is the same for every copy of the descriptor.
@@ -135,7 +135,7 @@ pub fn receive_patience(fd: impl AsFd) -> Result<Patience, Errno> {
 
 /// Number of bytes that a receive on a stream, or on a connection with messages, would find now (FIONREAD).
 pub fn readable_bytes(fd: impl AsFd) -> Result<usize, Errno> {
-    rustix::io::ioctl_fionread(fd).map(|octets| usize::try_from(octets).unwrap_or(usize::MAX))
+    rustix::io::ioctl_fionread(fd).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// Requests sizes for SO_SNDBUF and SO_RCVBUF; the kernel doubles and clamps them (socket(7)).
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_peers_groups_are_those_of_its_process() {
-        let (ours, _theirs) = crate::socket::unix_pair(crate::socket::Kind::Stream).unwrap();
+        let (ours, _theirs) = crate::socket::unix_pair(crate::socket::SocketType::Stream).unwrap();
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap();
         let mut own: Vec<u32> = line.split_whitespace().map(|id| id.parse().unwrap()).collect();

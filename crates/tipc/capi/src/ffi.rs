@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use crossway_tipc_client::address::{Address, SocketAddress};
-use crossway_tipc_client::{Backend, Errno, Kind, Message, Socket};
+use crossway_tipc_client::{Backend, Errno, Message, Socket, SocketKind};
 
 use crate::layout::{CtipcAddress, CtipcMessage, CtipcSocket, count, done, negative, patience};
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ctipc_open(
     path: *const c_char,
     out: *mut *mut CtipcSocket,
 ) -> c_int {
-    let Some(kind) = u32::try_from(kind).ok().and_then(Kind::from_number) else {
+    let Some(kind) = u32::try_from(kind).ok().and_then(SocketKind::from_number) else {
         WHY.set(c"invalid kind of socket: use CTIPC_STREAM, _DGRAM, _RDM or _SEQPACKET".into());
         return negative(Errno::PROTOTYPE);
     };

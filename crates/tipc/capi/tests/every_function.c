@@ -41,14 +41,14 @@ static ctipc_address address(uint8_t form, int8_t scope, uint32_t a, uint32_t b,
 static void nonsense(void)
 {
     ctipc_socket *s;
-    char octet;
+    char byte;
     HOLDS(ctipc_open(77, path, &s) == -EPROTOTYPE && strstr(ctipc_error(), "CTIPC_STREAM"));
     HOLDS(ctipc_open(CTIPC_RDM, path, NULL) == -EFAULT && strstr(ctipc_error(), "NULL"));
     HOLDS(ctipc_open(CTIPC_RDM, "/nonexistent/tipcd", &s) < 0 && strstr(ctipc_error(), "no tipcd at"));
     HOLDS(ctipc_open(CTIPC_RDM, "kernel", &s) == 0 || strlen(ctipc_error()) > 0);
     HOLDS(ctipc_fd(NULL) == -EBADF && ctipc_bind(NULL, NULL) == -EBADF && ctipc_listen(NULL) == -EBADF);
     HOLDS(ctipc_connect(NULL, NULL, 0) == -EBADF && ctipc_accept(NULL, &s, NULL, 0) == -EBADF);
-    HOLDS(ctipc_send(NULL, "x", 1, NULL, 0) == -EBADF && ctipc_recv(NULL, &octet, 1, NULL, 0) == -EBADF);
+    HOLDS(ctipc_send(NULL, "x", 1, NULL, 0) == -EBADF && ctipc_recv(NULL, &byte, 1, NULL, 0) == -EBADF);
     HOLDS(ctipc_join(NULL, 1000, 1, 2, 0) == -EBADF && ctipc_leave(NULL) == -EBADF && ctipc_take_error(NULL) == -EBADF);
     ctipc_close(NULL);
 }

@@ -74,7 +74,7 @@ static void one_kind(const char *path, int kind)
     int to_child[2], to_parent[2], status;
     uint32_t number = 0, n;
     pid_t receiver, child;
-    char octet = 0;
+    char byte = 0;
 
     memset(&name, 0, sizeof name);
     name.family = 30;
@@ -111,9 +111,9 @@ static void one_kind(const char *path, int kind)
         for (n = 0; n < AT_ONCE; n++)
             put(client, 1, &number, 0);
         for (n = 0; n < IN_TURN; n++) {
-            HOLDS(read(to_child[0], &octet, 1) == 1);
+            HOLDS(read(to_child[0], &byte, 1) == 1);
             put(client, 1, &number, 2 * n + 2);
-            HOLDS(write(to_parent[1], &octet, 1) == 1);
+            HOLDS(write(to_parent[1], &byte, 1) == 1);
         }
         ctipc_close(client);
         _exit(0);
@@ -122,8 +122,8 @@ static void one_kind(const char *path, int kind)
         put(client, 0, &number, 0);
     for (n = 0; n < IN_TURN; n++) {
         put(client, 0, &number, 2 * n + 1);
-        HOLDS(write(to_child[1], &octet, 1) == 1);
-        HOLDS(read(to_parent[0], &octet, 1) == 1);
+        HOLDS(write(to_child[1], &byte, 1) == 1);
+        HOLDS(read(to_parent[0], &byte, 1) == 1);
     }
     HOLDS(waitpid(child, &status, 0) == child && status == 0);
     ctipc_close(client);

@@ -6,12 +6,12 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use crossway_tipc_client::{Address, Kind, Patience, Scope, ServiceRange, Socket};
+use crossway_tipc_client::{Address, Patience, Scope, ServiceRange, Socket, SocketKind};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let server = Socket::open(Kind::Rdm)?;
+    let server = Socket::open(SocketKind::Rdm)?;
     server.bind(ServiceRange { service: 1000, lower: 1, upper: 1 }, Scope::Cluster)?;
-    let client = Socket::open(Kind::Rdm)?;
+    let client = Socket::open(SocketKind::Rdm)?;
     let soon = || Patience::Until(Instant::now() + Duration::from_secs(5));
 
     client.send(b"hello", Some(Address::service(1000, 1)), soon())?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::words::{SharedWords, WatchedWords};
 use crossway_sys::{Errno, fdpass};
 
@@ -193,7 +193,7 @@ impl Daemon {
     }
 
     fn connect(path: &Path) -> Result<Self, Error> {
-        let fd = socket::unix(UnixKind::Seqpacket)?;
+        let fd = socket::unix(SocketType::Seqpacket)?;
         let address = socket::path_address(path)
             .map_err(|_| Error::call("the tipcd's socket", path.display(), Errno::NAMETOOLONG))?;
         socket::connect(&fd, &address).map_err(|errno| match errno {
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_too_late_is_not_taken_for_the_next_one() {
-        let (fd, tipcd) = unix_pair(UnixKind::Seqpacket).unwrap();
+        let (fd, tipcd) = unix_pair(SocketType::Seqpacket).unwrap();
         let mut control = Control { fd, owed: None, kept: VecDeque::new() };
         let ask = |control: &mut Control, limit| {
             control.exchange(b"?", limit).map(|(_, answer)| answer.bytes)
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_nobody_fetches_does_not_delay_the_requests_of_other_sockets() {
-        let (fd, tipcd) = unix_pair(UnixKind::Seqpacket).unwrap();
+        let (fd, tipcd) = unix_pair(SocketType::Seqpacket).unwrap();
         let mut control = Control { fd, owed: None, kept: VecDeque::new() };
         let says = |errno: i32| {
             fdpass::send(&tipcd, &Writer::answer(errno).u32(7).finish(), &[]).unwrap();

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, tipc_raw};
 
 use crate::Patience;
@@ -12,7 +12,7 @@ use crate::address::{Address, Binding, ENCODED_LEN, Scope, ServiceRange, SocketA
 use crate::error::Error;
 use crate::message::{ErrorCode, Event, Message};
 use crate::patiently::patiently;
-use crate::protocol::control::Kind;
+use crate::protocol::control::SocketKind;
 
 /// TIPC ignores the backlog.
 const BACKLOG: i32 = 128;
@@ -26,7 +26,7 @@ const GROUP_LEAVE: u32 = 136;
 #[derive(Debug)]
 pub struct KernelSocket {
     fd: OwnedFd,
-    kind: Kind,
+    kind: SocketKind,
 }
 
 impl AsFd for KernelSocket {
@@ -47,12 +47,12 @@ impl KernelSocket {
     ///
     /// # Errors
     /// [`Error::NoKernelTipc`].
-    pub fn open(kind: Kind) -> Result<Self, Error> {
+    pub fn open(kind: SocketKind) -> Result<Self, Error> {
         let unix = match kind {
-            Kind::Stream => UnixKind::Stream,
-            Kind::Dgram => UnixKind::Dgram,
-            Kind::Rdm => UnixKind::Rdm,
-            Kind::Seqpacket => UnixKind::Seqpacket,
+            SocketKind::Stream => SocketType::Stream,
+            SocketKind::Dgram => SocketType::Dgram,
+            SocketKind::Rdm => SocketType::Rdm,
+            SocketKind::Seqpacket => SocketType::Seqpacket,
         };
         match tipc_raw::open(unix) {
             Ok(fd) => Ok(Self { fd, kind }),
@@ -61,7 +61,7 @@ impl KernelSocket {
         }
     }
 
-    pub(crate) const fn kind(&self) -> Kind {
+    pub(crate) const fn kind(&self) -> SocketKind {
         self.kind
     }
 

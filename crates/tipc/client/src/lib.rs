@@ -28,5 +28,5 @@ pub use kernel_socket::KernelSocket;
 pub use lone::{LoneError, LoneTipcd};
 pub use message::{ErrorCode, Event, Message};
 pub use node_socket::NodeSocket;
-pub use protocol::control::{Kind, Report};
+pub use protocol::control::{SocketKind, SocketReport};
 pub use socket::{Backend, Socket};

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::kernel_socket::KernelSocket;
 use crate::message::Message;
 use crate::node_socket::NodeSocket;
-use crate::protocol::control::Kind;
+use crate::protocol::control::SocketKind;
 
 /// Which implementation of TIPC a socket uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::NoTipc`] if there is neither, or the reason why the socket cannot be opened; each with the remedy.
-    pub fn open(kind: Kind) -> Result<Self, Error> {
+    pub fn open(kind: SocketKind) -> Result<Self, Error> {
         Self::open_on(&Backend::Automatic, kind)
     }
 
@@ -79,7 +79,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error`] if it cannot be opened.
-    pub fn open_on(backend: &Backend, kind: Kind) -> Result<Self, Error> {
+    pub fn open_on(backend: &Backend, kind: SocketKind) -> Result<Self, Error> {
         match backend {
             Backend::Kernel => KernelSocket::open(kind).map(Self::Kernel),
             Backend::Node(path) => NodeSocket::open(path, kind).map(Self::Node),
@@ -95,7 +95,7 @@ impl Socket {
     }
 
     /// The kind of the socket.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> SocketKind {
         either!(self, s => s.kind())
     }
 

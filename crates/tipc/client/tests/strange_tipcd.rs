@@ -13,17 +13,17 @@ use crossway_ring::receiver::Receiver as LaneWords;
 use crossway_ring::shared_rx::ReceiverWords;
 use crossway_ring::{RingTx, Wait};
 use crossway_sys::eventfd::EventFd;
-use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::words::SharedWords;
 use crossway_sys::{Errno, fdpass, poll};
 use crossway_tipc_client::protocol::control::{
-    Granted, LEN_MAX, Opened, Report, Request, Welcome, Writer,
+    Granted, LEN_MAX, Opened, Request, SocketReport, Welcome, Writer,
 };
 use crossway_tipc_client::protocol::lane::{self, LaneMemory};
-use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
+use crossway_tipc_client::protocol::record::{Header, RecordKind};
 use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::{VERSION, epoch, slot};
-use crossway_tipc_client::{Error, Kind, NodeSocket, Patience, SocketAddress};
+use crossway_tipc_client::{Error, NodeSocket, Patience, SocketAddress, SocketKind};
 
 const WATCHDOG: Duration = Duration::from_secs(30);
 const SLOTS: u32 = 4;
@@ -113,7 +113,7 @@ fn serve(door: &OwnedFd, lane_after: u32, beginning: &Beginning) {
                 Welcome { version: VERSION, slots: SLOTS, node: 1, lane_after }.encode()
             }
             Some(Request::Open { .. }) => {
-                let (ours, theirs) = socket::unix_pair(UnixKind::Seqpacket).unwrap();
+                let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket).unwrap();
                 data = Some(ours);
                 fds.push(theirs);
                 Opened { token: 5, slot: 0 }.encode()
@@ -145,7 +145,7 @@ fn serve(door: &OwnedFd, lane_after: u32, beginning: &Beginning) {
                     ring(memory.as_ref().unwrap(), data.as_ref().unwrap());
                 }
                 let local = SocketAddress { port: 1, node: 1 };
-                Report { local, peer: None, queued_messages: 0, queued_bytes: 0 }.encode()
+                SocketReport { local, peer: None, queued_messages: 0, queued_bytes: 0 }.encode()
             }
             Some(_) => Writer::answer(0).finish(),
             None => return,
@@ -159,7 +159,7 @@ fn serve(door: &OwnedFd, lane_after: u32, beginning: &Beginning) {
 fn door() -> (OwnedFd, tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
-    let fd = socket::unix(UnixKind::Seqpacket).unwrap();
+    let fd = socket::unix(SocketType::Seqpacket).unwrap();
     socket::bind(&fd, &socket::path_address(&path).unwrap(), "door").unwrap();
     socket::listen(&fd, 8).unwrap();
     (fd, dir, path)
@@ -169,7 +169,7 @@ fn look_at_what_nobody_knows(lane_after: u32) {
     let (door, _dir, path) = door();
     // The process keeps its connection, so this continues until the process ends.
     std::thread::spawn(move || serve(&door, lane_after, &Beginning::Prompt));
-    let socket = NodeSocket::open(&path, Kind::Rdm).unwrap();
+    let socket = NodeSocket::open(&path, SocketKind::Rdm).unwrap();
     let mut buf = [0; 64];
     let begin = Instant::now();
     while lane_after > 0 && socket.down_lane_bells().is_none() {
@@ -203,7 +203,7 @@ fn receive_while_a_lane_is_switched_on(beginning: fn(Steps) -> Beginning) {
     let (proceed, go_on) = channel();
     let steps = Steps { begun: begun.clone(), go_on };
     std::thread::spawn(move || serve(&door, 1, &beginning(steps)));
-    let socket = NodeSocket::open(&path, Kind::Rdm).unwrap();
+    let socket = NodeSocket::open(&path, SocketKind::Rdm).unwrap();
     let (told, outcome) = channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -257,7 +257,7 @@ fn the_reason_of_a_refusal_is_heard_whenever_it_comes() {
                 let errno = Refusal::PlacesOfUser.errno().raw_os_error();
                 fdpass::send(&control, &Writer::answer(errno).finish(), &[]).unwrap();
             });
-            match NodeSocket::open(&path, Kind::Rdm) {
+            match NodeSocket::open(&path, SocketKind::Rdm) {
                 Err(error @ Error::TurnedAway { why: Some(Refusal::PlacesOfUser), .. }) => {
                     let said = error.to_string();
                     assert!(said.contains("--clients-per-user"), "{said}");

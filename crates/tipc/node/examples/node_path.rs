@@ -10,7 +10,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crossway_tipc_client::{Address, Kind, LoneTipcd, NodeSocket, Patience, Scope, ServiceRange};
+use crossway_tipc_client::{
+    Address, LoneTipcd, NodeSocket, Patience, Scope, ServiceRange, SocketKind,
+};
 use crossway_tipc_node::{TipcdOptions, run_tipcd};
 
 const SIZE: usize = 64;
@@ -59,7 +61,7 @@ fn tcp() -> (TcpStream, TcpStream) {
     (a, b)
 }
 
-fn node(tipcd: &LoneTipcd, kind: Kind) -> (NodeSocket, NodeSocket) {
+fn node(tipcd: &LoneTipcd, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     let open = || NodeSocket::open(tipcd.path(), kind).expect("opens");
     let (listener, a) = (open(), open());
     listener.listen().expect("listens");
@@ -135,7 +137,7 @@ fn main() {
     command.arg("tipcd");
     let path = std::env::temp_dir().join(format!("node-path-{}.sock", std::process::id()));
     let tipcd = LoneTipcd::start(command, &path).expect("a tipcd");
-    for kind in [Kind::Stream, Kind::Seqpacket] {
+    for kind in [SocketKind::Stream, SocketKind::Seqpacket] {
         let (mut rates, mut trips) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             let (a, b) = tcp();

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crossway_sys::epoll::{Ready, Report};
+use crossway_sys::epoll::{Ready, Trigger};
 use crossway_tipc_proto::addr::{BearerId, NodeAddr};
 use crossway_tipc_proto::node::{Event, Node};
 use crossway_tipc_proto::time::Nanos;
@@ -80,7 +80,7 @@ impl Daemon {
     pub fn new(runner: Runner, service: Service) -> Result<Self, RunnerError> {
         service.watch(runner.epoll())?;
         let jobs = BearerJobs::new()?;
-        runner.epoll().add(jobs.bell(), Token::Jobs.encode(), Report::WhileReadable)?;
+        runner.epoll().add(jobs.bell(), Token::Jobs.encode(), Trigger::WhileReadable)?;
         Ok(Self { runner, programs: Programs { service, jobs } })
     }
 

@@ -1,13 +1,14 @@
 //! A node with its bearers.
 
 mod event_loop;
+mod frames;
 
 use std::time::Duration;
 
-use crossway_sys::epoll::{Epoll, Ready, Report};
+use crossway_sys::epoll::{Epoll, Ready, Trigger};
 use crossway_sys::link_watch::LinkChange;
-use crossway_sys::records::{Inbox, MOST};
-use crossway_sys::{Errno, OsError, clock, socket};
+use crossway_sys::records::Inbox;
+use crossway_sys::{Errno, OsError, clock};
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::{BearerConfig, BearerError, Config, Event, Node};
 use crossway_tipc_proto::time::Nanos;
@@ -23,12 +24,6 @@ use crossway_tipc_proto::addr::NetworkId;
 
 /// Largest message received at once: a UDP datagram, or a run of them.
 const DATAGRAM_LEN_MAX: usize = 65_536;
-
-/// Number of batches of frames received from one bearer before the others and the timers get their turn.
-const BATCHES_PER_TURN: usize = 2;
-
-/// The same as a number of frames, for media that do not deliver them in batches.
-const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
 
 /// Maximum number of ready descriptors fetched at a time.
 const READY_PER_TURN: usize = 256;
@@ -233,10 +228,10 @@ impl<G: Guard> Runner<G> {
     /// Registers a bearer's descriptor and the notifications about its device.
     fn wait_for_bearer(&self, attached: &Attached) -> Result<(), OsError> {
         if let Some(watch) = attached.bearer.watch() {
-            self.epoll.add(watch, Token::Device.encode(), Report::WhileReadable)?;
+            self.epoll.add(watch, Token::Device.encode(), Trigger::WhileReadable)?;
         }
         let token = Token::Bearer(attached.id.0.into()).encode();
-        self.epoll.add(attached.bearer.fd(), token, Report::WhileReadable)
+        self.epoll.add(attached.bearer.fd(), token, Trigger::WhileReadable)
     }
 
     /// The bearers, in the order in which they were enabled.
@@ -284,66 +279,6 @@ impl<G: Guard> Runner<G> {
         self.taps.push(tap);
     }
 
-    /// Receives frames from a bearer, as many as one turn allows.
-    fn receive(&mut self, id: BearerId) {
-        let Some(Attached { id, bearer, ring, traffic, .. }) =
-            self.bearers.iter_mut().find(|b| b.id == id)
-        else {
-            return;
-        };
-        let mut passage = Passage {
-            node: &mut self.node,
-            guard: &mut self.guard,
-            taps: &mut self.taps,
-            not_genuine: &mut self.not_genuine,
-            bearer,
-            id: *id,
-        };
-        if let Some(ring) = ring {
-            let at = now();
-            let mut count = 0;
-            while count < FRAMES_PER_TURN
-                && let Some(mut frame) = ring.take()
-            {
-                passage.take(at, frame.bytes());
-                count += 1;
-            }
-            traffic.frames_received += count as u64;
-            traffic.receive_calls += 1;
-            if count == 0 {
-                // A device that went down polls readable until its error has been read; a kernel's node is notified by its device
-                // too.
-                if let Ok(Some(Errno::NETDOWN)) = socket::take_error(bearer.fd()) {
-                    let id = *id;
-                    self.node.medium_lost(now(), id);
-                }
-            }
-            return;
-        }
-        let mut frames = 0;
-        for _ in 0..BATCHES_PER_TURN {
-            // EAGAIN ends the turn; other errors concern frames sent earlier (an unreachable remote) and are no reason to stop.
-            let Ok(count) = bearer.try_receive(&mut self.inbox) else { break };
-            let at = now();
-            traffic.receive_calls += 1;
-            for n in 0..count {
-                // Packets never exceed the largest datagram.
-                let Some(packets) = self.inbox.segments_mut(n) else { continue };
-                let before = frames;
-                for packet in packets {
-                    passage.take(at, packet);
-                    frames += 1;
-                }
-                traffic.runs_received += u64::from(frames - before > 1);
-            }
-            // A run may contain many frames.
-            if count < MOST || frames >= FRAMES_PER_TURN {
-                break;
-            }
-        }
-        traffic.frames_received += frames as u64;
-    }
-
     /// Sends pending frames, as many as one turn allows; [`Runner::poll_timeout`] tells whether there are more.
     fn flush(&mut self) {
         self.outbox.flush(
@@ -383,29 +318,5 @@ impl<G: Guard> Runner<G> {
     /// The next event of the node.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.node.poll_event()
-    }
-}
-
-/// Passes a bearer's frames to the node.
-struct Passage<'a, G> {
-    node: &'a mut Node,
-    guard: &'a mut G,
-    taps: &'a mut Vec<Tap>,
-    not_genuine: &'a mut u64,
-    bearer: &'a Bearer,
-    id: BearerId,
-}
-
-impl<G: Guard> Passage<'_, G> {
-    fn take(&mut self, at: Nanos, packet: &mut [u8]) {
-        let Some(frame) = self.guard.open(packet) else {
-            *self.not_genuine += 1;
-            return;
-        };
-        if !self.taps.is_empty() {
-            let from = self.node.station_of(self.id, frame);
-            self.taps.retain_mut(|tap| tap.show_received(self.bearer, from.as_ref(), frame));
-        }
-        self.node.handle_frame(at, self.id, frame);
     }
 }

@@ -40,7 +40,7 @@ const fn unknown(like: IpAddr) -> SocketAddr {
 impl Tap {
     /// Creates a trace and returns the program's end.
     pub(crate) fn new() -> Result<(Self, OwnedFd), OsError> {
-        let (ours, theirs) = socket::unix_pair(socket::Kind::Seqpacket)?;
+        let (ours, theirs) = socket::unix_pair(socket::SocketType::Seqpacket)?;
         socket::set_buffers(&ours, WAITING_BYTES)?;
         Ok((Self { fd: ours, lost: 0, record: Vec::new() }, theirs))
     }

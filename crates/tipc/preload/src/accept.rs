@@ -4,7 +4,7 @@ use crossway_sys::Errno;
 use crossway_sys::socket as unix;
 use crossway_tipc_client::address::{Address, ServiceRange, SocketAddress};
 use crossway_tipc_client::protocol::control::{Opened, Reader};
-use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, Kind as RecordKind, OFFER_LEN};
+use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, OFFER_LEN, RecordKind};
 use crossway_tipc_client::protocol::slot::Phase;
 
 use crate::socket::Handle;

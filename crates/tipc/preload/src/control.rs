@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::words::{SharedWords, WatchedWords};
 use crossway_sys::{Errno, fdpass, records};
 use crossway_tipc_client::Error;
@@ -249,7 +249,7 @@ fn connection(own: &Own) -> Result<c_int, Error> {
 
 fn connect(own: &Own) -> Result<c_int, Error> {
     let path = path();
-    let fd = socket::unix(UnixKind::Seqpacket)?;
+    let fd = socket::unix(SocketType::Seqpacket)?;
     socket::connect(&fd, &socket::path_address(path)?).map_err(|errno| match errno {
         Errno::ACCESS | Errno::PERM => Error::NotPermitted { path: path.clone() },
         errno => Error::NoDaemon { path: path.clone(), source: errno.into() },

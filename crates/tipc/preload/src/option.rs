@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
 use crossway_sys::Errno;
-use crossway_tipc_client::Kind;
+use crossway_tipc_client::SocketKind;
 use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, Reader, Request};
 use crossway_tipc_client::protocol::slot::Phase;
 
@@ -62,7 +62,7 @@ impl Handle {
     ) -> Result<bool, Errno> {
         match level {
             libc::SOL_SOCKET => return self.set_socket_option(name, value),
-            libc::IPPROTO_TCP if self.kind == Kind::Stream => return Ok(true),
+            libc::IPPROTO_TCP if self.kind == SocketKind::Stream => return Ok(true),
             SOL_TIPC => {}
             _ => return Err(Errno::NOPROTOOPT),
         }
@@ -129,7 +129,7 @@ impl Handle {
                 libc::SO_PEEK_OFF => return Err(Errno::OPNOTSUPP),
                 _ => return Ok(None),
             },
-            libc::IPPROTO_TCP if self.kind == Kind::Stream => return Ok(Some(Value::None)),
+            libc::IPPROTO_TCP if self.kind == SocketKind::Stream => return Ok(Some(Value::None)),
             SOL_TIPC if name.cast_unsigned() == GROUP_JOIN => self.group(),
             SOL_TIPC => self.get_by_request(name.cast_unsigned())?,
             _ => return Err(Errno::NOPROTOOPT),

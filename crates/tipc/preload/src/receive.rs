@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 
 use crossway_sys::Errno;
-use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, Kind as RecordKind};
+use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, RecordKind};
 use crossway_tipc_client::protocol::slot::Phase;
-use crossway_tipc_client::{ErrorCode, Kind, ServiceRange, SocketAddress};
+use crossway_tipc_client::{ErrorCode, ServiceRange, SocketAddress, SocketKind};
 
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, SHUT, TOLD};
@@ -64,7 +64,7 @@ impl Handle {
                 Phase::Disconnected => {}
             }
         }
-        if self.kind == Kind::Stream {
+        if self.kind == SocketKind::Stream {
             self.receive_bytes(parts, wanted)
         } else {
             self.receive_message(parts, wanted)

@@ -4,9 +4,9 @@ use std::os::fd::IntoRawFd;
 
 use crossway_sys::Errno;
 use crossway_sys::socket as unix;
-use crossway_tipc_client::Kind;
+use crossway_tipc_client::SocketKind;
 use crossway_tipc_client::address::{ENCODED_LEN, SocketAddress};
-use crossway_tipc_client::protocol::control::{Opened, Reader, Report, Request};
+use crossway_tipc_client::protocol::control::{Opened, Reader, Request, SocketReport};
 use crossway_tipc_client::protocol::record::PAD_FAMILY;
 use crossway_tipc_client::protocol::slot::Phase;
 
@@ -17,7 +17,7 @@ use crate::{control, ffi};
 static FILLING: [u8; 32 << 10] = [0; 32 << 10];
 
 /// Creates a socket. Its descriptor is closed on exec until it is registered.
-pub(crate) fn open(kind: Kind) -> Result<Handle, Errno> {
+pub(crate) fn open(kind: SocketKind) -> Result<Handle, Errno> {
     let mut answer = control::ask(&Request::Open { kind }, &[])?;
     let opened = Opened::decode(&mut Reader::new(answer.bytes())).ok_or(Errno::PROTO)?;
     let fd = answer.fds.pop().ok_or(Errno::PROTO)?;
@@ -50,7 +50,7 @@ impl Handle {
         let room = unix::send_buffer_bytes(fd).map_err(|e| Errno::from_raw_os_error(e.errno()))?;
         let bytes = room / 4 + 1;
         let family = PAD_FAMILY.to_ne_bytes();
-        let sent = if self.kind == Kind::Stream {
+        let sent = if self.kind == SocketKind::Stream {
             let mut sent = 0;
             while sent < bytes {
                 let part = &FILLING[..FILLING.len().min(bytes - sent)];
@@ -89,9 +89,9 @@ impl Handle {
         Ok(())
     }
 
-    pub(crate) fn report(&self) -> Result<Report, Errno> {
+    pub(crate) fn report(&self) -> Result<SocketReport, Errno> {
         let answer = control::ask(&Request::Report { token: self.token }, &[])?;
-        Report::decode(&mut Reader::new(answer.bytes())).ok_or(Errno::PROTO)
+        SocketReport::decode(&mut Reader::new(answer.bytes())).ok_or(Errno::PROTO)
     }
 
     pub(crate) fn peer_name(&self) -> Result<SocketAddress, Errno> {

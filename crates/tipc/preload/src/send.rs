@@ -7,7 +7,7 @@ use crossway_tipc_client::address::ENCODED_LEN;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::protocol::slot::Phase;
 use crossway_tipc_client::protocol::{MESSAGE_LEN_MAX, epoch};
-use crossway_tipc_client::{Address, Kind};
+use crossway_tipc_client::{Address, SocketKind};
 
 use crate::connect::is_sane;
 use crate::ffi::{self, Parts};
@@ -26,7 +26,7 @@ impl Handle {
         // The only flag of send(2) that TIPC supports; it never raises SIGPIPE.
         let flags = flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let len = parts.len();
-        if self.kind != Kind::Stream && len > MESSAGE_LEN_MAX {
+        if self.kind != SocketKind::Stream && len > MESSAGE_LEN_MAX {
             return Err(Errno::MSGSIZE);
         }
         if self.kind.is_connected_kind() {
@@ -93,7 +93,7 @@ impl Handle {
         if len == 0 {
             return Ok(0);
         }
-        let sent = if self.kind == Kind::Stream {
+        let sent = if self.kind == SocketKind::Stream {
             ffi::send(self.fd, &[], parts, flags)
         } else {
             self.put(&[0; SEND_HEADER_LEN], parts, flags)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossway_sys::Errno;
 use crossway_tipc_client::address::{ENCODED_LEN, SocketAddress};
 use crossway_tipc_client::protocol::slot::{self, State};
-use crossway_tipc_client::{Kind, ServiceRange};
+use crossway_tipc_client::{ServiceRange, SocketKind};
 
 use crate::control;
 
@@ -14,7 +14,7 @@ use crate::control;
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) fd: c_int,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SocketKind,
     /// Index of the region that holds its slot.
     pub(crate) region: u32,
     pub(crate) slot: u32,

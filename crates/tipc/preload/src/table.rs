@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use crossway_tipc_client::Kind;
+use crossway_tipc_client::SocketKind;
 
 use crate::socket::Handle;
 
@@ -43,7 +43,7 @@ impl Entry {
             let token = self.token.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
             if turn.is_multiple_of(2) && turn == self.turn.load(Ordering::Relaxed) {
-                let kind = Kind::from_number(what & 0xff)?;
+                let kind = SocketKind::from_number(what & 0xff)?;
                 return Some(Handle { fd, kind, region: what >> 8, slot, token });
             }
             std::hint::spin_loop();

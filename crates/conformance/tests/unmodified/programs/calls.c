@@ -55,7 +55,7 @@ static void kinds(void)
 		for (unsigned o = 0; o < sizeof(options) / sizeof(*options); o++) {
 			len = sizeof(value);
 			MUST(getsockopt(fd, SOL_SOCKET, options[o], &value, &len));
-			printf("option %d: %d, %u octets\n", options[o], value, len);
+			printf("option %d: %d, %u bytes\n", options[o], value, len);
 		}
 		struct ucred nobody;
 		len = sizeof(nobody);
@@ -68,7 +68,7 @@ static void kinds(void)
 		CALL(setsockopt(fd, SOL_TIPC, TIPC_IMPORTANCE, &value, 3));
 		len = sizeof(value);
 		CALL(getsockopt(fd, SOL_TIPC, TIPC_IMPORTANCE, &value, &len));
-		printf("importance %d, %u octets\n", value, len);
+		printf("importance %d, %u bytes\n", value, len);
 		CALL(setsockopt(fd, 17, 1, &value, sizeof(value)));
 		CALL(setsockopt(fd, 6, 1, &value, sizeof(value)));
 		len = sizeof(value);
@@ -87,7 +87,7 @@ static void kinds(void)
 		CALL(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, sizeof(value)));
 		len = sizeof(value);
 		MUST(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, &len));
-		printf("room for %d octets\n", value);
+		printf("room for %d bytes\n", value);
 		MUST(close(fd));
 	}
 }
@@ -121,11 +121,11 @@ static void names(void)
 	memset(own, 0xaa, sizeof(own));
 	socklen_t len = sizeof(own);
 	CALL(getsockname(fd, (struct sockaddr *)own, &len));
-	printf("name: %u octets, family %d, type %d, scope %d, has a port %d, then %x\n", len, own[0].family, own[0].addrtype,
+	printf("name: %u bytes, family %d, type %d, scope %d, has a port %d, then %x\n", len, own[0].family, own[0].addrtype,
 	       own[0].scope, own[0].addr.id.ref != 0, own[1].family);
 	len = 4;
 	CALL(getsockname(fd, (struct sockaddr *)own, &len));
-	printf("name in 4 octets: %u\n", len);
+	printf("name in 4 bytes: %u\n", len);
 	len = sizeof(own);
 	CALL(getpeername(fd, (struct sockaddr *)own, &len));
 	MUST(close(fd));
@@ -135,12 +135,12 @@ static void names(void)
 static void tell(struct msghdr *m, long got)
 {
 	told("recvmsg", got);
-	printf("flags %x, %u octets of name\n", m->msg_flags, m->msg_namelen);
+	printf("flags %x, %u bytes of name\n", m->msg_flags, m->msg_namelen);
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
 		__u32 words[3] = {0};
 		size_t len = c->cmsg_len - CMSG_LEN(0);
 		memcpy(words, CMSG_DATA(c), len < sizeof(words) ? len : sizeof(words));
-		printf("control data %d of level %d: %zu octets", c->cmsg_type, c->cmsg_level, len);
+		printf("control data %d of level %d: %zu bytes", c->cmsg_type, c->cmsg_level, len);
 		if (c->cmsg_type == TIPC_RETDATA)
 			printf(", %.5s\n", (char *)CMSG_DATA(c));
 		else
@@ -309,7 +309,7 @@ static void connections(int kind)
 	await(listener, POLLIN);
 	t = accept4(listener, (struct sockaddr *)&from, &len, SOCK_CLOEXEC);
 	MUST(t);
-	printf("accepted: %u octets of type %d, nonblocking %d, close on exec %d\n", len, from.addrtype,
+	printf("accepted: %u bytes of type %d, nonblocking %d, close on exec %d\n", len, from.addrtype,
 	       !!(fcntl(t, F_GETFL) & O_NONBLOCK), fcntl(t, F_GETFD));
 	await(s, POLLOUT);
 	CALL(connect(s, ADDRESS(to)));
@@ -387,7 +387,7 @@ static void connections(int kind)
 	long got, all = 0;
 	while ((got = recv(s, buf, sizeof(buf), 0)) > 0)
 		all += got;
-	printf("then %ld octets\n", all);
+	printf("then %ld bytes\n", all);
 	MUST(close(s));
 	MUST(close(listener));
 }
@@ -448,7 +448,7 @@ static void groups(void)
 	struct sockaddr_tipc from[2];
 	socklen_t len = sizeof(from);
 	CALL(recvfrom(s, buf, 100, 0, (struct sockaddr *)from, &len));
-	printf("%u octets: member %u of group %u\n", len, from[1].addr.name.name.instance, from[1].addr.name.name.type);
+	printf("%u bytes: member %u of group %u\n", len, from[1].addr.name.name.instance, from[1].addr.name.name.type);
 	CALL(setsockopt(t, SOL_TIPC, TIPC_GROUP_LEAVE, NULL, 0));
 	await(s, POLLIN);
 	received(s, 0, 0);

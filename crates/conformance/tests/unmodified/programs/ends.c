@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 
 /* More than a window. */
-enum { OCTETS = 1000, MESSAGES = 400, MOST = 64, LONGEST = 66000, LATE_MICROSECONDS = 5000 };
-static char octets[LONGEST];
+enum { BYTES = 1000, MESSAGES = 400, MOST = 64, LONGEST = 66000, LATE_MICROSECONDS = 5000 };
+static char bytes[LONGEST];
 static int processes;
 static struct counts {
 	long begun, whole;
@@ -27,10 +27,10 @@ static void serve(int listener)
 	/* Time for an end to come too early. */
 	usleep(LATE_MICROSECONDS);
 	long got = 0, len;
-	while ((len = recv(fd, octets, sizeof(octets), 0)) > 0)
+	while ((len = recv(fd, bytes, sizeof(bytes), 0)) > 0)
 		got += len;
-	if (len < 0 || got != OCTETS * MESSAGES) {
-		fprintf(stderr, "after %ld of %d octets: %s\n", got, OCTETS * MESSAGES, len < 0 ? strerrorname_np(errno) : "the end");
+	if (len < 0 || got != BYTES * MESSAGES) {
+		fprintf(stderr, "after %ld of %d bytes: %s\n", got, BYTES * MESSAGES, len < 0 ? strerrorname_np(errno) : "the end");
 		exit(1);
 	}
 	close(fd);
@@ -40,10 +40,10 @@ static void ask(int kind, int type)
 {
 	int fd = connected_eventually(kind, type);
 	for (int n = 0; n < MESSAGES; n++) {
-		long len = send(fd, octets, OCTETS, 0);
+		long len = send(fd, bytes, BYTES, 0);
 		must("send", len);
-		if (len != OCTETS) {
-			fprintf(stderr, "sent %ld octets\n", len);
+		if (len != BYTES) {
+			fprintf(stderr, "sent %ld bytes\n", len);
 			exit(1);
 		}
 	}
@@ -78,7 +78,7 @@ static int by_processes(int listener, int kind, int type, long count)
 		good &= status == 0;
 	}
 	if (listener >= 0)
-		printf("%ld of %ld connections ended in good order after %d octets\n", counts->whole, count, OCTETS * MESSAGES);
+		printf("%ld of %ld connections ended in good order after %d bytes\n", counts->whole, count, BYTES * MESSAGES);
 	return good && counts->whole == count;
 }
 

@@ -25,13 +25,13 @@ static int listener_of(int n)
 }
 
 /* Sends all of it, or returns that the connection has failed. */
-static int sent_all(int fd, const char *octets, long len)
+static int sent_all(int fd, const char *bytes, long len)
 {
 	while (len > 0) {
-		long n = send(fd, octets, len, 0);
+		long n = send(fd, bytes, len, 0);
 		if (n <= 0)
 			return 0;
-		octets += n;
+		bytes += n;
 		len -= n;
 	}
 	return 1;
@@ -124,7 +124,7 @@ static int echoed(int fd, long len, char fill)
 		}
 		for (long k = 0; k < n; k++) {
 			if (in[k] != fill) {
-				fprintf(stderr, "octet %ld of %ld came back as %d, not %d\n", at + k, len, in[k], fill);
+				fprintf(stderr, "byte %ld of %ld came back as %d, not %d\n", at + k, len, in[k], fill);
 				exit(1);
 			}
 		}

@@ -15,13 +15,13 @@ static void options(void)
 			int value = -9;
 			printf("kind %d, option %d\n", kinds[n], option);
 			CALL(getsockopt(fd, SOL_TIPC, option, &value, &len));
-			printf("%d in %u octets\n", value, len);
+			printf("%d in %u bytes\n", value, len);
 			len = 3;
 			CALL(getsockopt(fd, SOL_TIPC, option, &value, &len));
 			len = 8;
 			long long wide = 0;
 			if (CALL(getsockopt(fd, SOL_TIPC, option, &wide, &len)) == 0)
-				printf("%u octets\n", len);
+				printf("%u bytes\n", len);
 			CALL(setsockopt(fd, SOL_TIPC, option, &value, 3));
 			CALL(setsockopt(fd, SOL_TIPC, option, NULL, 0));
 			for (int v = 0; v < 5 && option != TIPC_GROUP_JOIN; v++)
@@ -77,13 +77,13 @@ enum { TYPE = 18830, BARRIER = 18839 };
 
 static void ask(int fd, struct tipc_subscr wanted, int swapped, size_t len)
 {
-	char octets[60] = {0};
+	char bytes[60] = {0};
 	__u32 *words = (__u32 *)&wanted;
 	for (int w = 0; swapped && w < 5; w++)
 		words[w] = bswap_32(words[w]);
-	memcpy(octets, &wanted, sizeof(wanted));
+	memcpy(bytes, &wanted, sizeof(wanted));
 	/* A client that broke the rules before gets its connection closed, now or soon. */
-	if (send(fd, octets, len, 0) < 0 && errno != EPIPE)
+	if (send(fd, bytes, len, 0) < 0 && errno != EPIPE)
 		told("request", -1);
 }
 
@@ -141,7 +141,7 @@ static void subscriptions(void)
 	for (size_t len = 20; len < 60; len += 8) {
 		int fd = opened(SOCK_SEQPACKET);
 		struct tipc_subscr wanted = {{TYPE, 0, 99}, TIPC_WAIT_FOREVER, TIPC_SUB_PORTS, "handle!"};
-		printf("%zu octets\n", len);
+		printf("%zu bytes\n", len);
 		MUST(connect(fd, ADDRESS(server)));
 		ask(fd, wanted, 0, len);
 		hear(fd);

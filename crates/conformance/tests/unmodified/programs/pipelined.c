@@ -20,7 +20,7 @@ static void look(int number)
 		return;
 	}
 	char text[100];
-	int len = snprintf(text, sizeof(text), "stalled: %ld octets sent, %ld back\n", sent, back);
+	int len = snprintf(text, sizeof(text), "stalled: %ld bytes sent, %ld back\n", sent, back);
 	_exit(write(1, text, len) < 0 ? 2 : 1);
 }
 
@@ -29,12 +29,12 @@ static int kind_of(const char *name)
 	return strcmp(name, "stream") == 0 ? SOCK_STREAM : SOCK_SEQPACKET;
 }
 
-static void send_all(int fd, const char *octets, long len)
+static void send_all(int fd, const char *bytes, long len)
 {
 	while (len > 0) {
-		long n = send(fd, octets, len, 0);
+		long n = send(fd, bytes, len, 0);
 		must("send", n);
-		octets += n;
+		bytes += n;
 		len -= n;
 	}
 }
@@ -61,7 +61,7 @@ static void receive(int fd, int stream)
 	long len = recv(fd, in, sizeof(in), 0);
 	must("recv", len);
 	if (len == 0 || (!stream && len != size)) {
-		fprintf(stderr, "received %ld octets\n", len);
+		fprintf(stderr, "received %ld bytes\n", len);
 		exit(1);
 	}
 	for (long at = 0, part; at < len; at += part, back += part) {
@@ -92,7 +92,7 @@ static void ask(int kind, int type, long count)
 		receive(fd, kind == SOCK_STREAM);
 	alarm(0);
 	MUST(shutdown(fd, SHUT_RDWR));
-	printf("%ld messages of %ld octets came back\n", count, size);
+	printf("%ld messages of %ld bytes came back\n", count, size);
 }
 
 int main(int argc, char **argv)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
-use crossway_tipc_client::{Backend, Kind, Socket, unmodified};
+use crossway_tipc_client::{Backend, Socket, SocketKind, unmodified};
 
 /// Run an unmodified AF_TIPC program on a tipcd
 ///
@@ -29,7 +29,7 @@ pub(crate) struct RunProgram {
 
 impl RunProgram {
     pub(super) fn run(self, tipcd: &Path) -> anyhow::Result<ExitCode> {
-        if !self.force && Socket::open_on(&Backend::Kernel, Kind::Rdm).is_ok() {
+        if !self.force && Socket::open_on(&Backend::Kernel, SocketKind::Rdm).is_ok() {
             bail!(
                 "this kernel has AF_TIPC itself: run the program without `crossway tipc run`, or use the tipcd with --force"
             );
@@ -42,7 +42,8 @@ impl RunProgram {
             }
         };
         // Check that the tipcd answers; otherwise the program would only see an errno.
-        Socket::open_on(&Backend::Node(tipcd.to_owned()), Kind::Rdm).map_err(|e| anyhow!("{e}"))?;
+        Socket::open_on(&Backend::Node(tipcd.to_owned()), SocketKind::Rdm)
+            .map_err(|e| anyhow!("{e}"))?;
         let Some((program, arguments)) = self.program.split_first() else {
             bail!("no program given");
         };

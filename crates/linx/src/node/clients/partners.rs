@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use crate::limits::POOL;
 use crate::node::{Node, channels};
-use crate::registry::{Kind, LinkId, Refused};
+use crate::registry::{EntryKind, LinkId, Refused};
 use crate::wire::local::{self, Event, Refusal};
 use crate::{Spid, Transport};
 
@@ -17,7 +17,7 @@ impl Node {
         wish: Option<Transport>,
     ) -> Result<(), Refused> {
         match self.registry.get(to).map(|entry| entry.kind) {
-            Some(Kind::Remote { link, .. }) => {
+            Some(EntryKind::Remote { link, .. }) => {
                 self.registry.handle_connect(own, to)?;
                 let (_, fds) = self.relay_for(own, link).map_err(|error| {
                     self.registry.handle_connect_failed(own, to);
@@ -27,9 +27,11 @@ impl Node {
                 return Ok(());
             }
             // Links do not receive signals.
-            Some(Kind::Link { .. }) => return Err((Refusal::Gone, String::new())),
-            Some(Kind::Local { .. }) if to == own => return Err((Refusal::Gone, String::new())),
-            Some(Kind::Local { .. }) | None => {}
+            Some(EntryKind::Link { .. }) => return Err((Refusal::Gone, String::new())),
+            Some(EntryKind::Local { .. }) if to == own => {
+                return Err((Refusal::Gone, String::new()));
+            }
+            Some(EntryKind::Local { .. }) | None => {}
         }
         if !self.registry.handle_connect(own, to)? {
             let number = self.clients.all[index].numbers.get(&to).copied().unwrap_or(0);
@@ -71,7 +73,7 @@ impl Node {
 
     fn user_of(&self, spid: Spid) -> Option<u32> {
         match self.registry.get(spid)?.kind {
-            Kind::Local { user, .. } => Some(user),
+            EntryKind::Local { user, .. } => Some(user),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 
-use crossway_sys::epoll::Report as When;
+use crossway_sys::epoll::Trigger;
 use crossway_sys::socket::{self, Credentials};
 use crossway_sys::{Errno, OsError};
 
@@ -12,7 +12,7 @@ use crate::Error;
 use crate::limits::RECORD;
 use crate::node::{Node, Token};
 use crate::registry::Refused;
-use crate::trace::record::Happened;
+use crate::trace::record::EventKind;
 use crate::wire::local::{Event, Refusal, Request, VERSION};
 
 /// Number of records of one program that are handled before the others have their turn.
@@ -27,7 +27,7 @@ impl Node {
     /// Accepts waiting connections.
     pub(in crate::node) fn admit(&mut self) -> Result<(), Error> {
         loop {
-            match self.door.accept() {
+            match self.listener.accept() {
                 Ok(fd) => {
                     let Ok(credentials) = socket::peer_credentials(&fd) else { continue };
                     socket::set_nonblocking(&fd)?;
@@ -40,7 +40,7 @@ impl Node {
                     }
                     let entry = self.clients.all.vacant_entry();
                     let index = entry.key();
-                    self.epoll.add(&fd, Token::Client(index).number(), When::Changes)?;
+                    self.epoll.add(&fd, Token::Client(index).number(), Trigger::Changes)?;
                     entry.insert(Client {
                         fd,
                         credentials,
@@ -65,7 +65,7 @@ impl Node {
     /// Rejects a connection that cannot be served for lack of descriptors.
     fn turn_away_unheard(&mut self) -> Result<(), Error> {
         self.clients.reserve = None;
-        if let Ok(fd) = self.door.accept() {
+        if let Ok(fd) = self.listener.accept() {
             turn_away(
                 &fd,
                 "the node has no descriptor left for another endpoint; raise its limit (ulimit -n)",
@@ -230,7 +230,7 @@ impl Node {
                 self.clients.all[index].spid = Some(spid);
                 self.clients.by_spid.insert(spid, index);
                 self.clients.post(index, &Event::Opened { spid }, vec![memory]);
-                self.tracing.opened_or_closed(Happened::Open, spid, name);
+                self.tracing.opened_or_closed(EventKind::Open, spid, name);
             }
             Err(refused) => self.clients.refuse(index, refused),
         }

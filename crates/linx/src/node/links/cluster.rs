@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crossway_sys::Errno;
-use crossway_sys::epoll::Report as When;
+use crossway_sys::epoll::Trigger;
 use crossway_tipc_client as tipc;
-use crossway_tipc_client::{Address, Kind, Patience};
+use crossway_tipc_client::{Address, Patience, SocketKind};
 
 use super::super::{Node, Token};
 use super::{LinkAddress, Peer};
@@ -75,7 +75,8 @@ impl Cluster {
     }
 
     fn subscribe(&self, backend: &tipc::Backend) -> Result<tipc::Socket, String> {
-        let socket = tipc::Socket::open_on(backend, Kind::Seqpacket).map_err(|e| e.to_string())?;
+        let socket =
+            tipc::Socket::open_on(backend, SocketKind::Seqpacket).map_err(|e| e.to_string())?;
         let failed = |errno: Errno| format!("TIPC's topology service: {errno}");
         // Both calls are answered by this host's own TIPC.
         let patience = Patience::Until(Instant::now() + AGAIN);
@@ -116,7 +117,7 @@ impl Node {
         if cluster.ask_at.is_some_and(|at| at <= Instant::now()) {
             let subscribed = cluster.subscribe(&self.settings.tipc).and_then(|socket| {
                 self.epoll
-                    .add(&socket, Token::Topology.number(), When::Changes)
+                    .add(&socket, Token::Topology.number(), Trigger::Changes)
                     .map_err(|error| error.to_string())?;
                 Ok(socket)
             });

@@ -66,18 +66,21 @@ impl FromStr for LinkAddress {
 }
 
 fn tipc_socket(backend: &tipc::Backend) -> Result<tipc::Socket, OsError> {
-    tipc::Socket::open_on(backend, tipc::Kind::Stream)
+    tipc::Socket::open_on(backend, tipc::SocketKind::Stream)
         .map_err(|error| OsError::new("socket", "TIPC", std::io::Error::other(error)))
 }
 
 /// A listening socket for links.
-pub(super) enum LinkDoor {
+pub(super) enum LinkListener {
     Tcp(OwnedFd),
     Tipc(tipc::Socket, LinkAddress),
 }
 
-impl LinkDoor {
-    pub(super) fn open(address: LinkAddress, backend: &tipc::Backend) -> Result<LinkDoor, OsError> {
+impl LinkListener {
+    pub(super) fn open(
+        address: LinkAddress,
+        backend: &tipc::Backend,
+    ) -> Result<LinkListener, OsError> {
         match address {
             LinkAddress::Tcp(address) => {
                 let fd = socket::inet(Inet::Tcp, address)?;
@@ -85,7 +88,7 @@ impl LinkDoor {
                 socket::bind(&fd, &socket::inet_address(address), &address.to_string())?;
                 socket::listen(&fd, 64)?;
                 socket::set_nonblocking(&fd)?;
-                Ok(LinkDoor::Tcp(fd))
+                Ok(LinkListener::Tcp(fd))
             }
             LinkAddress::Tipc { service, instance } => {
                 let socket = tipc_socket(backend)?;
@@ -94,7 +97,7 @@ impl LinkDoor {
                 socket.listen().map_err(failed("listen"))?;
                 let range = ServiceRange::single(service, instance);
                 socket.bind(range, Scope::Cluster).map_err(failed("bind"))?;
-                Ok(LinkDoor::Tipc(socket, address))
+                Ok(LinkListener::Tipc(socket, address))
             }
         }
     }
@@ -102,36 +105,36 @@ impl LinkDoor {
     /// The address, with the port that the system chose.
     pub(super) fn address(&self) -> Option<LinkAddress> {
         match self {
-            LinkDoor::Tcp(fd) => {
+            LinkListener::Tcp(fd) => {
                 socket::as_inet(&socket::local_address(fd).ok()?).map(LinkAddress::Tcp)
             }
-            LinkDoor::Tipc(_, address) => Some(*address),
+            LinkListener::Tipc(_, address) => Some(*address),
         }
     }
 
-    /// Whether an error of [`LinkDoor::accept`] means that there will be no more connections: the `tipcd` has ended.
+    /// Whether an error of [`LinkListener::accept`] means that there will be no more connections: the `tipcd` has ended.
     pub(super) fn has_ended(&self, errno: Errno) -> bool {
         let of_one =
             matches!(errno, Errno::CONNABORTED | Errno::INTR | Errno::NOBUFS | Errno::NOMEM);
-        matches!(self, LinkDoor::Tipc(..)) && !of_one
+        matches!(self, LinkListener::Tipc(..)) && !of_one
     }
 
     /// The next connection; EAGAIN if there is none.
     pub(super) fn accept(&self) -> Result<Line, Errno> {
         match self {
-            LinkDoor::Tcp(fd) => socket::try_accept(fd).map(Line::Tcp),
-            LinkDoor::Tipc(socket, _) => {
+            LinkListener::Tcp(fd) => socket::try_accept(fd).map(Line::Tcp),
+            LinkListener::Tipc(socket, _) => {
                 socket.accept(Patience::Now).map(|(socket, _)| Line::Tipc(socket))
             }
         }
     }
 }
 
-impl AsFd for LinkDoor {
+impl AsFd for LinkListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            LinkDoor::Tcp(fd) => fd.as_fd(),
-            LinkDoor::Tipc(socket, _) => socket.as_fd(),
+            LinkListener::Tcp(fd) => fd.as_fd(),
+            LinkListener::Tipc(socket, _) => socket.as_fd(),
         }
     }
 }

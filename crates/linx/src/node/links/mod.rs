@@ -1,29 +1,30 @@
 //! Links to other nodes: dialling, supervision, and handling of failed connections.
 
 mod cluster;
-mod doors;
+mod handshake;
 mod line;
+mod listeners;
 mod wires;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossway_sys::epoll::Report as When;
+use crossway_sys::epoll::Trigger;
 use crossway_sys::{OsError, random};
 use slab::Slab;
 
 use super::{Node, Token};
 use crate::node::intake::Intake;
 use crate::registry::{LinkId, Output};
-use crate::session::{Mismatch, Session};
+use crate::session::Session;
 use crate::trace::record::Way;
 use crate::wire::body::Framed;
-use crate::wire::link::{Frame, Init, Message};
+use crate::wire::link::{Frame, Message};
 use cluster::Cluster;
-use doors::Entrance;
 use line::Line;
 pub use line::LinkAddress;
+use listeners::ListenAddress;
 
 /// The configuration of a link that this node dials.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl Peer {
 #[derive(Default)]
 pub(super) struct Links {
     cluster: Option<Cluster>,
-    doors: Vec<Entrance>,
+    listeners: Vec<ListenAddress>,
     wires: Slab<Wire>,
     peers: Slab<Peer>,
     ready: VecDeque<usize>,
@@ -129,7 +130,7 @@ impl Links {
     pub(super) fn next_instant(&self) -> Option<Instant> {
         let dials = self.peers.iter().flat_map(|(_, peer)| [peer.dial_at, peer.down_at]);
         let asks = self.cluster.as_ref().and_then(Cluster::next_instant);
-        let opens = self.doors.iter().map(Entrance::next_instant);
+        let opens = self.listeners.iter().map(ListenAddress::next_instant);
         dials.chain(opens).chain([self.tick_at, asks]).flatten().min()
     }
 
@@ -178,7 +179,7 @@ impl Node {
         line.prepare()?;
         let entry = self.links.wires.vacant_entry();
         let index = entry.key();
-        self.epoll.add(&line, Token::Wire(index).number(), When::Changes)?;
+        self.epoll.add(&line, Token::Wire(index).number(), Trigger::Changes)?;
         entry.insert(Wire {
             line,
             peer,
@@ -199,7 +200,7 @@ impl Node {
 
     /// Does what is due: dials, pings, and drops connections that do not answer.
     pub(super) fn supervise(&mut self) {
-        if let Err(error) = self.reopen_doors() {
+        if let Err(error) = self.reopen_listeners() {
             tracing::warn!("a link address cannot be watched: {error}");
         }
         let now = Instant::now();
@@ -324,15 +325,6 @@ impl Node {
         }
     }
 
-    fn introduce(&mut self, index: usize) {
-        let Some(peer) = self.links.wires[index].peer.and_then(|p| self.links.peers.get(p)) else {
-            return;
-        };
-        let timeout_ms = self.settings.link_timeout.as_millis() as u32;
-        let init = peer.session.init(&self.settings.name, timeout_ms);
-        self.links.post(index, &init);
-    }
-
     fn handle_link_message(&mut self, id: LinkId, message: Message) -> Result<(), String> {
         self.trace_link(Way::Received, id, &message);
         let correct = match message {
@@ -359,109 +351,6 @@ impl Node {
             self.take_down(index, "the other node violated the protocol");
         }
         Err("it violated the protocol".to_owned())
-    }
-
-    /// Handles the introduction of the other end of a connection.
-    fn handle_init(&mut self, index: usize, init: &Init) -> Result<(), String> {
-        let wire = &self.links.wires[index];
-        let at = match (wire.dialled, wire.peer) {
-            (true, Some(at)) => {
-                self.name_found(at, &init.name)?;
-                at
-            }
-            _ => {
-                let at = match self.peer_for(init) {
-                    Ok(at) => at,
-                    Err(why) => {
-                        self.links.post(index, &Frame::Refused { why: why.clone() });
-                        let _ = self.write_wire(index);
-                        return Err(why);
-                    }
-                };
-                self.links.wires[index].peer = Some(at);
-                // This end reports its state of the session before it processes that of the other end.
-                self.introduce(index);
-                at
-            }
-        };
-        let peer = &mut self.links.peers[at];
-        let again = match peer.session.handle_init(init) {
-            Ok(again) => again,
-            Err(Mismatch::Forgotten) => {
-                self.take_down(at, "the other node has started a new session");
-                return Err("the other node has started a new session".to_owned());
-            }
-            Err(Mismatch::Refused(why)) => {
-                self.links.post(index, &Frame::Refused { why: why.clone() });
-                let _ = self.write_wire(index);
-                return Err(why);
-            }
-        };
-        peer.down_at = None;
-        peer.dial_at = None;
-        peer.told.clear();
-        let former = peer.wire.replace(index).filter(|former| *former != index);
-        if let Some(former) = former {
-            self.links.wires.try_remove(former);
-        }
-        self.links.wires[index].is_greeted = true;
-        for bytes in again {
-            self.links.post_bytes(index, bytes);
-        }
-        let now = Instant::now();
-        self.links.tick_at.get_or_insert(now);
-        let peer = &mut self.links.peers[at];
-        if peer.id.is_none() {
-            self.links.last_id += 1;
-            let id = LinkId(self.links.last_id);
-            peer.id = Some(id);
-            let name = peer.name.clone();
-            tracing::info!("link {name} is up");
-            if let Err((_, why)) = self.registry.handle_link_up(id, &name) {
-                return Err(why);
-            }
-        }
-        Ok(())
-    }
-
-    /// Names a link after the node at its other end, if the topology service told of that node.
-    fn name_found(&mut self, at: usize, name: &str) -> Result<(), String> {
-        let peer = &self.links.peers[at];
-        if !peer.is_found || peer.id.is_some() {
-            return Ok(());
-        }
-        crate::check_name(name).map_err(|error| error.to_string())?;
-        if self.links.peers.iter().any(|(index, peer)| index != at && peer.name == name) {
-            return Err(format!(
-                "another link has the name of the node {name}; give each node a name of its own (--name)"
-            ));
-        }
-        self.links.peers[at].name = name.to_owned();
-        Ok(())
-    }
-
-    /// The link that a dialling node refers to.
-    fn peer_for(&mut self, init: &Init) -> Result<usize, String> {
-        if crate::check_name(&init.name).is_err() {
-            return Err(format!("'{}' cannot be the name of a link", init.name));
-        }
-        let same = self.links.peers.iter().find(|(_, peer)| peer.name == init.name);
-        if let Some((at, peer)) = same {
-            if !peer.addresses.is_empty() {
-                return Err(format!("this node already dials a link named {}", peer.name));
-            }
-            if peer.session.number() == init.session {
-                return Ok(at);
-            }
-            if peer.wire.is_some() {
-                return Err(format!("a link named {} is already up", peer.name));
-            }
-            self.take_down(at, "the other node has started a new session");
-        }
-        if self.links.peers.len() >= LINKS {
-            return Err(format!("this node has reached its limit of {LINKS} links"));
-        }
-        Ok(self.links.peers.insert(Peer::new(init.name.clone(), Vec::new(), init.session)))
     }
 
     fn acknowledge(&mut self, index: usize, now: bool) {

@@ -13,7 +13,7 @@ use crate::Spid;
 use crate::channel::frame::{FIRST, Header, OUT_OF_BAND};
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, PIECE, SHARED_FROM, WINDOW};
 use crate::node::Node;
-use crate::registry::{Kind, LinkId, Registry};
+use crate::registry::{EntryKind, LinkId, Registry};
 use crate::wire::body::{Body, Landing, Slot};
 use crate::wire::link::{self, Frame, Message};
 
@@ -85,8 +85,8 @@ impl Node {
             && (!first || piece.len() >= LEAST_SIGNAL);
         let Some(sender) = self.registry.remote(link, from).filter(|_| fits) else { return false };
         match self.registry.get(to).map(|entry| entry.kind) {
-            Some(Kind::Local { .. }) => self.deliver(link, sender, to, size, flags, piece),
-            Some(Kind::Remote { link: over, spid: there }) => {
+            Some(EntryKind::Local { .. }) => self.deliver(link, sender, to, size, flags, piece),
+            Some(EntryKind::Remote { link: over, spid: there }) => {
                 let queue = self.relays.transit.entry((over, there)).or_default();
                 let onward = Message::Data { from: sender, to, size, flags, piece };
                 queue.push_back((link, onward));

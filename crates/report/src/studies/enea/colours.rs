@@ -285,12 +285,12 @@ fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
         .iter()
         .filter(|r| r.mechanism == id && r.status == Status::Ok && r.fault == Fault::Kill)
         .collect();
-    let untold = kills.iter().filter(|r| r.outcome > Some(Outcome::Told)).count();
+    let undetected = kills.iter().filter(|r| r.outcome > Some(Outcome::Detected)).count();
     let times: Vec<f64> =
         kills.iter().filter_map(|r| r.detected_after_ns).map(|ns| ns as f64 / 1e6).collect();
     let (colour, why) = match median(&times) {
         _ if kills.is_empty() => return None,
-        Some(ms) if untold == 0 => (
+        Some(ms) if undetected == 0 => (
             if ms <= t.told_green_ms { Green } else { Yellow },
             format!(
                 "an error after {} of {} deaths, after {} ms",
@@ -299,7 +299,7 @@ fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
                 three_digits(ms)
             ),
         ),
-        _ => (Red, format!("no error after {untold} of {} deaths", kills.len())),
+        _ => (Red, format!("no error after {undetected} of {} deaths", kills.len())),
     };
     Some(Computed {
         colour,

@@ -14,7 +14,7 @@ impl NodeSocket {
         // A UNIX socket polls writable while at most a quarter of its buffer is unread (unix(7) is silent; net/unix/af_unix.c).
         let sndbuf = socket::send_buffer_bytes(&self.fd).map_err(errno_of)?;
         let mut filling = vec![0; sndbuf / 4 + 1];
-        if self.kind == Kind::Stream {
+        if self.kind == SocketKind::Stream {
             let mut sent = 0;
             while sent < filling.len() {
                 sent += socket::send(&self.fd, &filling[sent..], true)?;

@@ -257,7 +257,7 @@ impl NodeSocket {
             if !turn.is_heard(waited == Some(bells_eaten), bell)? {
                 return Ok(Found::Nothing { bells_eaten });
             }
-            let came = if self.kind == Kind::Stream {
+            let came = if self.kind == SocketKind::Stream {
                 take_bytes(turn, front, buf, look)
             } else {
                 let came = turn.with(&front, |record| Came::copy(record, buf));
@@ -287,7 +287,7 @@ impl NodeSocket {
 
     /// Number of stream bytes, or bytes of the next record, in the descriptor before the first bell.
     fn bytes_before_bell(&self) -> Result<usize, Errno> {
-        if self.kind == Kind::Stream {
+        if self.kind == SocketKind::Stream {
             return Ok(socket::readable_bytes(&self.fd)?.saturating_sub(1));
         }
         match records::recv(&self.fd, &mut [], &mut [0], true, true) {
@@ -337,7 +337,7 @@ impl NodeSocket {
         if before == 0 {
             return Ok(None);
         }
-        let outcome = if self.kind == Kind::Stream {
+        let outcome = if self.kind == SocketKind::Stream {
             let len = buf.len().min(before);
             self.read_bytes(&mut buf[..len], true, look)
         } else {

@@ -22,9 +22,9 @@ use crate::daemon::Daemon;
 use crate::error::Error;
 use crate::message::{ErrorCode, Event, Message};
 use crate::patiently::patiently;
-use crate::protocol::control::{Kind, Opened, Reader, Report, Request};
+use crate::protocol::control::{Opened, Reader, Request, SocketKind, SocketReport};
 use crate::protocol::record::{
-    HEADER_LEN, Header, Kind as RecordKind, OFFER_LEN, PAD_FAMILY, SEND_HEADER_LEN,
+    HEADER_LEN, Header, OFFER_LEN, PAD_FAMILY, RecordKind, SEND_HEADER_LEN,
 };
 use crate::protocol::slot::{self, Phase, State};
 use crate::protocol::{MESSAGE_LEN_MAX, epoch};
@@ -49,7 +49,7 @@ struct Memory {
 #[derive(Debug)]
 pub struct NodeSocket {
     fd: OwnedFd,
-    kind: Kind,
+    kind: SocketKind,
     opened: Opened,
     daemon: Arc<Daemon>,
     memory: Mutex<Memory>,
@@ -75,7 +75,7 @@ impl NodeSocket {
     ///
     /// # Errors
     /// [`Error`] gives the cause and the remedy.
-    pub fn open(path: &Path, kind: Kind) -> Result<Self, Error> {
+    pub fn open(path: &Path, kind: SocketKind) -> Result<Self, Error> {
         let daemon = Daemon::at(path)?;
         let mut answer = daemon
             .ask(&Request::Open { kind })
@@ -89,7 +89,7 @@ impl NodeSocket {
         }
     }
 
-    fn new(fd: OwnedFd, kind: Kind, opened: Opened, daemon: Arc<Daemon>) -> Self {
+    fn new(fd: OwnedFd, kind: SocketKind, opened: Opened, daemon: Arc<Daemon>) -> Self {
         let (shut, group, through) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU64::new(0));
         let (memory, usage, pace) =
             (Mutex::default(), lane_request::Usage::default(), down::Pace::default());
@@ -111,7 +111,7 @@ impl NodeSocket {
     }
 
     /// The kind of the socket.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> SocketKind {
         self.kind
     }
 
@@ -210,9 +210,9 @@ impl NodeSocket {
     ///
     /// # Errors
     /// ENETDOWN if the tipcd has ended.
-    pub fn report(&self) -> Result<Report, Errno> {
+    pub fn report(&self) -> Result<SocketReport, Errno> {
         let answer = self.ask(&Request::Report { token: self.opened.token })?;
-        Report::decode(&mut Reader::new(&answer.bytes)).ok_or(Errno::PROTO)
+        SocketReport::decode(&mut Reader::new(&answer.bytes)).ok_or(Errno::PROTO)
     }
 
     /// Sets an option of level SOL_TIPC by its number.

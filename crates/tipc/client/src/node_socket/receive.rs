@@ -169,7 +169,7 @@ impl NodeSocket {
     /// Reads the descriptor once. Returns `None` for a record unknown to this version, ECONNRESET at the end.
     #[inline]
     fn read(&self, buf: &mut [u8], nonblocking: bool, peek: bool) -> Result<Option<Came>, Errno> {
-        if self.kind == Kind::Stream {
+        if self.kind == SocketKind::Stream {
             self.read_bytes(buf, nonblocking, peek)
         } else {
             self.read_record(buf, nonblocking, peek)

@@ -92,7 +92,7 @@ impl NodeSocket {
         to: Option<Address>,
         patience: Patience,
     ) -> Result<usize, Errno> {
-        let stream = self.kind == Kind::Stream;
+        let stream = self.kind == SocketKind::Stream;
         if !stream && payload.len() > MESSAGE_LEN_MAX {
             return Err(Errno::MSGSIZE);
         }

@@ -1,6 +1,6 @@
 //! The contents of answers, after their errno.
 
-use super::control::Kind;
+use super::control::SocketKind;
 use super::fields::{Reader, Writer};
 use crate::address::SocketAddress;
 
@@ -33,7 +33,7 @@ pub struct Adopted {
     /// Token and slot of the socket.
     pub opened: Opened,
     /// Kind of the socket.
-    pub kind: Kind,
+    pub kind: SocketKind,
     /// Number of slots in the region that contains its slot.
     pub slots: u32,
 }
@@ -49,7 +49,7 @@ pub struct Granted {
 
 /// Answer to a report request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct SocketReport {
     /// Address of the socket.
     pub local: SocketAddress,
     /// Address of the connection's other end.
@@ -104,7 +104,7 @@ impl Adopted {
     /// Decodes the answer from what follows the errno.
     pub fn decode(r: &mut Reader<'_>) -> Option<Self> {
         let opened = Opened::decode(r)?;
-        Some(Self { opened, kind: Kind::from_number(r.u32()?)?, slots: r.u32()? })
+        Some(Self { opened, kind: SocketKind::from_number(r.u32()?)?, slots: r.u32()? })
     }
 }
 
@@ -120,7 +120,7 @@ impl Granted {
     }
 }
 
-impl Report {
+impl SocketReport {
     /// Encodes the answer, with errno 0.
     pub fn encode(self) -> Vec<u8> {
         let peer = self.peer.unwrap_or_default();
@@ -164,16 +164,16 @@ mod tests {
         let raw = skip_errno(opened.encode());
         assert_eq!(Opened::decode(&mut Reader::new(&raw)), Some(opened));
         let local = SocketAddress { port: 1, node: 2 };
-        let adopted = Adopted { opened, kind: Kind::Dgram, slots: 9 };
+        let adopted = Adopted { opened, kind: SocketKind::Dgram, slots: 9 };
         let raw = skip_errno(adopted.encode());
         assert_eq!(Adopted::decode(&mut Reader::new(&raw)), Some(adopted));
         let granted = Granted { ring_bytes: 1, sends: true };
         let raw = skip_errno(granted.encode());
         assert_eq!(Granted::decode(&mut Reader::new(&raw)), Some(granted));
         for peer in [None, Some(SocketAddress { port: 3, node: 4 })] {
-            let report = Report { local, peer, queued_messages: 5, queued_bytes: 6 };
+            let report = SocketReport { local, peer, queued_messages: 5, queued_bytes: 6 };
             let raw = skip_errno(report.encode());
-            assert_eq!(Report::decode(&mut Reader::new(&raw)), Some(report));
+            assert_eq!(SocketReport::decode(&mut Reader::new(&raw)), Some(report));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! and descriptors of that request's answer. A hello with a different version is answered with the errno [`VERSION_MISMATCH`], followed by the two
 //! versions.
 
-pub use super::answers::{Adopted, Granted, Opened, Report, Welcome};
+pub use super::answers::{Adopted, Granted, Opened, SocketReport, Welcome};
 pub use super::fields::{Head, Reader, Writer};
 use crate::address::ENCODED_LEN;
 
@@ -20,9 +20,9 @@ pub const VERSION_MISMATCH: i32 = 71;
 /// An option that the kernel does not have: the size of the receive queue in bytes, for which the kernel uses SO_RCVBUF.
 pub const RECEIVE_BYTES: u32 = 0x1_0008;
 
-/// Kind of a socket, with the kernel's numbers.
+/// SocketKind of a socket, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum SocketKind {
     /// SOCK_STREAM.
     Stream = 1,
     /// SOCK_DGRAM.
@@ -33,7 +33,7 @@ pub enum Kind {
     Seqpacket = 5,
 }
 
-impl Kind {
+impl SocketKind {
     /// The kind with the kernel's number.
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -61,8 +61,8 @@ pub enum Request<'a> {
     },
     /// Opens a socket: answered with [`Opened`] and its data descriptor.
     Open {
-        /// Kind of the socket.
-        kind: Kind,
+        /// SocketKind of the socket.
+        kind: SocketKind,
     },
     /// Binds a service range, or withdraws a binding.
     Bind {
@@ -99,7 +99,7 @@ pub enum Request<'a> {
         /// Token of the socket.
         token: u64,
     },
-    /// Queries addresses and queue: answered with [`Report`].
+    /// Queries addresses and queue: answered with [`SocketReport`].
     Report {
         /// Token of the socket.
         token: u64,
@@ -232,7 +232,7 @@ impl<'a> Request<'a> {
             return Some(Self::Administer { order: r.rest() });
         }
         if op == 2 {
-            let kind = Kind::from_number(r.u32()?)?;
+            let kind = SocketKind::from_number(r.u32()?)?;
             return r.0.is_empty().then_some(Self::Open { kind });
         }
         let nodes = match op {
@@ -274,7 +274,7 @@ mod tests {
         let (token, address) = (0x1234_5678_9abc_def0, [7; 16]);
         let requests = [
             Request::Hello { version: 1 },
-            Request::Open { kind: Kind::Rdm },
+            Request::Open { kind: SocketKind::Rdm },
             Request::Bind { token, address },
             Request::UnbindAll { token },
             Request::Listen { token, pad: 1 },

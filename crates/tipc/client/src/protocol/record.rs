@@ -15,9 +15,9 @@ pub const PAD_FAMILY: u16 = u16::MAX;
 /// Length of the header towards the program, in bytes.
 pub const HEADER_LEN: usize = 32;
 
-/// Kind of a message towards the program.
+/// RecordKind of a message towards the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// A data message.
     Data = 1,
     /// A message sent by the program that could not be delivered; `error` gives the reason.
@@ -36,8 +36,8 @@ pub const OFFER_LEN: usize = 16;
 /// The header that precedes a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Kind of the message.
-    pub kind: Kind,
+    /// RecordKind of the message.
+    pub kind: RecordKind,
     /// TIPC error code of a returned message.
     pub error: u8,
     /// The sending socket, or for a returned message the socket that rejected it.
@@ -46,7 +46,7 @@ pub struct Header {
     pub service: Option<ServiceRange>,
     /// Instance of the sending member if the message was received in a group.
     pub member: Option<u32>,
-    /// For [`Kind::Member`], whether the member left.
+    /// For [`RecordKind::Member`], whether the member left.
     pub gone: bool,
 }
 
@@ -81,10 +81,10 @@ impl Header {
     /// Decodes a header; `None` for a kind unknown to this version.
     pub fn decode(raw: &[u8; HEADER_LEN]) -> Option<Self> {
         let kind = match raw[0] {
-            1 => Kind::Data,
-            2 => Kind::Returned,
-            3 => Kind::Offer,
-            4 => Kind::Member,
+            1 => RecordKind::Data,
+            2 => RecordKind::Returned,
+            3 => RecordKind::Offer,
+            4 => RecordKind::Member,
             _ => return None,
         };
         let word = |n: usize| {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_header_comes_back_from_its_bytes() {
         let plain = Header {
-            kind: Kind::Data,
+            kind: RecordKind::Data,
             error: 0,
             from: SocketAddress { port: 1, node: 2 },
             service: None,
@@ -120,9 +120,9 @@ mod tests {
         let range = ServiceRange { service: 3, lower: 4, upper: 5 };
         for header in [
             plain,
-            Header { kind: Kind::Returned, error: 2, service: Some(range), ..plain },
-            Header { kind: Kind::Member, member: Some(7), gone: true, ..plain },
-            Header { kind: Kind::Offer, ..plain },
+            Header { kind: RecordKind::Returned, error: 2, service: Some(range), ..plain },
+            Header { kind: RecordKind::Member, member: Some(7), gone: true, ..plain },
+            Header { kind: RecordKind::Offer, ..plain },
         ] {
             assert_eq!(Header::decode(&header.encode()), Some(header));
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use crossway_tipc_client::{Address, Backend, Kind, Patience, Scope, ServiceRange, Socket};
+use crossway_tipc_client::{Address, Backend, Patience, Scope, ServiceRange, Socket, SocketKind};
 
 use super::flows::Flows;
 
@@ -60,7 +60,7 @@ pub(crate) fn ask(socket: &Socket, what: Question, at: u64) -> anyhow::Result<u6
 /// Starts to record when links go down.
 fn watch_links() -> Arc<Mutex<Vec<u64>>> {
     let downs = Arc::new(Mutex::new(Vec::new()));
-    let topology = Socket::open_on(&Backend::Kernel, Kind::Seqpacket).expect("a socket");
+    let topology = Socket::open_on(&Backend::Kernel, SocketKind::Seqpacket).expect("a socket");
     topology.connect(Some(Address::service(1, 1)), soon()).expect("the topology service");
     let subscription = [LINK_STATE, 0, u32::MAX, u32::MAX, 1, 0, 0];
     let bytes: Vec<u8> = subscription.into_iter().flat_map(u32::to_ne_bytes).collect();
@@ -81,7 +81,7 @@ fn watch_links() -> Arc<Mutex<Vec<u64>>> {
 pub(crate) fn run() {
     let downs = watch_links();
     let flows = Flows::start_ends([None, Some(&Backend::Kernel)], PACE);
-    let socket = Socket::open_on(&Backend::Kernel, Kind::Rdm).expect("a socket");
+    let socket = Socket::open_on(&Backend::Kernel, SocketKind::Rdm).expect("a socket");
     socket.bind(ServiceRange::single(ANSWERS.0, ANSWERS.1), Scope::Cluster).expect("a name");
     let mut bytes = [0; 16];
     loop {

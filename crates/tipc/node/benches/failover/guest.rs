@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, bail};
 use crossway_netlab::{Guest, GuestSpec, HostSpec, Lab, Link, Topology};
 use crossway_tipc_client::admin::{Administration, Order, Outcome, Settings};
-use crossway_tipc_client::{Backend, Kind, Socket};
+use crossway_tipc_client::{Backend, Socket, SocketKind};
 
 use super::Site;
 use super::far_end::{self, Question, ask};
@@ -120,7 +120,7 @@ impl BesideKernel {
         let far_end = FarEnd(command.spawn().context("cannot start the far end")?);
         let backend = Backend::Node(path);
         let flows = Flows::start_ends([Some(&backend), None], far_end::PACE);
-        let questions = Socket::open_on(&backend, Kind::Rdm)?;
+        let questions = Socket::open_on(&backend, SocketKind::Rdm)?;
         let mut site =
             Self { flows, questions, ahead: 0, _far_end: far_end, node, guest, lab, _dir: dir };
         until("the far end", || ask(&site.questions, Question::Clock, 0).is_ok());

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use crossway_sys::procfs::HostCpu;
 use crossway_tipc_client::{
-    Address, Backend, Errno, Event, Kind, Patience, Scope, ServiceRange, Socket, SocketAddress,
+    Address, Backend, Errno, Event, Patience, Scope, ServiceRange, Socket, SocketAddress,
+    SocketKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,11 +32,11 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    const fn tipc(self) -> Option<Kind> {
+    const fn tipc(self) -> Option<SocketKind> {
         match self {
-            Self::TipcStream => Some(Kind::Stream),
-            Self::TipcSeqpacket => Some(Kind::Seqpacket),
-            Self::TipcRdm => Some(Kind::Rdm),
+            Self::TipcStream => Some(SocketKind::Stream),
+            Self::TipcSeqpacket => Some(SocketKind::Seqpacket),
+            Self::TipcRdm => Some(SocketKind::Rdm),
             Self::Tcp | Self::TcpNodelay | Self::Udp => None,
         }
     }
@@ -178,7 +179,7 @@ impl Role {
         let backend = self.tipcd.clone().map_or(Backend::Kernel, Backend::Node);
         let socket = Socket::open_on(&backend, kind)?;
         let service = Address::service(SERVICE, self.instance);
-        let connected = kind != Kind::Rdm;
+        let connected = kind != SocketKind::Rdm;
         if self.serve {
             if connected {
                 socket.listen()?;

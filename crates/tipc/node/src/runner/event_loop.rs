@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crossway_sys::epoll::{Ready, Report};
+use crossway_sys::epoll::{Ready, Trigger};
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
@@ -58,7 +58,7 @@ impl<G: Guard> Runner<G> {
     /// # Errors
     /// [`RunnerError::Os`] if epoll fails, for example because the descriptor is a file.
     pub fn watch(&self, other: impl AsFd) -> Result<(), RunnerError> {
-        Ok(self.epoll.add(other, Token::Other.encode(), Report::WhileReadable)?)
+        Ok(self.epoll.add(other, Token::Other.encode(), Trigger::WhileReadable)?)
     }
 
     /// Sends pending frames, waits for frames, timers, a watched descriptor or at most `limit`, and handles them. Returns whether a

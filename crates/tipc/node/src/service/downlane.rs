@@ -13,7 +13,7 @@ use crossway_ring::shared_rx::ReceiverWords;
 use crossway_ring::sync::{Ordering, fence};
 use crossway_ring::{RingTx, SendError, Wait};
 use crossway_sys::{Errno, socket};
-use crossway_tipc_client::protocol::control::Kind;
+use crossway_tipc_client::protocol::control::SocketKind;
 use crossway_tipc_client::protocol::lane;
 use crossway_tipc_client::protocol::record::HEADER_LEN;
 use crossway_tipc_client::protocol::slot;
@@ -113,7 +113,7 @@ impl Local {
         down.note_taken();
         while let Some(Outgoing { header, taken }) = out.front() {
             let payload = taken.payload();
-            if *kind == Kind::Stream {
+            if *kind == SocketKind::Stream {
                 // A peer may send an empty message; on a stream, nothing is reported for it.
                 if payload.len() > *out_sent {
                     down.put(&[], &payload[*out_sent..])?;

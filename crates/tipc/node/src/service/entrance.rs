@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_sys::socket::{self, Credentials};
 use crossway_sys::{Errno, fdpass};
 use crossway_tipc_client::protocol::control::{Request, Writer};
@@ -70,9 +70,9 @@ impl Service {
                 self.in_kept_places.push_back(place);
             }
             let watched = match self.clients.get(place).and_then(|c| c.control.as_ref()) {
-                Some(control) => {
-                    epoll.add(control, Token::Client(place).encode(), Report::WhileReadable).is_ok()
-                }
+                Some(control) => epoll
+                    .add(control, Token::Client(place).encode(), Trigger::WhileReadable)
+                    .is_ok(),
                 None => false,
             };
             if !watched {
@@ -130,7 +130,7 @@ impl Service {
         if !carries_descriptors || self.shares.may_fly(who, ANSWER_FDS_MAX) {
             return None;
         }
-        self.look_who_has_received(who);
+        self.release_idle_clients(who);
         if self.shares.may_fly(who, ANSWER_FDS_MAX) {
             return None;
         }
@@ -139,7 +139,7 @@ impl Service {
     }
 
     /// A program that has received its last answer and sent no request since has nothing in flight.
-    fn look_who_has_received(&mut self, who: Option<Credentials>) {
+    fn release_idle_clients(&mut self, who: Option<Credentials>) {
         let shares = &mut self.shares;
         for client in self.clients.iter_mut() {
             let alike = client.credentials.map(|c| c.uid) == who.map(|c| c.uid);
@@ -159,11 +159,11 @@ impl Service {
                 self.forget_control(place);
                 return false;
             }
-            Report::WhileReadable
+            Trigger::WhileReadable
         } else {
-            Report::Changes
+            Trigger::Changes
         };
-        let hold = report == Report::Changes;
+        let hold = report == Trigger::Changes;
         if client.held != hold {
             // Its reception of the answer is reported as room in the descriptor.
             if epoll.change(control, Token::Client(place).encode(), report).is_err() {
@@ -208,7 +208,7 @@ impl Service {
         socket::shutdown_send(control);
         socket::shutdown_recv(control);
         self.in_kept_places.retain(|kept| *kept != place);
-        let watched = epoll.change(control, Token::Client(place).encode(), Report::Changes);
+        let watched = epoll.change(control, Token::Client(place).encode(), Trigger::Changes);
         match watched {
             Ok(()) => client.held = true,
             Err(_) => self.forget_control(place),

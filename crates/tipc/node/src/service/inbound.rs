@@ -2,10 +2,8 @@
 
 use crossway_sys::records::MOST;
 use crossway_sys::{Errno, socket};
-use crossway_tipc_client::protocol::control::Kind;
-use crossway_tipc_client::protocol::record::{
-    Header, Kind as RecordKind, PAD_FAMILY, SEND_HEADER_LEN,
-};
+use crossway_tipc_client::protocol::control::SocketKind;
+use crossway_tipc_client::protocol::record::{Header, PAD_FAMILY, RecordKind, SEND_HEADER_LEN};
 use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::socket::{Address, SocketError};
 use crossway_tipc_proto::time::Nanos;
@@ -51,7 +49,7 @@ impl Service {
         let Some(local) = self.sockets.get(place) else { return };
         match (&local.phase, local.kind) {
             (Phase::Offered { .. }, _) => self.read_answer(cx, place),
-            (_, Kind::Stream) => self.read_stream(cx, place, STREAM_READ_BYTES),
+            (_, SocketKind::Stream) => self.read_stream(cx, place, STREAM_READ_BYTES),
             _ => {
                 for _ in 0..BATCHES_PER_TURN {
                     self.read_messages(cx, place, BATCH_BYTES);
@@ -72,7 +70,7 @@ impl Service {
         loop {
             // Data that the program adds in the meantime is not read now.
             match self.sockets.get(place).map(|local| local.kind) {
-                Some(Kind::Stream) => self.read_stream(cx, place, left.max(1)),
+                Some(SocketKind::Stream) => self.read_stream(cx, place, left.max(1)),
                 Some(_) => self.read_messages(cx, place, left.max(1)),
                 None => return,
             }
@@ -227,7 +225,7 @@ fn send_stalled(now: Nanos, node: &mut Node, local: &mut Local, undelivered: &mu
     let mut moved = false;
     while let Some(mut held) = local.stalled.pop_front() {
         let rest = &held.payload[held.sent..];
-        let stalls = if local.kind == Kind::Stream {
+        let stalls = if local.kind == SocketKind::Stream {
             let Some(port) = local.port else { continue };
             match node.send(now, port, None, rest) {
                 Ok(sent) => {

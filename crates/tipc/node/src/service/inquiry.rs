@@ -1,7 +1,7 @@
 //! Programs' queries about sockets, nodes and links, and socket options.
 
 use crossway_sys::Errno;
-use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, Report};
+use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, SocketReport};
 use crossway_tipc_proto::addr::Port;
 use crossway_tipc_proto::node::{Node, option};
 
@@ -53,7 +53,7 @@ impl Service {
     }
 }
 
-/// The 16-octet identity of a node; zeros for a node without bearers that has none.
+/// The 16-byte identity of a node; zeros for a node without bearers that has none.
 pub(super) fn identity(node: &Node, address: u32) -> Answer {
     let id = if node.addr().unwrap_or_default().0 == address {
         Some(node.id().map_or([0; 16], |id| id.0))
@@ -81,7 +81,7 @@ pub(super) fn link_name(node: &Node, address: u32, bearer: u32) -> Answer {
 
 pub(super) fn report(node: &Node, port: Port) -> Answer {
     let Ok(report) = node.socket_report(port) else { return Answer::error(Errno::BADF) };
-    let bytes = Report {
+    let bytes = SocketReport {
         local: local_socket(report.local),
         peer: report.peer.map(local_socket),
         queued_messages: u32::try_from(report.queued_messages).unwrap_or(u32::MAX),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossway_ring::region::SharedRing;
 use crossway_ring::sync::{AtomicU32, Ordering, fence};
 use crossway_ring::{Bell, RingRx, Wait};
-use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::{Errno, OsError, futex};
 use crossway_tipc_client::protocol::control::Granted;
@@ -124,7 +124,7 @@ impl Service {
         let local = self.sockets.get_mut(place).ok_or(Errno::BADF)?;
         let answer = lanes.answer(true)?;
         epoll
-            .add(lanes.bell.as_fd(), Token::Lane(place).encode(), Report::Changes)
+            .add(lanes.bell.as_fd(), Token::Lane(place).encode(), Trigger::Changes)
             .map_err(|_| Errno::NFILE)?;
         local.lanes = Some(Box::new(lanes));
         self.lanes += 1;

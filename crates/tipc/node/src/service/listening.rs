@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crossway_sys::socket::{self, Kind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError};
 
 /// Maximum number of connections waiting to be accepted; the kernel limits it to net.core.somaxconn.
@@ -103,13 +103,13 @@ impl ListeningSocket {
     pub(super) fn open(path: &Path, mode: u32) -> Result<Self, ServiceError> {
         let cannot = |source| ServiceError::Bind { path: path.to_owned(), source };
         let address = socket::path_address(path).map_err(cannot)?;
-        let fd = socket::unix(Kind::Seqpacket)?;
+        let fd = socket::unix(SocketType::Seqpacket)?;
         socket::set_nonblocking(&fd)?;
         if let Ok(there) = fs::symlink_metadata(path) {
             if !there.file_type().is_socket() {
                 return Err(ServiceError::NoSocket { path: path.to_owned() });
             }
-            match socket::connect(&socket::unix(Kind::Seqpacket)?, &address) {
+            match socket::connect(&socket::unix(SocketType::Seqpacket)?, &address) {
                 // Left behind by a tipcd that was killed.
                 Err(Errno::CONNREFUSED | Errno::NOENT) => {
                     if let Err(source) = fs::remove_file(path)

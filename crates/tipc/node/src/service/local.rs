@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use crossway_tipc_client::address::{self as local, ENCODED_LEN};
-use crossway_tipc_client::protocol::control::Kind;
+use crossway_tipc_client::protocol::control::SocketKind;
 use crossway_tipc_client::protocol::record::HEADER_LEN;
 use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crossway_tipc_proto::node::{ConnectionRequest, Taken};
-use crossway_tipc_proto::socket::{Address, SocketKind};
+use crossway_tipc_proto::socket as proto;
+use crossway_tipc_proto::socket::Address;
 use crossway_tipc_proto::time::Nanos;
 
 use super::downlane::Down;
@@ -57,7 +58,7 @@ pub(super) struct Local {
     pub(super) cookie: u64,
     /// `None` while a connection request is offered.
     pub(super) port: Option<Port>,
-    pub(super) kind: Kind,
+    pub(super) kind: SocketKind,
     pub(super) client: Place,
     pub(super) slot: u32,
     pub(super) phase: Phase,
@@ -114,7 +115,7 @@ impl Local {
     pub(super) fn new(
         fd: OwnedFd,
         (token, cookie): (u64, u64),
-        kind: Kind,
+        kind: SocketKind,
         (client, slot): (Place, u32),
         phase: Phase,
         held_most: usize,
@@ -178,12 +179,12 @@ impl Local {
     }
 }
 
-pub(super) const fn proto_kind(kind: Kind) -> SocketKind {
+pub(super) const fn proto_kind(kind: SocketKind) -> proto::SocketKind {
     match kind {
-        Kind::Stream => SocketKind::Stream,
-        Kind::Dgram => SocketKind::Dgram,
-        Kind::Rdm => SocketKind::Rdm,
-        Kind::Seqpacket => SocketKind::Seqpacket,
+        SocketKind::Stream => proto::SocketKind::Stream,
+        SocketKind::Dgram => proto::SocketKind::Dgram,
+        SocketKind::Rdm => proto::SocketKind::Rdm,
+        SocketKind::Seqpacket => proto::SocketKind::Seqpacket,
     }
 }
 

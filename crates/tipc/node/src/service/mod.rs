@@ -33,12 +33,12 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-use crossway_sys::epoll::{Epoll, Ready, Report};
+use crossway_sys::epoll::{Epoll, Ready, Trigger};
 use crossway_sys::records::Inbox;
-use crossway_sys::socket::{self, Credentials, Kind as UnixKind};
+use crossway_sys::socket::{self, Credentials, SocketType};
 use crossway_sys::words::SharedWords;
 use crossway_sys::{OsError, proc, random};
-use crossway_tipc_client::protocol::control::Kind;
+use crossway_tipc_client::protocol::control::SocketKind;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
@@ -142,7 +142,7 @@ impl Service {
     /// # Errors
     /// [`OsError`] of epoll_ctl.
     pub(crate) fn watch(&self, epoll: &Epoll) -> Result<(), OsError> {
-        epoll.add(&self.listening.fd, Token::Listening.encode(), Report::WhileReadable)
+        epoll.add(&self.listening.fd, Token::Listening.encode(), Trigger::WhileReadable)
     }
 
     /// The process that opened a socket.
@@ -383,11 +383,12 @@ impl Service {
     fn make_pair(
         &mut self,
         epoll: &Epoll,
-        kind: Kind,
+        kind: SocketKind,
         (client, slot): (Place, u32),
         phase: Phase,
     ) -> Result<(OwnedFd, Place, u64), OsError> {
-        let unix = if kind == Kind::Stream { UnixKind::Stream } else { UnixKind::Seqpacket };
+        let unix =
+            if kind == SocketKind::Stream { SocketType::Stream } else { SocketType::Seqpacket };
         let (ours, theirs) = socket::unix_pair(unix)?;
         if self.is_scarce(&ours) || self.is_scarce(&theirs) {
             let why =
@@ -402,7 +403,7 @@ impl Service {
         let Some(local) = self.sockets.get(place) else {
             return Err(OsError::new("socketpair", "", std::io::Error::other("no place")));
         };
-        if let Err(error) = epoll.add(&local.fd, Token::Socket(place).encode(), Report::Changes) {
+        if let Err(error) = epoll.add(&local.fd, Token::Socket(place).encode(), Trigger::Changes) {
             self.sockets.remove(place);
             return Err(error);
         }

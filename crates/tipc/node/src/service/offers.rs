@@ -3,7 +3,7 @@
 use crossway_sys::epoll::Epoll;
 use crossway_sys::{Errno, fdpass, socket};
 use crossway_tipc_client::protocol::control::Opened;
-use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
+use crossway_tipc_client::protocol::record::{Header, RecordKind};
 use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
 use crossway_tipc_proto::node::ConnectionRequest;
 

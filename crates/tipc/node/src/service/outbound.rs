@@ -4,8 +4,8 @@ use std::io::IoSlice;
 
 use crossway_sys::records::{self, MOST_SENT};
 use crossway_sys::{Errno, socket};
-use crossway_tipc_client::protocol::control::Kind;
-use crossway_tipc_client::protocol::record::{Header, Kind as RecordKind};
+use crossway_tipc_client::protocol::control::SocketKind;
+use crossway_tipc_client::protocol::record::{Header, RecordKind};
 use crossway_tipc_client::protocol::slot::Phase as SharedPhase;
 use crossway_tipc_proto::addr::Port;
 use crossway_tipc_proto::node::Node;
@@ -42,7 +42,7 @@ impl Service {
             let before = (local.out.len(), local.out_sent);
             let outcome = if local.has_down_lane() {
                 local.write_lane()
-            } else if local.kind == Kind::Stream {
+            } else if local.kind == SocketKind::Stream {
                 write_bytes(local)
             } else {
                 let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
@@ -95,7 +95,7 @@ impl Service {
 fn discard(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
     while let Ok(taken) = node.take(now, port) {
         let bytes = taken.payload().len();
-        if local.kind != Kind::Stream && local.unread.is_empty() && taken.is_returnable() {
+        if local.kind != SocketKind::Stream && local.unread.is_empty() && taken.is_returnable() {
             local.pushed += 1;
             local.unread.push_back(Unread { bytes, taken: Some(taken) });
         }
@@ -113,7 +113,7 @@ fn fill(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
         if ends {
             local.end = Some(incoming.error.number() as u8);
             // Data that the peer has not read comes before the end; a stream cannot represent it.
-            if local.kind == Kind::Stream || incoming.payload.is_empty() {
+            if local.kind == SocketKind::Stream || incoming.payload.is_empty() {
                 return;
             }
         }

@@ -7,7 +7,7 @@ use crossway_sys::{Errno, fdpass, socket};
 use crossway_tipc_client::address::Binding;
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{
-    Adopted, Kind, LEN_MAX, Opened, Request, VERSION_MISMATCH, Welcome, Writer,
+    Adopted, LEN_MAX, Opened, Request, SocketKind, VERSION_MISMATCH, Welcome, Writer,
 };
 use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{Phase as SharedPhase, State};
@@ -244,7 +244,13 @@ impl Service {
         Some(Answer { bytes, fds: vec![region] })
     }
 
-    fn open_socket(&mut self, node: &mut Node, epoll: &Epoll, client: Place, kind: Kind) -> Answer {
+    fn open_socket(
+        &mut self,
+        node: &mut Node,
+        epoll: &Epoll,
+        client: Place,
+        kind: SocketKind,
+    ) -> Answer {
         let Some(slot) = self.clients.get_mut(client).and_then(|c| c.take_slot()) else {
             return Answer::error(Errno::MFILE);
         };
@@ -294,7 +300,7 @@ impl Service {
         phase: Phase,
     ) {
         let Some(local) = self.sockets.get_mut(place) else { return };
-        if local.kind == Kind::Stream {
+        if local.kind == SocketKind::Stream {
             local.pad_owed += pad as usize;
         }
         if outcome.is_ok() {

@@ -5,7 +5,7 @@
 //! always next.
 
 use crossway_ring::RecvError;
-use crossway_tipc_client::protocol::control::Kind;
+use crossway_tipc_client::protocol::control::SocketKind;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::protocol::{lane, slot};
 use crossway_tipc_proto::node::Node;
@@ -53,7 +53,7 @@ impl Service {
             undelivered: &mut self.undelivered,
         };
         let outcome = match passage.local.kind {
-            Kind::Stream => passage.take_bytes(),
+            SocketKind::Stream => passage.take_bytes(),
             _ => passage.take_messages(),
         };
         match outcome {

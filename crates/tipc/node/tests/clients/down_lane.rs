@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::socket;
 use crossway_tipc_client::{
-    Address, Errno, Event, Kind, NodeSocket, Patience, Scope, ServiceRange,
+    Address, Errno, Event, NodeSocket, Patience, Scope, ServiceRange, SocketKind,
 };
 
 use crate::site::{Site, soon, until};
@@ -17,7 +17,7 @@ fn eager() -> Site {
     Site::with(&["--lane-after", "1"])
 }
 
-fn open(site: &Site, kind: Kind) -> NodeSocket {
+fn open(site: &Site, kind: SocketKind) -> NodeSocket {
     NodeSocket::open(site.path(), kind).unwrap()
 }
 
@@ -30,14 +30,14 @@ const TYPE: u32 = 4100;
 const RECVQ_DEPTH: u32 = 132;
 
 fn bound(site: &Site) -> (NodeSocket, Address) {
-    let server = open(site, Kind::Rdm);
+    let server = open(site, SocketKind::Rdm);
     server.bind(ServiceRange::single(TYPE, 1), Scope::Cluster).unwrap();
     (server, Address::service(TYPE, 1))
 }
 
 /// Sends messages until they arrive through the lane.
 fn warm(site: &Site, server: &NodeSocket, to: Option<Address>) {
-    let client = open(site, Kind::Rdm);
+    let client = open(site, SocketKind::Rdm);
     until("the lane", || {
         client.send(b"warm", to, soon()).unwrap();
         assert_eq!(server.recv(&mut [0; 8], soon()), Ok(4));
@@ -46,7 +46,7 @@ fn warm(site: &Site, server: &NodeSocket, to: Option<Address>) {
 }
 
 /// A connection whose first end receives through its lane.
-fn connection(site: &Site, kind: Kind, number: u32) -> (NodeSocket, NodeSocket) {
+fn connection(site: &Site, kind: SocketKind, number: u32) -> (NodeSocket, NodeSocket) {
     let listener = open(site, kind);
     listener.bind(ServiceRange::single(TYPE + 1, number), Scope::Cluster).unwrap();
     listener.listen().unwrap();
@@ -69,7 +69,7 @@ fn a_burst_rings_once_and_what_was_read_does_not_poll_readable() {
     let site = eager();
     let (server, to) = bound(&site);
     warm(&site, &server, Some(to));
-    let client = open(&site, Kind::Rdm);
+    let client = open(&site, SocketKind::Rdm);
     for _ in 0..3 {
         assert!(!is_readable(&server));
         let before = server.down_lane_bells().unwrap();
@@ -93,7 +93,7 @@ fn a_burst_rings_once_and_what_was_read_does_not_poll_readable() {
 
 #[test]
 fn what_the_descriptor_held_when_the_lane_began_comes_first() {
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         let site = eager();
         let listener = open(&site, kind);
         listener.bind(ServiceRange::single(TYPE, 2), Scope::Cluster).unwrap();
@@ -142,7 +142,7 @@ fn threads_share_a_socket_and_each_message_comes_to_one_of_them() {
     let (count, sum) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for sender in 0..4 {
-            let client = open(&site, Kind::Rdm);
+            let client = open(&site, SocketKind::Rdm);
             scope.spawn(move || {
                 for n in 0..EACH {
                     // The receiver's queue is limited.
@@ -169,7 +169,7 @@ fn threads_share_a_socket_and_each_message_comes_to_one_of_them() {
                 }
             });
         }
-        let client = open(&site, Kind::Rdm);
+        let client = open(&site, SocketKind::Rdm);
         until("all messages", || count.load(Ordering::Relaxed) == 4 * EACH);
         for _ in 0..4 {
             client.send(&u64::MAX.to_ne_bytes(), Some(to), soon()).unwrap();
@@ -185,8 +185,8 @@ fn epoll_reports_what_comes_by_edges_and_by_level() {
     let site = eager();
     let (server, to) = bound(&site);
     warm(&site, &server, Some(to));
-    let client = open(&site, Kind::Rdm);
-    for report in [Report::Changes, Report::WhileReadable] {
+    let client = open(&site, SocketKind::Rdm);
+    for report in [Trigger::Changes, Trigger::WhileReadable] {
         let mut epoll = Epoll::new(8).unwrap();
         epoll.add(&server, 7, report).unwrap();
         let mut reports = || {
@@ -230,7 +230,7 @@ fn a_descriptor_s_own_patience_holds() {
     socket::set_receive_timeout(&server, None).unwrap();
     let until = Patience::Until(Instant::now() + Duration::from_millis(20));
     assert_eq!(server.recv(&mut raw, until), Err(Errno::AGAIN));
-    let client = open(&site, Kind::Rdm);
+    let client = open(&site, SocketKind::Rdm);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| server.recv(&mut [0; 8], Patience::Forever));
         client.send(b"at last", Some(to), soon()).unwrap();
@@ -246,7 +246,7 @@ fn pattern(at: u64) -> u8 {
 fn a_stream_of_a_hundred_megabytes_arrives_byte_by_byte_in_parts_of_all_sizes() {
     const TOTAL: u64 = 100 << 20;
     let site = eager();
-    let (server, client) = connection(&site, Kind::Stream, 1);
+    let (server, client) = connection(&site, SocketKind::Stream, 1);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut sent = 0;
@@ -282,7 +282,7 @@ fn a_stream_of_a_hundred_megabytes_arrives_byte_by_byte_in_parts_of_all_sizes() 
 #[test]
 fn the_largest_messages_come_whole_and_small_buffers_cut_them() {
     let site = eager();
-    let (server, client) = connection(&site, Kind::Seqpacket, 2);
+    let (server, client) = connection(&site, SocketKind::Seqpacket, 2);
     let mut buf = vec![0; 66_000];
     for round in 0..40_u8 {
         client.send(&vec![round; 66_000], None, soon()).unwrap();
@@ -299,7 +299,7 @@ fn the_largest_messages_come_whole_and_small_buffers_cut_them() {
 fn the_end_comes_behind_what_was_sent_also_when_the_tipcd_is_killed() {
     let site = eager();
     for (number, shuts) in [(3, true), (4, false)] {
-        let (server, client) = connection(&site, Kind::Seqpacket, number);
+        let (server, client) = connection(&site, SocketKind::Seqpacket, number);
         for n in 0..200_u32 {
             client.send(&n.to_ne_bytes(), None, soon()).unwrap();
         }
@@ -331,7 +331,7 @@ fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
         let site = eager();
         let (server, to) = bound(&site);
         warm(&site, &server, Some(to));
-        let client = open(&site, Kind::Rdm);
+        let client = open(&site, SocketKind::Rdm);
         client.set_option(DEST_DROPPABLE, 0).unwrap();
         for n in 0..10_u8 {
             client.send(&[n; 20], Some(to), soon()).unwrap();
@@ -358,10 +358,10 @@ fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
 #[test]
 fn a_receive_before_the_connection_does_not_prevent_lanes() {
     let site = eager();
-    let listener = open(&site, Kind::Seqpacket);
+    let listener = open(&site, SocketKind::Seqpacket);
     listener.bind(ServiceRange::single(TYPE + 2, 1), Scope::Cluster).unwrap();
     listener.listen().unwrap();
-    let client = open(&site, Kind::Seqpacket);
+    let client = open(&site, SocketKind::Seqpacket);
     let outcome = client.connect(Some(Address::service(TYPE + 2, 1)), Patience::Now);
     assert_eq!(outcome, Err(Errno::INPROGRESS));
     for _ in 0..20 {

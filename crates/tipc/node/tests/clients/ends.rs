@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossway_netlab::{Impairment, Lab, Link, NetError, Topology};
 use crossway_tipc_client::{
-    Address, Backend, Errno, ErrorCode, Event, Kind, Patience, Scope, ServiceRange, Socket,
+    Address, Backend, Errno, ErrorCode, Event, Patience, Scope, ServiceRange, Socket, SocketKind,
 };
 
 use crate::on_lanes;
@@ -25,7 +25,7 @@ fn one_more(count: &AtomicU32, ends: u32) -> bool {
     count.fetch_add(1, Ordering::Relaxed) < ends
 }
 
-fn connected(backend: &Backend, kind: Kind, name: Address) -> Socket {
+fn connected(backend: &Backend, kind: SocketKind, name: Address) -> Socket {
     loop {
         let socket = Socket::open_on(backend, kind).unwrap();
         match socket.connect(Some(name), soon()) {
@@ -61,7 +61,7 @@ fn read_all(socket: &Socket) -> (usize, ErrorCode) {
 
 fn end_in_good_order(from: &Site, to: &Site, with_lanes: bool, place: &str) {
     let ends = std::env::var("CROSSWAY_ORDERLY_ENDS").map_or(ENDS, |n| n.parse().unwrap());
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         let listener = to.socket(kind);
         listener.listen().unwrap();
         let service = 1002 + kind as u32;

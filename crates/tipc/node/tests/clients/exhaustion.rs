@@ -10,7 +10,7 @@ use crossway_tipc_client::admin::{Administration, NodeView, Order, Outcome};
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::Request;
 use crossway_tipc_client::protocol::refusal::Refusal;
-use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
+use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, SocketKind};
 
 use crate::hostile::raw;
 use crate::site::{Site, soon, until};
@@ -56,7 +56,7 @@ fn as_another_process_this_one_does_its_job() {
     let (job, path) = task.split_once(' ').unwrap();
     let path = std::path::Path::new(path);
     match job {
-        "open" => match NodeSocket::open(path, Kind::Rdm) {
+        "open" => match NodeSocket::open(path, SocketKind::Rdm) {
             Ok(_) => println!("opened"),
             Err(error) => println!("{error}"),
         },
@@ -74,11 +74,11 @@ fn as_another_process_this_one_does_its_job() {
 fn work(path: &std::path::Path) {
     let open = |kind| NodeSocket::open(path, kind).unwrap();
     for round in 0..50 {
-        let (server, client) = (open(Kind::Rdm), open(Kind::Rdm));
+        let (server, client) = (open(SocketKind::Rdm), open(SocketKind::Rdm));
         server.bind(ServiceRange::single(4000, round), Scope::Cluster).unwrap();
         client.send(b"ok?", Some(Address::service(4000, round)), soon()).unwrap();
         assert_eq!(server.recv(&mut [0; 8], soon()), Ok(3));
-        let (listener, caller) = (open(Kind::Seqpacket), open(Kind::Seqpacket));
+        let (listener, caller) = (open(SocketKind::Seqpacket), open(SocketKind::Seqpacket));
         listener.listen().unwrap();
         listener.bind(ServiceRange::single(4001, round), Scope::Cluster).unwrap();
         std::thread::scope(|scope| {
@@ -185,14 +185,14 @@ fn holder(site: &Site, uid: u32) -> std::process::Child {
 #[test]
 fn as_a_holder_this_process_stays() {
     let Ok(path) = std::env::var("TIPC_HOLDER") else { return };
-    let _socket = NodeSocket::open(path.as_ref(), Kind::Rdm).unwrap();
+    let _socket = NodeSocket::open(path.as_ref(), SocketKind::Rdm).unwrap();
     println!("\nhave it");
     let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
 }
 
 /// Requests sockets until the tipcd has not accepted requests for a while, and receives nothing.
 fn ask_in_vain(fd: &OwnedFd) -> usize {
-    let open = Request::Open { kind: Kind::Rdm }.encode();
+    let open = Request::Open { kind: SocketKind::Rdm }.encode();
     let _ = fdpass::try_send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
     (0..1_000).take_while(|_| fdpass::try_send(fd, &open, &[]).is_ok()).count()
 }
@@ -249,14 +249,14 @@ fn requests_that_nobody_takes_are_not_handed_out_without_end() {
     let site = Site::of_user(NOBODY, 256, &[]);
     let listeners: Vec<_> = (0..21)
         .map(|service| {
-            let listener = NodeSocket::open(site.path(), Kind::Seqpacket).unwrap();
+            let listener = NodeSocket::open(site.path(), SocketKind::Seqpacket).unwrap();
             listener.listen().unwrap();
             listener.bind(ServiceRange::single(5000, service), Scope::Cluster).unwrap();
             listener
         })
         .collect();
     let call = |service| {
-        let caller = NodeSocket::open(site.path(), Kind::Seqpacket).unwrap();
+        let caller = NodeSocket::open(site.path(), SocketKind::Seqpacket).unwrap();
         let outcome = caller.connect(Some(Address::service(5000, service)), Patience::Now);
         assert_eq!(outcome, Err(Errno::INPROGRESS));
         caller

@@ -5,18 +5,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crossway_sys::socket::{self, Kind as UnixKind};
+use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, fdpass, poll};
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{Opened, RECEIVE_BYTES, Reader, Request};
 use crossway_tipc_client::{
-    Address, Error, Kind, NodeSocket, Patience, Scope, ServiceRange, Socket,
+    Address, Error, NodeSocket, Patience, Scope, ServiceRange, Socket, SocketKind,
 };
 
 use crate::site::{Site, WATCHDOG, soon, until};
 
 pub(crate) fn raw(site: &Site) -> OwnedFd {
-    let fd = socket::unix(UnixKind::Seqpacket).unwrap();
+    let fd = socket::unix(SocketType::Seqpacket).unwrap();
     socket::connect(&fd, &socket::path_address(site.path()).unwrap()).unwrap();
     fd
 }
@@ -44,7 +44,7 @@ pub(crate) fn ask_showing(
 }
 
 pub(crate) fn works(site: &Site) {
-    works_between(&site.socket(Kind::Rdm), &site.socket(Kind::Rdm));
+    works_between(&site.socket(SocketKind::Rdm), &site.socket(SocketKind::Rdm));
 }
 
 fn works_between(server: &Socket, client: &Socket) {
@@ -57,7 +57,7 @@ fn works_between(server: &Socket, client: &Socket) {
 fn nonsense_ends_the_connection_of_who_speaks_it() {
     let site = Site::lone();
     let hello = Request::Hello { version: VERSION }.encode();
-    let open = Request::Open { kind: Kind::Rdm }.encode();
+    let open = Request::Open { kind: SocketKind::Rdm }.encode();
     for nonsense in [&b"x"[..], &[0xff; 100], &hello[..8], &open] {
         let fd = raw(&site);
         assert_eq!(ask(&fd, nonsense).0, b"", "before a hello");
@@ -91,7 +91,7 @@ fn nonsense_on_a_data_descriptor_closes_that_socket() {
     for record in records {
         let fd = raw(&site);
         ask(&fd, &hello);
-        let (answer, mut fds) = ask(&fd, &Request::Open { kind: Kind::Rdm }.encode());
+        let (answer, mut fds) = ask(&fd, &Request::Open { kind: SocketKind::Rdm }.encode());
         let opened = Opened::decode(&mut Reader::new(&answer[4..])).unwrap();
         let data = fds.pop().unwrap();
         socket::send(&data, record, false).unwrap();
@@ -105,15 +105,15 @@ fn nonsense_on_a_data_descriptor_closes_that_socket() {
 #[test]
 fn limits_hold_and_say_so() {
     let site = Site::with(&["--sockets-per-client", "4", "--clients", "3", "--operators", "0"]);
-    let mut sockets: Vec<_> = (0..4).map(|_| site.socket(Kind::Rdm)).collect();
-    let refused = NodeSocket::open(site.path(), Kind::Rdm).unwrap_err();
+    let mut sockets: Vec<_> = (0..4).map(|_| site.socket(SocketKind::Rdm)).collect();
+    let refused = NodeSocket::open(site.path(), SocketKind::Rdm).unwrap_err();
     assert_eq!(refused.errno(), Errno::MFILE);
     // A program may request more room than allowed.
     sockets[0].set_option(RECEIVE_BYTES, u32::MAX).unwrap();
     assert_eq!(sockets[0].option(RECEIVE_BYTES), Ok(2 << 20));
     assert!(refused.to_string().contains("--sockets-per-client"), "{refused}");
     sockets.pop();
-    until("a free place", || NodeSocket::open(site.path(), Kind::Rdm).is_ok());
+    until("a free place", || NodeSocket::open(site.path(), SocketKind::Rdm).is_ok());
     // This process is one program; two more are admitted.
     let hello = Request::Hello { version: VERSION }.encode();
     let more: Vec<_> = (0..3).map(|_| raw(&site)).collect();
@@ -123,7 +123,7 @@ fn limits_hold_and_say_so() {
     // A process that another test has just forked may briefly hold closed descriptors.
     let mut two = Vec::new();
     until("two free places", || {
-        two.extend(NodeSocket::open(site.path(), Kind::Rdm).map(Socket::Node));
+        two.extend(NodeSocket::open(site.path(), SocketKind::Rdm).map(Socket::Node));
         two.len() == 2
     });
     works_between(&two[0], &two[1]);
@@ -145,7 +145,7 @@ fn programs_that_end_in_any_order_leave_their_places_to_others() {
             // A refused program is answered too.
             ask(&control, &hello).0.starts_with(&0_i32.to_ne_bytes())
         });
-        let (_, data) = ask(&control, &Request::Open { kind: Kind::Rdm }.encode());
+        let (_, data) = ask(&control, &Request::Open { kind: SocketKind::Rdm }.encode());
         assert_eq!(data.len(), 1, "round {round}");
         drop(control);
         // Answered after that end has been handled.
@@ -194,7 +194,7 @@ fn a_program_without_free_descriptors_gets_an_error_at_once() {
     ask(&greedy, &hello);
     let mut sockets = Vec::new();
     loop {
-        let (answer, fds) = ask(&greedy, &Request::Open { kind: Kind::Rdm }.encode());
+        let (answer, fds) = ask(&greedy, &Request::Open { kind: SocketKind::Rdm }.encode());
         if answer[..4] != 0_i32.to_ne_bytes() {
             break;
         }
@@ -217,9 +217,9 @@ fn a_program_without_free_descriptors_gets_an_error_at_once() {
 #[test]
 fn a_reader_that_never_reads_holds_up_nobody() {
     let site = Site::lone();
-    let sleepy = NodeSocket::open(site.path(), Kind::Rdm).unwrap();
+    let sleepy = NodeSocket::open(site.path(), SocketKind::Rdm).unwrap();
     sleepy.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
-    let client = site.socket(Kind::Rdm);
+    let client = site.socket(SocketKind::Rdm);
     let message = vec![1; 60_000];
     for _ in 0..200 {
         client.send(&message, Some(Address::service(1000, 1)), soon()).unwrap();
@@ -251,7 +251,7 @@ const FILLING_BYTES: usize = 4096;
 fn as_a_peer_this_process_does_its_job() {
     let Ok(task) = std::env::var("TIPC_PEER") else { return };
     let (job, path) = task.split_once(' ').unwrap();
-    let kind = if job.starts_with("stream") { Kind::Stream } else { Kind::Seqpacket };
+    let kind = if job.starts_with("stream") { SocketKind::Stream } else { SocketKind::Seqpacket };
     let socket = NodeSocket::open(std::path::Path::new(path), kind).unwrap();
     socket.connect(Some(Address::service(1000, 1)), soon()).unwrap();
     socket.send(b"begun", None, soon()).unwrap();
@@ -277,14 +277,15 @@ fn as_a_peer_this_process_does_its_job() {
 
 #[test]
 fn a_killed_peer_is_noticed_in_every_state() {
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         // A closed listener stays bound while a process that another test has just forked holds it.
         let site = Site::lone();
         let listener = site.socket(kind);
         listener.listen().unwrap();
         listener.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
         for job in ["idle", "receive", "fill"] {
-            let name = if kind == Kind::Stream { format!("stream-{job}") } else { job.to_owned() };
+            let name =
+                if kind == SocketKind::Stream { format!("stream-{job}") } else { job.to_owned() };
             let mut child = peer(&site, &name);
             let (server, _) = listener.accept(soon()).unwrap();
             let mut buf = [0; 8192];
@@ -316,19 +317,19 @@ fn a_killed_peer_is_noticed_in_every_state() {
 fn every_call_reports_a_killed_tipcd_and_its_path_is_used_again() {
     let site = Site::lone();
     let path = site.path().to_owned();
-    let idle = NodeSocket::open(&path, Kind::Rdm).unwrap();
+    let idle = NodeSocket::open(&path, SocketKind::Rdm).unwrap();
     let pid = site.tipcd().pid();
     crossway_sys::proc::kill_exactly(pid, crossway_sys::proc::started_ticks(pid).unwrap());
     assert_eq!(idle.recv(&mut [0; 4], soon()), Err(Errno::NETDOWN));
     assert_eq!(idle.report().map(drop), Err(Errno::NETDOWN));
-    let error = NodeSocket::open(&path, Kind::Rdm).unwrap_err();
+    let error = NodeSocket::open(&path, SocketKind::Rdm).unwrap_err();
     assert!(matches!(error, Error::NoDaemon { .. }), "{error}");
     assert!(error.to_string().contains("crossway tipcd --socket"), "{error}");
     assert!(path.exists(), "kill -9 leaves the file, and the next one takes it over");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tipcd"));
     command.stderr(Stdio::null());
     let again = crossway_tipc_client::LoneTipcd::start(command, &path).unwrap();
-    NodeSocket::open(&path, Kind::Rdm).unwrap();
+    NodeSocket::open(&path, SocketKind::Rdm).unwrap();
     // Two on one path: the second is refused and the first goes on.
     let second = Command::new(env!("CARGO_BIN_EXE_tipcd"))
         .args(["--socket".as_ref(), path.as_os_str()])
@@ -338,7 +339,7 @@ fn every_call_reports_a_killed_tipcd_and_its_path_is_used_again() {
     assert!(!second.status.success());
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(said.contains("another tipcd serves at"), "{said}");
-    NodeSocket::open(&path, Kind::Rdm).unwrap().as_fd();
+    NodeSocket::open(&path, SocketKind::Rdm).unwrap().as_fd();
     drop(again);
     assert!(!path.exists(), "an ordinary end removes the file");
 }

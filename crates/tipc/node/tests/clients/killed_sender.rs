@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crossway_sys::Errno;
-use crossway_tipc_client::{Address, Kind, NodeSocket, Patience};
+use crossway_tipc_client::{Address, NodeSocket, Patience, SocketKind};
 
 use crate::hostile::works;
 use crate::lanes::{bound, counts, sent_by_lane, site};
@@ -13,7 +13,7 @@ use crate::site::{WATCHDOG, soon, until};
 
 #[test]
 fn data_of_a_killed_sender_arrives_complete_and_in_order() {
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         let site = site();
         let (listener, name) = bound(&site, kind);
         let Address::Service { service, instance, .. } = name else { panic!("{name:?}") };
@@ -65,7 +65,7 @@ fn as_a_sender_this_process_sends() {
     let Ok(task) = std::env::var("TIPC_LANE_SENDER") else { return };
     let mut words = task.splitn(4, ' ');
     let mut word = || words.next().unwrap();
-    let kind = if word() == "Stream" { Kind::Stream } else { Kind::Seqpacket };
+    let kind = if word() == "Stream" { SocketKind::Stream } else { SocketKind::Seqpacket };
     let (service, instance) = (word().parse().unwrap(), word().parse().unwrap());
     let socket = NodeSocket::open(std::path::Path::new(word()), kind).unwrap();
     socket.connect(Some(Address::service(service, instance)), soon()).unwrap();

@@ -15,7 +15,7 @@ use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{Granted, Opened, Reader, Request};
 use crossway_tipc_client::protocol::lane::LaneMemory;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
-use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
+use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, SocketKind};
 
 use crate::hostile::{ask, ask_showing, raw, works};
 use crate::lanes::{counts, node_socket, pair_with_lane, resident_bytes, site};
@@ -34,7 +34,7 @@ struct Outlaw {
 }
 
 impl Outlaw {
-    fn new(site: &Site, kind: Kind) -> Self {
+    fn new(site: &Site, kind: SocketKind) -> Self {
         let control = raw(site);
         ask(&control, &Request::Hello { version: VERSION }.encode());
         let (answer, mut fds) = ask(&control, &Request::Open { kind }.encode());
@@ -139,13 +139,13 @@ fn scribble(memory: &LaneMemory, random: &mut Random) {
 fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() {
     const ROUNDS: u32 = 60;
     let site = site();
-    let (client, server) = pair_with_lane(&site, Kind::Seqpacket);
+    let (client, server) = pair_with_lane(&site, SocketKind::Seqpacket);
     until("the other lane", || {
         client.send(b"x", None, soon()).unwrap();
         server.recv(&mut [0; 8], soon()).unwrap();
         server.down_lane_bells().is_some()
     });
-    let sender = node_socket(&site, Kind::Rdm);
+    let sender = node_socket(&site, SocketKind::Rdm);
     works(&site);
     let pid = site.tipcd().pid();
     let (memory_before, lanes_before) = (resident_bytes(pid), counts(&site).len());
@@ -157,7 +157,7 @@ fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() 
         let ends = Ends(&stop);
         for round in 0..ROUNDS {
             let mut random = Random(0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(round) << 40);
-            let outlaw = Outlaw::new(&site, Kind::Rdm);
+            let outlaw = Outlaw::new(&site, SocketKind::Rdm);
             let range = ServiceRange::single(6000, round);
             let address = Binding { range, scope: Scope::Cluster, withdraw: false }.encode();
             assert_eq!(outlaw.asks(&Request::Bind { token: outlaw.token, address }), Some(0));
@@ -199,10 +199,10 @@ fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() 
 #[test]
 fn after_a_hang_up_the_lane_carries_nothing() {
     let site = site();
-    let listener = node_socket(&site, Kind::Seqpacket);
+    let listener = node_socket(&site, SocketKind::Seqpacket);
     listener.bind(ServiceRange::single(6001, 1), Scope::Cluster).unwrap();
     listener.listen().unwrap();
-    let outlaw = Outlaw::new(&site, Kind::Seqpacket);
+    let outlaw = Outlaw::new(&site, SocketKind::Seqpacket);
     let address = Address::service(6001, 1).encode();
     let connect = Request::Connect { token: outlaw.token, address, pad: 0, payload: &[] };
     assert_eq!(outlaw.asks(&connect), Some(Errno::INPROGRESS.raw_os_error()));
@@ -268,10 +268,10 @@ fn a_socket_is_adopted_or_has_lanes() {
         answer.first_chunk().map(|errno| i32::from_ne_bytes(*errno))
     };
     let refused = Some(Errno::OPNOTSUPP.raw_os_error());
-    let with_lanes = Outlaw::new(&site, Kind::Rdm);
+    let with_lanes = Outlaw::new(&site, SocketKind::Rdm);
     with_lanes.lanes().unwrap();
     assert_eq!(adopts(&with_lanes.data, true), refused);
-    let adopted = Outlaw::new(&site, Kind::Rdm);
+    let adopted = Outlaw::new(&site, SocketKind::Rdm);
     assert_eq!(adopts(&adopted.data, false), None, "before a hello");
     assert_eq!(adopts(&adopted.data, true), Some(0));
     assert_eq!(adopted.asks(&Request::Lanes { token: adopted.token }), refused);
@@ -287,7 +287,7 @@ fn many_sockets_with_lanes_come_and_go_and_leave_nothing() {
     for round in 0..3 {
         let sockets: Vec<_> = (0..80)
             .map(|number| {
-                let socket = node_socket(&site, Kind::Rdm);
+                let socket = node_socket(&site, SocketKind::Rdm);
                 let range = ServiceRange::single(6100 + round, number);
                 socket.bind(range, Scope::Cluster).unwrap();
                 (socket, Address::service(6100 + round, number))

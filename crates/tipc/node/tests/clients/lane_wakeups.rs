@@ -9,15 +9,15 @@ use crossway_ring::RingMemory;
 use crossway_ring::layout::{ASLEEP, AWAKE, record_len, stated_len};
 use crossway_ring::process_lock::LockWords;
 use crossway_ring::receiver::Receiver;
-use crossway_sys::epoll::{Epoll, Report};
+use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_tipc_client::protocol::lane::{self, LaneMemory};
-use crossway_tipc_client::{Errno, Kind, NodeSocket, Patience};
+use crossway_tipc_client::{Errno, NodeSocket, Patience, SocketKind};
 
 use crate::lanes::{node_socket, pair_with_lane, signal, site};
 use crate::site::{Site, WATCHDOG, soon, until};
 
 /// A connection with lanes in both directions.
-fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
+fn pair(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     let (client, server) = pair_with_lane(site, kind);
     until("the receiving lane", || {
         client.send(b"warm", None, soon()).unwrap();
@@ -32,7 +32,7 @@ fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
 fn an_edge_triggered_reader_that_reads_until_eagain_gets_all() {
     const MESSAGES: u64 = 300_000;
     let site = site();
-    let (client, server) = pair(&site, Kind::Seqpacket);
+    let (client, server) = pair(&site, SocketKind::Seqpacket);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0..MESSAGES {
@@ -42,7 +42,7 @@ fn an_edge_triggered_reader_that_reads_until_eagain_gets_all() {
             }
         });
         let mut epoll = Epoll::new(8).unwrap();
-        epoll.add(&server, 7, Report::Changes).unwrap();
+        epoll.add(&server, 7, Trigger::Changes).unwrap();
         let mut next = 0;
         while next < MESSAGES {
             let edges = epoll.wait_for(Some(WATCHDOG / 3)).unwrap().count();
@@ -65,7 +65,7 @@ fn an_edge_triggered_reader_that_reads_until_eagain_gets_all() {
 /// Answers each message with another, edge-triggered: it reads until EAGAIN and then waits for the next edge. `begins`: it sends the first message.
 fn exchange(socket: &NodeSocket, rounds: u32, begins: bool) {
     let mut epoll = Epoll::new(8).unwrap();
-    epoll.add(socket, 7, Report::Changes).unwrap();
+    epoll.add(socket, 7, Trigger::Changes).unwrap();
     let mut got = 0;
     if begins {
         assert_eq!(socket.send(b"x", None, Patience::Now), Ok(1));
@@ -92,7 +92,7 @@ fn an_edge_triggered_reader_misses_nothing_while_the_lane_begins() {
     const CONNECTIONS: u32 = 60;
     let site = site();
     let mut lanes = 0;
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         for _ in 0..CONNECTIONS {
             let (client, server) = crate::lingering::pair(&site, kind);
             std::thread::scope(|scope| {
@@ -144,7 +144,7 @@ fn stands_in(memory: &LaneMemory) -> (usize, u64) {
 #[test]
 fn a_receiver_killed_before_it_announced_room_leaves_no_sender_waiting() {
     let site = site();
-    let (client, server) = pair(&site, Kind::Seqpacket);
+    let (client, server) = pair(&site, SocketKind::Seqpacket);
     let message = [5; 2_000];
     // Other tests of this process also have sockets, but none whose ring is full and never read.
     let lanes = all_lanes();
@@ -183,7 +183,8 @@ fn receiving_without_waiting_does_not_wait_for_a_stopped_tipcd() {
     // A tipcd that does not answer a request for 10 s counts as hanging.
     const BEFORE_IT_HANGS: Duration = Duration::from_secs(8);
     let site = Site::with(&["--lane-after", "1"]);
-    let (client, server) = (node_socket(&site, Kind::Rdm), node_socket(&site, Kind::Rdm));
+    let (client, server) =
+        (node_socket(&site, SocketKind::Rdm), node_socket(&site, SocketKind::Rdm));
     let itself = server.local_address().unwrap().into();
     let other = client.local_address().unwrap().into();
     until("the lanes, of which it uses one", || {

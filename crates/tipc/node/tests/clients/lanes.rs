@@ -13,7 +13,7 @@ use crossway_tipc_client::admin::{Administration, LaneView, Order, Outcome};
 use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{Granted, Opened, Reader, Request};
 use crossway_tipc_client::protocol::lane::LaneMemory;
-use crossway_tipc_client::{Address, Kind, NodeSocket, Patience, Scope, ServiceRange};
+use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, SocketKind};
 
 use crate::hostile::{ask, raw, works};
 use crate::site::{Site, WATCHDOG, soon, until};
@@ -22,12 +22,12 @@ pub(crate) fn site() -> Site {
     Site::with(&["--lane-after", "1"])
 }
 
-pub(crate) fn node_socket(site: &Site, kind: Kind) -> NodeSocket {
+pub(crate) fn node_socket(site: &Site, kind: SocketKind) -> NodeSocket {
     NodeSocket::open(site.path(), kind).unwrap()
 }
 
 /// A bound socket and its unique name: a closed socket stays bound while a process that another test has just forked holds it.
-pub(crate) fn bound(site: &Site, kind: Kind) -> (NodeSocket, Address) {
+pub(crate) fn bound(site: &Site, kind: SocketKind) -> (NodeSocket, Address) {
     static INSTANCE: AtomicU32 = AtomicU32::new(0);
     let instance = INSTANCE.fetch_add(1, Ordering::Relaxed);
     let server = node_socket(site, kind);
@@ -39,7 +39,7 @@ pub(crate) fn bound(site: &Site, kind: Kind) -> (NodeSocket, Address) {
 }
 
 /// A client that sends through its lane, and its server.
-pub(crate) fn pair_with_lane(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
+pub(crate) fn pair_with_lane(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     let (bound, name) = bound(site, kind);
     let client = node_socket(site, kind);
     let server = if kind.is_connected_kind() {
@@ -90,7 +90,7 @@ pub(crate) fn signal(site: &Site, name: &str) {
 #[test]
 fn a_thousand_messages_to_a_sleeping_tipcd_are_one_bell_and_nothing_goes_by_the_descriptor() {
     let site = site();
-    for kind in [Kind::Rdm, Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Rdm, SocketKind::Seqpacket, SocketKind::Stream] {
         let (client, server) = pair_with_lane(&site, kind);
         let before = sent_by_lane(&site);
         signal(&site, "-STOP");
@@ -136,7 +136,7 @@ fn send_all(socket: &NodeSocket, message: &[u8], patience: impl Fn() -> Patience
 fn order_and_number_hold_when_the_lane_overflows_into_the_descriptor_and_back() {
     const WORDS: u64 = 3 << 20;
     let site = site();
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         let (client, server) = pair_with_lane(&site, kind);
         let before = sent_by_lane(&site);
         let sender = std::thread::spawn(move || {
@@ -184,7 +184,7 @@ fn order_and_number_hold_when_the_lane_overflows_into_the_descriptor_and_back() 
 fn four_threads_send_on_one_socket_each_in_its_order() {
     const EACH: u32 = 20_000;
     let site = site();
-    let (client, server) = pair_with_lane(&site, Kind::Seqpacket);
+    let (client, server) = pair_with_lane(&site, SocketKind::Seqpacket);
     std::thread::scope(|scope| {
         for thread in 0..4_u32 {
             let client = &client;
@@ -214,7 +214,7 @@ fn four_threads_send_on_one_socket_each_in_its_order() {
 #[test]
 fn writing_to_the_descriptor_ends_the_use_of_the_lane() {
     let site = site();
-    let (client, server) = pair_with_lane(&site, Kind::Stream);
+    let (client, server) = pair_with_lane(&site, SocketKind::Stream);
     socket::send(&client, b"raw", false).unwrap();
     let mut buf = [0; 3];
     receive_all(&server, &mut buf);
@@ -238,8 +238,8 @@ fn writing_to_the_descriptor_ends_the_use_of_the_lane() {
 #[test]
 fn a_program_that_has_written_to_the_descriptor_gets_no_lanes() {
     let site = site();
-    let (bound, name) = bound(&site, Kind::Stream);
-    let client = node_socket(&site, Kind::Stream);
+    let (bound, name) = bound(&site, SocketKind::Stream);
+    let client = node_socket(&site, SocketKind::Stream);
     client.connect(Some(name), Patience::Now).unwrap_err();
     let server = bound.accept(soon()).unwrap().0;
     until("the connection", || client.peer_address().is_ok());
@@ -258,7 +258,7 @@ fn a_program_that_has_written_to_the_descriptor_gets_no_lanes() {
 #[test]
 fn a_stream_that_was_full_goes_on_by_its_lane() {
     let site = site();
-    let (client, server) = pair_with_lane(&site, Kind::Stream);
+    let (client, server) = pair_with_lane(&site, SocketKind::Stream);
     let mut sent = 0;
     let mut refused = 0;
     while refused < 20 {
@@ -286,7 +286,7 @@ fn a_stream_that_was_full_goes_on_by_its_lane() {
 #[test]
 fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_reported_soon() {
     let site = site();
-    let kinds = [Kind::Rdm, Kind::Seqpacket, Kind::Stream];
+    let kinds = [SocketKind::Rdm, SocketKind::Seqpacket, SocketKind::Stream];
     for (kind, is_own) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let (client, _server) = pair_with_lane(&site, kind);
         signal(&site, "-STOP");
@@ -312,7 +312,7 @@ fn a_full_lane_keeps_to_deadlines_and_a_killed_tipcd_is_reported_soon() {
         }
         signal(&site, "-CONT");
     }
-    let (client, _server) = pair_with_lane(&site, Kind::Dgram);
+    let (client, _server) = pair_with_lane(&site, SocketKind::Dgram);
     let pid = site.tipcd().pid();
     proc::kill_exactly(pid, proc::started_ticks(pid).unwrap());
     until("the end", || crossway_sys::poll::is_hung_up(client.as_fd()).unwrap());
@@ -341,7 +341,7 @@ fn a_program_that_scribbles_over_the_shared_memory_harms_nobody_else() {
     for round in 0..40 {
         let control = raw(&site);
         ask(&control, &Request::Hello { version: VERSION }.encode());
-        let (answer, _data) = ask(&control, &Request::Open { kind: Kind::Rdm }.encode());
+        let (answer, _data) = ask(&control, &Request::Open { kind: SocketKind::Rdm }.encode());
         let token = Opened::decode(&mut Reader::new(&answer[4..])).unwrap().token;
         let (answer, mut fds) = ask(&control, &Request::Lanes { token }.encode());
         let granted = Granted::decode(&mut Reader::new(&answer[4..])).unwrap();
@@ -386,7 +386,7 @@ fn a_program_that_scribbles_over_the_shared_memory_harms_nobody_else() {
 #[test]
 fn beyond_their_limit_sockets_go_on_without_lanes_and_those_that_close_make_room() {
     let site = Site::with(&["--lane-after", "1", "--lanes", "1"]);
-    let (client, server) = pair_with_lane(&site, Kind::Seqpacket);
+    let (client, server) = pair_with_lane(&site, SocketKind::Seqpacket);
     assert_eq!(counts(&site).len(), 1);
     for _ in 0..100 {
         server.send(b"back", None, soon()).unwrap();
@@ -395,15 +395,15 @@ fn beyond_their_limit_sockets_go_on_without_lanes_and_those_that_close_make_room
     assert_eq!(server.lane_sleeps_and_wakes(), None);
     drop((client, server));
     until("the room", || counts(&site).is_empty());
-    pair_with_lane(&site, Kind::Rdm);
+    pair_with_lane(&site, SocketKind::Rdm);
 }
 
 #[test]
 fn a_socket_that_never_looks_for_its_lanes_does_not_keep_others_from_theirs() {
     let site = site();
-    let (_server, name) = bound(&site, Kind::Rdm);
+    let (_server, name) = bound(&site, SocketKind::Rdm);
     let [idle, closed, busy] = [(); 3].map(|()| {
-        let socket = node_socket(&site, Kind::Rdm);
+        let socket = node_socket(&site, SocketKind::Rdm);
         socket.connect(Some(name), soon()).unwrap();
         socket
     });

@@ -7,12 +7,12 @@ use std::time::Instant;
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::proc;
 use crossway_tipc_client::admin::{Administration, Order, Outcome};
-use crossway_tipc_client::{Errno, ErrorCode, Event, Kind, NodeSocket, Patience};
+use crossway_tipc_client::{Errno, ErrorCode, Event, NodeSocket, Patience, SocketKind};
 
 use crate::lanes::{bound, node_socket, pair_with_lane, signal};
 use crate::site::{Site, WATCHDOG, soon, until};
 
-pub(crate) fn pair(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket) {
+pub(crate) fn pair(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     let (listener, name) = bound(site, kind);
     let client = node_socket(site, kind);
     assert_eq!(client.connect(Some(name), Patience::Now), Err(Errno::INPROGRESS));
@@ -41,7 +41,7 @@ pub(crate) fn fill(socket: &NodeSocket) -> usize {
 }
 
 /// A connection whose first end has sent until there was no room, and the number of bytes sent.
-fn full(site: &Site, kind: Kind) -> (NodeSocket, NodeSocket, usize) {
+fn full(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket, usize) {
     let (client, server) = pair(site, kind);
     let sent = fill(&client);
     assert!(sent > 500_000, "{sent}");
@@ -53,10 +53,10 @@ fn data_sent_before_the_end_arrives_even_if_buffers_were_full() {
     for after in ["0", "1"] {
         let site = Site::with(&["--lane-after", after]);
         for (kind, shuts) in [
-            (Kind::Seqpacket, false),
-            (Kind::Seqpacket, true),
-            (Kind::Stream, false),
-            (Kind::Stream, true),
+            (SocketKind::Seqpacket, false),
+            (SocketKind::Seqpacket, true),
+            (SocketKind::Stream, false),
+            (SocketKind::Stream, true),
         ] {
             let (client, server, sent) = full(&site, kind);
             let kept = shuts.then(|| {
@@ -90,7 +90,7 @@ fn rest(socket: &NodeSocket) -> (usize, ErrorCode) {
 fn a_connection_that_was_shut_down_and_closed_ends_in_good_order() {
     for after in ["0", "1"] {
         let site = Site::with(&["--lane-after", after]);
-        for kind in [Kind::Seqpacket, Kind::Stream] {
+        for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
             let (client, server, sent) = full(&site, kind);
             client.shutdown().unwrap();
             drop(client);
@@ -105,7 +105,7 @@ fn a_connection_that_was_shut_down_and_closed_ends_in_good_order() {
 #[test]
 fn an_end_that_sends_before_it_reads_gets_all_data_before_the_end() {
     let site = Site::with(&["--lane-after", "0"]);
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         for shuts in [false, true] {
             let (client, server, sent) = full(&site, kind);
             let (there, told) = mpsc::channel();
@@ -135,7 +135,7 @@ fn an_end_that_sends_before_it_reads_gets_all_data_before_the_end() {
 #[test]
 fn what_is_given_up_ends_in_a_reset() {
     let site = Site::with(&["--linger", "100", "--lane-after", "0"]);
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         for closes in [false, true] {
             let (client, server, sent) = full(&site, kind);
             client.shutdown().unwrap();
@@ -157,7 +157,7 @@ fn unread_data_is_kept_no_longer_than_the_time_to_linger() {
         let Ok(Outcome::Node(node)) = view else { panic!("{view:?}") };
         node.sockets
     };
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         let (client, server, _) = full(&site, kind);
         until("the listener's end", || sockets() == 2);
         drop(client);
@@ -174,10 +174,10 @@ fn closing_with_unread_data_does_not_lose_sent_data() {
     let site = crate::lanes::site();
     let plain = Site::with(&["--lane-after", "0"]);
     for (kind, lane) in [
-        (Kind::Seqpacket, true),
-        (Kind::Stream, true),
-        (Kind::Seqpacket, false),
-        (Kind::Stream, false),
+        (SocketKind::Seqpacket, true),
+        (SocketKind::Stream, true),
+        (SocketKind::Seqpacket, false),
+        (SocketKind::Stream, false),
     ] {
         let site = if lane { &site } else { &plain };
         let (client, server) = if lane { pair_with_lane(site, kind) } else { pair(site, kind) };
@@ -203,8 +203,8 @@ fn closing_with_unread_data_does_not_lose_sent_data() {
 #[test]
 fn a_connect_ends_with_its_tipcd() {
     let site = Site::lone();
-    let (listener, name) = bound(&site, Kind::Stream);
-    let client = node_socket(&site, Kind::Stream);
+    let (listener, name) = bound(&site, SocketKind::Stream);
+    let client = node_socket(&site, SocketKind::Stream);
     let (told, outcome) = mpsc::channel();
     std::thread::spawn(move || told.send(client.connect(Some(name), Patience::Forever)));
     let asked = wait_ready(&listener, Interest::Readable, Some(Instant::now() + WATCHDOG));

@@ -9,12 +9,10 @@ use crossway_tipc_client::admin::{
     PeerView, SocketView,
 };
 use crossway_tipc_client::protocol::VERSION;
-use crossway_tipc_client::protocol::control::{Kind as Opens, Opened, Reader, Request};
-use crossway_tipc_client::protocol::record::{
-    HEADER_LEN, Header, Kind as RecordKind, SEND_HEADER_LEN,
-};
+use crossway_tipc_client::protocol::control::{Opened, Reader, Request};
+use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, RecordKind, SEND_HEADER_LEN};
 use crossway_tipc_client::{
-    Address, Kind, NodeSocket, Patience, Scope, ServiceRange, SocketAddress,
+    Address, NodeSocket, Patience, Scope, ServiceRange, SocketAddress, SocketKind,
 };
 
 use crate::hostile::{ask, raw};
@@ -58,12 +56,12 @@ fn broadcast(site: &Site) -> BroadcastView {
     *view
 }
 
-fn open(site: &Site, kind: Kind) -> NodeSocket {
+fn open(site: &Site, kind: SocketKind) -> NodeSocket {
     NodeSocket::open(site.path(), kind).unwrap()
 }
 
 fn named(site: &Site, service: u32, scope: Scope) -> (NodeSocket, Address) {
-    let socket = open(site, Kind::Rdm);
+    let socket = open(site, SocketKind::Rdm);
     socket.bind(ServiceRange::single(service, 1), scope).unwrap();
     (socket, Address::service(service, 1))
 }
@@ -73,7 +71,7 @@ fn a_socket_s_figures_are_its_own() {
     let site = Site::lone();
     let (server, to) = named(&site, 7000, Scope::Node);
     server.set_option(IMPORTANCE, 2).unwrap();
-    let client = open(&site, Kind::Rdm);
+    let client = open(&site, SocketKind::Rdm);
     for _ in 0..3 {
         client.send(b"hello", Some(to), soon()).unwrap();
         assert_eq!(server.recv(&mut [0; 8], soon()), Ok(5));
@@ -107,7 +105,7 @@ fn a_socket_s_figures_are_its_own() {
 fn the_name_table_is_shown_whole_however_long_it_is() {
     const COUNT: u32 = 4_200;
     let site = Site::lone();
-    let socket = open(&site, Kind::Rdm);
+    let socket = open(&site, SocketKind::Rdm);
     for instance in 0..COUNT {
         socket.bind(ServiceRange::single(7002, instance), Scope::Cluster).unwrap();
     }
@@ -121,7 +119,7 @@ fn the_figures_of_links_bearers_and_peers_are_of_the_right_end() {
     let (here, there) = two_sites("93");
     let (server, to) = named(&there, 7003, Scope::Cluster);
     let _more = [named(&here, 7004, Scope::Cluster), named(&here, 7005, Scope::Cluster)];
-    let client = open(&here, Kind::Rdm);
+    let client = open(&here, SocketKind::Rdm);
     let mut buf = vec![0; 66_000];
     until("the link", || client.send(b"hello", Some(to), soon()).is_ok());
     assert_eq!(server.recv(&mut buf, soon()), Ok(5));
@@ -187,10 +185,10 @@ fn frames_that_a_medium_refuses_are_counted() {
 #[test]
 fn requests_that_nobody_accepts_take_no_more_than_eight_sockets_each() {
     let site = Site::lone();
-    let listener = open(&site, Kind::Seqpacket);
+    let listener = open(&site, SocketKind::Seqpacket);
     listener.listen().unwrap();
     listener.bind(ServiceRange::single(7006, 1), Scope::Cluster).unwrap();
-    let clients: Vec<_> = (0..20).map(|_| open(&site, Kind::Seqpacket)).collect();
+    let clients: Vec<_> = (0..20).map(|_| open(&site, SocketKind::Seqpacket)).collect();
     for client in &clients {
         let outcome = client.connect(Some(Address::service(7006, 1)), Patience::Now);
         assert_eq!(outcome, Err(Errno::INPROGRESS));
@@ -211,7 +209,7 @@ fn undeliverable_messages_are_returned_with_their_cause_or_counted() {
     let site = Site::lone();
     let control = raw(&site);
     ask(&control, &Request::Hello { version: VERSION }.encode());
-    let (answer, mut fds) = ask(&control, &Request::Open { kind: Opens::Rdm }.encode());
+    let (answer, mut fds) = ask(&control, &Request::Open { kind: SocketKind::Rdm }.encode());
     let token = Opened::decode(&mut Reader::new(&answer[4..])).unwrap().token;
     let data = fds.pop().unwrap();
     let lost = SocketAddress { port: 5, node: 0x0100_1009 };

@@ -1,7 +1,7 @@
 //! A program that cannot send because its peer does not read, while the peer's data fills its own descriptor, may be unable to read before its send
 //! returns. The tipcd relieves it of the data it has written, once each time that it reads, within limits.
 
-use crossway_tipc_client::{Errno, Kind, NodeSocket, Patience};
+use crossway_tipc_client::{Errno, NodeSocket, Patience, SocketKind};
 
 use crate::lingering::{fill, pair};
 use crate::site::{Site, soon};
@@ -25,7 +25,7 @@ fn drain(socket: &NodeSocket) -> usize {
     }
 }
 
-fn relieves(site: &Site, kind: Kind) {
+fn relieves(site: &Site, kind: SocketKind) {
     let (one, other) = pair(site, kind);
     let (mut sent, mut back) = (fill(&one), fill(&other));
     assert_eq!(fill(&other), 0, "{kind:?}: a program that has not read is relieved once");
@@ -64,7 +64,7 @@ fn relieves(site: &Site, kind: Kind) {
 fn a_sender_that_waits_for_room_continues_whenever_it_has_read() {
     for after in ["0", "1"] {
         let site = Site::with(&["--lane-after", after, "--queue", &QUEUE.to_string()]);
-        for kind in [Kind::Seqpacket, Kind::Stream] {
+        for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
             relieves(&site, kind);
         }
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_tipc_client::{Backend, Kind, LoneTipcd, Patience, Socket};
+use crossway_tipc_client::{Backend, LoneTipcd, Patience, Socket, SocketKind};
 
 /// Long enough for a busy machine; only reached if something is wrong.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
@@ -62,7 +62,7 @@ impl Site {
         self.tipcd().path()
     }
 
-    pub(crate) fn socket(&self, kind: Kind) -> Socket {
+    pub(crate) fn socket(&self, kind: SocketKind) -> Socket {
         let backend = Backend::Node(self.path().to_owned());
         Socket::open_on(&backend, kind).unwrap()
     }

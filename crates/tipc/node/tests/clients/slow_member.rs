@@ -1,7 +1,7 @@
 //! A group member that does not read: with `tipcd --group-patience` it blocks no other member, without it all of
 //! them.
 
-use crossway_tipc_client::{Errno, Event, Kind, Patience, Socket};
+use crossway_tipc_client::{Errno, Event, Patience, Socket, SocketKind};
 
 use crate::site::{Site, soon, until};
 
@@ -12,7 +12,7 @@ const BROADCASTS: u32 = 300;
 const BYTES: usize = 20_000;
 
 fn joined(site: &Site, instance: u32) -> Socket {
-    let socket = site.socket(Kind::Rdm);
+    let socket = site.socket(SocketKind::Rdm);
     socket.join([GROUP, instance, CLUSTER, MEMBER_EVENTS]).unwrap();
     socket
 }

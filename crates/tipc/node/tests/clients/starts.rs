@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crossway_sys::proc;
-use crossway_sys::socket::{self, Kind as UnixKind};
-use crossway_tipc_client::{Kind, NodeSocket};
+use crossway_sys::socket::{self, SocketType};
+use crossway_tipc_client::{NodeSocket, SocketKind};
 
 use crate::site::until;
 
@@ -38,7 +38,7 @@ fn refusal_under(uid: u32, limits: &str, path: &Path) -> String {
 
 /// A stale socket file at a path, with these permissions.
 fn left_over(path: &Path, mode: u32) {
-    let fd = socket::unix(UnixKind::Seqpacket).unwrap();
+    let fd = socket::unix(SocketType::Seqpacket).unwrap();
     socket::bind(&fd, &socket::path_address(path).unwrap(), "left over").unwrap();
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
@@ -86,7 +86,7 @@ fn a_log_that_may_not_grow_ends_nobody() {
         .stdout(std::fs::OpenOptions::new().append(true).open(dir.path().join("log")).unwrap())
         .spawn()
         .unwrap();
-    until("a socket", || NodeSocket::open(&path, Kind::Rdm).is_ok());
+    until("a socket", || NodeSocket::open(&path, SocketKind::Rdm).is_ok());
     drop(tipcd.stdin.take());
     assert!(tipcd.wait().unwrap().success());
     assert_eq!(log.metadata().unwrap().len(), 8 << 20);

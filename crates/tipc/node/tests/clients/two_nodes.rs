@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 
 use crossway_tipc_client::admin::{Administration, Order, Outcome};
-use crossway_tipc_client::{Address, Errno, Kind, Patience, Scope, ServiceRange};
+use crossway_tipc_client::{Address, Errno, Patience, Scope, ServiceRange, SocketKind};
 
 use crate::site::{Site, is_writable, soon, until};
 
@@ -33,9 +33,9 @@ pub(crate) fn sites_with(netid: &str, options: &[&str]) -> (Site, Site) {
 #[test]
 fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
     let (here, there) = two_sites("91");
-    let server = there.socket(Kind::Rdm);
+    let server = there.socket(SocketKind::Rdm);
     server.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
-    let client = here.socket(Kind::Rdm);
+    let client = here.socket(SocketKind::Rdm);
     let to = Some(Address::service(1000, 1));
     until("the link", || client.send(b"hello", to, Patience::Forever).is_ok());
     let mut buf = vec![0; 66_000];
@@ -50,7 +50,7 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
     client.send(b"you", itself, Patience::Forever).unwrap();
     assert_eq!(server.recv(&mut buf, soon()), Ok(3));
 
-    for kind in [Kind::Seqpacket, Kind::Stream] {
+    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
         let listener = there.socket(kind);
         listener.listen().unwrap();
         listener.bind(ServiceRange::single(1001, kind as u32), Scope::Cluster).unwrap();
@@ -79,7 +79,7 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
             received += len;
         }
         let client = sender.join().unwrap();
-        if kind == Kind::Stream {
+        if kind == SocketKind::Stream {
             // The node at the other end dies without a word.
             crossway_sys::proc::kill_exactly(
                 there.tipcd().pid(),
@@ -110,9 +110,9 @@ fn bundles(site: &Site) -> (u64, u64) {
 #[test]
 fn data_sent_within_one_turn_leaves_in_one_packet() {
     let (here, there) = two_sites("92");
-    let server = there.socket(Kind::Rdm);
+    let server = there.socket(SocketKind::Rdm);
     server.bind(ServiceRange::single(1000, 1), Scope::Cluster).unwrap();
-    let client = here.socket(Kind::Rdm);
+    let client = here.socket(SocketKind::Rdm);
     let to = Some(Address::service(1000, 1));
     until("the link", || client.send(b"hello", to, Patience::Forever).is_ok());
     let mut buf = vec![0; 100];

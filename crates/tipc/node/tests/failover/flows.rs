@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossway_tipc_client::{Address, Backend, Errno, Kind, Patience, Scope, ServiceRange, Socket};
+use crossway_tipc_client::{
+    Address, Backend, Errno, Patience, Scope, ServiceRange, Socket, SocketKind,
+};
 
 /// Enough flows that both halves of the ports carry some of each kind.
 const FLOWS_OF_A_KIND: u32 = 6;
@@ -57,7 +59,7 @@ impl Flows {
         let stop = Arc::new(AtomicBool::new(false));
         let mut flows = Vec::new();
         for n in 0..FLOWS_OF_A_KIND {
-            for kind in [Kind::Rdm, Kind::Stream] {
+            for kind in [SocketKind::Rdm, SocketKind::Stream] {
                 let (from, to) = (nodes[n as usize % 2], nodes[1 - n as usize % 2]);
                 flows.push(Flow::start((kind, n), [from, to], pace, &stop));
             }
@@ -104,7 +106,7 @@ impl Flows {
 
 impl Flow {
     fn start(
-        (kind, n): (Kind, u32),
+        (kind, n): (SocketKind, u32),
         [from, to]: [Option<&Backend>; 2],
         pace: Duration,
         stop: &Arc<AtomicBool>,
@@ -114,14 +116,14 @@ impl Flow {
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let receiver = to.map(|to| {
             let server = socket(to);
-            if kind == Kind::Stream {
+            if kind == SocketKind::Stream {
                 server.listen().unwrap();
             }
             server.bind(ServiceRange::single(service, n), Scope::Cluster).unwrap();
             let seen = arrivals.clone();
             std::thread::spawn(move || {
                 let socket = match kind {
-                    Kind::Stream => server.accept(soon()).unwrap().0,
+                    SocketKind::Stream => server.accept(soon()).unwrap().0,
                     _ => server,
                 };
                 receive(&socket, &seen)
@@ -137,11 +139,11 @@ impl Flow {
 }
 
 /// Sends numbered messages until told to stop.
-fn send(kind: Kind, client: &Socket, to: Address, stop: &AtomicBool, pace: Duration) {
-    if kind == Kind::Stream {
+fn send(kind: SocketKind, client: &Socket, to: Address, stop: &AtomicBool, pace: Duration) {
+    if kind == SocketKind::Stream {
         retry(|| client.connect(Some(to), soon()));
     }
-    let to = Some(to).filter(|_| kind != Kind::Stream);
+    let to = Some(to).filter(|_| kind != SocketKind::Stream);
     let mut number = 0;
     loop {
         let last = stop.load(Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use crossway_sys::Errno;
 use crossway_sys::socket::set_waiting;
 use crossway_tipc_client::address::{Address, ENCODED_LEN, SocketAddress};
-use crossway_tipc_client::{Kind, protocol};
+use crossway_tipc_client::{SocketKind, protocol};
 use libc::{sockaddr, socklen_t};
 
 use super::outcome::{done, number};
@@ -78,7 +78,7 @@ const TYPE_MASK: c_int = 0xf;
 const TYPE_END: c_int = 11;
 
 /// Decodes the requested kind and the flags.
-fn wanted(kind: c_int, protocol: c_int) -> Result<(Kind, c_int), Errno> {
+fn wanted(kind: c_int, protocol: c_int) -> Result<(SocketKind, c_int), Errno> {
     let (number, flags) = (kind & TYPE_MASK, kind & !TYPE_MASK);
     if flags & !FLAGS != 0 || number >= TYPE_END {
         return Err(Errno::INVAL);
@@ -86,7 +86,7 @@ fn wanted(kind: c_int, protocol: c_int) -> Result<(Kind, c_int), Errno> {
     if protocol != 0 {
         return Err(Errno::PROTONOSUPPORT);
     }
-    let kind = Kind::from_number(number.unsigned_abs()).ok_or(Errno::PROTOTYPE)?;
+    let kind = SocketKind::from_number(number.unsigned_abs()).ok_or(Errno::PROTOTYPE)?;
     Ok((kind, flags))
 }
 
@@ -139,7 +139,7 @@ fn keep_or_close<T>(outcome: Result<T, Errno>, sockets: &[&Handle]) -> Result<T,
     outcome
 }
 
-fn connected_pair(kind: Kind) -> Result<(Handle, Handle), Errno> {
+fn connected_pair(kind: SocketKind) -> Result<(Handle, Handle), Errno> {
     let one = request::open(kind)?;
     if !kind.is_connected_kind() {
         let other = keep_or_close(request::open(kind), &[&one])?;

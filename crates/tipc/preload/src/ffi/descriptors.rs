@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_long, c_uint};
 
-use crossway_tipc_client::Kind;
+use crossway_tipc_client::SocketKind;
 use crossway_tipc_client::protocol::slot::Phase;
 use libc::{FILE, iovec, off_t, size_t, ssize_t};
 
@@ -172,7 +172,7 @@ unsafe extern "C-unwind" fn fclose(file: *mut FILE) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     if let Some(socket) = find(fd)
-        && !(socket.kind == Kind::Stream && socket.state().phase == Phase::Connected)
+        && !(socket.kind == SocketKind::Stream && socket.state().phase == Phase::Connected)
     {
         set_errno(libc::EOPNOTSUPP);
         return std::ptr::null_mut();

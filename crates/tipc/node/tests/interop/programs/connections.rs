@@ -1,12 +1,12 @@
 //! Connections between nodes: messages, a long stream, and all ways in which a connection can fail.
 
-use crossway_tipc_client::{Errno, Event, Kind, Patience, SocketAddress};
+use crossway_tipc_client::{Errno, Event, Patience, SocketAddress, SocketKind};
 
 use crate::on_lanes;
 
 use super::{Part, bytes, is_readable, soon, until};
 
-const BOTH: [Kind; 2] = [Kind::Seqpacket, Kind::Stream];
+const BOTH: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
 const SIZES: [usize; 6] = [1, 1_400, 3_000, 14_000, 60_000, 66_000];
 /// Takes more packets than there are sequence numbers.
 const STREAM_BYTES: usize = 100_000_000;
@@ -16,7 +16,7 @@ const WRITE: usize = 100_003;
 const BESIDE: u32 = 5;
 
 pub(super) fn answer(part: &Part<'_>) {
-    let socket = part.accepted(Kind::Seqpacket, 0);
+    let socket = part.accepted(SocketKind::Seqpacket, 0);
     let mut buf = vec![0; 66_000];
     loop {
         match socket.recv(&mut buf, soon()).unwrap() {
@@ -29,7 +29,7 @@ pub(super) fn answer(part: &Part<'_>) {
 }
 
 pub(super) fn ask(part: &Part<'_>) {
-    let socket = part.connected(Kind::Seqpacket, 0);
+    let socket = part.connected(SocketKind::Seqpacket, 0);
     let mut buf = vec![0; 66_000];
     for (n, len) in (0..).zip(SIZES) {
         assert_eq!(socket.send(&bytes(len, n), None, soon()), Ok(len));
@@ -49,7 +49,7 @@ pub(super) fn ask(part: &Part<'_>) {
 }
 
 pub(super) fn sink(part: &Part<'_>) {
-    let socket = part.accepted(Kind::Stream, 0);
+    let socket = part.accepted(SocketKind::Stream, 0);
     let mut crc = crc32fast::Hasher::new();
     let (mut left, mut buf) = (STREAM_BYTES, vec![0; 1 << 16]);
     while left > 0 {
@@ -64,7 +64,7 @@ pub(super) fn sink(part: &Part<'_>) {
 }
 
 pub(super) fn source(part: &Part<'_>) {
-    let socket = part.connected(Kind::Stream, 0);
+    let socket = part.connected(SocketKind::Stream, 0);
     let block = bytes(WRITE, part.service);
     let mut crc = crc32fast::Hasher::new();
     let mut left = STREAM_BYTES;
@@ -136,7 +136,7 @@ pub(super) fn refuser(part: &Part<'_>) {
     for (n, kind) in (0..).zip(BOTH) {
         let listener = part.bound(kind, n, 1, 1);
         let closed = part.bound(kind, 2 + n, 1, 1);
-        let beside = part.bound(Kind::Rdm, BESIDE + n, 1, 1);
+        let beside = part.bound(SocketKind::Rdm, BESIDE + n, 1, 1);
         assert_eq!(beside.recv(&mut buf, soon()), Ok(6), "refuse");
         until("the request", || is_readable(&closed));
         drop(closed);
@@ -150,7 +150,7 @@ pub(super) fn refuser(part: &Part<'_>) {
 }
 
 pub(super) fn refused(part: &Part<'_>) {
-    let beside = part.socket(Kind::Rdm);
+    let beside = part.socket(SocketKind::Rdm);
     let mut buf = [0; 16];
     for (n, kind) in (0..).zip(BOTH) {
         let server = part.server(BESIDE + n);

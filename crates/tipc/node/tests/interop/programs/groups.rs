@@ -1,6 +1,6 @@
 //! A group with a member on either node: joining, the four ways to send, answers, leaving.
 
-use crossway_tipc_client::{Errno, Event, Kind, Message, Socket};
+use crossway_tipc_client::{Errno, Event, Message, Socket, SocketKind};
 
 use super::{Part, bytes, soon};
 
@@ -10,7 +10,7 @@ const CLUSTER: u32 = 2;
 const BROADCASTS: u32 = 200;
 
 fn joined(part: &Part<'_>, instance: u32) -> Socket {
-    let socket = part.socket(Kind::Rdm);
+    let socket = part.socket(SocketKind::Rdm);
     socket.join([part.service, instance, CLUSTER, EVENTS]).unwrap();
     socket
 }

@@ -1,6 +1,6 @@
 //! Datagrams between nodes: complete, in large numbers, multicast, and undeliverable.
 
-use crossway_tipc_client::{ErrorCode, Event, Kind, SocketAddress};
+use crossway_tipc_client::{ErrorCode, Event, SocketAddress, SocketKind};
 
 use super::{DEST_DROPPABLE, Part, bytes, is_readable, soon};
 
@@ -18,7 +18,7 @@ const RETURNED: usize = 1_024;
 
 /// Returns every message to its sender until a message says to stop.
 pub(super) fn echo(part: &Part<'_>) {
-    let socket = part.bound(Kind::Rdm, 0, 1, 1);
+    let socket = part.bound(SocketKind::Rdm, 0, 1, 1);
     let mut buf = vec![0; 66_000];
     loop {
         let message = socket.recv_message(&mut buf, soon()).unwrap();
@@ -33,7 +33,7 @@ pub(super) fn echo(part: &Part<'_>) {
 
 pub(super) fn call(part: &Part<'_>) {
     let server = part.server(0);
-    let socket = part.socket(Kind::Rdm);
+    let socket = part.socket(SocketKind::Rdm);
     let mut buf = vec![0; 66_000];
     for (n, len) in (0..).zip(SIZES) {
         let sent = bytes(len, n);
@@ -69,9 +69,9 @@ const WAYS: [Option<u32>; 3] = [None, Some(REPLICAST), Some(BROADCAST)];
 
 /// Three sockets bound to overlapping ranges of a service.
 pub(super) fn members(part: &Part<'_>) {
-    let sockets = [(0, 49), (40, 99), (40, 60)].map(|(l, u)| part.bound(Kind::Rdm, 1, l, u));
+    let sockets = [(0, 49), (40, 99), (40, 60)].map(|(l, u)| part.bound(SocketKind::Rdm, 1, l, u));
     // The socket that the client waits for is bound last.
-    let done = part.bound(Kind::Rdm, 0, 1, 1);
+    let done = part.bound(SocketKind::Rdm, 0, 1, 1);
     let mut buf = vec![0; 66_000];
     let rounds = WAYS.iter().flat_map(|_| (0..).zip(ROUNDS));
     for (round, (range, len, reached)) in rounds {
@@ -91,7 +91,7 @@ pub(super) fn multicast(part: &Part<'_>) {
     part.server(0);
     let mut buf = [0; 16];
     for way in WAYS {
-        let socket = part.socket(Kind::Rdm);
+        let socket = part.socket(SocketKind::Rdm);
         if let Some(way) = way {
             socket.set_option(way, 0).unwrap();
         }
@@ -102,14 +102,14 @@ pub(super) fn multicast(part: &Part<'_>) {
             }
         }
     }
-    part.socket(Kind::Rdm).send(b"done", part.name(0), soon()).unwrap();
+    part.socket(SocketKind::Rdm).send(b"done", part.name(0), soon()).unwrap();
 }
 
 /// Two sockets that do not read: one is closed on request, the other one's queue fills up.
 pub(super) fn deaf(part: &Part<'_>) {
-    let deaf = part.bound(Kind::Rdm, DEAF, 1, 1);
-    let _full = part.bound(Kind::Rdm, FULL, 1, 1);
-    let control = part.bound(Kind::Rdm, 0, 1, 1);
+    let deaf = part.bound(SocketKind::Rdm, DEAF, 1, 1);
+    let _full = part.bound(SocketKind::Rdm, FULL, 1, 1);
+    let control = part.bound(SocketKind::Rdm, 0, 1, 1);
     let mut buf = [0; 16];
     assert_eq!(control.recv(&mut buf, soon()), Ok(5));
     drop(deaf);
@@ -118,7 +118,7 @@ pub(super) fn deaf(part: &Part<'_>) {
 
 pub(super) fn returned(part: &Part<'_>) {
     let server = part.server(0);
-    let socket = part.socket(Kind::Rdm);
+    let socket = part.socket(SocketKind::Rdm);
     socket.set_option(DEST_DROPPABLE, 0).unwrap();
     let mut buf = vec![0; 66_000];
     let mut back = |what: &[u8], from: SocketAddress, why: ErrorCode| {
@@ -150,6 +150,6 @@ pub(super) fn returned(part: &Part<'_>) {
     }
     back(&sent[..RETURNED], full, ErrorCode::Overload);
     // Other returned messages cannot be distinguished from the last ones.
-    let control = part.socket(Kind::Rdm);
+    let control = part.socket(SocketKind::Rdm);
     control.send(b"enough", part.name(0), soon()).unwrap();
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossway_netlab::NetError;
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{
-    Address, Backend, Kind, LoneTipcd, Patience, Scope, ServiceRange, Socket, SocketAddress,
+    Address, Backend, LoneTipcd, Patience, Scope, ServiceRange, Socket, SocketAddress, SocketKind,
 };
 
 use super::{Medium, Site};
@@ -66,11 +66,11 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn socket(&self, kind: Kind) -> Socket {
+    fn socket(&self, kind: SocketKind) -> Socket {
         Socket::open_on(self.backend, kind).unwrap()
     }
 
-    fn bound(&self, kind: Kind, service: u32, lower: u32, upper: u32) -> Socket {
+    fn bound(&self, kind: SocketKind, service: u32, lower: u32, upper: u32) -> Socket {
         let socket = self.socket(kind);
         // The client connects as soon as the name is found, so listen before bind.
         if kind.is_connected_kind() {
@@ -94,14 +94,14 @@ impl Part<'_> {
         Subscriber::at(self, 0, self.service + service).published().2
     }
 
-    fn connected(&self, kind: Kind, service: u32) -> Socket {
+    fn connected(&self, kind: SocketKind, service: u32) -> Socket {
         self.server(service);
         let socket = self.socket(kind);
         socket.connect(self.name(service), soon()).unwrap();
         socket
     }
 
-    fn accepted(&self, kind: Kind, service: u32) -> Socket {
+    fn accepted(&self, kind: SocketKind, service: u32) -> Socket {
         self.bound(kind, service, 1, 1).accept(soon()).unwrap().0
     }
 }

@@ -1,6 +1,6 @@
 //! Subscriptions at the topology service of either node, to sockets of either node.
 
-use crossway_tipc_client::{Address, Kind, Scope, ServiceRange, Socket, SocketAddress};
+use crossway_tipc_client::{Address, Scope, ServiceRange, Socket, SocketAddress, SocketKind};
 
 use super::{Part, soon};
 
@@ -28,7 +28,7 @@ impl Subscriber {
     }
 
     fn quiet(part: &Part<'_>, node: u32) -> Self {
-        let socket = part.socket(Kind::Seqpacket);
+        let socket = part.socket(SocketKind::Seqpacket);
         let to = Address::Service { service: 1, instance: 1, domain: node };
         socket.connect(Some(to), soon()).unwrap();
         Self(socket)
@@ -58,8 +58,8 @@ impl Subscriber {
 
 /// Binds and unbinds another socket on request.
 pub(super) fn subject(part: &Part<'_>) {
-    let control = part.bound(Kind::Rdm, 0, 1, 1);
-    let watched = part.socket(Kind::Rdm);
+    let control = part.bound(SocketKind::Rdm, 0, 1, 1);
+    let watched = part.socket(SocketKind::Rdm);
     let range = ServiceRange { service: part.service + WATCHED, lower: 5, upper: 9 };
     let mut buf = [0; 16];
     loop {
@@ -78,7 +78,7 @@ pub(super) fn subject(part: &Part<'_>) {
 
 pub(super) fn observer(part: &Part<'_>) {
     let control = part.server(0);
-    let beside = part.socket(Kind::Rdm);
+    let beside = part.socket(SocketKind::Rdm);
     let tell = |what: &[u8]| {
         beside.send(what, part.name(0), soon()).unwrap();
     };

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crossway_sys::epoll::Report as When;
+use crossway_sys::epoll::Trigger;
 use crossway_sys::{Errno, OsError};
 
 use super::super::{Node, Token};
 use super::cluster::Cluster;
-use super::line::LinkDoor;
+use super::line::LinkListener;
 use super::{LinkAddress, Peer, chance};
 use crate::Error;
 
@@ -18,15 +18,15 @@ const STRANGERS: usize = 64;
 const REOPEN: Duration = Duration::from_millis(500);
 
 /// An address at which this node listens.
-pub(super) struct Entrance {
+pub(super) struct ListenAddress {
     address: LinkAddress,
     /// `None` while it cannot be opened: its `tipcd` has ended.
-    door: Option<LinkDoor>,
+    listener: Option<LinkListener>,
     /// When to try again.
     open_at: Option<Instant>,
 }
 
-impl Entrance {
+impl ListenAddress {
     pub(super) fn next_instant(&self) -> Option<Instant> {
         self.open_at
     }
@@ -42,10 +42,14 @@ impl Node {
             self.links.cluster = Some(cluster);
         }
         for (index, address) in listen.into_iter().enumerate() {
-            let door = LinkDoor::open(address, &self.settings.tipc)?;
-            self.epoll.add(&door, Token::LinkDoor(index).number(), When::WhileReadable)?;
-            let (door, open_at) = (Some(door), None);
-            self.links.doors.push(Entrance { address, door, open_at });
+            let listener = LinkListener::open(address, &self.settings.tipc)?;
+            self.epoll.add(
+                &listener,
+                Token::LinkListener(index).number(),
+                Trigger::WhileReadable,
+            )?;
+            let (listener, open_at) = (Some(listener), None);
+            self.links.listeners.push(ListenAddress { address, listener, open_at });
         }
         for link in self.settings.links.clone() {
             crate::check_name(&link.name)?;
@@ -56,15 +60,15 @@ impl Node {
 
     /// The addresses at which this node listens, with the ports that the system chose.
     pub fn listens_at(&self) -> Vec<LinkAddress> {
-        let doors = self.links.doors.iter().filter_map(|entrance| entrance.door.as_ref());
-        doors.filter_map(LinkDoor::address).collect()
+        let listeners = self.links.listeners.iter().filter_map(|place| place.listener.as_ref());
+        listeners.filter_map(LinkListener::address).collect()
     }
 
     /// Accepts waiting connections.
     pub(in crate::node) fn admit_wires(&mut self, index: usize) -> Result<(), Error> {
         loop {
-            let Some(door) = &self.links.doors[index].door else { return Ok(()) };
-            match door.accept() {
+            let Some(listener) = &self.links.listeners[index].listener else { return Ok(()) };
+            match listener.accept() {
                 Ok(line) => {
                     let strangers =
                         self.links.wires.iter().filter(|(_, w)| w.peer.is_none()).count();
@@ -73,12 +77,12 @@ impl Node {
                     }
                 }
                 Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE) => return Ok(()),
-                Err(errno) if door.has_ended(errno) => {
-                    let entrance = &mut self.links.doors[index];
+                Err(errno) if listener.has_ended(errno) => {
+                    let place = &mut self.links.listeners[index];
                     let why = std::io::Error::from(errno);
-                    tracing::warn!("no connections at {}: {why}; trying again", entrance.address);
-                    entrance.door = None;
-                    entrance.open_at = Some(Instant::now() + REOPEN);
+                    tracing::warn!("no connections at {}: {why}; trying again", place.address);
+                    place.listener = None;
+                    place.open_at = Some(Instant::now() + REOPEN);
                     return Ok(());
                 }
                 Err(_) => {}
@@ -87,19 +91,23 @@ impl Node {
     }
 
     /// Listens again at addresses of a `tipcd` that had ended.
-    pub(super) fn reopen_doors(&mut self) -> Result<(), OsError> {
+    pub(super) fn reopen_listeners(&mut self) -> Result<(), OsError> {
         let now = Instant::now();
-        for (index, entrance) in self.links.doors.iter_mut().enumerate() {
-            if entrance.open_at.is_none_or(|at| at > now) {
+        for (index, place) in self.links.listeners.iter_mut().enumerate() {
+            if place.open_at.is_none_or(|at| at > now) {
                 continue;
             }
-            match LinkDoor::open(entrance.address, &self.settings.tipc) {
-                Ok(door) => {
-                    self.epoll.add(&door, Token::LinkDoor(index).number(), When::WhileReadable)?;
-                    entrance.door = Some(door);
-                    entrance.open_at = None;
+            match LinkListener::open(place.address, &self.settings.tipc) {
+                Ok(listener) => {
+                    self.epoll.add(
+                        &listener,
+                        Token::LinkListener(index).number(),
+                        Trigger::WhileReadable,
+                    )?;
+                    place.listener = Some(listener);
+                    place.open_at = None;
                 }
-                Err(_) => entrance.open_at = Some(now + REOPEN),
+                Err(_) => place.open_at = Some(now + REOPEN),
             }
         }
         Ok(())

@@ -1,0 +1,96 @@
+//! The condition under which a comparison fails (`compare --fail-on`).
+
+use super::{Comparison, ComparisonReport, Verdict};
+
+/// The condition under which a comparison fails (`--fail-on`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FailOn {
+    /// Bound on the slowdown: 0.05 is 5 %.
+    pub slower_by: f64,
+    /// Whether undecided figures pass.
+    pub allow_unclear: bool,
+}
+
+/// The gate's verdict on one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateCall {
+    /// Slower by less than the bound.
+    Passes,
+    /// Slower by more than the bound, with the whole interval.
+    Slower,
+    /// The trials do not decide on which side of the bound it lies.
+    Undecided,
+}
+
+impl std::str::FromStr for FailOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FailOn, String> {
+        let error = || format!("invalid value '{text}'; write e.g. slower:5%");
+        let by = match text.split_once(':') {
+            None if text == "slower" => 0.0,
+            Some(("slower", by)) => parse_percent(by).ok_or_else(error)?,
+            _ => return Err(error()),
+        };
+        Ok(FailOn { slower_by: by, allow_unclear: false })
+    }
+}
+
+/// Parses `5%`, or `5` with the same meaning; must not be negative.
+pub fn parse_percent(text: &str) -> Option<f64> {
+    let number: f64 = text.trim().trim_end_matches('%').trim_end().parse().ok()?;
+    (number.is_finite() && (0.0..1e6).contains(&number)).then_some(number / 100.0)
+}
+
+/// Describes a ratio as the change of the figure itself: 0.376 is `-62.4 %`, 1.2 is `+20.0 %`, 12 is `12.0 times`.
+pub fn change(ratio: f64) -> String {
+    match (ratio - 1.0) * 100.0 {
+        _ if !ratio.is_finite() => "–".to_owned(),
+        _ if ratio >= 10.0 => format!("{ratio:.1} times"),
+        // Avoid "-0.0 %".
+        percent if percent.abs() < 0.05 => "0.0 %".to_owned(),
+        percent => format!("{percent:+.1} %"),
+    }
+}
+
+impl FailOn {
+    /// The gate's verdict on a figure. "Same" passes: how large a difference it may hide is the caller's own bound
+    /// ([`Terms::unclear_beyond`](super::Terms::unclear_beyond)).
+    pub fn call(&self, comparison: &Comparison) -> GateCall {
+        let bound = 1.0 + self.slower_by;
+        match (comparison.verdict, comparison.slowdown_interval) {
+            (Verdict::Same | Verdict::Faster, _) => GateCall::Passes,
+            (Verdict::Slower, Some(slowdown)) if slowdown.low > bound => GateCall::Slower,
+            (Verdict::Slower, Some(slowdown)) if slowdown.high <= bound => GateCall::Passes,
+            (Verdict::Slower | Verdict::Unclear, _) => GateCall::Undecided,
+        }
+    }
+
+    /// Messages for everything that fails the gate: figures that are slower, cases that no longer have figures, and,
+    /// unless they are allowed, figures that the trials leave undecided.
+    pub fn failures(&self, report: &ComparisonReport) -> Vec<String> {
+        let mut failures = Vec::new();
+        for c in &report.comparisons {
+            let change = change(c.ratio);
+            match self.call(c) {
+                GateCall::Passes => {}
+                GateCall::Slower => failures
+                    .push(format!("{}: {} changed by {change}, which is slower", c.case, c.figure)),
+                GateCall::Undecided if self.allow_unclear => {}
+                GateCall::Undecided => {
+                    let why = c.note.as_deref().unwrap_or("the interval contains the bound");
+                    failures.push(format!(
+                        "{}: {} changed by {change}, undecided: {why}",
+                        c.case, c.figure
+                    ));
+                }
+            }
+        }
+        failures.extend(report.failed_in_b.iter().map(|f| format!("{f} (failed)")));
+        if !self.allow_unclear {
+            let missing = report.only_in_a.iter();
+            failures.extend(missing.map(|case| format!("{case}: measured in A only, undecided")));
+        }
+        failures
+    }
+}
