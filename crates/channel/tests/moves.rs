@@ -7,10 +7,10 @@ mod stream;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crossway_channel::{
-    Channel, Error, EventKind, Handle, Key, Listener, Network, Options, Reason, Receiver,
+    Channel, Error, Event, EventKind, Handle, Key, Listener, Network, Options, Reason, Receiver,
     RecvError, SendError, Sender, TakenOver, Transport,
 };
 use cutter::Cutter;
@@ -71,6 +71,7 @@ fn moves(
     let (sender, receiver) = channel.split();
     let (stop, there, back) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let (stop, there, back) = (&stop, &there, &back);
+    let mut last_move_ms = 0;
     let counts = std::thread::scope(|scope| {
         let sending = scope.spawn(move || pump(sender, stop, there));
         let receiving = scope.spawn(move || drain(receiver, back));
@@ -83,6 +84,7 @@ fn moves(
                 assert_eq!(ended, [false; 3], "{:?}", handle.log());
                 std::thread::sleep(Duration::from_millis(1));
             }
+            last_move_ms = UNIX_EPOCH.elapsed().unwrap().as_millis();
             let taking = scope.spawn(|| host.take_over(NAME, soon()).unwrap());
             meanwhile();
             let TakenOver { listener, mut channels, incomplete } = taking.join().unwrap();
@@ -92,8 +94,13 @@ fn moves(
             server = Server { listener, channel: channels.remove(0) };
         }
         let serving = scope.spawn(move || run(server));
-        let before = back.load(Ordering::Relaxed);
-        while back.load(Ordering::Relaxed) < before + 10 {
+        let enough = back.load(Ordering::Relaxed) + 10;
+        // The last switch is logged when both directions use the new transport, which may be after these messages.
+        let is_logged = || {
+            let last = |event: &Event| u128::from(event.at_unix_ms) >= last_move_ms;
+            handle.log().iter().filter(|event| last(event)).any(|event| moved_to(event).is_some())
+        };
+        while back.load(Ordering::Relaxed) < enough || !is_logged() {
             assert!(!receiving.is_finished() && !serving.is_finished(), "{:?}", handle.log());
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -106,14 +113,17 @@ fn moves(
     (handle, counts)
 }
 
-/// The transports to which the channel went because an end had moved.
-fn after_moves(handle: &Handle) -> Vec<Transport> {
-    let log = handle.log();
-    let moved = log.iter().filter_map(|event| match event.what {
+/// The transport of a switch that happened because an end had moved.
+fn moved_to(event: &Event) -> Option<Transport> {
+    match event.what {
         EventKind::Switched { to, why: Reason::PeerMoved { .. }, .. } => Some(to),
         _ => None,
-    });
-    moved.collect()
+    }
+}
+
+/// The transports to which the channel went because an end had moved.
+fn after_moves(handle: &Handle) -> Vec<Transport> {
+    handle.log().iter().filter_map(moved_to).collect()
 }
 
 #[test]
