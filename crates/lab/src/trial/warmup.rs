@@ -17,7 +17,7 @@ const LONGEST_DELAY_NS: u64 = 250_000_000;
 /// What the warm-up does after a window.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next {
-    /// Another window of so many messages.
+    /// Another window, with this number of messages.
     Window(u64),
     /// The rate in messages per second is known as well as the time allows.
     Rate(f64),
@@ -78,7 +78,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The rate and the time that a warm-up of 20 ms ends with, if a window of so many messages takes this long.
+    /// Simulates a warm-up of 20 ms, given how long a window takes for a number of messages; returns the rate and the time spent.
     fn warm_up(mut wall_ns: impl FnMut(u64) -> u64) -> (f64, u64) {
         let mut warm_up = WarmUp::new(20 * MS);
         let mut messages = warm_up.first();
