@@ -1,12 +1,13 @@
 //! Relays signals between an endpoint of this node and a link, or from one link to another.
 //!
 //! An endpoint has one channel to its node for each link that it sends to or receives from. Limits: a node has at most
-//! [`WINDOW`] bytes (and a piece) in flight to any endpoint of the next node until that node has delivered them, or placed them
+//! [`WINDOW`](crate::limits::WINDOW) bytes (and a piece) in flight to any endpoint of the next node until that node has delivered them, or placed them
 //! in the pool that it shares with the endpoint. The channel of an endpoint that sends more is not read.
 //!
 //! The bytes of large signals are not sent over these channels: they are in the pool, and only their places are sent.
 
 mod arrivals;
+mod credit;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -22,7 +23,7 @@ use super::intake::Intake;
 use super::{Node, Token, channels};
 use crate::Spid;
 use crate::channel::frame::{ABANDONED, BY_REFERENCE, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
-use crate::limits::{LEAST_SIGNAL, PIECE, POOL, WINDOW};
+use crate::limits::{LEAST_SIGNAL, PIECE, POOL};
 use crate::registry::{LinkId, Route};
 use crate::wire::body::{Body, Framed, Space};
 use crate::wire::link::{self, Message};
@@ -305,74 +306,6 @@ impl Node {
                 None => return true,
             }
         }
-    }
-
-    fn has_window(&self, link: LinkId, there: Spid) -> bool {
-        let in_flight = self.relays.in_flight.get(&(link, there)).copied().unwrap_or(0);
-        in_flight < WINDOW && !self.is_link_full(link)
-    }
-
-    fn send_piece(
-        &mut self,
-        link: LinkId,
-        from: Spid,
-        there: Spid,
-        size: u32,
-        flags: u8,
-        piece: Body,
-    ) {
-        // The peer must know the sender first.
-        self.work_off_links();
-        *self.relays.in_flight.entry((link, there)).or_default() += piece.len();
-        self.say(link, Message::Data { from, to: there, size, flags, piece });
-    }
-
-    /// Handles credit from a link's peer, which has delivered bytes to one of its endpoints.
-    pub(super) fn handle_credit(&mut self, link: LinkId, to: Spid, bytes: u32) {
-        if let Some(in_flight) = self.relays.in_flight.get_mut(&(link, to)) {
-            *in_flight = in_flight.saturating_sub(bytes as usize);
-        }
-        self.relays.retry(link);
-        self.move_transit(link, to);
-    }
-
-    /// Called when the session with a link's peer has room again.
-    pub(super) fn link_has_room(&mut self, link: LinkId) {
-        self.relays.retry(link);
-        let to: Vec<Spid> = self
-            .relays
-            .transit
-            .keys()
-            .filter(|(over, _)| *over == link)
-            .map(|(_, to)| *to)
-            .collect();
-        for to in to {
-            self.move_transit(link, to);
-        }
-    }
-
-    /// Relays pieces from one link to another.
-    fn move_transit(&mut self, over: LinkId, there: Spid) {
-        while self.has_window(over, there) {
-            let Some(queue) = self.relays.transit.get_mut(&(over, there)) else { return };
-            let Some((came_by, message)) = queue.pop_front() else {
-                self.relays.transit.remove(&(over, there));
-                return;
-            };
-            let Message::Data { from, to, size, flags, piece } = message else { continue };
-            let bytes = piece.len() as u32;
-            if self.registry.route(from, to) == Route::Link(over, there) {
-                self.send_piece(over, from, there, size, flags, piece);
-            }
-            self.owe(came_by, to, bytes);
-        }
-    }
-
-    /// Handles the end of an endpoint beyond a link: nothing more is sent to it.
-    pub(super) fn forget_receiver(&mut self, link: LinkId, there: Spid) {
-        self.relays.in_flight.remove(&(link, there));
-        self.relays.transit.remove(&(link, there));
-        self.relays.retry(link);
     }
 
     /// Handles the close of a local endpoint: its signals are sent before the notice of its end.

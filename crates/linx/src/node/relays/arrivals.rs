@@ -11,7 +11,7 @@ use crossway_sys::{Errno, socket};
 use super::{Letter, Relay, Relays, swap_number};
 use crate::Spid;
 use crate::channel::frame::{FIRST, Header, OUT_OF_BAND};
-use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, PIECE, SHARED_FROM, WINDOW};
+use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, PIECE, SHARED_FROM};
 use crate::node::Node;
 use crate::registry::{EntryKind, LinkId, Registry};
 use crate::wire::body::{Body, Landing, Slot};
@@ -207,18 +207,5 @@ impl Node {
             }
         }
         self.owe(link, endpoint, taken);
-    }
-
-    /// Gives a link's peer credit to send more bytes to an endpoint.
-    pub(super) fn owe(&mut self, link: LinkId, to: Spid, bytes: u32) {
-        if bytes == 0 {
-            return;
-        }
-        let owed = self.relays.owed.entry((link, to)).or_default();
-        *owed += bytes;
-        if *owed as usize >= WINDOW / 4 {
-            let bytes = std::mem::take(owed);
-            self.say(link, Message::Credit { to, bytes });
-        }
     }
 }
