@@ -73,6 +73,17 @@ impl PipeEnd {
         retry_on_intr(|| rustix::io::writev(&self.fd, parts))
     }
 
+    /// As [`PipeEnd::read`], into several buffers.
+    #[inline]
+    pub fn read_parts(
+        &mut self,
+        parts: &mut [std::io::IoSliceMut<'_>],
+        nonblocking: bool,
+    ) -> Result<usize, Errno> {
+        self.set_mode(nonblocking)?;
+        retry_on_intr(|| rustix::io::readv(&self.fd, parts))
+    }
+
     /// As [`PipeEnd::read`], but appends at most `most` bytes to a vector, within its capacity.
     #[inline]
     pub fn read_behind(

@@ -1,5 +1,6 @@
 //! The channels over which signals are sent and received.
 
+mod ahead;
 pub(crate) mod frame;
 mod parts;
 mod ring;

@@ -10,7 +10,7 @@ use crate::limits::{LEAST_SIGNAL, VOUCHED};
 use crate::{Signal, Spid};
 
 /// Number of freed buffers kept for further signals.
-const KEPT: usize = 8;
+const KEPT: usize = 16;
 
 /// A complete arrival.
 #[derive(Debug)]
@@ -56,6 +56,15 @@ impl Assembly {
             return buffer;
         }
         Vec::with_capacity(len)
+    }
+
+    /// A buffer of `len` bytes of any content.
+    pub(super) fn filled(&mut self, len: usize) -> Vec<u8> {
+        let found = self.free.iter().rposition(|free| free.capacity() >= len);
+        let mut buffer = found.map_or_else(Vec::new, |at| self.free.swap_remove(at));
+        // Costs nothing if the buffer was used for a signal of this size before.
+        buffer.resize(len, 0);
+        buffer
     }
 
     /// Returns a buffer that is no longer needed.

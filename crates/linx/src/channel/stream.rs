@@ -1,12 +1,14 @@
 //! Signals in byte streams: a pair of UNIX sockets, or one FIFO for each direction.
 
-use std::io::IoSlice;
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_ring::pool::{Block, Pool, Reference};
 use crossway_sys::pipe::PipeEnd;
 use crossway_sys::{Errno, records, socket};
 
+use super::ahead::{Ahead, Arrived};
 use super::frame::{ABANDONED, BY_REFERENCE, FIRST, GONE, HEADER, Header, OUT_OF_BAND};
 use super::parts::{Assembly, Came, accept};
 use super::{Broken, Filled, Outgoing, Sent};
@@ -40,6 +42,14 @@ impl Pipe {
         match self {
             Pipe::Socket(fd) => socket::recv(fd, buf, !patient),
             Pipe::Fifo { read, .. } => read.read(buf, true),
+        }
+    }
+
+    #[inline]
+    fn read_parts(&mut self, parts: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+        match self {
+            Pipe::Socket(fd) => socket::recv_parts(fd, parts, true),
+            Pipe::Fifo { read, .. } => read.read_parts(parts, true),
         }
     }
 
@@ -79,7 +89,11 @@ pub(crate) struct StreamChannel {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Complete signals, which precede everything else.
+    complete: VecDeque<(Header, Vec<u8>)>,
+    /// Precedes what is in the buffer.
     piece: Option<Piece>,
+    ahead: Ahead,
     pool: Option<Pool>,
 }
 
@@ -94,7 +108,9 @@ impl StreamChannel {
             buffer: Vec::new(),
             start: 0,
             end: 0,
+            complete: VecDeque::new(),
             piece: None,
+            ahead: Ahead::default(),
             pool,
         }
     }
@@ -212,6 +228,12 @@ impl StreamChannel {
         self.pool.as_ref()?.alloc(size + 1)
     }
 
+    /// Number of bytes that were read but belong to no signal yet.
+    #[cfg(test)]
+    pub(crate) fn buffered(&self) -> usize {
+        self.end - self.start
+    }
+
     #[cfg(test)]
     pub(crate) fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
@@ -235,6 +257,9 @@ impl StreamChannel {
 
     #[inline]
     pub(crate) fn next(&mut self, assembly: &mut Assembly) -> Result<Option<Came>, Broken> {
+        if let Some((header, bytes)) = self.complete.pop_front() {
+            return assembly.complete(self.number, &header, bytes);
+        }
         loop {
             if let Some(piece) = &mut self.piece {
                 let n = piece.left.min(self.end - self.start);
@@ -265,7 +290,12 @@ impl StreamChannel {
                 continue;
             }
             let bytes = match header.flags & BY_REFERENCE {
-                0 => assembly.begin(self.number, &header)?,
+                0 => {
+                    if header.piece == header.size {
+                        self.ahead.saw(header.size as usize);
+                    }
+                    assembly.begin(self.number, &header)?
+                }
                 _ => Vec::with_capacity(Reference::LEN),
             };
             self.piece = Some(Piece { header, bytes, left: header.piece as usize });
@@ -275,7 +305,7 @@ impl StreamChannel {
     #[inline]
     pub(crate) fn fill(
         &mut self,
-        _assembly: &mut Assembly,
+        assembly: &mut Assembly,
         patient: bool,
     ) -> Result<Filled, Broken> {
         let got = match &mut self.piece {
@@ -293,14 +323,46 @@ impl StreamChannel {
                 if self.buffer.is_empty() {
                     self.buffer = vec![0; BUFFER];
                 }
+                if self.ahead.expects() && self.end == 0 && self.piece.is_none() {
+                    return self.fill_ahead(assembly);
+                }
                 self.pipe.read(&mut self.buffer[self.end..], false).inspect(|n| self.end += n)
             }
         };
-        match got {
-            Ok(0) => Err(Broken::Ended),
-            Ok(_) => Ok(Filled::Something),
-            Err(Errno::AGAIN) => Ok(Filled::Nothing),
-            Err(errno) => Err(Broken::of("read", errno)),
+        filled(got)
+    }
+
+    /// Reads signals whose size is known directly into their buffers.
+    fn fill_ahead(&mut self, assembly: &mut Assembly) -> Result<Filled, Broken> {
+        let mut buffers = self.ahead.buffers(assembly, &mut self.buffer);
+        let got = self.pipe.read_parts(&mut buffers);
+        drop(buffers);
+        let mut other = Vec::new();
+        let behind = self.ahead.sort(*got.as_ref().unwrap_or(&0), |arrived| match arrived {
+            Arrived::Signal { header, bytes, left: 0 } => self.complete.push_back((header, bytes)),
+            Arrived::Signal { header, bytes, left } => {
+                self.piece = Some(Piece { header, bytes, left });
+            }
+            Arrived::Other(bytes) => other = bytes,
+        });
+        self.end = behind;
+        if !other.is_empty() {
+            other.extend_from_slice(&self.buffer[..behind]);
+            if self.buffer.len() < other.len() {
+                self.buffer.resize(other.len(), 0);
+            }
+            self.buffer[..other.len()].copy_from_slice(&other);
+            self.end = other.len();
         }
+        filled(got)
+    }
+}
+
+fn filled(got: Result<usize, Errno>) -> Result<Filled, Broken> {
+    match got {
+        Ok(0) => Err(Broken::Ended),
+        Ok(_) => Ok(Filled::Something),
+        Err(Errno::AGAIN) => Ok(Filled::Nothing),
+        Err(errno) => Err(Broken::of("read", errno)),
     }
 }

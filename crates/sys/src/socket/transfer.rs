@@ -44,6 +44,18 @@ pub fn recv(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<usize, E
     Ok(len)
 }
 
+/// As [`recv`], into several buffers; descriptors that were sent along are closed.
+#[inline]
+pub fn recv_parts(
+    fd: impl AsFd,
+    parts: &mut [std::io::IoSliceMut<'_>],
+    nonblocking: bool,
+) -> Result<usize, Errno> {
+    let control = &mut rustix::net::RecvAncillaryBuffer::default();
+    let flags = recv_flags(nonblocking);
+    retry_on_intr(|| rustix::net::recvmsg(&fd, parts, control, flags)).map(|got| got.bytes)
+}
+
 /// As [`recv`], but appends at most `most` bytes to a vector, within its capacity.
 #[inline]
 pub fn recv_behind(
