@@ -18,6 +18,8 @@ use crossway_mech::mechanisms::uds_stream::UdsStream;
 use crossway_mech::{Listener, Mechanism, Rx, Spec, Tx};
 use crossway_sys::affinity;
 
+/// Length in bytes of a signal's header and number on a channel.
+const HEADER: usize = 24;
 const PAIRS: usize = 11;
 const TRIAL: Duration = Duration::from_millis(150);
 
@@ -87,7 +89,16 @@ impl<M: Mechanism> Ends<M> {
 
 /// Measures and prints the ratio of the speeds of two mechanisms, which should be at least `least`.
 fn compare<M: Mechanism, N: Mechanism>(what: What, len: usize, least: f64) {
-    let (mut over, mut under) = (open::<M>(len), open::<N>(len));
+    compare_lengths::<M, N>(what, [len, len], least);
+}
+
+/// As [`compare`], with messages of other lengths for the second mechanism.
+fn compare_lengths<M: Mechanism, N: Mechanism>(
+    what: What,
+    [len, of_other]: [usize; 2],
+    least: f64,
+) {
+    let (mut over, mut under) = (open::<M>(len), open::<N>(of_other));
     let few = if len > 1 << 20 { 4 } else { 1000 };
     let once = over.trial(what, few).max(under.trial(what, few)).max(1.0);
     let count = (TRIAL.as_nanos() as f64 / once).clamp(f64::from(few), 4e6) as u32;
@@ -135,6 +146,9 @@ fn main() {
     for len in [4 << 10, 16 << 10, 64 << 10] {
         compare::<LinxUds, UdsStream>(What::Stream, len, 0.95);
         compare::<LinxFifo, Fifo>(What::Stream, len, 0.95);
+        // What the header alone costs: a pipe's capacity is counted in pages.
+        compare_lengths::<Fifo, Fifo>(What::Stream, [len + HEADER, len], 0.0);
+        compare_lengths::<LinxFifo, Fifo>(What::Stream, [len, len + HEADER], 0.95);
         compare::<LinxShm, ShmFutex>(What::Stream, len, 0.0);
     }
     compare::<LinxTcp, Tcp>(What::Stream, 16 << 20, 0.9);
