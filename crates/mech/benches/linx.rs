@@ -71,17 +71,21 @@ impl<M: Mechanism> Ends<M> {
                     there.0.send(&there.2, None).unwrap();
                 }
             });
-            affinity::pin(cpus().0).unwrap();
-            ready.wait();
-            let start = Instant::now();
-            for _ in 0..count {
-                if let What::RoundTrip = what {
-                    here.0.send(&here.2, None).unwrap();
+            // In a thread of its own: nodes that are created later would inherit the CPU of this one.
+            let here = scope.spawn(|| {
+                affinity::pin(cpus().0).unwrap();
+                ready.wait();
+                let start = Instant::now();
+                for _ in 0..count {
+                    if let What::RoundTrip = what {
+                        here.0.send(&here.2, None).unwrap();
+                    }
+                    let len = here.1.recv_in_place(&mut here.2, None, <[u8]>::len).unwrap();
+                    assert_eq!(len, here.2.len());
                 }
-                let len = here.1.recv_in_place(&mut here.2, None, <[u8]>::len).unwrap();
-                assert_eq!(len, here.2.len());
-            }
-            start.elapsed().as_nanos() as f64
+                start.elapsed().as_nanos() as f64
+            });
+            here.join().unwrap()
         });
         ns / f64::from(count)
     }

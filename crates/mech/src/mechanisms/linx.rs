@@ -4,8 +4,8 @@
 //! without a name in a thread, which knows the endpoints but does not forward signals. Each end has one endpoint to send
 //! from and one to receive at, like a program that has one for each of its threads. A message is a signal's payload; 24
 //! bytes of header and signal number are added. Each message costs one system call to send, and two to receive if the
-//! receiver sleeps; compared with the raw mechanism there is one more copy when a small signal is extracted from a larger
-//! read. The receiver is attached to the sender, so the sender's death arrives as a signal after the last message.
+//! receiver sleeps; compared with the raw mechanism there is one more copy of signals below 1 KiB, or of another size
+//! than the signal before. The receiver is attached to the sender, so the sender's death arrives as a signal after the last message.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
