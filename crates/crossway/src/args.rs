@@ -36,6 +36,12 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a number of bytes, or one with KiB, MiB or GiB: 64, 4KiB".to_owned())
 }
 
+/// Parses a number that is not negative, such as a rate, a number of seconds or of percent.
+pub(crate) fn number(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "write a number such as 1000 or 0.5, without a unit".to_owned())
+}
+
 /// Patterns that select cases by `group/case`; without any, all cases are selected.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Filters {

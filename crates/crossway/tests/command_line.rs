@@ -244,3 +244,31 @@ fn sizes_on_the_command_line_may_have_a_unit() {
     assert!(refused.contains("cpu 60000"), "{refused}");
     assert!(error(&crossway(dir.path(), &["limits", "--sizes", "65MiB"])).contains("64 MiB"));
 }
+
+#[test]
+fn options_that_are_no_numbers_are_answered_with_an_example() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in [
+        "advise --rate",
+        "advise --p50-us",
+        "advise --max-us",
+        "advise --cpu-percent",
+        "channel check camera --cpu-budget",
+        "channel top --interval-s",
+        "channel check camera --seconds",
+        "linx hunt camera --timeout",
+        "linx send camera --timeout",
+    ] {
+        for wrong in ["abc", "nan", "inf", "1e999", "20k", ""] {
+            let args: Vec<&str> = command.split(' ').chain([wrong]).collect();
+            let output = crossway(dir.path(), &args);
+            let said = error(&output);
+            assert_eq!(output.status.code(), Some(2), "{command} {wrong}: {said}");
+            let option = args[args.len() - 2];
+            assert!(
+                said.contains(option) && said.contains("1000 or 0.5"),
+                "{command} {wrong}: {said}"
+            );
+        }
+    }
+}

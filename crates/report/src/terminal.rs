@@ -6,16 +6,17 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
 };
 
+mod left_out;
+
 use crate::blocks::blocks;
 use crate::run::Run;
 use crate::sections::goals;
 use crate::sheet::{self, Row, Sheet};
 use crate::steps::{self, Shapes};
 use crate::studies::{self, Study};
-use crate::summary::Summary;
 use crate::units::count;
-use crate::verdict::list;
 use crossway_lab::rank::WaitClass;
+use left_out::left_out;
 
 /// Maximum number of blocks printed; the page has more.
 const BLOCKS_MAX: usize = 12;
@@ -181,7 +182,8 @@ pub fn markdown(run: &Run) -> String {
     }
     let left = left_out(&run.summary, u16::MAX);
     if !left.is_empty() {
-        let _ = writeln!(out, "\n{}", escape(left.trim()));
+        let lines: Vec<String> = left.trim().lines().map(escape).collect();
+        let _ = writeln!(out, "\n{}", lines.join("\n"));
     }
     out
 }
@@ -308,30 +310,6 @@ fn texts(row: &Row) -> Vec<String> {
         text
     };
     row.cells.iter().enumerate().map(one).collect()
-}
-
-fn left_out(summary: &Summary, width: u16) -> String {
-    use crossway_lab::record::Status;
-    let mut out = String::new();
-    let skipped = summary.skipped_mechanisms();
-    if !skipped.is_empty() {
-        let text = format!(
-            "Skipped: {} ({}). `crossway doctor` says what each needs.",
-            count(skipped.len(), "mechanism", "mechanisms"),
-            list(skipped.iter().map(|s| (*s).to_owned()))
-        );
-        let _ = writeln!(out, "\n{}", wrap(&text, width));
-    }
-    for (status, what) in [
-        (Status::Failed, "failed"),
-        (Status::Degraded, "degraded: kept, but left out of the figures"),
-    ] {
-        let n = summary.trials(status);
-        if n > 0 {
-            let _ = writeln!(out, "{} {what}.", count(n, "trial", "trials"));
-        }
-    }
-    out
 }
 
 /// Breaks text at spaces so that no line is wider than `columns`.

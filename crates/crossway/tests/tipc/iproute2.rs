@@ -23,6 +23,7 @@ fn the_manuals_commands_for_links_work_in_their_order() {
         ("link get broadcast".to_owned(), "method:replicast  ratio:10%  window:50 packets\n"),
         ("link set broadcast AUTOSELECT ratio 25".to_owned(), ""),
         ("link get broadcast".to_owned(), "method:autoselect  ratio:25%  window:50 packets\n"),
+        ("link get window link broadcast-link".to_owned(), "50\n"),
         (format!("link statistics reset link {link}"), ""),
         ("link monitor set threshold 12".to_owned(), ""),
         ("link monitor get threshold".to_owned(), "12\n"),
@@ -47,6 +48,7 @@ fn the_manuals_commands_for_links_work_in_their_order() {
         ("link set broadcast LOUD", "REPLICAST or AUTOSELECT"),
         ("link set window 77 link broadcast-link", "link set broadcast BROADCAST"),
         ("link get tolerance link nobody", "no link nobody"),
+        ("link get priority link broadcast-link", "the broadcast link has no priority"),
         ("link monitor list media eth device none0", "no bearer eth:none0"),
     ] {
         let error = one.error(&words(command));

@@ -1,13 +1,11 @@
 //! Trials that were skipped, failed or degraded, and why.
 
-use std::collections::BTreeSet;
-
 use crossway_lab::record::Status;
 
 use crate::run::Run;
 use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
-use crate::summary::Trouble;
+use crate::summary::{Reason, Trouble, by_reason};
 
 pub(super) fn troubles(run: &Run) -> Option<Section> {
     let mut tables = Vec::new();
@@ -16,7 +14,7 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
         (Status::Degraded, "Degraded: kept, but left out of the figures where clean trials exist"),
         (Status::Skipped, "Skipped"),
     ] {
-        let rows = by_reason(&run.summary.troubles, status);
+        let rows = rows(&run.summary.troubles, status);
         if !rows.is_empty() {
             tables.push(Sheet {
                 title: title.to_owned(),
@@ -42,64 +40,24 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
     })
 }
 
-/// One row per reason, the most frequent first. Reasons that differ only in their numbers share a row, which shows the first.
-fn by_reason(troubles: &[Trouble], status: Status) -> Vec<Row> {
-    struct Group<'a> {
-        first: &'a Trouble,
-        several: bool,
-        mechanisms: Vec<&'a str>,
-        cases: BTreeSet<&'a str>,
-        trials: usize,
-    }
-    let without_numbers = |text: &str| {
-        let mut out = text.replace(|c: char| c.is_ascii_digit() || ".,".contains(c), "#");
-        while out.contains("##") {
-            out = out.replace("##", "#");
-        }
-        out
-    };
-    let mut groups: Vec<(String, Group<'_>)> = Vec::new();
-    for trouble in troubles.iter().filter(|t| t.status == status) {
-        let key = without_numbers(&trouble.reason);
-        let at = groups.iter().position(|(of, _)| *of == key).unwrap_or_else(|| {
-            let first = trouble;
-            groups.push((
-                key,
-                Group {
-                    first,
-                    several: false,
-                    mechanisms: Vec::new(),
-                    cases: BTreeSet::new(),
-                    trials: 0,
-                },
-            ));
-            groups.len() - 1
-        });
-        let group = &mut groups[at].1;
-        group.several |= trouble.reason != group.first.reason;
-        if !group.mechanisms.contains(&trouble.mechanism.as_str()) {
-            group.mechanisms.push(&trouble.mechanism);
-        }
-        group.cases.extend(trouble.cases.iter().map(String::as_str));
-        group.trials += trouble.trials;
-    }
-    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.trials));
+/// One row per reason.
+fn rows(troubles: &[Trouble], status: Status) -> Vec<Row> {
     let number = |n: usize| Cell { text: n.to_string(), sort: Some(n as f64), ..Cell::default() };
-    let row = |(_, group): (String, Group<'_>)| Row {
+    let row = |reason: Reason<'_>| Row {
         class: None,
         cells: vec![
             Cell {
-                text: group.first.reason.clone(),
-                note: group.several.then(|| "for example".to_owned()),
+                text: reason.first.reason.clone(),
+                note: reason.several.then(|| "for example".to_owned()),
                 ..Cell::default()
             },
-            Cell::text(group.first.remedy.as_deref().unwrap_or("–")),
-            Cell::text(group.mechanisms.join(", ")),
-            number(group.cases.len()),
-            number(group.trials),
+            Cell::text(reason.first.remedy.as_deref().unwrap_or("–")),
+            Cell::text(reason.mechanisms.join(", ")),
+            number(reason.cases.len()),
+            number(reason.trials),
         ],
     };
-    groups.into_iter().map(row).collect()
+    by_reason(troubles, status).into_iter().map(row).collect()
 }
 
 /// The word for a status.

@@ -2,6 +2,7 @@
 
 mod beside;
 mod case;
+mod reasons;
 mod setting;
 mod workload;
 
@@ -18,6 +19,7 @@ use crate::histograms::Histograms;
 pub use beside::BesideSummary;
 use case::case;
 pub use case::{Case, FairnessSummary, LatencySummary, PacingSummary, Packets, Pooled, RoleShare};
+pub(crate) use reasons::{Reason, by_reason};
 pub use setting::{Setting, beside_name, load_name, placement_name};
 pub use workload::workload_name;
 pub(crate) use workload::workload_rank;

@@ -5,6 +5,7 @@ use crossway_lab::advise::property::Property;
 use toml::{Table, Value};
 
 use super::duration;
+use crate::args;
 
 /// The keys of a question as command line options.
 #[derive(clap::Args)]
@@ -20,7 +21,7 @@ pub(super) struct Asked {
     #[arg(long, value_name = "BYTES")]
     reply: Option<String>,
     /// Messages per second [default: as fast as possible]
-    #[arg(long, value_name = "PER_S")]
+    #[arg(long, value_name = "PER_S", value_parser = args::number)]
     rate: Option<f64>,
     /// Number of peers of a fan-in or fan-out
     #[arg(long)]
@@ -44,25 +45,25 @@ pub(super) struct Asked {
     #[arg(long)]
     optimise: Option<String>,
     /// Goal: maximum median latency in microseconds
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = args::number)]
     p50_us: Option<f64>,
     /// Goal: maximum 90th percentile of latency in microseconds
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = args::number)]
     p90_us: Option<f64>,
     /// Goal: maximum 99th percentile of latency in microseconds
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = args::number)]
     p99_us: Option<f64>,
     /// Goal: maximum 99.9th percentile of latency in microseconds
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = args::number)]
     p999_us: Option<f64>,
     /// Goal: maximum latency in microseconds
-    #[arg(long, value_name = "US")]
+    #[arg(long, value_name = "US", value_parser = args::number)]
     max_us: Option<f64>,
     /// Goal: maximum memory for the channel's buffers, e.g. 256KiB
     #[arg(long, value_name = "BYTES")]
     memory: Option<String>,
     /// Goal: maximum CPU time of both ends together, in percent of one CPU
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = args::number)]
     cpu_percent: Option<f64>,
     /// Properties that the mechanism must have, separated by commas: order, delivery, boundaries, back-pressure, send-deadline,
     /// crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable, zero-copy, crosses-hosts,

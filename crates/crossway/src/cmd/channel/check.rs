@@ -12,6 +12,7 @@ use crossway_channel::check::{self, Checked, SHORTEST};
 
 use super::Allowed;
 use super::talk::explain;
+use crate::args;
 use crate::ui::Ui;
 
 /// Arguments of `check`.
@@ -20,7 +21,7 @@ pub(super) struct Check {
     /// Name to connect to; its listener must echo (crossway channel listen NAME --echo)
     name: String,
     /// How many seconds to send [default: until standard input ends]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = args::number)]
     seconds: Option<f64>,
     /// Bytes of each message
     #[arg(long, value_name = "BYTES", default_value_t = 64)]

@@ -18,6 +18,7 @@ use crossway_channel::{
 };
 
 use super::Run;
+use crate::args;
 use crate::ui::Ui;
 
 /// How long to wait for another process to answer.
@@ -88,7 +89,7 @@ struct Allowed {
     #[arg(long, value_name = "TRANSPORT")]
     forbid: Vec<Transport>,
     /// CPU time that each end may spend waiting, in percent of one CPU
-    #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 100.0, value_parser = args::number)]
     cpu_budget: f64,
     /// Do not switch, only report what would be switched
     #[arg(long)]

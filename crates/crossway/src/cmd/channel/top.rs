@@ -9,6 +9,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crossway_channel::{Directory, Status};
 
 use super::ANSWER;
+use crate::args;
 use crate::ui::Ui;
 
 /// Arguments of `top`.
@@ -17,7 +18,7 @@ pub(super) struct Top {
     /// Show only channels of this name
     name: Option<String>,
     /// Seconds between two updates
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = args::number)]
     interval_s: f64,
     /// Print one update and exit; its rates cover one interval
     #[arg(long)]

@@ -9,6 +9,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use crossway_linx::bmark::{self, Client, Figures};
 use serde::Serialize;
 
+use crate::args;
 use crate::ui::Ui;
 
 #[derive(clap::Args)]
@@ -36,7 +37,7 @@ pub(super) struct Bench {
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = positive)]
     pairs: usize,
     /// Give up if the server does not answer within this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = args::number)]
     timeout: f64,
     /// Print JSON
     #[arg(long)]

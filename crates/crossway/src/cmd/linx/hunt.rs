@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crossway_linx::{Endpoint, Error};
 
+use crate::args;
 use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
@@ -12,7 +13,7 @@ pub(super) struct Hunt {
     /// Name of the endpoint, or a path of link names and a name: a/b/name
     path: String,
     /// Give up after this many seconds, with exit code 1
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = args::number)]
     timeout: Option<f64>,
 }
 

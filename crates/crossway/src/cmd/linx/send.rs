@@ -8,6 +8,7 @@ use anyhow::Context;
 use crossway_linx::signal::{ATTACH, USER_BASE};
 use crossway_linx::{Endpoint, Error, Filter, Signal};
 
+use crate::args;
 use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
@@ -27,7 +28,7 @@ pub(super) struct Send {
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     answers: usize,
     /// Give up after this many seconds, with exit code 1
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = args::number)]
     timeout: Option<f64>,
 }
 

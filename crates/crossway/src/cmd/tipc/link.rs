@@ -153,7 +153,19 @@ fn get(site: &Site<'_>, mut words: Words) -> anyhow::Result<ExitCode> {
     let broadcast = words.flag("broadcast");
     let link = link_of(words)?;
     if broadcast || link.as_deref() == Some(BROADCAST_LINK) {
-        return site.show(&*ask!(site, Order::Broadcast, Broadcast), |link| {
+        let link = ask!(site, Order::Broadcast, Broadcast);
+        match property {
+            Some("window") => {
+                let window = link.window_packets;
+                return site
+                    .show(&serde_json::json!({ "window": window }), |_| println!("{window}"));
+            }
+            Some(other) => anyhow::bail!(
+                "the broadcast link has no {other}; its properties are method, ratio and window: link get broadcast"
+            ),
+            None => {}
+        }
+        return site.show(&*link, |link| {
             println!(
                 "method:{}  ratio:{}%  window:{} packets",
                 way(link),

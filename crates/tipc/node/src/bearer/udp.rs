@@ -105,7 +105,12 @@ impl UdpBearer {
             IpAddr::V6(_) => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), Through::V6(index)),
         };
         socket::set_reuse_address(&fd)?;
-        socket::bind(&fd, &socket::inet_address(SocketAddr::new(any, local.port())), &object)?;
+        let port = local.port();
+        let everywhere = format!(
+            "{object}: to receive a multicast group, it needs port {port} of every address; if a program has the port at \
+             one address, such as a node with listed remotes, start this node before that program, or use another port"
+        );
+        socket::bind(&fd, &socket::inet_address(SocketAddr::new(any, port)), &everywhere)?;
         let group = group(local.ip(), network);
         multicast::join(&fd, group, through)?;
         Self::new(fd, local, vec![SocketAddr::new(group, local.port())], mtu)
@@ -286,6 +291,10 @@ mod tests {
             assert_eq!(socket.recv(&mut byte).unwrap(), 1);
             assert_eq!(byte, [last]);
         }
+        drop(everywhere);
+        let late = open(1, &[]).expect_err("the port is taken at one address");
+        assert_eq!(late.errno(), Errno::ADDRINUSE.raw_os_error());
+        assert!(late.to_string().contains("start this node before that program"), "{late}");
     }
 
     #[test]
