@@ -247,9 +247,9 @@ fn without_places_for_operators_they_are_turned_away_with_the_rest() {
 
 #[test]
 fn a_group_goes_on_without_a_member_that_does_not_read() {
-    use crossway_tipc_client::{NodeSocket, Patience, SocketKind};
+    use crossway_tipc_client::{Group, NodeSocket, Patience, SocketKind};
     const MESSAGES: usize = 300;
-    const GROUP: [u32; 4] = [4_711, 0, 2, 0];
+    const GROUP: u32 = 4_711;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
     // A limit that only a program that does not read at all exceeds.
@@ -257,8 +257,7 @@ fn a_group_goes_on_without_a_member_that_does_not_read() {
     wait(&path, &[]);
     let member = |instance: u32| {
         let socket = NodeSocket::open(&path, SocketKind::Rdm).unwrap();
-        let [group, _, scope, flags] = GROUP;
-        socket.join([group, instance, scope, flags]).unwrap();
+        socket.join(Group::new(GROUP, instance)).unwrap();
         socket
     };
     let (reader, slow, sender) = (member(1), member(2), member(3));

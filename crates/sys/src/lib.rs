@@ -54,6 +54,7 @@ pub mod sysv;
 pub mod sysv_queue;
 pub mod timerfd;
 pub mod tipc;
+pub mod tipc_option;
 pub mod tipc_raw;
 pub mod topology;
 pub mod uring;

@@ -12,6 +12,7 @@ use rustix::net::SocketAddrAny;
 use rustix::net::addr::SocketAddrArg;
 
 use crate::poll::{Interest, wait_ready};
+use crate::tipc_option::SocketOption;
 pub use crate::tipc_raw::FAMILY;
 use crate::tipc_raw::{ADDRESS_LEN, ERRINFO, Raw, SOL_TIPC};
 use crate::{OsError, socket, tipc_raw};
@@ -19,8 +20,6 @@ use crate::{OsError, socket, tipc_raw};
 /// Largest message in bytes for every socket type except streams (TIPC_MAX_USER_MSG_SIZE).
 pub const MAX_MESSAGE_BYTES: usize = 66_000;
 
-const DEST_DROPPABLE: u32 = 129;
-const CONN_TIMEOUT: u32 = 130;
 const SERVICE_RANGE: u8 = 1;
 const SERVICE_ADDR: u8 = 2;
 const SOCKET_ADDR: u8 = 3;
@@ -136,20 +135,20 @@ impl FromStr for TipcAddress {
     }
 }
 
-fn set_option(fd: impl AsFd, name: u32, value: u32) -> Result<(), OsError> {
-    tipc_raw::set_option(fd, name, Some(&value.to_ne_bytes()))
-        .map_err(|e| OsError::new("setsockopt(SOL_TIPC)", name, e))
+fn set_option(fd: impl AsFd, option: SocketOption, value: u32) -> Result<(), OsError> {
+    tipc_raw::set_option(fd, option.number(), Some(&value.to_ne_bytes()))
+        .map_err(|e| OsError::new("setsockopt(SOL_TIPC)", format!("{option:?}"), e))
 }
 
 /// Makes undeliverable messages return to this socket instead of being dropped.
 pub fn return_undeliverable(fd: impl AsFd) -> Result<(), OsError> {
-    set_option(fd, DEST_DROPPABLE, 0)
+    set_option(fd, SocketOption::DestinationDroppable, 0)
 }
 
 /// Sets how long connect waits for the peer's accept; the kernel stores milliseconds in 16 bits.
 pub fn set_connect_timeout(fd: impl AsFd, limit: std::time::Duration) -> Result<(), OsError> {
     let ms = limit.as_millis().clamp(1, u16::MAX.into()) as u32;
-    set_option(fd, CONN_TIMEOUT, ms)
+    set_option(fd, SocketOption::ConnectTimeout, ms)
 }
 
 /// Waits until this node knows of a socket in the cluster that is bound to a service; returns false if there is none by

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{
     Address, Errno, ErrorCode, Event, Patience, Scope, ServiceRange, Socket, SocketKind,
+    SocketOption,
 };
 
 use crate::site::{Site, is_readable, is_writable, on_kernel, soon, until};
@@ -117,11 +118,11 @@ fn a_connection_that_nobody_accepts_times_out_and_can_be_tried_again() {
     for kind in BOTH {
         let listener = listening(&site, kind);
         let client = site.socket(kind);
-        client.set_option(130, 60).unwrap();
+        client.set_option(SocketOption::ConnectTimeout, 60).unwrap();
         assert_eq!(client.connect(Some(SERVICE), Patience::Forever), Err(Errno::TIMEDOUT));
         assert!(!is_writable(&client) && !is_readable(&client));
         assert_eq!(client.send(b"x", None, Patience::Now), Err(Errno::NOTCONN));
-        client.set_option(130, 8000).unwrap();
+        client.set_option(SocketOption::ConnectTimeout, 8000).unwrap();
         // The kernel's socket is still connecting, the node's starts a new request.
         let again = client.connect(Some(SERVICE), Patience::Now);
         assert!(matches!(again, Err(Errno::INPROGRESS | Errno::ALREADY)), "{again:?}");

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{
     Address, Errno, ErrorCode, Event, Patience, Scope, ServiceRange, Socket, SocketKind,
+    SocketOption,
 };
 
 use crate::connections::pair;
@@ -13,10 +14,6 @@ use crate::site::{Site, is_readable, is_writable, soon, until};
 const BOTH: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
 const SERVICE: Address = Address::service(1100, 1);
 const NAMED: ServiceRange = ServiceRange::single(1100, 1);
-const DEST_DROPPABLE: u32 = 129;
-const CONN_TIMEOUT: u32 = 130;
-const SOCK_RECVQ_DEPTH: u32 = 132;
-const SOCK_RECVQ_USED: u32 = 137;
 
 fn listening(site: &Site, kind: SocketKind) -> Socket {
     let socket = site.socket(kind);
@@ -120,7 +117,7 @@ fn a_message_without_connection_does_not_reach_a_listener() {
     let site = Site::lone();
     let listener = listening(&site, SocketKind::Seqpacket);
     let client = site.socket(SocketKind::Rdm);
-    client.set_option(DEST_DROPPABLE, 0).unwrap();
+    client.set_option(SocketOption::DestinationDroppable, 0).unwrap();
     client.send(b"hello", Some(SERVICE), soon()).unwrap();
     let back = client.recv_message(&mut [0; 16], soon()).unwrap();
     assert_eq!((back.event, back.len), (Event::Returned(ErrorCode::NoPort), 5));
@@ -137,7 +134,7 @@ fn a_request_to_a_socket_without_connections_is_not_answered() {
     server.bind(NAMED, Scope::Cluster).unwrap();
     for kind in BOTH {
         let client = site.socket(kind);
-        client.set_option(CONN_TIMEOUT, 60).unwrap();
+        client.set_option(SocketOption::ConnectTimeout, 60).unwrap();
         assert_eq!(client.connect(Some(SERVICE), Patience::Forever), Err(Errno::TIMEDOUT));
     }
     assert_eq!(server.recv(&mut [0; 16], Patience::Now), Err(Errno::AGAIN));
@@ -172,8 +169,8 @@ fn importance_makes_room() {
     let server = site.socket(SocketKind::Rdm);
     server.bind(NAMED, Scope::Cluster).unwrap();
     let client = site.socket(SocketKind::Rdm);
-    client.set_option(127, 2).unwrap();
-    client.set_option(DEST_DROPPABLE, 0).unwrap();
+    client.set_option(SocketOption::Importance, 2).unwrap();
+    client.set_option(SocketOption::DestinationDroppable, 0).unwrap();
     // Twice the room for the lowest importance.
     let message = vec![3; 60_000];
     for _ in 0..66 {
@@ -195,15 +192,21 @@ fn waiting_messages_are_counted() {
     for _ in 0..5 {
         client.send(&[1; 100], Some(SERVICE), soon()).unwrap();
     }
-    until("the messages", || server.option(SOCK_RECVQ_DEPTH) == Ok(5));
+    until("the messages", || server.option(SocketOption::ReceiveQueueDepth) == Ok(5));
     // The kernel counts its own overhead with the bytes.
-    assert!(server.option(SOCK_RECVQ_USED).unwrap() >= 500);
+    assert!(server.option(SocketOption::ReceiveQueueUsed).unwrap() >= 500);
     server.recv(&mut [0; 200], soon()).unwrap();
-    assert_eq!(server.option(SOCK_RECVQ_DEPTH), Ok(4));
+    assert_eq!(server.option(SocketOption::ReceiveQueueDepth), Ok(4));
     for _ in 0..4 {
         server.recv(&mut [0; 200], soon()).unwrap();
     }
-    assert_eq!((server.option(SOCK_RECVQ_DEPTH), server.option(SOCK_RECVQ_USED)), (Ok(0), Ok(0)));
+    assert_eq!(
+        (
+            server.option(SocketOption::ReceiveQueueDepth),
+            server.option(SocketOption::ReceiveQueueUsed)
+        ),
+        (Ok(0), Ok(0))
+    );
 }
 
 #[test]

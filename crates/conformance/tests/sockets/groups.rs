@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crossway_tipc_client::{Address, Errno, Event, Message, Patience, Socket, SocketKind};
+use crossway_tipc_client::{
+    Address, Errno, Event, Group, Message, Patience, Socket, SocketKind, SocketOption,
+};
 
 use crate::site::{Site, soon};
 
@@ -12,7 +14,7 @@ const EVENTS: u32 = 2;
 
 fn member(site: &Site, instance: u32, flags: u32) -> Socket {
     let socket = site.socket(SocketKind::Rdm);
-    socket.join([GROUP, instance, 2, flags]).unwrap();
+    socket.join_by_request([GROUP, instance, 2, flags]).unwrap();
     socket
 }
 
@@ -35,7 +37,7 @@ fn members_meet_send_in_four_ways_and_part() {
         let news = next(socket, &mut buf);
         assert_eq!((news.event, news.len, news.member), (Event::MemberUp, 0, Some(instance)));
         assert_eq!(news.from, other.local_address().unwrap());
-        assert_eq!(socket.option(135), Ok(GROUP));
+        assert_eq!(socket.option(SocketOption::GroupJoin), Ok(GROUP));
     }
     // To all members, to an instance, to one member.
     let second = two.local_address().unwrap();
@@ -53,7 +55,7 @@ fn members_meet_send_in_four_ways_and_part() {
         let got = next(socket, &mut buf);
         assert_eq!((&buf[..got.len], got.member), (&b"echo"[..], Some(3)));
     }
-    assert_eq!(one.join([GROUP, 1, 2, 0]), Err(Errno::ACCESS), "a member already");
+    assert_eq!(one.join(Group::new(GROUP, 1)), Err(Errno::ACCESS), "a member already");
     two.leave().unwrap();
     assert_eq!(two.leave(), Err(Errno::INVAL));
     let news = next(&one, &mut buf);
@@ -69,9 +71,9 @@ fn members_meet_send_in_four_ways_and_part() {
     assert_eq!(next(&one, &mut buf).event, Event::MemberDown);
     assert_eq!(one.send(b"x", None, Patience::Forever), Err(Errno::HOSTUNREACH));
     let fresh = site.socket(SocketKind::Rdm);
-    assert_eq!(fresh.join([63, 1, 2, 0]), Err(Errno::ACCESS), "a reserved type");
-    assert_eq!(fresh.join([GROUP, 1, 4, 0]), Err(Errno::INVAL), "no such scope");
-    assert_eq!(fresh.option(135), Ok(0));
+    assert_eq!(fresh.join(Group::new(63, 1)), Err(Errno::ACCESS), "a reserved type");
+    assert_eq!(fresh.join_by_request([GROUP, 1, 4, 0]), Err(Errno::INVAL), "no such scope");
+    assert_eq!(fresh.option(SocketOption::GroupJoin), Ok(0));
 }
 
 #[test]
@@ -118,7 +120,7 @@ fn calls_that_fail_for_a_member() {
     server.bind(outside, crossway_tipc_client::Scope::Cluster).unwrap();
     let to = Some(Address::service(1201, 2));
     one.send(b"x", to, Patience::Forever).unwrap();
-    one.join([GROUP, 1, 2, EVENTS]).unwrap();
+    one.join(Group { member_events: true, ..Group::new(GROUP, 1) }).unwrap();
     // To the member, its destinations are the instances of its group.
     assert_eq!(one.send(b"x", to, Patience::Forever), Err(Errno::HOSTUNREACH));
     let two = member(&site, 2, 0);
@@ -128,7 +130,7 @@ fn calls_that_fail_for_a_member() {
     assert_eq!(two.recv(&mut [0; 4], soon()), Ok(3));
     one.leave().unwrap();
     assert_eq!(one.send(b"x", by_instance, Patience::Forever), Err(Errno::HOSTUNREACH));
-    one.join([GROUP, 1, 2, 0]).unwrap();
+    one.join(Group::new(GROUP, 1)).unwrap();
     assert_eq!(one.send(&[0; 66_001], None, Patience::Now), Err(Errno::MSGSIZE));
     let range = crossway_tipc_client::ServiceRange::single(1200, 1);
     assert_eq!(one.bind(range, crossway_tipc_client::Scope::Node), Err(Errno::ACCESS));

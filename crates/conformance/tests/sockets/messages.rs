@@ -2,11 +2,10 @@
 
 use crossway_tipc_client::{
     Address, Errno, ErrorCode, Event, Patience, Scope, ServiceRange, Socket, SocketKind,
+    SocketOption,
 };
 
 use crate::site::{Site, is_readable, is_writable, soon, until};
-
-const DEST_DROPPABLE: u32 = 129;
 
 fn bound(site: &Site, kind: SocketKind, service: u32, lower: u32, upper: u32) -> Socket {
     let socket = site.socket(kind);
@@ -150,24 +149,32 @@ fn options_have_the_kernels_defaults_and_bounds() {
         (SocketKind::Stream, 0, 0),
     ] {
         let socket = site.socket(kind);
-        assert_eq!(socket.option(127), Ok(0));
-        assert_eq!(socket.option(129), Ok(dest));
-        assert_eq!(socket.option(130), Ok(8000));
+        assert_eq!(socket.option(SocketOption::Importance), Ok(0));
+        assert_eq!(socket.option(SocketOption::DestinationDroppable), Ok(dest));
+        assert_eq!(socket.option(SocketOption::ConnectTimeout), Ok(8000));
         assert_eq!(
-            (socket.option(131), socket.option(132), socket.option(137)),
+            (
+                socket.option(SocketOption::NodeReceiveQueueDepth),
+                socket.option(SocketOption::ReceiveQueueDepth),
+                socket.option(SocketOption::ReceiveQueueUsed)
+            ),
             (Ok(0), Ok(0), Ok(0))
         );
-        assert_eq!(socket.option(133), Err(Errno::INVAL));
-        assert_eq!(socket.option(9999), Err(Errno::INVAL));
-        assert_eq!(socket.set_option(127, 4), Err(Errno::INVAL));
-        assert_eq!(socket.set_option(132, 1), Err(Errno::INVAL));
+        assert_eq!(socket.option(SocketOption::MulticastBroadcast), Err(Errno::INVAL));
+        assert_eq!(socket.option_by_number(9999), Err(Errno::INVAL));
+        assert_eq!(socket.set_option(SocketOption::Importance, 4), Err(Errno::INVAL));
+        assert_eq!(socket.set_option(SocketOption::ReceiveQueueDepth, 1), Err(Errno::INVAL));
         if kind == SocketKind::Stream {
-            assert_eq!(socket.set_option(128, 1), Err(Errno::NOPROTOOPT));
+            assert_eq!(socket.set_option(SocketOption::SourceDroppable, 1), Err(Errno::NOPROTOOPT));
         } else {
-            assert_eq!(socket.option(128), Ok(src));
+            assert_eq!(socket.option(SocketOption::SourceDroppable), Ok(src));
         }
-        assert_eq!(socket.set_option(138, 1), Ok(()));
-        for (name, value) in [(127, 3), (129, 1 - dest), (130, 2000)] {
+        assert_eq!(socket.set_option(SocketOption::NoDelay, 1), Ok(()));
+        for (name, value) in [
+            (SocketOption::Importance, 3),
+            (SocketOption::DestinationDroppable, 1 - dest),
+            (SocketOption::ConnectTimeout, 2000),
+        ] {
             socket.set_option(name, value).unwrap();
             assert_eq!(socket.option(name), Ok(value));
         }
@@ -193,7 +200,7 @@ fn an_unreachable_destination_is_noticed_again_after_it_was_reachable() {
 fn unread_messages_are_returned_if_requested() {
     let site = Site::lone();
     let client = site.socket(SocketKind::Rdm);
-    client.set_option(DEST_DROPPABLE, 0).unwrap();
+    client.set_option(SocketOption::DestinationDroppable, 0).unwrap();
     let server = bound(&site, SocketKind::Rdm, 1000, 1, 1);
     let to = Some(Address::service(1000, 1));
     for message in [&b"first"[..], b"second", b"third"] {
@@ -224,7 +231,7 @@ fn unread_messages_are_returned_if_requested() {
 fn a_full_receiver_returns_overload() {
     let site = Site::lone();
     let client = site.socket(SocketKind::Rdm);
-    client.set_option(DEST_DROPPABLE, 0).unwrap();
+    client.set_option(SocketOption::DestinationDroppable, 0).unwrap();
     let server = bound(&site, SocketKind::Rdm, 1000, 1, 1);
     let to = Some(Address::service(1000, 1));
     let message = vec![1; 60_000];

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crossway_sys::{Errno, OsError, socket};
 use crossway_tipc_client::{
     Address, Error, LoneTipcd, NodeSocket, SOCKET_VARIABLE, Scope, ServiceRange, SocketKind,
-    default_path,
+    SocketOption, default_path,
 };
 
 use crate::{Offer, OpenError, Spec};
@@ -26,11 +26,6 @@ const SERVICE: u32 = 0x4357_0002;
 
 /// The largest message in bytes of every socket type except streams.
 pub(super) const MAX_MESSAGE_BYTES: usize = crossway_tipc_client::protocol::MESSAGE_LEN_MAX;
-
-/// The socket option TIPC_CONN_TIMEOUT.
-pub(super) const CONN_TIMEOUT: u32 = 130;
-/// The socket option TIPC_DEST_DROPPABLE.
-const DEST_DROPPABLE: u32 = 129;
 
 /// How to make a node available.
 pub(super) const REMEDY: &str =
@@ -96,7 +91,8 @@ pub(super) fn node_socket(kind: SocketKind, spec: &Spec) -> Result<NodeSocket, O
         socket::set_buffers(&fd, bytes)?;
     }
     if !kind.is_connected_kind() {
-        fd.set_option(DEST_DROPPABLE, 0).map_err(|e| call("setsockopt(SOL_TIPC)", e))?;
+        fd.set_option(SocketOption::DestinationDroppable, 0)
+            .map_err(|e| call("setsockopt(SOL_TIPC)", e))?;
     }
     Ok(fd)
 }

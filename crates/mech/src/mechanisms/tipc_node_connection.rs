@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossway_sys::Errno;
-use crossway_tipc_client::{Address, Event, NodeSocket, Patience, SocketKind};
+use crossway_tipc_client::{Address, Event, NodeSocket, Patience, SocketKind, SocketOption};
 
 use super::arrival;
 use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
@@ -14,9 +14,7 @@ use super::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
 use super::stream_socket::stream_caps;
-use super::tipc_node::{
-    CONN_TIMEOUT, MAX_MESSAGE_BYTES, REMEDY, call, node_socket, offered, publish, version,
-};
+use super::tipc_node::{MAX_MESSAGE_BYTES, REMEDY, call, node_socket, offered, publish, version};
 use super::tipc_node_message::NodeTipc;
 use super::tipc_port::Tipc;
 use crate::{
@@ -121,7 +119,8 @@ impl Endpoint for NodeSocket {
         limit: Duration,
     ) -> Result<Result<(), Errno>, OpenError> {
         let ms = limit.as_millis().clamp(1, u16::MAX.into()) as u32;
-        self.set_option(CONN_TIMEOUT, ms).map_err(|e| call("setsockopt(SOL_TIPC)", e))?;
+        self.set_option(SocketOption::ConnectTimeout, ms)
+            .map_err(|e| call("setsockopt(SOL_TIPC)", e))?;
         Ok(self.connect(Some(*address), Patience::Forever))
     }
 }

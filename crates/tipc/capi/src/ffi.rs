@@ -332,7 +332,7 @@ unsafe fn name(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_setsockopt(s: *const CtipcSocket, name: u32, value: u32) -> c_int {
     // SAFETY: guaranteed by the caller.
-    done(unsafe { socket(s) }.and_then(|s| s.set_option(name, value)))
+    done(unsafe { socket(s) }.and_then(|s| s.set_option_by_number(name, value)))
 }
 
 /// Reads an option of level SOL_TIPC.
@@ -349,7 +349,11 @@ pub unsafe extern "C" fn ctipc_getsockopt(
         return negative(Errno::FAULT);
     }
     // SAFETY: guaranteed by the caller.
-    done(unsafe { socket(s) }.and_then(|s| s.option(name)).map(|got| unsafe { value.write(got) }))
+    done(
+        unsafe { socket(s) }
+            .and_then(|s| s.option_by_number(name))
+            .map(|got| unsafe { value.write(got) }),
+    )
 }
 
 /// Joins a group. flags: CTIPC_LOOPBACK, CTIPC_MEMBER_EVENTS.
@@ -365,7 +369,7 @@ pub unsafe extern "C" fn ctipc_join(
     flags: u32,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    done(unsafe { socket(s) }.and_then(|s| s.join([group, instance, scope, flags])))
+    done(unsafe { socket(s) }.and_then(|s| s.join_by_request([group, instance, scope, flags])))
 }
 
 /// Leaves the group.

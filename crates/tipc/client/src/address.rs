@@ -68,6 +68,16 @@ pub enum Scope {
     Node,
 }
 
+impl Scope {
+    /// Its number in linux/tipc.h.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Scope::Cluster => CLUSTER_SCOPE.unsigned_abs().into(),
+            Scope::Node => NODE_SCOPE.unsigned_abs().into(),
+        }
+    }
+}
+
 /// The address argument of a bind call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {

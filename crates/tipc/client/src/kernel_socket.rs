@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::socket::{self, SocketType};
+use crossway_sys::tipc_option::SocketOption;
 use crossway_sys::{Errno, tipc_raw};
 
 use crate::Patience;
@@ -16,11 +17,6 @@ use crate::protocol::control::SocketKind;
 
 /// TIPC ignores the backlog.
 const BACKLOG: i32 = 128;
-/// The options that take no value.
-const WITHOUT_VALUE: [u32; 3] = [133, 134, 136];
-const CONN_TIMEOUT: u32 = 130;
-const GROUP_JOIN: u32 = 135;
-const GROUP_LEAVE: u32 = 136;
 
 /// A socket of AF_TIPC.
 #[derive(Debug)]
@@ -116,7 +112,9 @@ impl KernelSocket {
 
     /// Waits for the answer to a connection request, at most for the connection timeout.
     fn await_connection(&self, patience: Patience) -> Result<(), Errno> {
-        let timeout = Duration::from_millis(self.option(CONN_TIMEOUT)?.into());
+        let timeout = Duration::from_millis(
+            self.option_by_number(SocketOption::ConnectTimeout.number())?.into(),
+        );
         let until = Instant::now() + timeout;
         let until = patience.left().map_or(until, |left| until.min(Instant::now() + left));
         match wait_ready(&self.fd, Interest::Writable, Some(until))? {
@@ -211,25 +209,26 @@ impl KernelSocket {
         tipc_raw::peer_address(&self.fd).map(|raw| decode(&raw))
     }
 
-    pub(crate) fn set_option(&self, name: u32, value: u32) -> Result<(), Errno> {
+    pub(crate) fn set_option_by_number(&self, name: u32, value: u32) -> Result<(), Errno> {
         let bytes = value.to_ne_bytes();
-        let value = (!WITHOUT_VALUE.contains(&name)).then_some(&bytes[..]);
+        let value = (!SocketOption::from_number(name).is_some_and(SocketOption::is_order))
+            .then_some(&bytes[..]);
         tipc_raw::set_option(&self.fd, name, value)
     }
 
-    pub(crate) fn option(&self, name: u32) -> Result<u32, Errno> {
+    pub(crate) fn option_by_number(&self, name: u32) -> Result<u32, Errno> {
         tipc_raw::option(&self.fd, name)
     }
 
-    pub(crate) fn join(&self, group: [u32; 4]) -> Result<(), Errno> {
+    pub(crate) fn join_by_request(&self, group: [u32; 4]) -> Result<(), Errno> {
         let mut bytes = [0; 16];
         for (place, word) in bytes.chunks_exact_mut(4).zip(group) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        tipc_raw::set_option(&self.fd, GROUP_JOIN, Some(&bytes))
+        tipc_raw::set_option(&self.fd, SocketOption::GroupJoin.number(), Some(&bytes))
     }
 
     pub(crate) fn leave(&self) -> Result<(), Errno> {
-        tipc_raw::set_option(&self.fd, GROUP_LEAVE, None)
+        tipc_raw::set_option(&self.fd, SocketOption::GroupLeave.number(), None)
     }
 }

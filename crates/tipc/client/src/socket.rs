@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 use crossway_sys::Errno;
+use crossway_sys::tipc_option::SocketOption;
 
 use crate::Patience;
 use crate::address::{Address, ENCODED_LEN, Scope, ServiceRange, SocketAddress};
 use crate::daemon::default_path;
 use crate::error::Error;
+use crate::group::Group;
 use crate::kernel_socket::KernelSocket;
 use crate::message::Message;
 use crate::node_socket::NodeSocket;
@@ -237,28 +239,55 @@ impl Socket {
         either!(self, s => s.peer_address())
     }
 
-    /// Sets an option of level SOL_TIPC by its number; options that take no value ignore it.
+    /// Sets a socket option; options that take no value ignore it.
     ///
     /// # Errors
-    /// EINVAL for a value out of range, an unknown option or a read-only one; ENOPROTOOPT.
-    pub fn set_option(&self, name: u32, value: u32) -> Result<(), Errno> {
-        either!(self, s => s.set_option(name, value))
+    /// EINVAL for a value out of range or a read-only option; ENOPROTOOPT if this kind of socket does not have the option.
+    pub fn set_option(&self, option: SocketOption, value: u32) -> Result<(), Errno> {
+        self.set_option_by_number(option.number(), value)
     }
 
-    /// Reads an option of level SOL_TIPC by its number.
+    /// Reads a socket option.
     ///
     /// # Errors
-    /// EINVAL for an unknown or write-only option.
-    pub fn option(&self, name: u32) -> Result<u32, Errno> {
-        either!(self, s => s.option(name))
+    /// EINVAL for a write-only option.
+    pub fn option(&self, option: SocketOption) -> Result<u32, Errno> {
+        self.option_by_number(option.number())
     }
 
-    /// Joins a group: struct tipc_group_req, {type, instance, scope, flags}.
+    /// Joins a group.
     ///
     /// # Errors
-    /// As the kernel's TIPC_GROUP_JOIN.
-    pub fn join(&self, group: [u32; 4]) -> Result<(), Errno> {
-        either!(self, s => s.join(group))
+    /// EACCES if the socket is in a group already or the service type is reserved, as the kernel's TIPC_GROUP_JOIN.
+    pub fn join(&self, group: Group) -> Result<(), Errno> {
+        self.join_by_request(group.request())
+    }
+
+    /// As [`Socket::set_option`], for other languages.
+    ///
+    /// # Errors
+    /// Also EINVAL for an unknown number.
+    #[doc(hidden)]
+    pub fn set_option_by_number(&self, number: u32, value: u32) -> Result<(), Errno> {
+        either!(self, s => s.set_option_by_number(number, value))
+    }
+
+    /// As [`Socket::option`], for other languages.
+    ///
+    /// # Errors
+    /// Also EINVAL for an unknown number.
+    #[doc(hidden)]
+    pub fn option_by_number(&self, number: u32) -> Result<u32, Errno> {
+        either!(self, s => s.option_by_number(number))
+    }
+
+    /// As [`Socket::join`], with the words of `struct tipc_group_req`: type, instance, scope and flags.
+    ///
+    /// # Errors
+    /// Also EINVAL for an invalid scope.
+    #[doc(hidden)]
+    pub fn join_by_request(&self, request: [u32; 4]) -> Result<(), Errno> {
+        either!(self, s => s.join_by_request(request))
     }
 
     /// Leaves the group.

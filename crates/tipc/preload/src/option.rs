@@ -4,20 +4,14 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
 use crossway_sys::Errno;
-use crossway_tipc_client::SocketKind;
 use crossway_tipc_client::protocol::control::{RECEIVE_BYTES, Reader, Request};
 use crossway_tipc_client::protocol::slot::Phase;
+use crossway_tipc_client::{SocketKind, SocketOption};
 
 use crate::control;
 use crate::socket::Handle;
 
 const SOL_TIPC: c_int = 271;
-const MCAST_BROADCAST: u32 = 133;
-const MCAST_REPLICAST: u32 = 134;
-const GROUP_JOIN: u32 = 135;
-const GROUP_LEAVE: u32 = 136;
-/// Options with an integer value: importance, source and destination droppable, connection timeout, no delay.
-const WITH_INTEGER: [u32; 5] = [127, 128, 129, 130, 138];
 
 /// SO_PASSPIDFD, SO_PASSSEC: control data that TIPC never provides.
 const PASS_PIDFD: c_int = 76;
@@ -66,25 +60,28 @@ impl Handle {
             SOL_TIPC => {}
             _ => return Err(Errno::NOPROTOOPT),
         }
-        let name = name.cast_unsigned();
-        if WITH_INTEGER.contains(&name) {
-            self.set_by_request(name, integer(value)?)?;
-        } else if name == GROUP_JOIN {
+        let option = SocketOption::from_number(name.cast_unsigned()).ok_or(Errno::INVAL)?;
+        if option.takes_number() {
+            self.set_by_request(option.number(), integer(value)?)?;
+            return Ok(true);
+        }
+        if option == SocketOption::GroupJoin {
             let bytes = value.and_then(<[u8]>::first_chunk::<16>).ok_or(Errno::INVAL)?;
             let mut reader = Reader::new(bytes);
             let mut word = || reader.u32().unwrap_or(0);
             let group = [word(), word(), word(), word()];
             control::ask(&Request::Join { token: self.token, group }, &[])?;
             self.set_group(group[0]);
-        } else if value.is_some() || len != 0 {
+            return Ok(true);
+        }
+        if !option.is_order() || value.is_some() || len != 0 {
             return Err(Errno::INVAL);
-        } else if name == GROUP_LEAVE {
+        }
+        if option == SocketOption::GroupLeave {
             control::ask(&Request::Leave { token: self.token }, &[])?;
             self.set_group(0);
-        } else if matches!(name, MCAST_BROADCAST | MCAST_REPLICAST) {
-            self.set_by_request(name, 0)?;
         } else {
-            return Err(Errno::INVAL);
+            self.set_by_request(option.number(), 0)?;
         }
         Ok(true)
     }
@@ -130,7 +127,7 @@ impl Handle {
                 _ => return Ok(None),
             },
             libc::IPPROTO_TCP if self.kind == SocketKind::Stream => return Ok(Some(Value::None)),
-            SOL_TIPC if name.cast_unsigned() == GROUP_JOIN => self.group(),
+            SOL_TIPC if name.cast_unsigned() == SocketOption::GroupJoin.number() => self.group(),
             SOL_TIPC => self.get_by_request(name.cast_unsigned())?,
             _ => return Err(Errno::NOPROTOOPT),
         };

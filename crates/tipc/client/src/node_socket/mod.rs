@@ -14,12 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::tipc_option::SocketOption;
 use crossway_sys::{Errno, OsError, fdpass, records, socket};
 
 use crate::Patience;
 use crate::address::{Address, Binding, Scope, ServiceRange, SocketAddress};
 use crate::daemon::Daemon;
 use crate::error::Error;
+use crate::group::Group;
 use crate::message::{ErrorCode, Event, Message};
 use crate::patiently::patiently;
 use crate::protocol::control::{Opened, Reader, Request, SocketKind, SocketReport};
@@ -215,11 +217,36 @@ impl NodeSocket {
         SocketReport::decode(&mut Reader::new(&answer.bytes)).ok_or(Errno::PROTO)
     }
 
+    /// Sets a socket option.
+    ///
+    /// # Errors
+    /// EINVAL for a value out of range or a read-only option; ENOPROTOOPT if this kind of socket does not have the option.
+    pub fn set_option(&self, option: SocketOption, value: u32) -> Result<(), Errno> {
+        self.set_option_by_number(option.number(), value)
+    }
+
+    /// Reads a socket option.
+    ///
+    /// # Errors
+    /// EINVAL for a write-only option.
+    pub fn option(&self, option: SocketOption) -> Result<u32, Errno> {
+        self.option_by_number(option.number())
+    }
+
+    /// Joins a group.
+    ///
+    /// # Errors
+    /// As [`Socket::join`](crate::Socket::join).
+    pub fn join(&self, group: Group) -> Result<(), Errno> {
+        self.join_by_request(group.request())
+    }
+
     /// Sets an option of level SOL_TIPC by its number.
     ///
     /// # Errors
     /// EINVAL for a value out of range, an unknown option or a read-only one; ENOPROTOOPT.
-    pub fn set_option(&self, name: u32, value: u32) -> Result<(), Errno> {
+    #[doc(hidden)]
+    pub fn set_option_by_number(&self, name: u32, value: u32) -> Result<(), Errno> {
         self.ask(&Request::SetOption { token: self.opened.token, name, value }).map(drop)
     }
 
@@ -227,7 +254,8 @@ impl NodeSocket {
     ///
     /// # Errors
     /// EINVAL for an unknown or write-only option.
-    pub fn option(&self, name: u32) -> Result<u32, Errno> {
+    #[doc(hidden)]
+    pub fn option_by_number(&self, name: u32) -> Result<u32, Errno> {
         let answer = self.ask(&Request::GetOption { token: self.opened.token, name })?;
         Reader::new(&answer.bytes).u32().ok_or(Errno::PROTO)
     }
@@ -236,7 +264,8 @@ impl NodeSocket {
     ///
     /// # Errors
     /// As the kernel's TIPC_GROUP_JOIN.
-    pub fn join(&self, group: [u32; 4]) -> Result<(), Errno> {
+    #[doc(hidden)]
+    pub fn join_by_request(&self, group: [u32; 4]) -> Result<(), Errno> {
         self.ask(&Request::Join { token: self.opened.token, group })?;
         // Reachability was determined for a socket that is not in a group.
         self.memory().known.clear();

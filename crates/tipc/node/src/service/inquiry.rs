@@ -90,3 +90,28 @@ pub(super) fn report(node: &Node, port: Port) -> Answer {
     .encode();
     Answer { bytes, fds: Vec::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use crossway_tipc_client::SocketOption;
+    use crossway_tipc_proto::node::option;
+
+    #[test]
+    fn clients_and_the_protocol_number_the_options_alike() {
+        let known = [
+            option::IMPORTANCE,
+            option::SRC_DROPPABLE,
+            option::DEST_DROPPABLE,
+            option::CONN_TIMEOUT,
+            option::NODE_RECVQ_DEPTH,
+            option::SOCK_RECVQ_DEPTH,
+            option::MCAST_BROADCAST,
+            option::MCAST_REPLICAST,
+            option::GROUP_JOIN,
+            option::GROUP_LEAVE,
+            option::SOCK_RECVQ_USED,
+            option::NODELAY,
+        ];
+        assert_eq!(known, SocketOption::ALL.map(SocketOption::number));
+    }
+}

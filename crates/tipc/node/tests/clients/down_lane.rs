@@ -8,7 +8,7 @@ use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::socket;
 use crossway_tipc_client::{
-    Address, Errno, Event, NodeSocket, Patience, Scope, ServiceRange, SocketKind,
+    Address, Errno, Event, NodeSocket, Patience, Scope, ServiceRange, SocketKind, SocketOption,
 };
 
 use crate::site::{Site, soon, until};
@@ -26,8 +26,6 @@ fn is_readable(socket: &NodeSocket) -> bool {
 }
 
 const TYPE: u32 = 4100;
-/// TIPC_SOCK_RECVQ_DEPTH.
-const RECVQ_DEPTH: u32 = 132;
 
 fn bound(site: &Site) -> (NodeSocket, Address) {
     let server = open(site, SocketKind::Rdm);
@@ -307,7 +305,7 @@ fn the_end_comes_behind_what_was_sent_also_when_the_tipcd_is_killed() {
         if shuts {
             client.shutdown().unwrap();
         } else {
-            until("the last of them", || server.option(RECVQ_DEPTH) == Ok(200));
+            until("the last of them", || server.option(SocketOption::ReceiveQueueDepth) == Ok(200));
             let pid = site.tipcd().pid();
             crossway_sys::proc::kill_exactly(pid, crossway_sys::proc::started_ticks(pid).unwrap());
         }
@@ -326,13 +324,12 @@ fn the_end_comes_behind_what_was_sent_also_when_the_tipcd_is_killed() {
 
 #[test]
 fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
-    const DEST_DROPPABLE: u32 = 129;
     for is_counted in [true, false] {
         let site = eager();
         let (server, to) = bound(&site);
         warm(&site, &server, Some(to));
         let client = open(&site, SocketKind::Rdm);
-        client.set_option(DEST_DROPPABLE, 0).unwrap();
+        client.set_option(SocketOption::DestinationDroppable, 0).unwrap();
         for n in 0..10_u8 {
             client.send(&[n; 20], Some(to), soon()).unwrap();
         }
@@ -343,7 +340,7 @@ fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
         }
         // The tipcd need not have received a request in the meantime.
         if is_counted {
-            assert_eq!(server.option(RECVQ_DEPTH), Ok(6));
+            assert_eq!(server.option(SocketOption::ReceiveQueueDepth), Ok(6));
         }
         drop(server);
         for n in 4..10_u8 {

@@ -109,8 +109,8 @@ fn limits_hold_and_say_so() {
     let refused = NodeSocket::open(site.path(), SocketKind::Rdm).unwrap_err();
     assert_eq!(refused.errno(), Errno::MFILE);
     // A program may request more room than allowed.
-    sockets[0].set_option(RECEIVE_BYTES, u32::MAX).unwrap();
-    assert_eq!(sockets[0].option(RECEIVE_BYTES), Ok(2 << 20));
+    sockets[0].set_option_by_number(RECEIVE_BYTES, u32::MAX).unwrap();
+    assert_eq!(sockets[0].option_by_number(RECEIVE_BYTES), Ok(2 << 20));
     assert!(refused.to_string().contains("--sockets-per-client"), "{refused}");
     sockets.pop();
     until("a free place", || NodeSocket::open(site.path(), SocketKind::Rdm).is_ok());

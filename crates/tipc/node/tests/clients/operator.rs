@@ -12,15 +12,12 @@ use crossway_tipc_client::protocol::VERSION;
 use crossway_tipc_client::protocol::control::{Opened, Reader, Request};
 use crossway_tipc_client::protocol::record::{HEADER_LEN, Header, RecordKind, SEND_HEADER_LEN};
 use crossway_tipc_client::{
-    Address, NodeSocket, Patience, Scope, ServiceRange, SocketAddress, SocketKind,
+    Address, NodeSocket, Patience, Scope, ServiceRange, SocketAddress, SocketKind, SocketOption,
 };
 
 use crate::hostile::{ask, raw};
 use crate::site::{Site, soon, until};
 use crate::two_nodes::two_sites;
-
-const IMPORTANCE: u32 = 127;
-const DEST_DROPPABLE: u32 = 129;
 
 fn order(site: &Site, order: Order) -> Outcome {
     Administration::at(site.path()).unwrap().order(&order).unwrap()
@@ -70,7 +67,7 @@ fn named(site: &Site, service: u32, scope: Scope) -> (NodeSocket, Address) {
 fn a_socket_s_figures_are_its_own() {
     let site = Site::lone();
     let (server, to) = named(&site, 7000, Scope::Node);
-    server.set_option(IMPORTANCE, 2).unwrap();
+    server.set_option(SocketOption::Importance, 2).unwrap();
     let client = open(&site, SocketKind::Rdm);
     for _ in 0..3 {
         client.send(b"hello", Some(to), soon()).unwrap();
@@ -223,7 +220,11 @@ fn undeliverable_messages_are_returned_with_their_cause_or_counted() {
         send(to);
     }
     assert_eq!(node(&site).undelivered_messages, 2);
-    ask(&control, &Request::SetOption { token, name: DEST_DROPPABLE, value: 0 }.encode());
+    ask(
+        &control,
+        &Request::SetOption { token, name: SocketOption::DestinationDroppable.number(), value: 0 }
+            .encode(),
+    );
     for (to, cause) in [(Address::service(7007, 1), NO_NAME), (lost.into(), NO_NODE)] {
         send(to);
         let mut record = [0; HEADER_LEN + 3_000];

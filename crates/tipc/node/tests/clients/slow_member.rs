@@ -1,19 +1,17 @@
 //! A group member that does not read: with `tipcd --group-patience` it blocks no other member, without it all of
 //! them.
 
-use crossway_tipc_client::{Errno, Event, Patience, Socket, SocketKind};
+use crossway_tipc_client::{Errno, Event, Group, Patience, Socket, SocketKind};
 
 use crate::site::{Site, soon, until};
 
 const GROUP: u32 = 4500;
-const CLUSTER: u32 = 2;
-const MEMBER_EVENTS: u32 = 2;
 const BROADCASTS: u32 = 300;
 const BYTES: usize = 20_000;
 
 fn joined(site: &Site, instance: u32) -> Socket {
     let socket = site.socket(SocketKind::Rdm);
-    socket.join([GROUP, instance, CLUSTER, MEMBER_EVENTS]).unwrap();
+    socket.join(Group { member_events: true, ..Group::new(GROUP, instance) }).unwrap();
     socket
 }
 

@@ -1,17 +1,15 @@
 //! A group with a member on either node: joining, the four ways to send, answers, leaving.
 
-use crossway_tipc_client::{Errno, Event, Message, Socket, SocketKind};
+use crossway_tipc_client::{Errno, Event, Group, Message, Socket, SocketKind};
 
 use super::{Part, bytes, soon};
 
-const EVENTS: u32 = 2;
-const CLUSTER: u32 = 2;
 /// Number of broadcasts in each direction: more than a member's window.
 const BROADCASTS: u32 = 200;
 
 fn joined(part: &Part<'_>, instance: u32) -> Socket {
     let socket = part.socket(SocketKind::Rdm);
-    socket.join([part.service, instance, CLUSTER, EVENTS]).unwrap();
+    socket.join(Group { member_events: true, ..Group::new(part.service, instance) }).unwrap();
     socket
 }
 

@@ -1,15 +1,13 @@
 //! Datagrams between nodes: complete, in large numbers, multicast, and undeliverable.
 
-use crossway_tipc_client::{ErrorCode, Event, SocketAddress, SocketKind};
+use crossway_tipc_client::{ErrorCode, Event, SocketAddress, SocketKind, SocketOption};
 
-use super::{DEST_DROPPABLE, Part, bytes, is_readable, soon};
+use super::{Part, bytes, is_readable, soon};
 
 const SIZES: [usize; 7] = [1, 100, 1_400, 1_429, 5_000, 20_000, 66_000];
 /// Number of messages in flight at the same time.
 const BURST: u32 = 300;
 /// Options that select the multicast method.
-const BROADCAST: u32 = 133;
-const REPLICAST: u32 = 134;
 /// Offsets, from a check's first service, of services whose sockets do not read.
 const DEAF: u32 = 1;
 const FULL: u32 = 2;
@@ -65,7 +63,8 @@ const ROUNDS: [Round; 6] = [
 ];
 
 /// The node's own choice, then each method.
-const WAYS: [Option<u32>; 3] = [None, Some(REPLICAST), Some(BROADCAST)];
+const WAYS: [Option<SocketOption>; 3] =
+    [None, Some(SocketOption::MulticastReplicast), Some(SocketOption::MulticastBroadcast)];
 
 /// Three sockets bound to overlapping ranges of a service.
 pub(super) fn members(part: &Part<'_>) {
@@ -119,7 +118,7 @@ pub(super) fn deaf(part: &Part<'_>) {
 pub(super) fn returned(part: &Part<'_>) {
     let server = part.server(0);
     let socket = part.socket(SocketKind::Rdm);
-    socket.set_option(DEST_DROPPABLE, 0).unwrap();
+    socket.set_option(SocketOption::DestinationDroppable, 0).unwrap();
     let mut buf = vec![0; 66_000];
     let mut back = |what: &[u8], from: SocketAddress, why: ErrorCode| {
         let got = socket.recv_message(&mut buf, soon()).unwrap();

@@ -29,8 +29,6 @@ const ENDS: u32 = 10;
 const FIRST_SERVICE: u32 = 18_000;
 /// Number of services that a check may use.
 const SERVICES: u32 = 10;
-/// DEST_DROPPABLE: 0 makes undeliverable messages return.
-const DEST_DROPPABLE: u32 = 129;
 
 fn soon() -> Patience {
     Patience::Until(Instant::now() + PATIENCE)

@@ -1,0 +1,43 @@
+//! Requests to join a communication group.
+
+use crate::address::Scope;
+
+/// TIPC_GROUP_LOOPBACK.
+const LOOPBACK: u32 = 1;
+/// TIPC_GROUP_MEMBER_EVTS.
+const MEMBER_EVENTS: u32 = 2;
+
+/// A request to join a group, `struct tipc_group_req` of linux/tipc.h.
+///
+/// ```
+/// use crossway_tipc_client::Group;
+///
+/// let group = Group { member_events: true, ..Group::new(4711, 1) };
+/// assert!(!group.loopback);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The service type that identifies the group; those below 64 are reserved.
+    pub service: u32,
+    /// The instance by which other members address this one; it need not be unique.
+    pub instance: u32,
+    /// Whether members on other nodes belong to the group.
+    pub scope: Scope,
+    /// Whether the member receives its own messages that match it.
+    pub loopback: bool,
+    /// Whether the member receives an [`Event`](crate::Event) when a member joins or leaves.
+    pub member_events: bool,
+}
+
+impl Group {
+    /// A member of a group of the whole cluster, without its own messages and without events.
+    pub fn new(service: u32, instance: u32) -> Group {
+        Group { service, instance, scope: Scope::Cluster, loopback: false, member_events: false }
+    }
+
+    pub(crate) fn request(self) -> [u32; 4] {
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(self.loopback, LOOPBACK) | flag(self.member_events, MEMBER_EVENTS);
+        [self.service, self.instance, self.scope.number(), flags]
+    }
+}
