@@ -248,18 +248,14 @@ pub(crate) enum Packet {
 /// Reads the next packet.
 pub(crate) fn receive(socket: impl AsFd, nonblocking: bool) -> Packet {
     let mut bytes = vec![0; PACKET];
-    loop {
-        let mut fds = Vec::new();
-        return match fdpass::receive(&socket, &mut bytes, &mut fds, nonblocking) {
-            Ok(0) => Packet::End,
-            Ok(len) => match serde_json::from_slice(&bytes[..len]) {
-                Ok(message) => Packet::Message(message, fds),
-                Err(error) => Packet::Nonsense(error.to_string()),
-            },
-            Err(Errno::AGAIN) => Packet::Nothing,
-            // The peer closed with packets unread; what it sent before is still to come.
-            Err(Errno::CONNRESET) => continue,
-            Err(_) => Packet::End,
-        };
+    let mut fds = Vec::new();
+    match fdpass::receive(&socket, &mut bytes, &mut fds, nonblocking) {
+        Ok(0) => Packet::End,
+        Ok(len) => match serde_json::from_slice(&bytes[..len]) {
+            Ok(message) => Packet::Message(message, fds),
+            Err(error) => Packet::Nonsense(error.to_string()),
+        },
+        Err(Errno::AGAIN) => Packet::Nothing,
+        Err(_) => Packet::End,
     }
 }

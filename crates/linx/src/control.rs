@@ -75,7 +75,7 @@ impl Control {
     ) -> Result<Option<(Event, Vec<OwnedFd>)>, Error> {
         let mut fds = Vec::new();
         match fdpass::receive(&self.fd, &mut self.record[..], &mut fds, nonblocking) {
-            Ok(0) | Err(Errno::PIPE | Errno::CONNRESET) => Err(Error::NodeGone),
+            Ok(0) => Err(Error::NodeGone),
             Ok(len) => match Event::decode(&self.record[..len]) {
                 Ok(event) => Ok(Some((event, fds))),
                 Err(_) => Err(Error::Protocol(format!("a record of {len} bytes"))),

@@ -52,7 +52,7 @@ pub fn recv(socket: impl AsFd, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Resu
     receive(socket, bytes, fds, false).map_err(|e| OsError::new("recvmsg", "", e))
 }
 
-/// As [`recv`]; EAGAIN only if `nonblocking`.
+/// As [`recv`]; EAGAIN only if `nonblocking`. What a peer sent before it died is received, even if it died with unread bytes.
 pub fn receive(
     socket: impl AsFd,
     bytes: &mut [u8],
@@ -64,7 +64,8 @@ pub fn receive(
     let flags = RecvFlags::CMSG_CLOEXEC | recv_flags(nonblocking);
     let message = loop {
         match recvmsg(socket.as_fd(), &mut [IoSliceMut::new(bytes)], &mut control, flags) {
-            Err(Errno::INTR) => {}
+            // Linux reports once that a peer has died with unread records, before the records that it has sent.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(errno) => return Err(errno),
             Ok(message) => break message,
         }
@@ -99,6 +100,18 @@ mod tests {
         let mut text = String::new();
         here.read_to_string(&mut text).unwrap();
         assert_eq!(text, "hello");
+    }
+
+    #[test]
+    fn what_a_peer_sent_before_it_closed_with_unread_records_is_received() {
+        let (a, b) = crate::socket::unix_pair(crate::socket::SocketType::Seqpacket).unwrap();
+        send(&a, b"unread", &[]).unwrap();
+        send(&b, b"sent", &[a.as_fd()]).unwrap();
+        drop(b);
+        let (mut bytes, mut fds) = ([0; 8], Vec::new());
+        assert_eq!(receive(&a, &mut bytes, &mut fds, true), Ok(4));
+        assert_eq!((&bytes[..4], fds.len()), (&b"sent"[..], 1));
+        assert_eq!(receive(&a, &mut bytes, &mut fds, true), Ok(0));
     }
 
     #[test]
