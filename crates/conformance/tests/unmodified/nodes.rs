@@ -1,7 +1,8 @@
 //! Nodes on which unmodified programs run: a `tipcd` of this machine, or the kernel of a guest; one alone or two linked
 //! ones.
 
-use std::net::UdpSocket;
+use std::hash::{BuildHasher, RandomState};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -135,18 +136,21 @@ impl Two {
     }
 
     fn tipcds(options: &[&str]) -> Self {
-        let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-        let ports = sockets.map(|socket| socket.local_addr().unwrap().port());
-        // Clusters of tests that run at the same time must not meet: one of them may get a port that another has just
-        // released.
-        let netid = (ports[0] % 9_000 + 1).to_string();
-        let site = |id: &str, own: u16, other: u16, options: &[&str]| {
+        // An address and a network of their own: clusters of tests that run at the same time must not meet. The ports are
+        // fixed, because any program may take one that the system chose, before the tipcd is bound to it.
+        let random = RandomState::new().hash_one(());
+        let [_, x, y, z] = (random as u32).to_be_bytes();
+        let own = Ipv4Addr::new(127, x.max(1), y, z.clamp(1, 254));
+        let netid = (random >> 32) % 9_000 + 1;
+        let site = |id: &str, at: u16, other: u16, options: &[&str]| {
             let mut command = tipcd_command();
-            command.args(["--netid", &netid, "--id", id, "--address", id]).args(options);
-            command.arg(format!("udp:127.0.0.1:{own},127.0.0.1:{other}"));
+            command
+                .args(["--netid", &netid.to_string(), "--id", id, "--address", id])
+                .args(options);
+            command.arg(format!("udp:{own}:{at},{own}:{other}"));
             Node::Tipcd(Site::start(command))
         };
-        let [a, b] = ports;
+        let [a, b] = [6118, 6119];
         Self { nodes: [site("a1", a, b, &[]), site("b2", b, a, options)], lab: None }
     }
 
