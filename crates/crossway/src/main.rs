@@ -13,9 +13,12 @@ mod progress;
 mod table;
 mod ui;
 
+use std::error::Error;
+use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use crossway_lab::catalogue;
 use crossway_lab::contender::Folders;
@@ -66,11 +69,25 @@ fn declare(cli: &Cli) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says what a number looks like, where the error only says that a digit is invalid.
+fn explained(error: clap::Error) -> clap::Error {
+    let no_number = error.source().is_some_and(|source| source.is::<ParseIntError>());
+    let of = |kind| error.get(kind).map(ToString::to_string);
+    match (of(ContextKind::InvalidValue), of(ContextKind::InvalidArg)) {
+        (Some(value), Some(option)) if no_number => command().error(
+            error.kind(),
+            format!("invalid value '{value}' for '{option}': write a whole number such as 1000, without a unit"),
+        ),
+        _ => error,
+    }
+}
+
 fn main() -> ExitCode {
     ui::quiet_on_closed_pipe();
     // If a shell started this program to complete a command line, answer it and exit.
     clap_complete::CompleteEnv::with_factory(command).var(COMPLETE).complete();
-    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let matches = command().try_get_matches().unwrap_or_else(|error| explained(error).exit());
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Where no tipcd is running, mechanisms that need one start this program as a tipcd, for as long as it runs; nothing starts
     // before a mechanism needs it.
     crossway_mech::mechanisms::tipc_node::start_by(tipcd, std::env::temp_dir());

@@ -245,10 +245,24 @@ fn sizes_on_the_command_line_may_have_a_unit() {
     assert!(error(&crossway(dir.path(), &["limits", "--sizes", "65MiB"])).contains("64 MiB"));
 }
 
-#[test]
-fn options_that_are_no_numbers_are_answered_with_an_example() {
+/// Checks the answer to values that are no numbers.
+fn rejects(commands: &[&str], wrong: &[&str], example: &str) {
     let dir = tempfile::tempdir().unwrap();
-    for command in [
+    for command in commands {
+        for wrong in wrong {
+            let args: Vec<&str> = command.split(' ').chain([*wrong]).collect();
+            let output = crossway(dir.path(), &args);
+            let said = error(&output);
+            assert_eq!(output.status.code(), Some(2), "{command} {wrong}: {said}");
+            let option = args[args.len() - 2];
+            assert!(said.contains(option) && said.contains(example), "{command} {wrong}: {said}");
+        }
+    }
+}
+
+#[test]
+fn values_that_are_no_numbers_are_answered_with_an_example() {
+    let numbers = [
         "advise --rate",
         "advise --p50-us",
         "advise --max-us",
@@ -258,17 +272,20 @@ fn options_that_are_no_numbers_are_answered_with_an_example() {
         "channel check camera --seconds",
         "linx hunt camera --timeout",
         "linx send camera --timeout",
-    ] {
-        for wrong in ["abc", "nan", "inf", "1e999", "20k", ""] {
-            let args: Vec<&str> = command.split(' ').chain([wrong]).collect();
-            let output = crossway(dir.path(), &args);
-            let said = error(&output);
-            assert_eq!(output.status.code(), Some(2), "{command} {wrong}: {said}");
-            let option = args[args.len() - 2];
-            assert!(
-                said.contains(option) && said.contains("1000 or 0.5"),
-                "{command} {wrong}: {said}"
-            );
-        }
-    }
+    ];
+    rejects(&numbers, &["abc", "nan", "inf", "1e999", "20k", ""], "1000 or 0.5");
+    let whole = [
+        "measure --trials",
+        "measure --measure-ms",
+        "measure --warmup-ms",
+        "profile --measure-ms",
+        "linx bench --size",
+        "linx node --link-timeout",
+        "channel check camera --wait-s",
+        "tipc top --count",
+        "tipc wait --peers",
+        "guest up g --memory",
+        "advise --peers",
+    ];
+    rejects(&whole, &["abc", "1.5", "20k"], "whole number such as 1000");
 }

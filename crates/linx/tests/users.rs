@@ -17,16 +17,32 @@ fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(60))
 }
 
-/// Runs a function as another user, and `meanwhile` as this one, if this process may do that.
-fn as_other_user(run: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIP: endpoints of two users; run the tests as root");
+/// Makes the calling thread, and no other, another user's.
+fn become_other_user() -> Result<(), String> {
+    set_thread_res_uid(None, Uid::from_raw(OTHER), None).map_err(|why| format!("setresuid: {why}"))
+}
+
+/// Runs a function as another user, and `meanwhile` as this one, if this process may do that and the other user may enter
+/// the directory.
+fn as_other_user(directory: &Path, run: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
+    let enter = || {
+        if !rustix::process::geteuid().is_root() {
+            return Err("only root can be another user".to_owned());
+        }
+        become_other_user()?;
+        std::fs::read_dir(directory)
+            .map(drop)
+            .map_err(|why| format!("{}: {why}", directory.display()))
+    };
+    if let Err(why) = std::thread::scope(|scope| scope.spawn(enter).join().unwrap()) {
+        eprintln!(
+            "SKIP endpoints of two users: {why}; run the tests as root, with a TMPDIR that all may enter"
+        );
         return;
     }
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Of this thread alone.
-            set_thread_res_uid(None, Uid::from_raw(OTHER), None).unwrap();
+            become_other_user().unwrap();
             run();
         });
         meanwhile();
@@ -63,7 +79,7 @@ fn users_exchange_signals_but_share_no_pool_and_no_names() {
         theirs.send(last, to).unwrap();
         theirs.receive(&Filter::only(&[USER_BASE + 4]), soon()).unwrap().expect("the answer");
     };
-    as_other_user(theirs, || {
+    as_other_user(parent.path(), theirs, || {
         let signal = ours.receive(&Filter::ANY, soon()).unwrap().expect("the first signal");
         assert_eq!((signal.number(), signal.is_shared()), (USER_BASE + 1, false));
         assert!(signal.payload().len() == LARGE && signal.payload().iter().all(|byte| *byte == 7));
@@ -81,6 +97,7 @@ fn a_user_without_permission_for_the_directory_is_refused() {
     let dir = parent.path().join("n");
     let _node = Node::spawn(&dir, Settings::default()).unwrap();
     as_other_user(
+        parent.path(),
         || {
             let refused = open(&dir, "theirs").map(drop);
             assert!(matches!(refused, Err(Error::NotPermitted(_))), "{refused:?}");

@@ -137,7 +137,8 @@ impl Two {
 
     fn tipcds(options: &[&str]) -> Self {
         // An address and a network of their own: clusters of tests that run at the same time must not meet. The ports are
-        // fixed, because any program may take one that the system chose, before the tipcd is bound to it.
+        // fixed, because any program may take one that the system chose, before the tipcd is bound to it; and they are not
+        // TIPC's, at which a kernel may receive at every address.
         let random = RandomState::new().hash_one(());
         let [_, x, y, z] = (random as u32).to_be_bytes();
         let own = Ipv4Addr::new(127, x.max(1), y, z.clamp(1, 254));
@@ -150,7 +151,7 @@ impl Two {
             command.arg(format!("udp:{own}:{at},{own}:{other}"));
             Node::Tipcd(Site::start(command))
         };
-        let [a, b] = [6118, 6119];
+        let [a, b] = [16_118, 16_119];
         Self { nodes: [site("a1", a, b, &[]), site("b2", b, a, options)], lab: None }
     }
 

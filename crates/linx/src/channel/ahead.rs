@@ -33,7 +33,7 @@ pub(super) struct Ahead {
 
 /// What a read has put into the buffers of the signals.
 pub(super) enum Arrived {
-    /// A signal, of which so many bytes have arrived.
+    /// A signal of which `left` bytes are still missing.
     Signal { header: Header, bytes: Vec<u8>, left: usize },
     /// Bytes that are not what was expected.
     Other(Vec<u8>),
