@@ -18,6 +18,10 @@ const BYTES: usize = 64 << 10;
 /// Number of signals that a read expects at most.
 const SIGNALS: usize = 15;
 
+/// Size in bytes up to which a read also takes what comes after the expected signals. What it takes is copied once more, which
+/// costs larger signals more than a further read.
+const BEHIND: usize = 2 << 10;
+
 /// The signals that are expected.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
@@ -53,7 +57,7 @@ impl Ahead {
         self.size > 0
     }
 
-    /// The buffers to read into, with `behind` for whatever comes after the expected signals.
+    /// The buffers to read into, with `behind` for what comes after the expected signals if these are small.
     pub(super) fn buffers<'a>(
         &'a mut self,
         assembly: &mut Assembly,
@@ -71,7 +75,9 @@ impl Ahead {
             buffers.push(IoSliceMut::new(head));
             buffers.push(IoSliceMut::new(body));
         }
-        buffers.push(IoSliceMut::new(behind));
+        if size <= BEHIND {
+            buffers.push(IoSliceMut::new(behind));
+        }
         buffers
     }
 
