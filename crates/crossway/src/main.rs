@@ -49,7 +49,17 @@ pub(crate) const COMPLETE: &str = "CROSSWAY_COMPLETE";
 
 /// The command line's definition, with examples in every command's help.
 pub(crate) fn command() -> clap::Command {
-    examples::with_examples(Cli::command())
+    taking_negative(examples::with_examples(Cli::command()))
+}
+
+/// Reads `-3` after an option as its value, so that the answer is about the value and not about an option `-3`.
+fn taking_negative(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|arg| {
+            let option = !arg.is_positional() && arg.get_action().takes_values();
+            if option { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(taking_negative)
 }
 
 /// The command that runs this program as a tipcd.

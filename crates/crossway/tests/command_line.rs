@@ -274,6 +274,7 @@ fn values_that_are_no_numbers_are_answered_with_an_example() {
         "linx send camera --timeout",
     ];
     rejects(&numbers, &["abc", "nan", "inf", "1e999", "20k", ""], "1000 or 0.5");
+    rejects(&numbers, &["-3"], "-3");
     let whole = [
         "measure --trials",
         "measure --measure-ms",
@@ -288,4 +289,6 @@ fn values_that_are_no_numbers_are_answered_with_an_example() {
         "advise --peers",
     ];
     rejects(&whole, &["abc", "1.5", "20k"], "whole number such as 1000");
+    // A count that may be negative for the parser is checked with the rest of the question.
+    rejects(&whole[..whole.len() - 1], &["-3"], "-3");
 }

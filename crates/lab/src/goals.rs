@@ -281,6 +281,20 @@ mod tests {
     }
 
     #[test]
+    fn degraded_and_failed_trials_decide_nothing() {
+        for status in [Status::Degraded, Status::Failed] {
+            let mut records = samples::trials("pipe", 64, &FIVE, 1000.0);
+            for record in &mut records {
+                record.inputs.require = Goals([(GoalFigure::P50Us, 1e6)].into());
+                (record.status, record.reason) = (status, Some("half the rate".to_owned()));
+            }
+            let call = &judge(&records)[0];
+            assert_eq!((call.verdict, call.trials), (GoalVerdict::Undecided, 0), "{status:?}");
+            assert_eq!(call.reason.as_deref(), Some("no good trial (half the rate)"));
+        }
+    }
+
+    #[test]
     fn keys_are_those_of_the_records() {
         for figure in GoalFigure::ALL {
             let written = serde_json::to_string(&figure).unwrap();
