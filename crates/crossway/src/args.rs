@@ -36,7 +36,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a number of bytes, or one with KiB, MiB or GiB: 64, 4KiB".to_owned())
 }
 
-/// Parses a number that is not negative, such as a rate, a number of seconds or of percent.
+/// Parses a number that is not negative, such as a rate, a number of seconds or a percentage.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "write a number such as 1000 or 0.5, without a unit".to_owned())
@@ -111,7 +111,7 @@ pub(crate) fn plans() -> ArgValueCompleter {
     names_and_files(PRESETS)
 }
 
-/// Offers these names, of things that come with the program, and files.
+/// Offers these names of items that come with the program, and files.
 fn names_and_files(known: &'static [(&str, &str)]) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
         let typed = current.to_string_lossy();

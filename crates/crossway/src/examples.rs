@@ -339,7 +339,7 @@ fn below(path: &str, name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Paths of the program and all its visible commands, with what their help ends with.
+    /// The path of the program and of each visible command, with the text at the end of its help.
     fn visible(command: &Command, path: &str, into: &mut Vec<(String, String)>) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         into.push((path.to_owned(), help));

@@ -79,7 +79,7 @@ fn declare(cli: &Cli) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what a number looks like, where the error only says that a digit is invalid.
+/// Adds an example of a number to an error that only says that a digit is invalid.
 fn explained(error: clap::Error) -> clap::Error {
     let no_number = error.source().is_some_and(|source| source.is::<ParseIntError>());
     let of = |kind| error.get(kind).map(ToString::to_string);

@@ -35,7 +35,7 @@ pub(crate) fn write(
     })
 }
 
-/// Checks that [`write()`] will be able to write: called before minutes of work whose result could not be stored.
+/// Checks that [`write()`] will be able to write: call it before work that takes minutes and whose result could otherwise not be stored.
 pub(crate) fn check(path: &Path, option: &str) -> anyhow::Result<()> {
     let attempt = || -> anyhow::Result<()> {
         if let Some(file) = regular(path) {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// What a capture's packets begin with, by its number in the file format.
+/// The link type of a capture: what its packets begin with.
 #[derive(Clone, Copy)]
 pub(crate) enum LinkType {
     /// An Ethernet header.
     Ethernet = 1,
-    /// Whatever a dissector is registered for: LINKTYPE_USER0.
+    /// LINKTYPE_USER0: packets of a dissector that the user has registered.
     User0 = 147,
 }
 
@@ -55,7 +55,7 @@ impl Output {
         Ok(Self { to: Box::new(file), name })
     }
 
-    /// Writes whole records; `count` of them are in the file before, which an error reports.
+    /// Writes whole records. `count` is the number of records already in the file; an error reports it.
     pub(crate) fn write(&mut self, bytes: &[u8], count: u64) -> anyhow::Result<()> {
         self.to.write_all(bytes).and_then(|()| self.to.flush()).map_err(|error| {
             let remedy = match error.kind() {

@@ -70,7 +70,7 @@ impl Steps {
         Steps { bar, lines: (!std::io::stderr().is_terminal()).then(|| Lines::new(unit)) }
     }
 
-    /// Shows that `over` of `all` are finished, the last of them of this name.
+    /// Shows that `over` of `all` are finished; `name` is the last of them.
     pub(crate) fn show(&mut self, over: u64, all: u64, name: &str) {
         self.bar.set_length(all);
         self.bar.set_position(over);
@@ -133,7 +133,7 @@ impl Progress {
                 }
                 if !one_clock {
                     eprintln!(
-                        "  the hosts of {} have different clocks: no one-way latencies, and rates are the receiver's own",
+                        "  the hosts of {} have different clocks: one-way latencies cannot be measured, and rates are those of the receiver's clock",
                         testbed.name
                     );
                 }
@@ -164,7 +164,7 @@ impl Progress {
         }
     }
 
-    /// Counts this number of trials from here on.
+    /// Starts to count this number of trials.
     pub(crate) fn begin(&mut self, trials: u64) {
         if self.quiet {
             return;

@@ -113,7 +113,7 @@ fn a_question_is_measured_answered_drawn_and_kept() {
     assert!(out.contains("Compared by round trip p50"), "{out}{err}");
 }
 
-/// Asks in a place of its own; gives back the answer and the errors.
+/// Asks a question in a separate folder; returns the answer and the error output.
 fn asked(place: &Place, arguments: &[&str]) -> (serde_json::Value, String) {
     let mut all = vec!["advise", "--size", "64", "--json", "--time", "2s"];
     all.extend(arguments);

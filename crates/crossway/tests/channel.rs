@@ -96,7 +96,7 @@ fn what_cannot_be_is_one_clear_line() {
     assert!(String::from_utf8(top.stdout).unwrap().starts_with("No channel is open in "));
 }
 
-/// What is said to one of the two programs, and what it answers.
+/// One of the two programs, with its standard input and its output.
 struct Sending {
     child: Running,
     input: Option<ChildStdin>,
@@ -122,7 +122,7 @@ impl Sending {
         assert_eq!(answer, line);
     }
 
-    /// What it says next that has these words.
+    /// Waits for its next line that contains these words.
     fn says(&mut self, words: &str) -> String {
         let line = self.said.by_ref().map_while(Result::ok).find(|line| line.contains(words));
         line.unwrap_or_else(|| panic!("it never says {words}"))
@@ -173,7 +173,7 @@ impl TwoHosts {
         command
     }
 
-    /// A listener on the first host, and programs on both that send to it, by the same words everywhere.
+    /// Starts a listener on the first host, and on each host a program that sends to it, with the same arguments everywhere.
     fn exchange(&self, settings: &dyn Fn(usize) -> Vec<(&'static str, String)>, between: &str) {
         let start = |n: usize, args: &[&str]| {
             let mut command = self.channel(n, args);
@@ -250,7 +250,7 @@ fn the_same_words_lead_through_memory_within_a_host_and_over_tcp_or_tipc_between
     sending.end();
 }
 
-/// One small case, and the moves.
+/// A plan with one small case, and the moves.
 const PLAN: &str = r#"
 moves = true
 [group.one]

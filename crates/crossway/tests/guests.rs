@@ -329,8 +329,7 @@ fn a_guest_for_one_command_gives_its_status_and_the_legacy_state_works_too() {
     assert!(errors(&output).contains("guest memory '1 MiB'"), "{output:?}");
 }
 
-/// Everything that works there, on a kernel that may be older than this machine's, with one CPU and CPU time counted
-/// by ticks.
+/// Everything works in a guest, whose kernel may be older than this machine's, and which has one CPU and counts CPU time by ticks.
 #[test]
 fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
     // Several ticks of 10 ms long: on a busy machine, no window should be without a message.
@@ -367,7 +366,7 @@ fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
     }
 }
 
-/// What runs in a guest without a stated environment uses the widest registers of the CPU.
+/// A program in a guest, started without a particular environment, uses the widest registers of the CPU.
 const WIDE: &str = "set -e; env -i /sbin/modprobe -q sch_fq; env -i python3 -c 'print(6 * 7)'; \
     ip link add autoloaded type dummy; python3 -c 'import socket; \
     socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).listen(); print(\"listens\")'";

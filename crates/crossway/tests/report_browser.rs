@@ -31,7 +31,7 @@ const CHARTS: &str = "document.querySelectorAll('.plot').length";
 const DRAWN: &str = "[...document.querySelectorAll('.plot')]
     .filter((p) => p.querySelector('.main-svg') && p.querySelector('.trace, .heatmaplayer image, .barlayer path')).length";
 const OVERFLOW: &str = "document.documentElement.scrollWidth - innerWidth";
-/// Lightness of the background of the text, 0..255.
+/// Lightness of the background behind the text, 0..255.
 const GROUND: &str = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3)
     .reduce((sum, part) => sum + Number(part), 0) / 3";
 
@@ -221,7 +221,7 @@ fn hostile_records_run_nothing() {
     assert_eq!(browser.requests_outside(), [""; 0]);
 }
 
-/// Breaks one view of one chart in a page's data, as a defect of the code that makes them would.
+/// Breaks one view of one chart in a page's data, like a defect of the code that generates the charts.
 fn break_view(page: &Path, chart: &str) {
     let text = std::fs::read_to_string(page).unwrap();
     let marker = "<script type=\"application/json\" id=\"data\">";

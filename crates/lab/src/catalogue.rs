@@ -71,7 +71,7 @@ impl Entry {
         }
     }
 
-    /// What would let messages of this size through, if anything does.
+    /// The step that makes messages of this size possible; `None` if there is none.
     pub fn remedy_for_size(&self, len: usize) -> Option<String> {
         match self {
             Entry::Mechanism(entry) => (entry.remedy_for_size)(len),

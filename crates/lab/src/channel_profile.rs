@@ -1,7 +1,7 @@
 //! What a message costs on each transport of a channel, computed from a run's records.
 //!
-//! The cost of a message and of a byte is a line through the times per message of streams; the cost of a wake-up is what a round trip of blocking
-//! ends takes beyond two messages. Figures of one placement are used, that with the most trials.
+//! The cost of a message and of a byte is a line fitted to the streams' times per message; the cost of a wake-up is the time that a round trip of blocking ends
+//! takes beyond that of two messages. Figures of one placement are used, that with the most trials.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::inputs::{Ends, Placement, Workload};
 use crate::record::{Record, Span, Status};
 use crate::stats::median;
 
-/// Costs from a run, and from how many trials.
+/// Costs computed from a run, and the number of trials behind them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The transports that the run measured, and no others.
+    /// The costs of the transports that the run measured.
     pub profile: Profile,
     /// Trials of streams and of round trips.
     pub trials: BTreeMap<Transport, (usize, usize)>,
 }
 
-/// Whether a record says what a transport costs.
+/// Whether a record contributes to the cost of a transport.
 fn bears_on(record: &Record, transport: Transport) -> bool {
     let inputs = &record.inputs;
     let between = matches!(transport, Transport::Tcp | Transport::Tipc);
@@ -46,7 +46,7 @@ fn bears_on(record: &Record, transport: Transport) -> bool {
         && inputs.beside.is_empty()
 }
 
-/// Costs from records; `None` if they hold no streams of three sizes on any transport.
+/// Computes the costs from records; `None` if no transport has streams of at least three sizes.
 pub fn of(records: &[Record]) -> Option<Measured> {
     let mut measured =
         Measured { profile: Profile { costs: BTreeMap::new() }, trials: BTreeMap::new() };

@@ -109,7 +109,7 @@ pub enum Verdict {
     Slower,
     /// No difference is visible, and the interval excludes a large one; [`Comparison::same_within`] says how large.
     Same,
-    /// The trials do not decide.
+    /// The trials leave it undecided.
     Unclear,
 }
 
@@ -145,7 +145,7 @@ pub struct Comparison {
     pub same_within: Option<f64>,
     /// How B compares with A.
     pub verdict: Verdict,
-    /// Whether both sides contain the same trials: the figures are then the same by themselves and show no change.
+    /// Whether both sides contain the same trials: the figures are then equal by construction and show no change.
     #[serde(default)]
     pub same_trials: bool,
     /// Why it is unclear, or another remark.

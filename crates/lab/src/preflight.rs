@@ -16,7 +16,7 @@ const STEAL_SHARE: f64 = 0.01;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth knowing when reading the figures.
+    /// A reader of the figures should know it.
     Note,
     /// Distorts the figures.
     Warning,

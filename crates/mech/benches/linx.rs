@@ -1,9 +1,8 @@
 //! Measures the cost of the LINX model compared with the mechanism below it, and compares its transports.
 //!
 //! `cargo bench -p crossway-mech --bench linx`. Trials are paired: the two trials of a ratio run one after the other, each
-//! first in every other pair. Both ends are threads of this process, pinned to two CPUs. Signals and
-//! messages are received where they are then used, and not touched, so the
-//! relative cost of the calls is as high as possible. This is a benchmark, not a test: the exit status is 0 whatever the
+//! first in every other pair. Both ends are threads of this process, pinned to two CPUs. Signals and messages are received in place, and their bytes are not
+//! touched, so the relative cost of the calls is as high as possible. This is a benchmark, not a test: the exit status is 0 whatever the
 //! result.
 
 use std::sync::{Barrier, OnceLock};

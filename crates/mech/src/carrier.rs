@@ -138,8 +138,7 @@ mod tests {
     use super::*;
     use crate::registry;
 
-    /// Families are for legends and colours, so a new mechanism must be put into one; only reading another process's
-    /// memory fits none.
+    /// Every mechanism must be in a family, for legends and colours; only reading another process's memory fits none.
     #[test]
     fn every_mechanism_has_a_family() {
         for entry in registry::ALL {
@@ -165,7 +164,7 @@ mod tests {
         }
     }
 
-    /// What crosses hosts does so by a network's protocol.
+    /// Mechanisms that cross hosts use a network protocol.
     #[test]
     fn transports_agree_with_the_capabilities() {
         for entry in registry::ALL {

@@ -3,22 +3,22 @@
 
 use std::path::Path;
 
-/// A mechanism that Crossway does not measure.
+/// A mechanism that Crossway cannot measure.
 #[derive(Clone, Copy)]
-pub struct Bygone {
+pub struct Unmeasurable {
     /// Its id, as a mechanism's.
     pub id: &'static str,
-    /// One line for people.
+    /// A one-line description for users.
     pub about: &'static str,
-    /// What was looked for, and why that gives no figure.
+    /// The part of the system that was looked for, and why the mechanism cannot be measured.
     pub why: fn() -> String,
     /// What to use instead.
     pub instead: &'static str,
 }
 
 /// All of them.
-pub const ALL: &[Bygone] = &[
-    Bygone {
+pub const ALL: &[Unmeasurable] = &[
+    Unmeasurable {
         id: "binder",
         about: "Android's calls between processes: one copy, straight into the receiver's memory",
         why: || {
@@ -32,7 +32,7 @@ pub const ALL: &[Bygone] = &[
         },
         instead: "Binder, on Android; elsewhere dbus-peer, python-grpc, or cma, which copies once, too",
     },
-    Bygone {
+    Unmeasurable {
         id: "rpmsg",
         about: "messages to another processor of the same chip, over rings of virtio",
         why: || {
@@ -45,13 +45,13 @@ pub const ALL: &[Bygone] = &[
         },
         instead: "the rings (shm-*), or UNIX sockets",
     },
-    Bygone {
+    Unmeasurable {
         id: "kdbus",
         about: "D-Bus inside the kernel, proposed from 2014 to 2015",
         why: || found("/sys/fs/kdbus", "it was never part of a Linux release"),
         instead: "dbus-daemon and dbus-peer; memfd passes sealed memory as kdbus did",
     },
-    Bygone {
+    Unmeasurable {
         id: "af-bus",
         about: "sockets with multicast and filters, so that D-Bus needs no daemon between the ends; proposed in 2012",
         // Its number was given to another family, so that asking for a socket of it would say nothing.
@@ -61,7 +61,7 @@ pub const ALL: &[Bygone] = &[
         },
         instead: "dbus-peer; for multicast tipc-kernel-multicast",
     },
-    Bygone {
+    Unmeasurable {
         id: "pvm",
         about: "Parallel Virtual Machine: packed messages through a daemon on each host, or over direct TCP",
         why: || {
@@ -74,13 +74,13 @@ pub const ALL: &[Bygone] = &[
         },
         instead: "mpi",
     },
-    Bygone {
+    Unmeasurable {
         id: "bcl",
         about: "communication with the network card without the kernel, on the Dawning clusters",
         why: || "it is bound to the network cards of those clusters".to_owned(),
         instead: "MPI over RDMA on clusters, mpi here",
     },
-    Bygone {
+    Unmeasurable {
         id: "pidfd",
         about: "a descriptor of a process: it polls readable when the process ends, and signals and pidfd_getfd go through it",
         why: || {
@@ -88,7 +88,7 @@ pub const ALL: &[Bygone] = &[
         },
         instead: "signal, which sends through a pidfd; for the notice of a peer's end any mechanism that detects it (crossway faults gives its time)",
     },
-    Bygone {
+    Unmeasurable {
         id: "tee",
         about: "a system call that duplicates references to pages from one pipe into another",
         why: || {
@@ -104,7 +104,7 @@ fn file_systems() -> String {
 
 fn found(path: &str, otherwise: &str) -> String {
     if Path::new(path).exists() {
-        format!("{path} is there, from a kernel with patches of its own: {otherwise}")
+        format!("{path} exists, so this kernel is patched: {otherwise}")
     } else {
         format!("{path} does not exist: {otherwise}")
     }
@@ -117,9 +117,9 @@ mod tests {
 
     #[test]
     fn what_is_history_is_no_mechanism_and_has_a_reason() {
-        for bygone in ALL {
-            assert!(registry::find(bygone.id).is_none(), "{}", bygone.id);
-            assert!(!(bygone.why)().is_empty() && !bygone.instead.is_empty(), "{}", bygone.id);
+        for entry in ALL {
+            assert!(registry::find(entry.id).is_none(), "{}", entry.id);
+            assert!(!(entry.why)().is_empty() && !entry.instead.is_empty(), "{}", entry.id);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::share::shares;
 use crate::switch::{self, Switch};
 use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build, guest, tool};
 
-/// Each round kills all processes on a network's hosts; the next one finds those started meanwhile.
+/// Number of rounds of killing: each kills all processes on a network's hosts, and the next one finds those started meanwhile.
 const KILL_ROUNDS: u32 = 20;
 
 /// Names of the networks this process must remove, for [`remove_all_of_this_process`].

@@ -30,8 +30,8 @@ pub struct Network {
     pub impaired_by: ImpairedBy,
     /// There are fewer CPUs than hosts, so a host's CPU time includes that of other hosts.
     pub cpus_shared: bool,
-    /// Whether packets that arrive at a host are processed on the host's CPUs. Not so in a user namespace, where the soft
-    /// interrupts for receiving run on the sender's CPUs.
+    /// Whether packets that arrive at a host are processed on the host's CPUs. This is not possible in a user namespace, where the soft interrupts for
+    /// receiving run on the sender's CPUs.
     pub steered: bool,
     /// CPUs of the user-space switch; empty: any, or there is no such switch.
     pub switch_cpus: Vec<u32>,
@@ -46,7 +46,7 @@ pub struct Network {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImpairedBy {
-    /// Nothing; no impairment was requested.
+    /// No impairment was requested.
     Nobody,
     /// The kernel's netem.
     Netem,

@@ -14,14 +14,14 @@ use crossway_lab::rank::WaitClass;
 pub struct Group {
     /// The class of waiting, as the heading of the group.
     pub name: &'static str,
-    /// What the columns show the best mechanism of.
+    /// The figures of the columns; each column shows the best mechanism by its figure.
     pub columns: Vec<&'static str>,
 }
 
 /// The best mechanism for one size, class and figure.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answer {
-    /// Column and class, shown in the cell on narrow pages, which have no heads.
+    /// Column and class, shown in the cell on narrow pages, where the table has no column heads.
     pub label: String,
     /// The best mechanism, or those tied for the best place; empty where nothing was measured.
     pub names: String,

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 const FILES_MAX: usize = 3000;
 /// Number of samples that must lie beyond a percentile for it to be drawn.
 const SAMPLES_BEYOND: f64 = 10.0;
-/// Points of a curve per factor of ten in the number of samples beyond.
+/// Number of points of a curve for each tenfold reduction of the samples that lie beyond.
 const POINTS_PER_NINE: u32 = 8;
 
 /// The location of a run's histograms.

@@ -13,7 +13,7 @@ use crate::summary::{Case, Summary};
 /// A list of CPUs, and a figure for each pair of them.
 pub type CorePairs = (Vec<u32>, Vec<(u32, u32, Estimate)>);
 
-/// A level over message sizes: its name, and its values by size in bytes.
+/// A limit over message sizes: its name, and its values by size in bytes.
 pub type Level = (String, Vec<(f64, f64)>);
 
 /// The limits that the report uses; empty if they were not measured.

@@ -211,7 +211,7 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     Some(text)
 }
 
-/// `" often enough"` if other contenders were measured, too, but with too few trials.
+/// `" often enough"` if other contenders were measured, but with too few trials.
 fn often_enough(ranking: &Ranking) -> &'static str {
     if ranking.too_few.is_empty() { "" } else { " often enough" }
 }
@@ -354,7 +354,7 @@ fn figure(metric: Metric, entry: &Entry) -> String {
     )
 }
 
-/// `1.2 to 1.4`, or one figure if both ends read the same. Rounded outwards, so that it never claims more than the intervals allow.
+/// A range such as `1.2 to 1.4`, or one figure if both ends read the same; rounded outwards, so that it never claims more than the intervals allow.
 fn range(least: f64, most: f64) -> String {
     let (least, most) = (rounded(least, f64::floor), rounded(most, f64::ceil));
     if least == most { least } else { format!("{least} to {most}") }
@@ -373,7 +373,7 @@ fn times(least: f64, most: f64) -> String {
     format!("{} times", range(least, most))
 }
 
-/// Rounded to three digits in this direction. With two, the figures of the sentence would give another factor if divided.
+/// Rounds to three digits in this direction. With two, dividing the figures of the sentence would give a different factor.
 fn rounded(value: f64, direction: fn(f64) -> f64) -> String {
     let step = 10f64.powf(value.log10().floor() - 2.0);
     let text = three_digits(direction(value / step) * step);

@@ -3,14 +3,14 @@
 //!
 //! Each end allocates from its own half only, with bookkeeping in its private memory: nothing that the peer writes can damage
 //! it. A block is passed by its [`Reference`], over a channel that keeps the order of memory accesses (a ring). The
-//! receiving end may pass it back, or drop it: then the block's word in a shared table becomes 0, and the end that it belongs to
-//! uses it again. So a block costs no message to return.
+//! receiving end may pass it back, or drop it: then the block's word in a shared table becomes 0, and its owner can use it again. Thus returning a block needs
+//! no message.
 //!
-//! After an end has died, however it died, the other one keeps what it holds until it drops it; the memory itself is freed by
-//! the kernel when neither end has it mapped. There is nothing to recover, and nothing can be lost.
+//! After an end has died, the other one keeps the blocks that it holds until it drops them; the kernel frees the memory when neither end has it mapped. Nothing
+//! has to be recovered, and nothing can be lost.
 //!
-//! A peer can change the content of any block at any time, as that of a ring's records (see the [crate's](crate)
-//! documentation). A reference that is not valid is refused.
+//! A peer can change the content of any block at any time, as it can with a ring's records (see the [crate's](crate) documentation). An invalid reference is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -33,7 +33,7 @@ const IN_USE: u32 = 1;
 /// The word of a block that the peer has released.
 const RELEASED: u32 = 0;
 
-/// The place of a block, as the ends tell each other.
+/// The location of a block, in the form in which it is passed to the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// The first unit, counted from the start of the first half.
@@ -74,9 +74,9 @@ type Ranges = BTreeMap<u32, u32>;
 #[derive(Debug)]
 struct Own {
     free: Ranges,
-    /// Passed to the peer and not back.
+    /// Blocks passed to the peer that it has not passed back.
     lent: Ranges,
-    /// Released blocks are collected when this many are lent, so that each of them is looked at rarely.
+    /// Released blocks are collected when this many are lent, so that each block is examined rarely.
     collect_at: usize,
 }
 
@@ -185,7 +185,7 @@ fn memory_len(half: usize) -> usize {
 pub struct Pool(Arc<Shared>);
 
 impl Pool {
-    /// Maps the memory that [`create`] made with the same `half`; of both ends, one is the first.
+    /// Maps the memory that [`create`] made with the same `half`. One of the two ends must be the first, the other one the second.
     ///
     /// # Errors
     /// If the memory does not have the agreed size and seals, or a system call fails.
@@ -207,8 +207,8 @@ impl Pool {
         Ok(Pool(Arc::new(Shared { mapping, half, start, own: Mutex::new(own), foreign })))
     }
 
-    /// A block of at least `len` bytes from this end's half; `None` if there is none now. Its content is what earlier messages
-    /// between the two ends have left there.
+    /// A block of at least `len` bytes from this end's half; `None` if there is none now. It still contains whatever earlier messages between the two ends left
+    /// there.
     pub fn alloc(&self, len: usize) -> Option<Block> {
         let units = u32::try_from(len.div_ceil(UNIT).max(1)).ok()?;
         let mut own = locked(&self.0.own);
@@ -234,8 +234,8 @@ impl Pool {
         Arc::ptr_eq(&self.0, &block.pool)
     }
 
-    /// Takes over a block that the peer has passed to this end; `None` if no correct peer would have: it lies outside of the
-    /// pool, overlaps with another block that is held here, or belongs to this end and was not passed to the peer.
+    /// Takes over a block that the peer has passed to this end; `None` if no correct peer would have passed it: it lies outside of the pool, overlaps with
+    /// another block that is held here, or belongs to this end and was not passed to the peer.
     pub fn accept(&self, place: Reference) -> Option<Block> {
         let shared = &self.0;
         let in_one_half = place.units > 0
@@ -262,7 +262,7 @@ impl Pool {
         Some(Block { pool: Arc::clone(shared), place })
     }
 
-    /// Number of bytes of this end's half that are neither in use here nor by the peer.
+    /// Number of bytes of this end's half that neither this end nor the peer uses.
     pub fn free_bytes(&self) -> usize {
         let mut own = locked(&self.0.own);
         self.0.collect(&mut own);

@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Whether the producer is woken because it waits for no more room than there is now.
+    /// Whether the producer is woken, as it waits for no more room than is free now.
     fn wakes_producer<M: RingMemory, W: ReceiverWords>(turn: &mut Turn<'_, M, W, ()>) -> bool {
         let mut rang = false;
         turn.wake_producer(|| rang = true);

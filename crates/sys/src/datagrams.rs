@@ -86,7 +86,7 @@ pub struct Sent {
 #[derive(Clone, Copy)]
 struct Run<'a> {
     to: &'a Address,
-    /// Length in bytes of all datagrams but the last, which may be shorter.
+    /// Length in bytes of each datagram except the last, which may be shorter.
     segment: usize,
     last: usize,
     bytes: usize,

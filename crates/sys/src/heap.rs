@@ -1,4 +1,4 @@
-//! How the process's allocator treats freed memory, and how calls write into the spare capacity of a vector.
+//! Controls how the process's allocator treats freed memory, and lets calls write into the spare capacity of a vector.
 
 use std::mem::MaybeUninit;
 

@@ -11,7 +11,7 @@ use crate::OsError;
 use crate::error::last_errno;
 
 unsafe extern "C" {
-    /// In the GNU C library since 2.30: `sem_timedwait` by another clock than the one that is set.
+    /// `sem_timedwait` with a choice of clock; in the GNU C library since 2.30.
     fn sem_clockwait(
         semaphore: *mut libc::sem_t,
         clock: libc::clockid_t,
@@ -19,7 +19,7 @@ unsafe extern "C" {
     ) -> libc::c_int;
 }
 
-/// A semaphore that is open. Its name lives until it is removed; who has it open keeps it.
+/// An open semaphore. Its name exists until it is removed; processes that have it open can continue to use it.
 #[derive(Debug)]
 pub struct NamedSemaphore {
     semaphore: NonNull<libc::sem_t>,
@@ -31,7 +31,7 @@ unsafe impl Send for NamedSemaphore {}
 unsafe impl Sync for NamedSemaphore {}
 
 impl NamedSemaphore {
-    /// Makes one of value 0 that only this user can open; `EEXIST` if the name is taken. The name has no slash.
+    /// Creates a semaphore of value 0 that only this user can open; `EEXIST` if the name is taken. The name must not contain a slash.
     ///
     /// # Errors
     /// [`OsError`] of `sem_open`.
@@ -39,7 +39,7 @@ impl NamedSemaphore {
         Self::call(name, libc::O_CREAT | libc::O_EXCL)
     }
 
-    /// Opens the one of this name.
+    /// Opens the semaphore with this name.
     ///
     /// # Errors
     /// [`OsError`] of `sem_open`.
@@ -60,7 +60,7 @@ impl NamedSemaphore {
             .ok_or_else(|| failed(Errno::INVAL))
     }
 
-    /// Adds one. A semaphore at its maximum wakes anybody as well, so that is no error.
+    /// Increments the semaphore. A semaphore at its maximum wakes waiters as well, so that is not an error.
     ///
     /// # Errors
     /// The errno of `sem_post`.
@@ -75,7 +75,7 @@ impl NamedSemaphore {
         }
     }
 
-    /// Sleeps until it is above zero and takes one; returns early, without telling, after `timeout` or when a signal comes.
+    /// Sleeps until it is above zero and decrements it. Also returns, without an indication, after `timeout` or when a signal arrives.
     ///
     /// # Errors
     /// The errno of `sem_clockwait`.

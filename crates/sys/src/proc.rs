@@ -20,7 +20,7 @@ pub fn kill_self() -> ! {
     std::process::abort()
 }
 
-/// Waits for a forked child that ends with an errno as its exit status; 0 is success. `EPERM`: a signal ended it, as a seccomp filter does.
+/// Waits for a forked child that ends with an errno as its exit status; 0 is success. `EPERM`: a signal ended it, for example that of a seccomp filter.
 pub(crate) fn outcome_of(child: libc::pid_t) -> Result<(), Errno> {
     let child = Pid::from_raw(child).ok_or(Errno::CHILD)?;
     loop {

@@ -40,7 +40,7 @@ pub fn send_parts(fd: impl AsFd, parts: &[IoSlice<'_>], nonblocking: bool) -> Re
 pub struct Came {
     /// Length in bytes of header and body, including bytes that did not fit; 0 at the end of the stream.
     pub len: usize,
-    /// The body did not fit; the rest is lost, unless the message was only peeked at.
+    /// Whether the body did not fit. The rest is then lost, unless the message was only peeked at.
     pub truncated: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Inbox {
     lens: [(usize, bool); MOST],
     /// Where the kernel reports the segment length of joined datagrams, if joining is enabled.
     controls: Option<Box<[Control; MOST]>>,
-    /// Length in bytes of each message's segments, all but the last; 0: the message was not joined.
+    /// For each message, the length in bytes of its segments except the last; 0: the message was not joined.
     segments: [usize; MOST],
 }
 

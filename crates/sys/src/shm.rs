@@ -55,7 +55,7 @@ pub fn is_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<bool, OsError> {
     Ok(size == len as i64 && seals.contains(SealFlags::SHRINK | SealFlags::GROW))
 }
 
-/// Makes zeroed POSIX shared memory of `len` bytes for this user only; `EEXIST` if the name, which begins with a slash, is taken.
+/// Creates zeroed POSIX shared memory of `len` bytes for this user only; `EEXIST` if the name, which begins with a slash, is taken.
 pub fn create_named(name: &str, len: usize) -> Result<OwnedFd, OsError> {
     let flags = ShmOFlags::CREATE | ShmOFlags::EXCL | ShmOFlags::RDWR;
     let fd = rustix::shm::open(name, flags, Mode::RUSR | Mode::WUSR)

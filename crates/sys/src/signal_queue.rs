@@ -2,8 +2,7 @@
 //!
 //! Signals of one number are queued, in order, and none is lost; each carries the value of `sigqueue(3)`. A signal that
 //! arrives in a process where a thread neither blocks nor handles it kills that process, so [`Inbox::claim`] refuses to
-//! work in such a process. The receiver is named by a pidfd and not by its pid: a signal to a pid that was reused would
-//! kill a stranger.
+//! work in such a process. The receiver is identified by a pidfd and not by its pid: a signal to a pid that was reused would kill an unrelated process.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -19,7 +18,7 @@ use crate::patience::Patience;
 /// Number of bytes that a signal carries: the value of `sigqueue(3)`, as large as a pointer.
 pub const VALUE_BYTES: usize = size_of::<libc::sigval>();
 
-/// What a signal carries.
+/// The data of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
     /// The field `si_errno`, which the kernel passes on and `sigqueue(3)` leaves 0.
@@ -128,7 +127,7 @@ pub fn most_queued() -> Option<u64> {
     getrlimit(Resource::Sigpending).current
 }
 
-/// The real-time signals that inboxes of this process have, a bit each.
+/// The real-time signals that inboxes of this process use, one bit each.
 static CLAIMED: AtomicU64 = AtomicU64::new(0);
 
 /// A real-time signal that this process receives only by asking for it. Its number is free again when this is dropped; it
@@ -227,7 +226,7 @@ impl Drop for Inbox {
     }
 }
 
-/// Gives a number back.
+/// Returns a signal number when dropped.
 struct Release(i32);
 
 impl Drop for Release {

@@ -4,8 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum SocketOption {
-    /// The importance of the messages sent, 0 (low, the default) to 3 (critical): what is less important is refused first by a full receiver
-    /// or link.
+    /// The importance of the messages sent, 0 (low, the default) to 3 (critical): a full receiver or link refuses less important messages first.
     Importance = 127,
     /// 1: a message may be dropped if the link is congested; 0: sending waits. The default is 1 for datagrams (`SOCK_DGRAM`), otherwise 0;
     /// streams do not have it.

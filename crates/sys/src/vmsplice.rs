@@ -33,7 +33,7 @@ pub fn splice(
     }
 }
 
-/// As [`splice`], but addresses the pages through the file that they belong to, as a program does that sends a file.
+/// As [`splice`], but addresses the pages through the file that they belong to, like a program that sends a file.
 #[inline]
 pub fn splice_file(
     pipe: impl AsFd,

@@ -66,7 +66,7 @@ pub(crate) fn check<M: Mechanism>(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Whether the mechanism would kill this process, because a thread of it does not block real-time signals.
+/// Whether the mechanism would kill this process because one of its threads does not block real-time signals.
 pub(crate) fn would_be_killed<M: Mechanism>() -> bool {
     M::ID == Signal::ID && !signal_queue::all_threads_block()
 }
@@ -140,7 +140,7 @@ pub(crate) fn natural_spec<M: Mechanism>() -> Spec {
 /// What [`natural_spec`] asks for, unless the mechanism carries less.
 const LARGEST_ASKED: usize = 8 * 1024;
 
-/// This number of bytes, or as many as a message of the mechanism has at most.
+/// This number of bytes, or the mechanism's largest message if that is smaller.
 pub(crate) fn fits<M: Mechanism>(len: usize) -> usize {
     M::caps().max_message.map_or(len, |most| len.min(most))
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use crate::compiled_with;
 use crate::nodes::Site;
 
-/// What the library reports of io_uring.
+/// The library's message about io_uring.
 const REFUSED: &str = "io_uring is refused (ENOSYS)";
 
 /// Whether this machine's kernel permits io_uring.
@@ -37,7 +37,7 @@ fn a_program_that_prefers_io_uring_uses_plain_calls_and_says_why() {
     assert!(errors.contains("TIPCD_IO_URING=allow"), "{errors}");
 }
 
-/// Nobody of this project wrote stress-ng, which creates its rings by `syscall(2)`.
+/// stress-ng is a program by others that creates its rings by `syscall(2)`.
 #[test]
 fn stress_ng_gets_io_uring_only_if_that_is_permitted() {
     let site = Site::new();

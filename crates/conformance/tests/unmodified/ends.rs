@@ -1,5 +1,5 @@
 //! Connections whose program sends more than a window, shuts down and closes at once: their other end reads all of it and then the end, and never a reset.
-//! `CROSSWAY_ORDERLY_ENDS=10000` has as many of each kind in each place; without it, it is a few.
+//! `CROSSWAY_ORDERLY_ENDS=10000` makes this number of connections of each kind in each place; by default, there are a few.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,16 +11,16 @@ use crate::nodes::{Node, Site, Two, What};
 use crate::{compiled, printed};
 
 const KINDS: [&str; 2] = ["seqpacket", "stream"];
-/// Connections of each kind in each place, and in places with a guest, which is slow.
+/// Number of connections of each kind in each place; the second number is for places with a guest, which is slow.
 const ENDS: u32 = 60;
 const ENDS_WITH_GUEST: u32 = 20;
-/// Connections of each kind over a lossy link: together they send more than fills the memory in which IP reassembles fragments.
+/// Connections of each kind over a lossy link: together they send more than the memory in which IP reassembles fragments can hold.
 const ENDS_WITH_LOSSES: u32 = 30;
-/// Processes that have connections at the same time.
+/// Number of processes that have connections at the same time.
 const PROCESSES: &str = "4";
-/// The first service; each kind and each way has its own.
+/// The first service; each kind and each direction has its own.
 const SERVICE: u32 = 18_930;
-/// Of a run of a few; of a long one it is for what hangs, too.
+/// Time limit in seconds, long enough for a long run; nothing takes this long unless it hangs.
 const WATCHDOG: &str = "3600";
 
 fn ends(otherwise: u32) -> u32 {

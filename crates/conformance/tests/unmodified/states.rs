@@ -51,7 +51,7 @@ struct Answers {
     probed: Vec<Table>,
 }
 
-/// Starts the script, whose lines the reader delivers.
+/// Starts the script and returns a reader of its lines.
 fn started(node: &Node, words: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
     let script = here("states.py");
     let words: Vec<&Path> = [Path::new(PYTHON), &script]

@@ -17,7 +17,7 @@ const USUAL_WORKING_SET: u64 = 4 << 20;
 pub(crate) enum Touch {
     /// The same as Crossway: messages in turn from a large working set, each numbered, every byte read.
     Everything,
-    /// Nothing: one buffer in the cache, never read.
+    /// Nothing: one buffer that stays in the cache and is never read.
     Nothing,
 }
 

@@ -22,7 +22,7 @@ use crate::ui::{self, Ui};
 
 /// Compare two runs, or two parts of one run, case by case: is B faster or slower than A?
 ///
-/// Each figure gets a verdict: faster, slower, same, or unclear if the trials do not decide. A single run, without parts selected
+/// Each figure gets a verdict: faster, slower, same, or unclear if the trials leave it undecided. A single run, without parts selected
 /// by --a and --b, is compared with the latest run.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
@@ -40,10 +40,10 @@ pub(crate) struct Compare {
     filter_b: Option<Filter>,
     #[command(flatten)]
     filters: Filters,
-    /// Exit with 1 if a figure is slower by more than this, or if the trials do not decide it, e.g. slower:5%
+    /// Exit with 1 if a figure is slower by more than this, or if the trials leave it undecided, e.g. slower:5%
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
-    /// With --fail-on: let figures pass that the trials do not decide
+    /// With --fail-on: accept figures that the trials leave undecided
     #[arg(long, requires = "fail_on")]
     allow_unclear: bool,
     /// Differences up to this are "same" even if they are statistically significant
@@ -328,7 +328,7 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
     ]
 }
 
-/// The ends of an interval of ratios as changes, with the unit of both after the second.
+/// The two ends of an interval of ratios, as changes; the unit follows the second.
 fn range(low: f64, high: f64) -> String {
     let (low, high) = (change(low), change(high));
     match (low.strip_suffix(" %"), high.ends_with('%')) {

@@ -94,12 +94,12 @@ struct Down {
 /// Run as the init process of a guest
 #[derive(clap::Args)]
 pub(crate) struct GuestInit {
-    /// Words that the guest's kernel appends to the command line
+    /// Arguments that the guest's kernel appends to the command line
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     _rest: Vec<String>,
 }
 
-/// Run as the process that keeps a guest
+/// Run as the keeper process of a guest
 #[derive(clap::Args)]
 pub(crate) struct GuestKeeper {
     /// Name of the guest

@@ -22,7 +22,7 @@ use crate::ui::Ui;
 /// Largest copy that can be measured, bytes.
 const COPY_MOST: u64 = 64 << 20;
 
-/// Measure what no mechanism on this machine can beat: system calls, cache lines, wake-ups, copies
+/// Measure the physical limits that no mechanism on this machine can beat: system calls, cache lines, wake-ups, copies
 ///
 /// Takes about five seconds on an idle machine with two cores. Between cores, two pinned threads communicate directly, with the
 /// fastest of several memory layouts.
@@ -114,7 +114,7 @@ fn table(head: &[&str]) -> Grid {
     Grid::new(head.iter().enumerate().map(|(at, head)| (*head, align(at))))
 }
 
-/// A figure with its spread, in the units of all other tables.
+/// A figure with its spread, in the same units as all other tables.
 fn shown(quantity: Quantity, spread: &Spread) -> [String; 3] {
     [spread.median, spread.p10, spread.p90].map(|value| quantity.show(value))
 }

@@ -32,13 +32,13 @@ struct Row {
     probe: Probe,
 }
 
-/// What is listed for completeness only.
-fn bygone() -> impl Iterator<Item = Row> {
-    history::ALL.iter().map(|bygone| Row {
-        id: bygone.id,
-        about: bygone.about,
+/// Mechanisms that are listed for completeness only.
+fn unmeasurable() -> impl Iterator<Item = Row> {
+    history::ALL.iter().map(|entry| Row {
+        id: entry.id,
+        about: entry.about,
         caps: None,
-        probe: Probe::Missing { why: (bygone.why)(), remedy: format!("use {}", bygone.instead) },
+        probe: Probe::Missing { why: (entry.why)(), remedy: format!("use {}", entry.instead) },
     })
 }
 
@@ -46,7 +46,7 @@ impl Run for List {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let rows: Vec<Row> = catalogue::all()
             .map(|e| Row { id: e.id(), about: e.about(), caps: Some(e.caps()), probe: e.probe() })
-            .chain(bygone())
+            .chain(unmeasurable())
             .filter(|row| !self.ready || matches!(row.probe, Probe::Ready { .. }))
             .collect();
         if self.json {

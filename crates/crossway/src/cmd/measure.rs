@@ -47,7 +47,7 @@ pub(crate) struct Measure {
     /// Continue an interrupted run with its own plan and filters
     #[arg(long, value_name = RUN, conflicts_with_all = ["filters", "name"], add = args::known_runs())]
     resume: Option<PathBuf>,
-    /// Name of the run, under which compare, report and other commands find it; a later run may reuse the name and takes it over
+    /// Name of the run, under which compare, report and other commands find it; a later run with the same name takes the name over
     #[arg(long, value_name = "NAME", value_parser = runs::check_name)]
     name: Option<String>,
     /// Trials per case, overriding the plan; intervals need at least 5

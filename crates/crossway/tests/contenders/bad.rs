@@ -88,7 +88,7 @@ fn whatever_a_program_does_is_one_clear_error_and_the_run_goes_on() {
     assert_eq!(still_running(&file), Vec::<u32>::new());
 }
 
-/// Both ends make names under the listening end's prefix, and the connecting one may be the last that does.
+/// Both ends create names under the listening end's prefix, and the connecting one may be the last to do so.
 #[test]
 fn what_the_connecting_end_makes_in_shared_memory_last_is_removed_too() {
     if !have("python3", "python3") {
@@ -109,7 +109,7 @@ fn what_the_connecting_end_makes_in_shared_memory_last_is_removed_too() {
     assert_eq!(left, Vec::<String>::new());
 }
 
-/// Processes of this test's program, whose working directories are gone by now.
+/// Processes of this test's program; their working directories no longer exist by now.
 fn still_running(file: &std::path::Path) -> Vec<u32> {
     let folder = file.parent().unwrap().to_str().unwrap().to_owned();
     let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);

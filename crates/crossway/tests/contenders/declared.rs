@@ -63,7 +63,7 @@ fn a_new_contender_passes_the_conformance_suite() {
         let tested = shop.run(&["contender", "test", "./mine.toml"]);
         let said = stdout(&tested);
         assert!(tested.status.success(), "{said}{}", stderr(&tested));
-        assert!(said.contains("a receiver whose peer is killed notices"), "{said}");
+        assert!(said.contains("a receiver notices that its peer was killed"), "{said}");
         let again = shop.run(&["contender", "new", "mine", "--lang", lang]);
         assert_eq!(again.status.code(), Some(2));
         assert!(stderr(&again).contains("mine.toml"), "{}", stderr(&again));
@@ -71,7 +71,7 @@ fn a_new_contender_passes_the_conformance_suite() {
     }
 }
 
-/// A program that was copied somewhere by itself has no declarations beside it.
+/// A program that was copied without its installation has no declarations.
 #[test]
 fn without_a_declaration_the_folders_are_named() {
     let shop = Workshop::new("");

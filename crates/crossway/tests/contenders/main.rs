@@ -1,4 +1,4 @@
-//! Contenders through the program: measured beside mechanisms, and found out when they misbehave.
+//! Contenders through the program: measured like mechanisms, and rejected if they misbehave.
 
 mod bad;
 mod declared;
@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 use place::Place;
 
-/// A place whose configuration and builds are its own.
+/// A folder with its own configuration and builds.
 struct Workshop {
     place: Place,
 }
@@ -59,7 +59,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Whether a program is there; says so where it is not.
+/// Whether a program is installed; prints a message if it is not.
 fn have(program: &str, package: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
@@ -68,7 +68,7 @@ fn have(program: &str, package: &str) -> bool {
     found
 }
 
-/// The tree's own contenders.
+/// The folder of the contenders that come with the tree.
 fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contenders").canonicalize().unwrap()
 }

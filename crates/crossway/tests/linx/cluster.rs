@@ -1,4 +1,4 @@
-//! `crossway linx node --cluster`: nodes that TIPC's topology service tells of each other.
+//! `crossway linx node --cluster`: nodes that find each other by TIPC's topology service.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Runs during which a process is killed, stopped or told to end: existing records are kept, and nothing is left
+//! Runs during which a process is killed, stopped or asked to end: existing records are kept, and nothing is left
 //! behind.
 
 use std::fs;

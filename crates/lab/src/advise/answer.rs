@@ -26,7 +26,7 @@ pub struct Compared {
     pub cost_ns: Figure,
     /// Latency at the question's percentile, nanoseconds.
     pub latency_ns: Option<Figure>,
-    /// Messages per second, one after another or at full speed.
+    /// Messages per second: of successive round trips, or of a stream at full speed.
     pub rate_msgs_per_s: Option<Figure>,
     /// CPU time of both ends per message, nanoseconds.
     pub cpu_ns: Option<Figure>,
@@ -48,7 +48,7 @@ pub struct Flip {
     pub variation: String,
     /// The choice there; `None`: no candidate meets the goals.
     pub choice: Option<String>,
-    /// Whether the choice differs from the answer, beyond the uncertainty of the trials, or there is none.
+    /// Whether there is no choice, or one that differs from the answer by more than the uncertainty of the trials.
     pub differs: bool,
     /// The cost of each candidate that was compared, nanoseconds per message.
     pub costs_ns: Vec<(String, Figure)>,
@@ -89,7 +89,7 @@ pub struct Advice {
     pub flips: Vec<Flip>,
     /// Requirements without evidence, and other remarks.
     pub notes: Vec<String>,
-    /// Whether the figures are another machine's.
+    /// Whether the figures were measured on another machine.
     pub foreign: bool,
     /// Time spent measuring, seconds.
     pub measured_s: f64,
@@ -221,7 +221,7 @@ fn all_judged(
     judged
 }
 
-/// As one word for a shell.
+/// Quotes the text as one word for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

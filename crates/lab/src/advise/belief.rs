@@ -1,8 +1,8 @@
 //! Estimates of the candidates' costs, each based on the trials of all.
 //!
 //! Of many candidates with the same cost, the one with the lowest median was lucky, and the others look worse than
-//! they are. Each median is therefore shrunk towards the common one, the more so the less the candidates differ
-//! beyond the scatter of their trials. How much they differ is itself uncertain, so every spread between none and
+//! they are. Each median is therefore shrunk towards the common one, more strongly if the candidates hardly differ beyond the scatter of their trials. How much
+//! they differ is itself uncertain, so every spread between none and
 //! [`NEAR`] counts with its probability given the medians (the hierarchical normal model of Gelman et al., Bayesian
 //! Data Analysis, section 5.4, with a uniform prior of the spread). Taking the most probable spread alone would often
 //! mean none at all, and candidates that differ by 7 % would be declared equal with certainty. Everything is computed
@@ -102,7 +102,7 @@ impl Beliefs {
         Beliefs { seen, near, spreads: Spread::all(&together) }
     }
 
-    /// One possible combination of the true costs, in logarithms, as probable as it is believed to be.
+    /// Draws one combination of true costs, in logarithms, from their joint probability distribution.
     fn draw(&self, random: &mut Pcg64Mcg) -> Vec<f64> {
         let all: f64 = self.spreads.iter().map(|s| s.weight).sum();
         let mut rest = random.random_range(0.0..all);
@@ -180,8 +180,7 @@ mod tests {
         assert!(sure[2] < 0.9 && sure.iter().all(|p| *p > 0.1), "{sure:?}");
     }
 
-    /// How often a statement is true is what its probability says: over many fields of eight candidates whose true
-    /// costs differ by a few percent.
+    /// A statement is true as often as its probability says, over many fields of eight candidates whose true costs differ by a few percent.
     #[test]
     fn what_is_believed_at_a_probability_is_true_that_often() {
         let (mut said, mut kept) = (0.0, 0.0);

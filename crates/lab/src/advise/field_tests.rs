@@ -104,7 +104,7 @@ fn licences_may_be_required_or_prohibited_and_the_kernel_links_nothing() {
 fn properties_with_values_want_them() {
     for (properties, wanted) in [
         ("language = \"require\"", "name the values: language = { wish = \"require\", any_of"),
-        ("language = { wish = \"require\" }", "{ wish, any_of } needs both"),
+        ("language = { wish = \"require\" }", "both 'wish' and 'any_of' are needed"),
         ("language = { wish = \"require\", any_of = [] }", "expected a list of names"),
         (
             "language = { wish = \"require\", any_of = [\"C 11\"] }",

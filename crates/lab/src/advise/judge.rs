@@ -57,7 +57,7 @@ pub struct Judged {
     pub cases: Vec<String>,
     /// Runs that they are from.
     pub runs: Vec<String>,
-    /// Whether its trials are from earlier runs although others were measured for the question.
+    /// Whether its trials are from earlier runs, while trials of other candidates were measured for the question.
     pub former: bool,
 }
 

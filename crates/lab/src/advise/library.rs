@@ -227,8 +227,7 @@ impl Wanted {
         Wanted { stated: stated.collect() }
     }
 
-    /// Whether the line may answer the question: its workload and size match, or could not be found in the expected
-    /// form.
+    /// Whether the line may answer the question: its workload and size match, or were not found where expected.
     fn may_be(&self, line: &[u8]) -> bool {
         let head = &line[..line.len().min(WITHIN)];
         let Some(at) = find(head, WORKLOAD) else { return true };

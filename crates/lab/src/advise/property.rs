@@ -318,7 +318,7 @@ impl Subject<'_> {
         }
     }
 
-    /// A fact that agrees with the wish for this property, whether it is wanted or unwanted.
+    /// A fact that satisfies the wish for this property, whether the property is wanted or unwanted.
     fn satisfied(&self, property: Property, basis: &str) -> Fact {
         Fact::new(!self.unwanted(property), basis)
     }

@@ -186,7 +186,7 @@ impl Question {
             top.get("load").map(|v| load(&at.key("load"), v)).transpose()?.unwrap_or_default();
         if site != Site::SameHost && !load.is_idle() {
             return Err(at.key("load").bad(format!(
-                "other work is started beside both ends on one host only; leave it out for where = \"{}\"",
+                "background load is possible only if both ends are on one host; omit it for where = \"{}\"",
                 site.word()
             )));
         }
@@ -285,7 +285,7 @@ impl Question {
         }
     }
 
-    /// Where it is measured, unless on this host as it is. The words of hosts are those of the question.
+    /// The testbed on which the question is measured; `None` for this host itself. Hosts are named as in the question.
     pub fn testbed(&self) -> Option<Testbed> {
         let kind = match (self.site, &self.hosts) {
             (Site::SameHost, _) => return None,

@@ -58,7 +58,7 @@ pub(super) struct Content {
     bytes: Vec<u8>,
 }
 
-/// What distinguishes the content of one window from all others.
+/// Key that makes the content of one window different from all others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ContentKey {
     pub(super) secret: u64,

@@ -1,5 +1,5 @@
-//! One end of a contender's channel, driven order by order without a role between: what the conformance suite and the fault matrix do with
-//! programs that they kill.
+//! One end of a contender's channel, controlled directly instead of through a role. The conformance suite and the fault matrix use it for programs that they
+//! kill.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn out_of_turn(order: &'static str, wanted: &'static str, got: &Reply) -> Progra
     ProgramError::OutOfTurn { order, wanted, got: got.name() }
 }
 
-/// What a window came to.
+/// The result of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Windowed {
     pub(crate) sent: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Windowed {
     pub(crate) out_of_order: u64,
 }
 
-/// An end whose program has greeted.
+/// An end whose program has sent its greeting.
 #[derive(Debug)]
 pub(crate) struct End {
     program: Program,
@@ -32,7 +32,7 @@ pub(crate) struct End {
     spins: bool,
     listens: bool,
     sends: bool,
-    /// What the sending end sends; both ends' are the same.
+    /// The content that the sending end sends; the same at both ends.
     content: Content,
     payload: SharedFile,
 }
@@ -57,7 +57,7 @@ impl End {
         Ok(End { program, greeting, spins, listens, sends, content, payload })
     }
 
-    /// Has the names that the connecting end makes under the listening end's prefix removed with the former as well.
+    /// Makes the connecting end also remove the names that it created under the listening end's prefix.
     pub(crate) fn share_memory(&mut self, listener: &End) -> Result<(), ProgramError> {
         Ok(self.program.share_memory(listener.program.shm_prefix().to_owned())?)
     }
@@ -110,7 +110,7 @@ impl End {
         }
     }
 
-    /// Starts sending or receiving this number of messages, and does not wait for the end.
+    /// Starts sending or receiving this number of messages, without waiting for its completion.
     pub(crate) fn go(&mut self, messages: u64, limit: Duration) -> Result<(), ProgramError> {
         let payload = self.sends.then(|| self.content.described(self.payload.path()));
         let first = if self.sends { self.content.first } else { 0 };
@@ -121,7 +121,7 @@ impl End {
         }
     }
 
-    /// Waits until that is done.
+    /// Waits until the messages have been sent or received.
     pub(crate) fn done(&mut self, limit: Duration) -> Result<Windowed, ProgramError> {
         match self.program.hear("go", Some(limit))? {
             Reply::Done { sent, received, out_of_order, .. } => {
@@ -131,12 +131,12 @@ impl End {
         }
     }
 
-    /// Whether it is done already.
+    /// Whether the program has already reported completion.
     pub(crate) fn has_answered(&self) -> bool {
         self.program.has_answered()
     }
 
-    /// Whether what it received in the window is what was sent, byte by byte and in order.
+    /// Whether the messages received in the window are those that were sent, byte by byte and in order.
     pub(crate) fn is_genuine(
         &mut self,
         window: Windowed,
@@ -153,7 +153,7 @@ impl End {
         }
     }
 
-    /// Has it close the channel and end.
+    /// Makes the program close the channel and exit.
     pub(crate) fn close(&mut self, limit: Duration) -> Result<(), ProgramError> {
         self.program.tell("close", &Ask::Close)?;
         match self.program.hear("close", Some(limit))? {
@@ -162,7 +162,7 @@ impl End {
         }
     }
 
-    /// Kills the program, and nothing that it started, and waits until it is dead.
+    /// Kills the program, but not the processes that it started, and waits until it is dead.
     pub(crate) fn kill(&mut self) {
         self.program.kill();
     }
@@ -172,7 +172,7 @@ impl End {
         self.program.pid()
     }
 
-    /// The library that it measures, with its version.
+    /// The library that the program measures, with its version.
     pub(crate) fn library(&self) -> &str {
         &self.greeting.library
     }

@@ -16,18 +16,18 @@ use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::{Plan, PlanError};
 use crate::trial::{self, Setting};
 
-/// Message sizes at which programs typically fail: no sequence number, an odd end, a word, a line, a page, a socket's
-/// buffer.
+/// Message sizes at which programs typically fail: too small for a sequence number, not a multiple of a word, one word, one cache line, one page, more than a
+/// socket's buffer.
 const SIZES: &str = "[0, 1, 7, 8, 9, 64, 1000, 4096, 65536, 65537, 1048576]";
 /// Messages one way: more than any queue holds.
 const MESSAGES: u32 = 3000;
 /// Round trips: only one message is on its way at a time, so that no queue fills.
 const ROUND_TRIPS: u64 = 300;
-/// Messages of sizes that would take long otherwise.
+/// Number of messages of large sizes, which would otherwise take long.
 const MESSAGES_OF_LARGE: u64 = 60;
-/// A size from which on messages are large.
+/// Messages of this size and above are large.
 const LARGE: u64 = 32 << 10;
-/// The size that is carried twice: the second channel is opened without verifying first, as later trials are.
+/// The size that is tested twice: the second channel is opened without a verification, like those of later trials.
 const REOPENED: u64 = 64;
 /// Length of the messages that an end sends or awaits when its peer is killed.
 const SIZE_BYTES: u64 = 4096;
@@ -43,9 +43,9 @@ const STEP_LIMIT: Duration = Duration::from_secs(20);
 pub enum Verdict {
     /// The check passed.
     Holds,
-    /// The check does not apply, with the reason.
+    /// The check does not apply, for this reason.
     Left(String),
-    /// The check failed, with the reason.
+    /// The check failed, for this reason.
     Broken(String),
 }
 
@@ -84,7 +84,7 @@ pub fn examine(
         let end = if sends { "a sender" } else { "a receiver" };
         let verdict =
             notice_death(contender, sends).unwrap_or_else(|e| Verdict::Broken(e.to_string()));
-        note(&format!("{end} whose peer is killed notices"), verdict);
+        note(&format!("{end} notices that its peer was killed"), verdict);
     }
     Ok(all_hold)
 }

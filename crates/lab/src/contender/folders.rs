@@ -25,7 +25,7 @@ const HELPERS: [(&str, &str); 4] = [C_HELPER, PYTHON_HELPER, GO_HELPER, RUST_HEL
 
 /// There is no place to build in.
 #[derive(Debug, thiserror::Error)]
-#[error("contenders are built below {dir}, which cannot be made: {cause}; set XDG_CACHE_HOME")]
+#[error("contenders are built below {dir}, which cannot be created: {cause}; set XDG_CACHE_HOME")]
 pub struct NoFolder {
     /// The directory.
     pub dir: PathBuf,
@@ -117,8 +117,8 @@ impl Folders {
     }
 }
 
-/// Where the helpers of this version are: a folder of their own by their content, because programs of other versions share the cache,
-/// and what is built with a helper must not change when one of those writes its own.
+/// The folder of this version's helpers, named after their content: programs of other versions share the cache, and their helpers must not replace those with
+/// which a contender was built.
 pub(super) fn helpers(cache: &Path) -> PathBuf {
     let mut hasher = crc32fast::Hasher::new();
     for (name, text) in HELPERS {

@@ -163,7 +163,7 @@ impl Program {
         &self.shm_prefix
     }
 
-    /// Has what it makes in `/dev/shm` under its peer's prefix removed with it as well.
+    /// Makes its clean-up also remove what it created in `/dev/shm` under its peer's prefix.
     pub(crate) fn share_memory(&mut self, prefix: String) -> Result<(), OsError> {
         self.leases.push(lease::hold(lease::Resource::SharedMemory { prefix })?);
         Ok(())
@@ -262,7 +262,7 @@ impl Program {
         }
     }
 
-    /// Whether an answer waits to be heard, or it has ended.
+    /// Whether an answer is waiting to be read, or the program has ended.
     pub(crate) fn has_answered(&self) -> bool {
         let fds = [self.stdout.as_fd(), self.ended.as_fd()];
         !self.pending.is_empty()
@@ -270,7 +270,7 @@ impl Program {
                 .is_ok_and(|ready| ready.contains(&true))
     }
 
-    /// Kills its process and waits until that is dead; what it started is left alone.
+    /// Kills its process and waits until that is dead; processes that it started keep running.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -23,10 +23,10 @@ use crate::record::Span;
 use crate::role_context::{Distribution, RoleError};
 use crate::verify;
 
-/// The word of an offer that is not for the program: how the listening end's names begin in `/dev/shm`. The connecting end makes names of
-/// that kind, too, and may be the last to do so.
+/// The word of an offer that the program does not get: the prefix of the listening end's names in `/dev/shm`. The connecting end creates such names, too, and
+/// may be the last to do so.
 pub(crate) const SHM_PREFIX: &str = "crossway-shm-prefix";
-/// Longest time to close, and again to end: both are within what the controller allows.
+/// Maximum time to close, and once more to exit; together they are shorter than the controller's limit.
 const CLOSE_LIMIT: Duration = Duration::from_secs(9);
 /// Largest fraction by which the samples of round trips, which follow each other without a gap, may fail to add up to
 /// the window.
@@ -283,7 +283,7 @@ impl Role {
         Ok(Answer::Done { outcome: Box::new(outcome) })
     }
 
-    /// Requests the results of the window and compares them with what they must be.
+    /// Requests the results of the window and compares them with the expected ones.
     fn account(
         &mut self,
         window: &Window,

@@ -42,8 +42,7 @@ pub struct Outcome {
     pub server: Option<ServerUse>,
     /// Histograms by span: HDR V2, base64, nanoseconds.
     pub histograms: Vec<(crate::record::Span, String)>,
-    /// Times on CLOCK_MONOTONIC that the controller pairs with the peer's: when the client began to close, when the
-    /// server had closed.
+    /// Times on CLOCK_MONOTONIC, which the controller pairs with the peer's: when the client began to close, or when the server had closed.
     pub stamps: Vec<u64>,
     /// Open-loop pacing.
     pub pacing: Option<PaceSeen>,

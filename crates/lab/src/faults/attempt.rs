@@ -19,7 +19,7 @@ use crate::payload::next_random;
 /// How long a process stays stopped.
 const STOPPED: Duration = Duration::from_millis(200);
 
-/// Number of messages in an attempt that ends by itself; together with the pauses between them they take about 200 ms.
+/// Number of messages in an attempt that ends by itself; sending them, with pauses in between, takes about 200 ms.
 const MESSAGES: u64 = 1000;
 const GAP_US: u32 = 100;
 
@@ -118,15 +118,14 @@ impl Bench<'_> {
                     Some(self.left_behind(&before, &affected, &mut survivor, &ended));
             }
             None => seen.warnings.push(format!(
-                "did not check what was left behind: no private file systems and IPC namespace; {}",
+                "leftovers were not checked, because private file systems and IPC namespaces are not possible here; {}",
                 places::REMEDY
             )),
         }
         Ok(seen)
     }
 
-    /// What was left behind when one end died, and what removed it: the survivor when it closed, the leases, or
-    /// nothing.
+    /// The objects left behind when one end died, and what removed each of them: the survivor when it closed, the leases, or nothing.
     fn left_behind(
         &self,
         before: &Things,

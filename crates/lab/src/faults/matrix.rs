@@ -105,7 +105,7 @@ struct Work {
     role: Vec<String>,
 }
 
-/// A program outside of Crossway, as the worker needs it.
+/// An external program, as the worker needs it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Foreign {
     launch: Launch,
@@ -125,7 +125,7 @@ impl Foreign {
         Foreign { launch: contender.launch(0), remedy, missing }
     }
 
-    /// Whether it would not be found where `/tmp` is another one.
+    /// Whether the program is below `/tmp` and so would not be found under a private `/tmp`.
     fn lies_in_tmp(&self) -> bool {
         let helpers = self.launch.helpers.to_string_lossy();
         let words = self.launch.run.iter().map(String::as_str).chain([&*helpers]);

@@ -23,7 +23,7 @@ pub(super) struct Observation {
 pub(super) enum Ended {
     /// It ended, with an error or without.
     Over(Option<ReportedError>),
-    /// It did not end while it was watched; `moving` if its counts still increased.
+    /// It did not end while it was watched; `moving` is set if its counts still increased.
     Silent { moving: bool },
     /// The process died, with its exit status.
     Dead(String),

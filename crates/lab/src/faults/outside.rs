@@ -20,20 +20,20 @@ use super::{Detection, Fault, Leftover, Outcome, Side, State};
 use crate::contender::{End, Launch, ProgramError};
 use crate::payload::next_random;
 
-/// A step with nothing broken that takes longer has failed.
+/// Time limit of a step while nothing is broken; a step that takes longer has failed.
 const STEP_LIMIT: Duration = Duration::from_secs(20);
-/// A stopped process stays so for so long.
+/// How long a process stays stopped.
 const STOPPED: Duration = Duration::from_millis(200);
-/// A sender that is not done after this waits for its receiver.
+/// A sender that is not done after this time is considered to wait for its receiver.
 const SETTLED: Duration = Duration::from_millis(300);
-/// More messages than any channel holds.
+/// Number of messages that no channel can hold.
 const WITHOUT_END: u64 = 1 << 40;
-/// Messages of a window that ends, and that no channel holds: 18 MB.
+/// Number of messages in a window that ends: 18 MB, more than any channel holds.
 const MESSAGES: u64 = 3000;
-/// Messages that show that a channel works, and that every channel holds.
+/// Number of messages that show that a channel works; every channel holds this many.
 const FEW: u64 = 4;
 
-/// What all attempts on one contender share.
+/// The resources that all attempts with one contender share.
 pub(super) struct Outside<'a> {
     pub(super) launch: &'a Launch,
     pub(super) watch: Duration,
@@ -47,7 +47,7 @@ struct Ends {
 }
 
 impl Outside<'_> {
-    /// The library that the program greets with, or why it cannot be tried.
+    /// The library named in the program's greeting, or why the contender cannot be tested.
     pub(super) fn version(&self) -> Result<String, String> {
         let size = size_bytes(&self.launch.caps);
         End::start(self.launch, true, true, size, self.launch.deadline)
@@ -55,7 +55,7 @@ impl Outside<'_> {
             .map_err(|error| error.to_string())
     }
 
-    /// Tries it once; `trial` varies the instant.
+    /// Makes one attempt; `trial` varies the time of the fault.
     pub(super) fn attempt(&self, cell: &Cell, trial: u32) -> Result<Observation, NoObservation> {
         match cell.fault {
             Fault::Kill => self.kill(cell, trial),
@@ -71,7 +71,7 @@ impl Outside<'_> {
         }
     }
 
-    /// Programs that have greeted, the affected one first.
+    /// Starts both programs and waits for their greetings; returns the affected one first.
     fn start(&self, cell: &Cell, affected_sends: bool) -> Result<Ends, NoObservation> {
         // Both ends of an attempt make the payload from the same secret.
         let launch = Launch { secret: lease::random_number(), ..self.launch.clone() };
@@ -147,12 +147,12 @@ impl Outside<'_> {
             Err(error) => seen.told_outside(&error, call(!affected_sends), killed_ns),
         }
         seen.warnings.push(
-            "a contender does not say how much of a window that broke off was lost".to_owned(),
+            "a contender does not report how much of an interrupted window was lost".to_owned(),
         );
         match before {
             Some(before) => seen.left_behind = Some(left_behind(&before, ends)),
             None => seen.warnings.push(format!(
-                "not looked for what stays behind: no private places here; {}",
+                "leftovers were not checked, because private file systems and IPC namespaces are not possible here; {}",
                 places::REMEDY
             )),
         }
@@ -180,7 +180,7 @@ impl Outside<'_> {
         Ok(seen)
     }
 
-    /// Waits until the windows of both ends are over and judges what was carried.
+    /// Waits until the windows of both ends are over and checks what was transferred.
     fn whole(&self, ends: &mut Ends, affected_sends: bool, begin_ns: u64, seen: &mut Observation) {
         let (sender, receiver) = if affected_sends {
             (&mut ends.affected, &mut ends.survivor)
@@ -318,7 +318,7 @@ impl Ends {
     }
 }
 
-/// What stayed when one end died, and what removed it: the survivor's closing, Crossway's leases, or nothing.
+/// The objects left behind when one end died, and what removed each of them: the survivor when it closed, Crossway's leases, or nothing.
 fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
     let now = || places::look().difference(before).cloned().collect::<Things>();
     let at_death = now();
@@ -333,13 +333,13 @@ fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
 }
 
 impl Observation {
-    /// Enters that a window's checksum is wrong, or that there was a window that nobody sent: at least one message.
+    /// Records at least one message that was not sent: the checksum of a window is wrong, or a window arrived that nobody sent.
     fn deceived(&mut self) {
         self.received_not_sent = Some(1);
         self.outcome = Some(Outcome::Deceived);
     }
 
-    /// Enters what came instead of an answer.
+    /// Records the error that arrived instead of an answer.
     fn told_outside(&mut self, error: &ProgramError, call: &str, fault_ns: u64) {
         self.outcome = Some(match error {
             ProgramError::Silent { .. } => {

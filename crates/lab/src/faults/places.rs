@@ -44,7 +44,7 @@ pub(super) fn why_not_private() -> Option<String> {
     }
 }
 
-/// What makes private file systems and IPC possible.
+/// The step that makes private file systems and IPC possible.
 pub(super) const REMEDY: &str =
     "run as root, or allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1";
 
@@ -84,8 +84,8 @@ fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
     }
 }
 
-/// What there was when an end had died, with what removed it; `closed` and `swept` are what was still there when the survivor had closed its end and
-/// when the leases were swept.
+/// The objects that existed after an end had died, each with what removed it. `closed` and `swept` are those that still existed when the survivor had closed
+/// its end, and when the leases had been swept.
 pub(super) fn leftovers(at_death: &Things, closed: &Things, swept: &Things) -> Vec<Leftover> {
     let remover = |thing| match () {
         () if swept.contains(thing) => Remover::ByHand,

@@ -186,7 +186,7 @@ pub struct FaultRecord {
     pub status: Status,
     /// Why the status is not `ok`.
     pub reason: Option<String>,
-    /// What would make it possible, if anything does.
+    /// The step that would make it possible; null if there is none.
     pub remedy: Option<String>,
     /// Outcome for the survivor; null unless the status is `ok`.
     pub outcome: Option<Outcome>,

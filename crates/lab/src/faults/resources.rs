@@ -71,7 +71,7 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// Whether messages reach the affected end; `then` is called when it waits for them.
+    /// Whether messages reach the affected end; `then` is called once it waits for them.
     fn exchange(
         &self,
         affected: &mut Actor,

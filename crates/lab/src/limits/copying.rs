@@ -112,8 +112,7 @@ fn time_ns(
 }
 
 /// One message size and number of copies between two CPUs, to be measured repeatedly and quickly: the layouts are
-/// searched once, and only the best of them are tried each time.
-/// of them are then tried each time.
+/// searched once, and only the best of them are then tried each time.
 #[derive(Clone, Debug)]
 pub(crate) struct Copying {
     cpus: (u32, u32),

@@ -10,7 +10,7 @@ use super::tipc::{self, GUEST_SOCKET, Tipcd};
 use crate::agent::HostError;
 use crate::testbed::{NAMES, Tipc};
 
-/// How often a guest is booted again in one run; if it dies more often, it is not an accident.
+/// How often a guest is booted again in one run; a guest that dies more often has a systematic problem.
 const MOST_BOOTS: u32 = 2;
 
 impl LiveTestbed {
@@ -62,7 +62,7 @@ impl LiveTestbed {
         Ok(())
     }
 
-    /// Removes what is left of the old guest first: the new one takes its name and its place.
+    /// Removes what is left of the old guest first: the new one gets its name and its place on the network.
     fn boot_again(&mut self, at: usize) -> Result<(), TestbedError> {
         let Some(lab) = &self.lab else { return Ok(()) };
         if let Some(tipcd) = self.tipcds.get_mut(at) {

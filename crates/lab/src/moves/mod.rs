@@ -1,6 +1,6 @@
 //! A process that moves to another node while it serves a client (study item C9).
 //!
-//! Two nodes, each with a network namespace and a `tipcd`, and two programs that know of each other only a name: `crossway channel check`,
+//! Two nodes, each with a network namespace and a `tipcd`, and two programs that know only the name of their channel: `crossway channel check`,
 //! which sends numbered messages, and `crossway channel listen --echo`, which sends them back. The listening program moves from the client's
 //! node to the other one and back while messages flow. Each trial gives one [`MoveRecord`].
 
@@ -39,12 +39,12 @@ pub enum MovesError {
     /// A stop was requested; the records are incomplete.
     #[error("interrupted")]
     Interrupted,
-    /// A directory for the two nodes cannot be made.
+    /// A directory for the two nodes cannot be created.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// Runs all trials. Where no two nodes can be made, one record says so.
+/// Runs all trials. If two nodes cannot be created, a single record says so.
 ///
 /// # Errors
 /// See [`MovesError`].

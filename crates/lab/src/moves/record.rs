@@ -13,7 +13,7 @@ pub const MOVES: &str = "moves.jsonl";
 /// Current value of [`MoveRecord::schema`].
 pub const SCHEMA: u32 = 1;
 
-/// One trial: there and back.
+/// One trial: a move to the other node and one back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MoveRecord {
     /// Version of this format.
@@ -28,7 +28,7 @@ pub struct MoveRecord {
     pub status: Status,
     /// The reason if it failed or was skipped.
     pub reason: Option<String>,
-    /// What would make it possible.
+    /// The step that would make it possible.
     pub remedy: Option<String>,
     /// What the client counted; null unless the status is `ok`.
     pub result: Option<Checked>,

@@ -1,4 +1,4 @@
-//! One trial: the listening program goes to the other node and comes back while messages flow.
+//! One trial: the listening program moves to the other node and back while messages flow.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use crossway_sys::proc;
 const NAME: &str = "c9";
 /// How long messages flow before, between and after the moves.
 const STAY: Duration = Duration::from_millis(1500);
-/// A program that has not ended after this time is stuck.
+/// A program that has not exited after this time counts as stuck.
 const STUCK: Duration = Duration::from_secs(30);
-/// Time between looks whether a program has ended.
+/// Interval between checks whether a program has exited.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Where the programs run.
@@ -25,12 +25,12 @@ pub(super) struct Places<'a> {
     pub(super) hosts: &'a [Host],
     /// The sockets of their tipcds.
     pub(super) sockets: [PathBuf; 2],
-    /// A directory for their names.
+    /// The directory in which the channel's name is registered.
     pub(super) room: PathBuf,
 }
 
 impl Places<'_> {
-    /// `crossway channel` on a node. The words are the same everywhere; the environment says what the node has.
+    /// `crossway channel` on a node. The arguments are the same on every node; environment variables state the node's sockets and directories.
     fn channel(&self, node: usize, words: &[&str]) -> Command {
         let mut command = self.hosts[node].command(self.program);
         command.arg("channel").args(words);
@@ -58,7 +58,7 @@ impl Program {
         command.spawn().map(Program).map_err(|error| format!("cannot start a program: {error}"))
     }
 
-    /// Waits for its end in order.
+    /// Waits until it exits, and requires success.
     fn end(&mut self, which: &str) -> Result<(), String> {
         let until = Instant::now() + STUCK;
         loop {
@@ -86,7 +86,7 @@ impl Drop for Program {
     }
 }
 
-/// Returns what the client counted, or why the trial failed.
+/// Runs the trial; returns what the client counted, or why it failed.
 pub(super) fn run(places: &Places<'_>) -> Result<Checked, String> {
     let mut server = places.listen(0, &[])?;
     let mut client = Program::start(places.channel(0, &["check", NAME, "--json"]))?;

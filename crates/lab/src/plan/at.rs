@@ -1,4 +1,4 @@
-//! A position in a plan: accesses to its values, and errors that name it.
+//! A position in a plan: gives access to its values, and creates errors that name it.
 
 use toml::{Table, Value};
 

@@ -223,8 +223,7 @@ fn share(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
     })
 }
 
-/// Whether a line of a plan sets this key. Groups' tables are inline or below a header, so at the top it is the whole
-/// plan's.
+/// Whether a line of a plan sets this key; before the first header, that sets it for the whole plan.
 pub(super) fn sets(key: &str, line: &str) -> bool {
     line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
 }

@@ -148,7 +148,6 @@ fn candidates(xs: &[f64], levels: &[f64], width: usize, degree: usize) -> Vec<Ca
 
 /// Variance of the logarithm of a point's level, from the trials of one point, or, if points scatter more than their
 /// trials (each point has an offset of its own), from what the quietest quarter of the local fits leaves unexplained.
-/// place has an offset of its own), what the calmer quarter of the local fits leaves unexplained.
 fn noise(places: &[&Place], candidates: &[Candidate]) -> Option<f64> {
     // 1.4826 converts the MAD to a standard deviation, 1.2533 a standard deviation to the error of a median.
     let within: Vec<f64> = places

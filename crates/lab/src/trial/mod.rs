@@ -42,9 +42,9 @@ pub(crate) struct Setting<'a> {
     pub(crate) verify: bool,
     /// The address at which the connecting end reaches the listening one; null: loopback.
     pub(crate) bind_address: Option<IpAddr>,
-    /// Whether the ends are in separate containers: then it is a result, not a failure, if they cannot communicate.
+    /// Whether the ends are in separate containers. If they then cannot communicate, that is a result and not a failure.
     pub(crate) contained: bool,
-    /// Observes the roles during the measured window; null: nothing does.
+    /// Observes the roles during the measured window; null: no observer.
     pub(crate) onlooker: Option<&'a dyn Onlooker>,
 }
 

@@ -19,10 +19,9 @@ const LEAD_NS: u64 = 3_000_000;
 /// its rate.
 const ATTEMPTS: u32 = 4;
 const MOST_CORRECTION: f64 = 100.0;
-/// Round trips that all trials of a case together should have, with a margin for trials that are left out: 1,000 samples
-/// make a p99.
+/// Number of round trips that all trials of a case together should have: a p99 needs 1,000 samples; the rest is a margin for trials that are left out.
 const POOLED_ROUND_TRIPS: u64 = 1250;
-/// For their sake a measured window may last this many times as long as requested.
+/// To reach that number, a measured window may last this many times as long as requested.
 const LONGEST: u64 = 4;
 /// If a message takes fewer clock steps than this, several messages are timed together.
 const STEPS_PER_SAMPLE: f64 = 20.0;
@@ -221,8 +220,8 @@ impl TrialRun<'_> {
     }
 }
 
-/// How many round trips a window has that would have `by_time` of them: more if all trials together had too few for a p99,
-/// but never more than fit into [`LONGEST`] times the requested time.
+/// Number of round trips of a window that would have `by_time` of them in the requested time: more if all trials together would have too few for a p99, but
+/// never more than fit into [`LONGEST`] times the requested time.
 fn round_trips(by_time: u64, trials: u32) -> u64 {
     let for_p99 = POOLED_ROUND_TRIPS.div_ceil(u64::from(trials.max(1)));
     by_time.max(for_p99.min(by_time * LONGEST))

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Messages of this length in bytes and above that are written in place are allocated in memory shared with the receiver, if the transport has
-/// any. A copy of less costs no more than the management of such memory.
+/// any. Copying a shorter message costs no more than the management of such memory.
 const SHARED_FROM: usize = 4096;
 
 /// The number of a signal that carries a message.
@@ -309,7 +309,7 @@ impl Listener for LinxListener {
     }
 }
 
-/// Rejects specs that signals cannot meet.
+/// Rejects specifications that signals cannot satisfy.
 pub(super) fn check(mechanism: &'static str, spec: &Spec) -> Result<(), OpenError> {
     let why = if spec.max_message > MAX_MESSAGE {
         format!("a signal carries at most {MAX_MESSAGE} bytes; request a smaller size")

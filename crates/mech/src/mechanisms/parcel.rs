@@ -1,8 +1,8 @@
 //! Messages that stay with the sender until the receiver has taken them: a notice is sent over a socket, the payload is
 //! transferred another way.
 //!
-//! The sender has a number of slots, used in turn. Notices are sent over a UNIX SEQPACKET socket; in the other direction,
-//! for every half of the slots, goes an acknowledgement of how many messages were taken, so that their slots are free. The
+//! The sender has a number of slots, used in turn. Notices are sent over a UNIX SEQPACKET socket. In the other direction, one acknowledgement for every half of
+//! the slots reports how many messages were taken, which frees their slots. The
 //! end of the peer is detected by the end of the socket.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use crate::{Deadline, Facts, RecvError, Rx, SendError, Spec, Tx, Wait};
 /// Total size in bytes of a direction's slots, unless a capacity is requested or this would be too few slots.
 const DEFAULT_BYTES: usize = 1 << 20;
 
-/// With fewer slots the ends would have to take turns.
+/// With fewer slots, the two ends could not work at the same time.
 const FEWEST_SLOTS: usize = 4;
 /// More notices might not fit the socket's buffer, and the sender never waits for that; also, a memfd in flight counts as
 /// an open file.

@@ -1,9 +1,9 @@
 //! `posix-shm`: a ring in named POSIX shared memory whose ends sleep on named POSIX semaphores (Enea's study, item E3).
 //!
 //! A message costs one copy in and one out and, while both ends run, no system call; an end that sleeps costs a `futex` call of the C
-//! library at each side. The connector opens memory and semaphores by their names and removes the names at once, as POSIX lets it: what is open stays
-//! usable and is freed with the last process that has it. Until then the listener's leases cover them. Neither memory nor semaphores show that a
-//! peer died; a socket pair does, which is checked between slices of sleep. The memory cannot be sealed, so a peer that shrinks it kills the
+//! library at each side. The connector opens memory and semaphores by their names and removes the names immediately, which POSIX allows: objects that are open
+//! stay usable and are freed with the last process that has them open. Until then the listener's leases cover them. Neither memory nor semaphores reveal that a
+//! peer died; a socket pair does, and is checked between periods of sleep. The memory cannot be sealed, so a peer that shrinks it kills the
 //! process that reads it (`SIGBUS`); `shm-futex` does not have this weakness.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Tra
 /// The mechanism.
 pub struct PosixShm;
 
-/// What has names, open in this process.
+/// The named objects, opened by this process.
 pub struct Named {
     semaphores: [NamedSemaphore; 4],
     /// The listener's leases, until it closes; usually the names are removed long before.
@@ -49,7 +49,7 @@ pub type PosixShmTx = SemaphoreTx<Named>;
 /// The receiving end.
 pub type PosixShmRx = SemaphoreRx<Named>;
 
-/// What a semaphore is for, as part of its name.
+/// The purpose of a semaphore, as part of its name.
 const fn purpose(nth: Nth) -> &'static str {
     match nth {
         Nth::ToConnector => "to-connector",
@@ -64,7 +64,7 @@ fn semaphore_name(name: &str, nth: Nth) -> String {
     format!("{name}-{}", purpose(nth))
 }
 
-/// Makes something under a lease on its name; a stranger's thing of that name is left alone.
+/// Creates an object under a lease on its name; an existing object of that name, made by another program, is left alone.
 fn leased<T>(
     name: String,
     leases: &mut Vec<Lease>,

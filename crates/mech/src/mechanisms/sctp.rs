@@ -162,7 +162,7 @@ impl<D: Delaying> MessageSink for SocketHalf<OneToOne<D>> {
     }
 }
 
-/// Whether an errno means that the association has ended; ESRCH if that happened while the call waited.
+/// Whether an errno means that the association has ended; ESRCH if it ended while the call waited.
 fn is_the_end(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::SHUTDOWN | Errno::NOTCONN | Errno::SRCH)
 }

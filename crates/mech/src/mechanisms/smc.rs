@@ -1,7 +1,7 @@
-//! Shared Memory Communications: TCP's calls, whose bytes go by RDMA or, on one machine, through a loopback device.
+//! Shared Memory Communications: the calls of TCP, with the bytes transferred by RDMA or, on one machine, through a loopback device.
 //!
-//! A connection is opened over TCP, over which the ends agree on a device. Where they find none it stays a TCP connection, silently, so that the
-//! probe sends more than opening takes and asks how much of it TCP has carried. A message costs one system call and one copy at each end.
+//! A connection is opened over TCP, by which the ends agree on a device. If they find none, it silently remains a TCP connection; the probe
+//! therefore sends more than opening takes, and reads how much of it TCP has carried. A message costs one system call and one copy at each end.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use crate::{
 #[derive(Debug)]
 pub struct Smc;
 
-/// What the probe sends: far more than the ends exchange over TCP to open, and less than either buffer holds.
+/// Number of bytes that the probe sends: far more than opening exchanges over TCP, and less than either buffer holds.
 const TRIED_BYTES: usize = 16 << 10;
 
-/// What TCP has received on a connection.
+/// The fact with the number of bytes that TCP has received on a connection.
 const BY_TCP: &str = "tcp_bytes_received";
 
 impl ConnectionFamily for Smc {

@@ -49,7 +49,7 @@ pub fn start_by(command: fn() -> Command, dir: PathBuf) {
     on_demand().how = Some((command, dir));
 }
 
-/// The environment variable that leads another process to the node that this process started, if it did.
+/// The environment variable by which another process finds the node that this process started; `None` if it started none.
 pub fn variable() -> Option<(&'static str, PathBuf)> {
     on_demand().lone.as_ref().map(|lone| (SOCKET_VARIABLE, lone.path().to_owned()))
 }

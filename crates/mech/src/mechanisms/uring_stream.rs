@@ -1,4 +1,4 @@
-//! The byte streams once more, with every read and write made as an io_uring request.
+//! The byte streams, with every read and write made as an io_uring request.
 //!
 //! Blocking is one system call per message at each end: `io_uring_enter` submits the request and waits for its
 //! completion. Spinning also submits with one call and then polls the completion queue without any. Each half has its

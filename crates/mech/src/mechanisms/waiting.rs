@@ -31,7 +31,7 @@ pub(super) trait Attempt {
     /// The result of the operation.
     type Out;
 
-    /// Whether blocking is a mode of the descriptor, which costs a system call to change, and not of the call.
+    /// Whether blocking is a mode of the descriptor, so that changing it costs a system call, rather than a flag of each call.
     const SWITCHES_MODE: bool = false;
 
     /// Tries once, without sleeping if `nonblocking`; EAGAIN when it cannot proceed.

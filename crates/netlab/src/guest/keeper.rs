@@ -319,7 +319,7 @@ fn serve_caller(
         return Ok(Outcome::Exited(0));
     }
     let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(fds)
-        .map_err(|fds| format!("{} descriptors came, not three", fds.len()))?
+        .map_err(|fds| format!("{} descriptors arrived instead of three", fds.len()))?
         .map(File::from);
     let place = |lane| Place { wire: wire.clone(), session, lane };
     let (out, out_worker) = sink(stdout, place(Lane::Output));

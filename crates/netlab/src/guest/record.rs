@@ -120,7 +120,7 @@ impl GuestFiles {
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    /// The last line of its console after `separator`, or nothing.
+    /// The last line of its console, preceded by `separator`; empty if there is none.
     pub(crate) fn console_end_after(&self, separator: &str) -> String {
         let tail = self.console_tail();
         tail.lines().last().map_or_else(String::new, |line| format!("{separator}{line}"))

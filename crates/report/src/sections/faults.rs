@@ -7,7 +7,7 @@ use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::Quantity;
 
-/// The columns after that of the mechanism, with the faults that each covers.
+/// The columns after the mechanism's, with the faults that each covers.
 const COLUMNS: [(&str, &[Fault]); 8] = [
     ("Killed", &[Fault::Kill]),
     ("Stopped", &[Fault::Stop]),

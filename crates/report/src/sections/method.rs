@@ -115,7 +115,7 @@ enum Piece<'a> {
     Number(&'a str, &'a str),
 }
 
-/// The words and the numbers of a text, in turn.
+/// Splits a text into words and numbers, in their order.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;

@@ -23,7 +23,7 @@ const NEGLIGIBLE_FACTOR: f64 = 1.05;
 pub struct Evidence<'a> {
     /// The run.
     pub run: &'a Run,
-    /// The steps found in its series.
+    /// The steps found in the run's series.
     pub shapes: &'a Shapes,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Evidence<'a> {
         all.filter(|r| r.status == Status::Ok && r.mechanism == mechanism && wanted(r)).collect()
     }
 
-    /// Trials a case that the run's plan has, at most.
+    /// Maximum number of trials per case in the run's plan.
     pub(super) fn planned_trials(&self) -> u32 {
         self.run.records.iter().map(|r| r.inputs.trials).max().unwrap_or(0)
     }
@@ -226,8 +226,7 @@ pub(super) fn enough(figure: &Estimate) -> bool {
     figure.n >= TRIALS_AT_LEAST
 }
 
-/// Claim: the ratio is above `bound`. It fails if the whole interval is below the bound, or so close to the bound that the difference is
-/// negligible.
+/// Claim: the ratio is above `bound`. It fails if the whole interval is below the bound, or so close above it that the difference is negligible.
 pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
     if !enough(ratio) {
         Call::open(ratio, &[])

@@ -101,7 +101,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether a figure of it is of too few trials to decide anything.
+    /// Whether one of its figures has too few trials to decide anything.
     fn lacks_trials(&self) -> bool {
         self.figures.iter().any(|figure| !evidence::enough(&figure.value))
     }
@@ -167,7 +167,7 @@ impl Claim {
 pub struct Study {
     /// Name of the plan that repeats the study; also the anchor on the page.
     pub plan: &'static str,
-    /// Trials a case that this run's plan has.
+    /// Number of trials per case in this run's plan.
     pub trials: u32,
     /// Title of the study.
     pub title: &'static str,

@@ -108,8 +108,8 @@ fn why(study: &Study, finding: &Finding) -> String {
     };
     match (finding.verdict, needed) {
         (Verdict::Undecided, Some(n)) if n <= study.trials => format!(
-            "{why} The plan's {} trials a case would decide, but of some cases trials are missing or degraded: resume the run if it was \
-             interrupted, or take more: `crossway measure {} --trials {}`",
+            "{why} The plan's {} trials per case would decide it, but some cases have missing or degraded trials: resume the run if it was \
+             interrupted, or measure more trials: `crossway measure {} --trials {}`",
             study.trials,
             study.plan,
             2 * study.trials

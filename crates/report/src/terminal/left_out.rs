@@ -1,4 +1,4 @@
-//! The trials that have no part in the figures, and why.
+//! The trials that the figures do not include, and why.
 
 use std::fmt::Write;
 
@@ -47,7 +47,7 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
     out
 }
 
-/// The first of the names, and how many more there are.
+/// The first names, and the number of the others.
 fn few(names: &[&str]) -> String {
     match names.len() {
         0..=4 => names.join(", "),

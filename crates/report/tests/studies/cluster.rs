@@ -185,7 +185,7 @@ fn c8_wants_twice_within_a_node() {
     });
 }
 
-/// A trial in which the listening program went away and came back.
+/// A trial in which the listening program moved to the other node and back.
 fn moved(trial: u32, to: Transport, lost: u64) -> MoveRecord {
     use Transport::{ShmFutex, UdsSeqpacket};
     let leg = |transport| Leg { transport, messages: 1000, seconds: 0.5 };

@@ -157,7 +157,7 @@ fn judged(id: &str, verdict: Verdict, word: &str, make: impl FnOnce(&mut Made)) 
     assert!(finding.why.contains(word), "'{word}' is not in: {}", finding.why);
 }
 
-/// Without records each finding names the plan that takes them.
+/// Without records, each finding names the plan that would produce them.
 fn without_records(id: &str, plan: &str) {
     judged(id, NotMeasurable, &format!("crossway measure {plan}"), |_| {});
 }

@@ -62,9 +62,9 @@ pub enum Inet {
     Smc,
 }
 
-/// AF_SMC (`linux/socket.h`), which the C library's headers do not have everywhere.
+/// AF_SMC (`linux/socket.h`), which is missing in the headers of some C libraries.
 const AF_SMC: u16 = 43;
-/// AF_SMC's protocol over IPv6; that over IPv4 is 0.
+/// AF_SMC's protocol number over IPv6; over IPv4 it is 0.
 const SMCPROTO_SMC6: u32 = 1;
 
 fn make(

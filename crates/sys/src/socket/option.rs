@@ -169,8 +169,8 @@ pub fn set_tcp_nodelay(fd: impl AsFd, on: bool) -> Result<(), OsError> {
     sockopt::set_tcp_nodelay(fd, on).map_err(|e| OsError::new("setsockopt(TCP_NODELAY)", "", e))
 }
 
-/// Has TCP give a connection up when its peer is silent: probes after `idle` without traffic, and no data unacknowledged for longer than
-/// `limit`. Both ways end with ETIMEDOUT. Whole seconds count for `idle`.
+/// Makes TCP give up a connection when its peer is silent: it probes the peer after `idle` without traffic, and gives up if data stays unacknowledged for
+/// longer than `limit`. The error is ETIMEDOUT in both cases. `idle` is rounded to whole seconds.
 pub fn set_tcp_liveness(fd: impl AsFd, idle: Duration, limit: Duration) -> Result<(), OsError> {
     const PROBE_EVERY: Duration = Duration::from_secs(1);
     let failed = |e| OsError::new("setsockopt", "TCP keepalive", e);
@@ -220,7 +220,7 @@ pub fn tcp_max_segment_bytes(fd: impl AsFd) -> Result<u32, OsError> {
         .map_err(|e| OsError::new("getsockopt(TCP_MAXSEG)", "", e))
 }
 
-/// Bytes that TCP itself has received (`tcpi_bytes_received`): of a socket of AF_SMC those that did not go by SMC.
+/// Number of bytes that TCP itself has received (`tcpi_bytes_received`); on an AF_SMC socket, those that were not transferred by SMC.
 pub fn tcp_bytes_received(fd: impl AsFd) -> Result<u64, OsError> {
     /// Offset of the field in the kernel's `struct tcp_info`, which only ever grows at its end.
     const AT: usize = 128;

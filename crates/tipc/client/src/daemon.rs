@@ -59,7 +59,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 struct Control {
     fd: OwnedFd,
-    /// Who requested the answer that has not been received yet.
+    /// The caller whose answer has not been received yet.
     owed: Option<Claim>,
     /// Answers received before another request was sent, until they are fetched.
     kept: VecDeque<(Claim, Result<Answer, Errno>)>,
@@ -70,7 +70,7 @@ struct Control {
 pub(crate) enum Claim {
     /// For lanes.
     Lanes(u64),
-    /// To receive through the lane. That this has begun is also visible in the socket's words, so the socket may never fetch the answer.
+    /// A request to receive through the lane. The socket's shared words also show when this has begun, so the socket may never fetch the answer.
     LaneDown(u64),
     /// A late answer, or one for a socket that was closed: it will not be fetched.
     Nobody,

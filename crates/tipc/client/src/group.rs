@@ -30,7 +30,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// A member of a group of the whole cluster, without its own messages and without events.
+    /// A request to join a cluster-wide group as `instance`, without receiving one's own messages or membership events.
     pub fn new(service: u32, instance: u32) -> Group {
         Group { service, instance, scope: Scope::Cluster, loopback: false, member_events: false }
     }

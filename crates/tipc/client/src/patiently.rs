@@ -1,4 +1,4 @@
-//! Waits for a descriptor as long as the caller wants.
+//! Waits for a descriptor for as long as the caller allows.
 
 use std::os::fd::AsFd;
 

@@ -30,7 +30,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// As people name one: `auto`, `kernel`, or the path of a tipcd's socket.
+    /// Parses the name of a back end: `auto`, `kernel`, or the path of a tipcd's socket.
     pub fn named(name: impl AsRef<OsStr>) -> Backend {
         match name.as_ref().to_str() {
             Some("auto") => Backend::Automatic,

@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 256;
 /// Maximum burst, in seconds' worth of lines.
 const BURST_SECONDS: u32 = 10;
 
-/// How long the end waits for a reader that does not read.
+/// How long the final summary waits for a reader that does not read.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// Number of lines that may be logged, and of those left out.

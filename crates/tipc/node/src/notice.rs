@@ -8,8 +8,7 @@ use crossway_tipc_proto::addr::BearerId;
 /// A condition of a medium or of programs that is not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The system does not notify this process of changes to network devices; the removal of a device is only noticed by
-    /// its silence.
+    /// The system does not notify this process of changes to network devices; the removal of a device shows only as silence.
     DeviceNotWatched {
         /// Bearer concerned.
         bearer: BearerId,

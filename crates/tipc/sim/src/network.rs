@@ -74,7 +74,7 @@ pub struct Network {
     queue: BinaryHeap<Reverse<(Nanos, u64, Scheduled)>>,
     order: u64,
     planes: Vec<Plane>,
-    /// If set, the media divide large frames. To be set before the hosts are started.
+    /// If set, the media divide large frames. It must be set before the hosts are started.
     pub fragmentation: Option<Fragmentation>,
     /// The reassembly memory of each host.
     memory: Vec<Memory>,

@@ -140,9 +140,7 @@ fn a_message_that_was_sent_on_once_is_not_sent_on_again() {
     }
 }
 
-/// Makes the first message on a new link announce one packet more in flight on the old one, like a sender that does not wait before it uses
-/// the new link.
-/// uses the new link.
+/// Makes the first message on a new link announce one packet more in flight on the old one, like a sender that does not wait before it uses the new link.
 fn impatient(to: HostId, frame: &mut [u8]) {
     const TUNNEL: u8 = 10;
     const SYNCH: u8 = 0;

@@ -60,7 +60,7 @@ enum What {
     Check(check::Check),
     /// Show the channels of all listeners: transport, rates, and why they last switched
     Top(top::Top),
-    /// Compute what messages cost on this machine from a run's records, for channels to choose by
+    /// Compute what messages cost on this machine from a run's records; channels choose their transport by it
     Profile(profile::Write),
     /// Make a new key for connections between hosts
     Key {
@@ -140,7 +140,7 @@ impl Channel {
     }
 }
 
-/// Prints a new key, or writes it to a file that is not there yet.
+/// Prints a new key, or writes it to a file, which must not exist yet.
 fn make_key(file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let key = format!("{}\n", Key::generate()?.to_hex());
     match file {

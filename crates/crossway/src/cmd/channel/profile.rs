@@ -18,7 +18,7 @@ use crate::ui::Ui;
 /// Arguments of `profile`.
 #[derive(clap::Args)]
 pub(super) struct Write {
-    /// The run: its folder, its results.jsonl, its name, or `latest`; `crossway measure quick` has what is needed
+    /// The run: its folder, its results.jsonl, its name, or `latest`; `crossway measure quick` measures what is needed
     #[arg(value_name = RUN, default_value = "latest", add = args::known_runs())]
     run: PathBuf,
     /// Write the profile to this file, for --profile or CROSSWAY_CHANNEL_PROFILE
@@ -35,7 +35,7 @@ impl Write {
         let records = read_records(&path)?.records;
         let measured = channel_profile::of(&records).with_context(|| {
             format!(
-                "{} holds no streams of three sizes over a transport of channels; measure them: crossway measure quick -f 'shm-*|uds-seqpacket*'",
+                "{} has no streams of at least three sizes on any transport of channels; measure them: crossway measure quick -f 'shm-*|uds-seqpacket*'",
                 path.display()
             )
         })?;
@@ -85,7 +85,7 @@ fn show(measured: &Measured) {
 fn origin(measured: &Measured, transport: Transport) -> String {
     match measured.trials.get(&transport) {
         None => "default".to_owned(),
-        Some((streams, 0)) => format!("{streams} streams; wake-up by default"),
+        Some((streams, 0)) => format!("{streams} streams; default cost of a wake-up"),
         Some((streams, trips)) => format!("{streams} streams, {trips} round trips"),
     }
 }

@@ -13,7 +13,7 @@ use crossway_sys::poll::{Interest, wait_ready};
 
 use super::Allowed;
 
-/// Time between looks whether another process asks for an idle channel.
+/// Interval between checks whether another process wants to take over an idle channel.
 const LOOK: Duration = Duration::from_millis(100);
 /// A peer that does not receive for this long prevents its channel from being handed over.
 const HAND_OVER: Duration = Duration::from_secs(10);
@@ -118,7 +118,7 @@ impl Listen {
         }
     }
 
-    /// Receives until the channel closes or another process asks for it.
+    /// Receives until the channel closes or another process wants to take it over.
     fn serve(&self, mut channel: Channel, asked: &dyn Fn() -> bool) -> anyhow::Result<End> {
         if self.allowed.explain {
             explain(&channel);
@@ -160,7 +160,7 @@ impl Listen {
 enum End {
     Closed,
     Died,
-    /// Another process asks for it.
+    /// Another process wants to take it over.
     Asked(Box<Channel>),
 }
 

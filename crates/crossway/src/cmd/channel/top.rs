@@ -17,7 +17,7 @@ use crate::ui::Ui;
 pub(super) struct Top {
     /// Show only channels of this name
     name: Option<String>,
-    /// Seconds between two updates
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = args::number)]
     interval_s: f64,
     /// Print one update and exit; its rates cover one interval
@@ -58,7 +58,7 @@ impl Top {
     }
 }
 
-/// The peer's process, or where it is.
+/// The peer's process id, or its host.
 fn peer(status: &Status) -> String {
     status.peer_host.clone().unwrap_or_else(|| status.peer_pid.to_string())
 }

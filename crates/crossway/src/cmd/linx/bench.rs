@@ -49,7 +49,7 @@ pub(super) struct Bench {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Case {
-    /// From the request to end an endpoint until the signal of the attach arrives
+    /// Time from the request to close an endpoint until the attached signal arrives
     AttachDelay,
     /// Time for a signal to the server and back
     RoundTrip,
@@ -117,7 +117,7 @@ fn positive(word: &str) -> Result<usize, String> {
     }
 }
 
-/// A server started for one measurement. It exits when this process ends for whatever reason.
+/// A server started for one measurement. It exits when this process ends, for whatever reason.
 struct Server(Child);
 
 impl Drop for Server {

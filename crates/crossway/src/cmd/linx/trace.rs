@@ -13,7 +13,7 @@ use crate::ui::{Interrupts, Ui};
 /// Bytes written at a time; always whole records.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How long records that were already reported are written after the end.
+/// How long, after the end, records that the node has already reported are still written.
 const DRAINS_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]

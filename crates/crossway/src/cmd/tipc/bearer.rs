@@ -82,7 +82,7 @@ struct Remote {
 /// How to name a bearer, for error messages.
 const BEARER: &str = "the bearer's name, or media eth device DEVICE, or media udp name NAME";
 
-/// The name of the bearer, after all other words have been taken out.
+/// The name of the bearer, once all other words have been removed.
 fn name_of(mut words: Words) -> anyhow::Result<String> {
     match words.bearer()? {
         Some(name) => words.end(BEARER).map(|()| name),

@@ -77,7 +77,7 @@ enum OfStatistics {
 #[derive(clap::Args)]
 #[group(required = true, multiple = true)]
 struct SetBroadcast {
-    /// Choose by the number of nodes, always use the broadcast link, or always send one copy to each node
+    /// autoselect: choose by the number of nodes; broadcast: always use the broadcast link; replicast: always send one copy to each node
     #[arg(long, value_enum)]
     method: Option<Method>,
     /// With autoselect: send one copy to each receiver if they are at most this share of the peers, in percent
@@ -140,7 +140,7 @@ impl Link {
 /// How to name a link, for error messages.
 const LINK: &str = "the link's name, or link LINK";
 
-/// The name of the link, after all other words have been taken out.
+/// The name of the link, once all other words have been removed.
 fn link_of(mut words: Words) -> anyhow::Result<Option<String>> {
     match words.text("link")? {
         Some(link) => words.end(LINK).map(|()| Some(link)),

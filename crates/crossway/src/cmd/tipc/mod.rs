@@ -62,7 +62,7 @@ enum View {
     Socket(socket::Socket),
     /// The other nodes
     Peer(peer::Peer),
-    /// Wait, in a script, until the tipcd is ready and has its address, or until other nodes or services are there
+    /// Wait, in a script, until the tipcd is ready and has its address, or until other nodes or services are available
     Wait(wait::Wait),
     /// Show traffic, links and the busiest sockets; updated every second
     Top(top::Top),
@@ -142,7 +142,7 @@ impl SetArguments {
     }
 }
 
-/// If no tipcd runs but the kernel has TIPC, adds a hint at the kernel's own tool.
+/// If no tipcd runs but the kernel has TIPC, adds a hint about the kernel's own tool.
 fn explain(error: AdminError) -> anyhow::Error {
     let no_daemon = matches!(error, AdminError::Client(Error::NoDaemon { .. }));
     let kernel = crossway_mech::registry::ALL.iter().any(|mechanism| {

@@ -50,7 +50,7 @@ enum Get {
 enum Set {
     /// Largest number of nodes on a medium, including this one, at which each node monitors all others
     Threshold {
-        /// 0 to 4095; the kernel's default is 32
+        /// Number of nodes, 0 to 4095; the kernel's default is 32
         #[arg(value_name = "NODES")]
         nodes: usize,
     },

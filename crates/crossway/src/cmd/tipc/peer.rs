@@ -24,7 +24,7 @@ enum What {
     },
     /// List the other nodes
     List {
-        /// Also print what each node announced
+        /// Also print the capabilities that each node announced
         #[arg(long)]
         details: bool,
     },

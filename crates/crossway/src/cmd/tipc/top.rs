@@ -13,7 +13,7 @@ use crate::ui::Interrupts;
 
 #[derive(clap::Args)]
 pub(super) struct Top {
-    /// Seconds between two updates
+    /// Seconds between updates
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
     /// Exit after this many updates [default: run until interrupted]

@@ -147,7 +147,7 @@ pub(super) fn wishes(at: &At<'_>, value: &Value) -> Result<Wishes, PlanError> {
             (Some(inner), Some(key)) => {
                 here.only(inner, &["wish", key])?;
                 let (Some(wish), Some(value)) = (inner.get("wish"), inner.get(key)) else {
-                    return Err(here.bad(format!("{{ wish, {key} }} needs both")));
+                    return Err(here.bad(format!("both 'wish' and '{key}' are needed")));
                 };
                 let at = here.key(key);
                 match property {

@@ -12,11 +12,11 @@ use super::Signal;
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, Mechanism, OpenError, RecvError, Rx, SendError, Tx, Wait};
 
-/// The kinds of signals, in the low byte of their note; below: the length of a message.
+/// The kinds of signals, in the low byte of their note; smaller values are the length of a message.
 const CREDIT: i32 = 0x40;
 const END: i32 = 0x41;
 
-/// What identifies the signals of one direction, above the low byte of their note.
+/// The number that identifies the signals of one direction, above the low byte of their note.
 pub(super) fn tag() -> Result<i32, OsError> {
     Ok((random::unguessable()? as i32) & !0xff)
 }
@@ -76,7 +76,7 @@ impl Peer {
     }
 }
 
-/// Notes the peer's end in an inbox of this process, which wakes a caller that sleeps on it.
+/// Queues a note about the peer's end to an inbox of this process, which wakes a caller that sleeps on it.
 pub(super) fn watch(lifeline: OwnedFd, inbox: &Inbox, tag: i32) -> Result<PeerWatch, OpenError> {
     let (process, signal) = (signal_queue::this_process()?, inbox.signal());
     let watch = PeerWatch::watch(lifeline, move |event| {
@@ -187,7 +187,7 @@ pub struct SignalRx {
     pub(super) tag: i32,
     pub(super) wait: Wait,
     pub(super) window: u64,
-    /// Messages received for which the sender has no credit yet.
+    /// Number of messages received for which no credit has been granted to the sender yet.
     pub(super) owed: u64,
 }
 
@@ -221,7 +221,7 @@ impl SignalRx {
     fn message(&mut self, buf: &mut [u8], value: Value, len: usize) -> Result<usize, RecvError> {
         if len > VALUE_BYTES {
             return Err(RecvError::Damaged(format!(
-                "a signal of this channel has the length {len}"
+                "a signal of this channel states the invalid length {len}"
             )));
         }
         self.owed += 1;

@@ -2,13 +2,13 @@
 //!
 //! One system call per message at each end (`pidfd_send_signal`, `sigtimedwait`); the kernel allocates an entry for each
 //! queued signal. A message is the value of one signal, so it has at most 8 bytes; its length and a number that
-//! identifies the channel are in `si_errno`, which the kernel passes on. Larger messages are refused and not divided:
-//! nobody would send them by signals.
+//! identifies the channel are in `si_errno`, which the kernel passes on. Larger messages are refused and not divided, because no program would send them by
+//! signals.
 //!
-//! The kernel's queue has one limit for all processes of a user together (`RLIMIT_SIGPENDING`), a sender that reaches it
-//! gets EAGAIN, and nothing tells it when there is room. So the receiver grants credits: after each half of the window it
+//! The kernel limits the queued signals of all processes of a user together (`RLIMIT_SIGPENDING`); a sender that reaches the limit gets EAGAIN, and nothing
+//! informs it when there is room again. So the receiver grants credits: after each half of the window it
 //! queues one signal to the sender. The receiver is addressed by its pidfd, which it passes in the offer: a pid may have
-//! been reused, and the signal would kill a stranger. Neither end would learn of the other's end, so each half holds
+//! been reused, and the signal would kill an unrelated process. Signals do not reveal that the peer has closed or died, so each half holds
 //! one end of a lifeline and a thread that sleeps on it ([`peer_watch`]) and queues a note to its own process.
 //!
 //! A signal kills a process in which a thread does not block it. Opening therefore fails unless all threads of the
@@ -37,7 +37,7 @@ use crate::{
 /// Number of signals in flight in each direction if no capacity is requested.
 const DEFAULT_MESSAGES: usize = 64;
 
-/// A channel may queue at most this part of what the user's processes may queue together.
+/// A channel may use at most one in this many of the signals that all processes of the user may queue together.
 const SHARE: usize = 8;
 
 /// `sigqueue(3)` and `sigwaitinfo(2)`.

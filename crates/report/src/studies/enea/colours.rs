@@ -144,7 +144,7 @@ fn trials<'a>(
     run.records.iter().enumerate().filter(counted)
 }
 
-/// Whether this run has no trial in which the mechanism sleeps while it waits.
+/// Whether the run has no trial in which the mechanism sleeps while it waits.
 fn must_spin(run: &Run, id: &str) -> bool {
     !run.records
         .iter()
@@ -181,8 +181,8 @@ fn stream(r: &Record, bytes: u64, loaded: bool) -> bool {
         && idle(r) != loaded
 }
 
-/// The colour of a property of a mechanism, which has another id where the study's shared memory spins. The best is that of
-/// the study's four mechanisms, so that colours of other mechanisms compare with theirs.
+/// The colour of a property of a mechanism, which has another id where the study's shared memory spins. "Best" means the best of the study's four mechanisms,
+/// so that the colours of other mechanisms are comparable with theirs.
 pub(super) fn computed(
     run: &Run,
     property: Property,
@@ -230,8 +230,8 @@ pub(super) fn computed(
     }
 }
 
-/// From garbage and deaths: red if a message that a send had accepted was altered or lost, or the survivor died; yellow if the survivor received
-/// a message that was never sent; green otherwise.
+/// The colour of data integrity, judged by garbage and deaths: red if an accepted message was altered or lost, or the survivor died; yellow if the survivor
+/// received a message that was never sent; green otherwise.
 fn integrity(run: &Run, id: &str) -> Option<Computed> {
     let faults = [Fault::Kill, Fault::Garbage];
     let ok: Vec<_> = run
@@ -278,7 +278,7 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
     })
 }
 
-/// From deaths: red if a survivor hung or got no error, green if the median time to its error is short.
+/// The colour of monitoring, judged by deaths: red if a survivor hung or got no error, green if the median time to its error is short.
 fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
     let kills: Vec<_> = run
         .faults
@@ -318,7 +318,7 @@ fn ids(column: usize) -> (&'static str, &'static str) {
     (usual, spinning)
 }
 
-/// The number of cells that have a colour here, and of those that have the study's.
+/// The number of cells that have a colour here, and the number of those whose colour equals the study's.
 fn agreement(run: &Run) -> (usize, usize) {
     let t = thresholds(run);
     let cells = ROWS.iter().flat_map(|(_, property, theirs)| {

@@ -6,7 +6,7 @@ use super::colours::{COLUMNS, Computed, Property, ROWS, computed, thresholds};
 use crate::run::Run;
 use crate::sheet::{Cell, Row, Sheet};
 
-/// The same colours for every other mechanism and contender of the run, one per row.
+/// The table of the same colours for every other mechanism and contender of the run, one per row.
 pub(super) fn sheet(run: &Run) -> Option<Sheet> {
     let t = thresholds(run);
     let studied =
@@ -42,7 +42,7 @@ pub(super) fn sheet(run: &Run) -> Option<Sheet> {
     })
 }
 
-/// A computed colour without one of the study's.
+/// A cell with a computed colour and no colour of the study.
 fn shown(ours: Option<Computed>) -> Cell {
     let Some(ours) = ours else { return Cell::text("–") };
     Cell {

@@ -2,8 +2,8 @@
 //!
 //! Attaching a packet socket to a device, or closing it, waits for an RCU grace period (tens of milliseconds); joining a multicast group
 //! waits for other changes to devices. A node that waited would receive nothing in the meantime, and links with a short tolerance would
-//! fail. So a thread does it, one bearer at a time and in the order of the requests, and the operator gets the answer when it is done. A
-//! node that ends in the meantime leaves nothing behind: whatever the thread has opened it closes again.
+//! fail. So a thread does it, one bearer at a time and in the order of the requests, and the operator gets the answer when it is done. If the node ends in the
+//! meantime, the thread closes whatever it has opened.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,7 +53,7 @@ struct Plan {
 #[derive(Debug)]
 enum Task {
     Opening(Box<Plan>, Receiver<Opened>),
-    /// With the outcome to be reported when it is done.
+    /// Closes a bearer, and reports this outcome when that is done.
     Closing(Result<Outcome, String>, Receiver<()>),
 }
 

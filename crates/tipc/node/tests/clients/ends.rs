@@ -1,5 +1,5 @@
 //! Connections whose program sends more than a window, shuts down and closes at once, with and without lanes: their other end reads all of it and then the
-//! end. `CROSSWAY_ORDERLY_ENDS=10000` makes this number of connections of each kind in each place; without it, it is a few.
+//! end. `CROSSWAY_ORDERLY_ENDS=10000` makes this number of connections of each kind in each place; by default, there are a few.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::on_lanes;
 use crate::site::{Site, soon};
 use crate::two_nodes::sites_with;
 
-/// Connections of each kind, and how many exist at the same time.
+/// Number of connections of each kind, and of those that exist at the same time.
 const ENDS: u32 = 20;
 const AT_ONCE: u32 = 4;
 /// Takes more than a connection's window, in which each of these messages counts twice.

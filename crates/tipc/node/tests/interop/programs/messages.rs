@@ -62,7 +62,7 @@ const ROUNDS: [Round; 6] = [
     ((0, 99), 3_000, &[0, 1, 2]),
 ];
 
-/// The node's own choice, then each method.
+/// The multicast methods to test: the node's own choice, then each explicit method.
 const WAYS: [Option<SocketOption>; 3] =
     [None, Some(SocketOption::MulticastReplicast), Some(SocketOption::MulticastBroadcast)];
 

@@ -9,7 +9,7 @@ use crate::seq::Seq;
 use crate::wire::GroupProtocolKind;
 
 impl Group {
-    /// Handles a group protocol message. `own` is this member.
+    /// Handles a group protocol message. `own` is the address of this member.
     pub(crate) fn handle_protocol(
         &mut self,
         own: SocketAddr,
