@@ -70,6 +70,12 @@ impl Family {
         }
     }
 
+    /// How often its members usually copy the payload: once if it is written to shared memory and read there, twice if
+    /// it goes through the kernel.
+    pub const fn copies(self) -> u32 {
+        if matches!(self, Family::SharedMemory) { 1 } else { 2 }
+    }
+
     /// The family that a contender's declaration or record names, if contenders can have it.
     pub fn of_contender(word: &str) -> Option<Family> {
         Self::OF_CONTENDERS.into_iter().find(|family| family.word() == word)
@@ -119,17 +125,24 @@ pub struct Carrier {
     pub transport: Transport,
     /// The node in user space that the mechanism needs; `None`: the kernel and the ends are enough.
     pub node: Option<NodeKind>,
+    /// How often the payload is copied on its way.
+    pub copies: u32,
 }
 
 impl Carrier {
-    /// A carrier without a node.
+    /// A carrier without a node, with the number of copies that is usual in its family.
     pub const fn new(family: Family, transport: Transport) -> Carrier {
-        Carrier { family, transport, node: None }
+        Carrier { family, transport, node: None, copies: family.copies() }
     }
 
     /// The same with a node between the ends.
     pub const fn through(self, node: NodeKind) -> Carrier {
         Carrier { node: Some(node), ..self }
+    }
+
+    /// The same with a single copy of the payload.
+    pub const fn copied_once(self) -> Carrier {
+        Carrier { copies: 1, ..self }
     }
 }
 

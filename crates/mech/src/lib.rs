@@ -1,14 +1,15 @@
 //! All communication mechanisms between two Linux processes, behind one contract.
 //!
 //! [`contract`] defines what a mechanism is; [`registry`] lists them all; each mechanism is one file below
-//! [`mechanisms`]; channels of shared-memory rings are in [`ring`]; `crates/conformance` is the one test suite
+//! [`mechanisms`]; parts that several mechanisms share are in [`building_blocks`], and channels of shared-memory rings in
+//! [`ring`]; `crates/conformance` is the one test suite
 //! that all of them pass.
 
 #![deny(unsafe_code)]
 
+pub mod building_blocks;
 pub mod caps;
 pub mod carrier;
-mod complete;
 pub mod contract;
 pub mod history;
 pub mod mechanisms;

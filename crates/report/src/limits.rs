@@ -1,6 +1,6 @@
 //! The machine's physical limits: levels for charts, and the limit that bounds a contender's figure.
 
-use crossway_lab::catalogue::Family;
+use crossway_lab::catalogue;
 use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread};
 use crossway_lab::rank::WaitClass;
 use crossway_lab::stats;
@@ -142,9 +142,11 @@ fn single(value: f64) -> Estimate {
     Estimate { value, low: value, high: value, n: 1 }
 }
 
-/// How often a contender's payload is copied: once if it is written to shared memory and read there, twice if it goes through the kernel.
+/// How often a contender's payload is copied, and in words.
 fn copies_of(contender: &Contender) -> (u32, &'static str) {
-    let once = contender.family == Family::SharedMemory
-        || ["cma", "splice", "vmsplice"].contains(&contender.mechanism.as_str());
-    if once { (1, "one copy") } else { (2, "two copies") }
+    let carrier = catalogue::carrier(&contender.mechanism);
+    match carrier.map_or(contender.family.copies(), |carrier| carrier.copies) {
+        1 => (1, "one copy"),
+        _ => (2, "two copies"),
+    }
 }

@@ -23,8 +23,8 @@ use crossway_sys::poll::is_hung_up;
 use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError, cma, shm};
 
-use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
-use crate::complete::Complete;
+use crate::building_blocks::complete::Complete;
+use crate::building_blocks::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker, os_error};
 use crate::{
     Caps, Carrier, Family, Mechanism, Offer, OpenError, Privilege, Probe, RecvError, Spec,
     Transport,
@@ -194,7 +194,7 @@ impl Mechanism for Cma {
     const ID: &'static str = "cma";
     const ABOUT: &'static str =
         "cross-memory attach: the receiver reads the sender's memory (process_vm_readv)";
-    const CARRIER: Carrier = Carrier::new(Family::Other, Transport::Memory);
+    const CARRIER: Carrier = Carrier::new(Family::Other, Transport::Memory).copied_once();
     type Tx = CmaTx;
     type Rx = CmaRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

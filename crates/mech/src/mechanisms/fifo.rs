@@ -13,8 +13,8 @@ use crossway_sys::pipe::{FifoSide, PipeEnd, ignore_sigpipe, make_fifo, open_fifo
 use crossway_sys::poll::is_hung_up;
 use crossway_sys::{Errno, OsError};
 
-use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
-use super::pipe::{pipe_caps, pipe_facts};
+use crate::building_blocks::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
+use crate::building_blocks::pipe_halves::{pipe_caps, pipe_facts};
 use crate::{
     Caps, Carrier, Deadline, Facts, Family, Listener, Mechanism, Offer, OpenError, Probe, Spec,
     Transport,
@@ -109,8 +109,10 @@ impl Listener for FifoListener {
     type Rx = StreamRx<FifoEnd>;
 
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
-        let (write, read) =
-            self.ends.take().ok_or_else(|| crate::complete::no_second_channel(Fifo::ID))?;
+        let (write, read) = self
+            .ends
+            .take()
+            .ok_or_else(|| crate::building_blocks::complete::no_second_channel(Fifo::ID))?;
         // A writer without readers polls as an error. There is no way to sleep until it has one, so this retries with
         // increasing pauses.
         let start = Instant::now();

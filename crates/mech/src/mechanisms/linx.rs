@@ -288,7 +288,7 @@ impl Listener for LinxListener {
 
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
         let start = Instant::now();
-        let again = || crate::complete::no_second_channel(self.mechanism);
+        let again = || crate::building_blocks::complete::no_second_channel(self.mechanism);
         let (tx, mut rx) = self.ends.take().ok_or_else(again)?;
         match rx.receive(&Filter::only(&[HELLO]), until).map_err(os)? {
             Some(hello) => {

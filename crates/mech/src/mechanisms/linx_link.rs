@@ -157,7 +157,7 @@ impl Listener for LinxLinkListener {
 
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
         let start = Instant::now();
-        let again = || crate::complete::no_second_channel(self.mechanism);
+        let again = || crate::building_blocks::complete::no_second_channel(self.mechanism);
         let Ends { tx, mut rx } = self.ends.take().ok_or_else(again)?;
         loop {
             if let [Some(from), Some(to)] = self.known {

@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::pages::{Pages, View, read_at};
 use crossway_sys::socket::{self, SocketType};
 
-use super::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
-use crate::complete::{self, Complete};
+use crate::building_blocks::complete::{self, Complete};
+use crate::building_blocks::parcel::{Layout, Notice, ParcelRx, ParcelTx, Store, Taker};
 use crate::{
     Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, RecvError, Spec, Transport,
 };

@@ -1,22 +1,15 @@
-//! One file per mechanism, and helper modules that several of them share.
+//! One file per mechanism, or per group of closely related ones. What several of them share is in
+//! [`building_blocks`](crate::building_blocks).
 
-mod arrival;
-pub mod byte_stream;
 pub mod cma;
-pub mod connection;
-pub mod datagram;
 pub mod fifo;
 pub mod linx;
 pub mod linx_link;
 pub mod memfd;
-pub mod message_socket;
 pub mod mptcp;
-pub mod pages_tx;
-pub mod parcel;
 pub mod pipe;
 pub mod posix_mq;
 pub mod posix_shm;
-mod queue_wait;
 pub mod sctp;
 pub mod shm_eventfd;
 pub mod shm_futex;
@@ -25,7 +18,6 @@ pub mod shm_spin;
 pub mod signal;
 pub mod smc;
 pub mod splice;
-pub mod stream_socket;
 pub mod sysv_mq;
 pub mod sysv_shm;
 pub mod tcp;
@@ -37,7 +29,6 @@ pub mod tipc_kernel_multicast;
 pub mod tipc_node;
 pub mod tipc_node_connection;
 pub mod tipc_node_message;
-pub mod tipc_port;
 pub mod udp;
 pub mod uds_dgram;
 pub mod uds_seqpacket;
@@ -48,4 +39,6 @@ pub mod uring_tcp;
 pub mod uring_uds;
 pub mod vmsplice;
 pub mod vsock;
-mod waiting;
+
+// For crossway-channel, which takes over the halves of a connection.
+pub use crate::building_blocks::connection;

@@ -17,8 +17,8 @@ use crossway_sys::patience::Patience;
 use crossway_sys::peer_watch::{self, PeerEvent, PeerWatch};
 use crossway_sys::{Errno, OsError};
 
-use super::queue_wait::wait_for;
-use crate::complete::Complete;
+use crate::building_blocks::complete::Complete;
+use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{
     Caps, Carrier, Deadline, Facts, Family, Mechanism, Offer, OpenError, Probe, RecvError, Rx,

@@ -14,7 +14,7 @@ use crossway_sys::lifeline::Lifeline;
 use crossway_sys::named_semaphore::{NamedSemaphore, file_of};
 use crossway_sys::{Errno, OsError, shm};
 
-use crate::complete::Complete;
+use crate::building_blocks::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{dimensions, ring_caps};
 use crate::ring::semaphores::{Nth, SemaphoreChannel, SemaphoreRx, SemaphoreSet, SemaphoreTx};

@@ -20,12 +20,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::Errno;
 use crossway_sys::socket::{self, Inet};
 
-use super::connection::{ConnectionFamily, Dialling, SocketHalf};
-use super::message_socket::{
+use super::tcp;
+use crate::building_blocks::connection::{ConnectionFamily, Dialling, SocketHalf};
+use crate::building_blocks::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
-use super::stream_socket::stream_caps;
-use super::tcp;
+use crate::building_blocks::stream_socket::stream_caps;
 use crate::{
     Boundaries, Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport,
 };

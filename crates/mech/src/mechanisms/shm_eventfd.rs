@@ -8,7 +8,7 @@ use crossway_sys::OsError;
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::lifeline::{Lifeline, Wakeup};
 
-use crate::complete::Complete;
+use crate::building_blocks::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crossway_sys::lifeline::Lifeline;
 use crossway_sys::{OsError, futex};
 
-use crate::complete::Complete;
+use crate::building_blocks::complete::Complete;
 use crate::ring::asymmetry::Fences;
 use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};

@@ -11,8 +11,8 @@ use crossway_sys::pipe::{PipeEnd, ignore_sigpipe, pipe};
 use crossway_sys::poll::{Interest, is_hung_up, wait_ready};
 use crossway_sys::{Errno, OsError};
 
-use super::waiting::{Attempt, Patience, Stop, wait_for};
-use crate::complete::Complete;
+use crate::building_blocks::complete::Complete;
+use crate::building_blocks::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::contract::facts_of;
 use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::{
@@ -277,7 +277,7 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
 }
 
 fn facts(heap: &SharedRing, tickets: &PipeEnd) -> Facts {
-    let mut facts = super::pipe::pipe_facts(tickets);
+    let mut facts = crate::building_blocks::pipe_halves::pipe_facts(tickets);
     facts.extend(facts_of([
         ("ring_bytes", heap.capacity()),
         ("max_message_bytes", heap.max_message()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossway_sys::OsError;
 use crossway_sys::lifeline::Lifeline;
 
-use crate::complete::Complete;
+use crate::building_blocks::complete::Complete;
 use crate::ring::channel::{Shared, probe, ring_caps};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};
 use crossway_ring::region::{Direction, SharedRing};

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crossway_sys::socket::{self, Inet};
 
-use super::connection::{ConnectionFamily, Dialling};
-use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tcp;
+use crate::building_blocks::connection::{ConnectionFamily, Dialling};
+use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{
     Caps, Carrier, Facts, Family, Listener, Mechanism, Offer, OpenError, Privilege, Rx, Spec,
     Transport, Tx,

@@ -19,8 +19,10 @@ use crossway_sys::pages::Pages;
 use crossway_sys::pipe::pipe;
 use crossway_sys::vmsplice::splice_file;
 
-use super::pages_tx::{PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place};
-use crate::complete::{self, Complete};
+use crate::building_blocks::complete::{self, Complete};
+use crate::building_blocks::pages_tx::{
+    PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place,
+};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
 /// splice(2) from a memfd into a pipe.
@@ -45,7 +47,7 @@ impl Mechanism for Splice {
     const ID: &'static str = "splice";
     const ABOUT: &'static str =
         "anonymous pipe, one each way, pages of a memfd put in without a copy (splice)";
-    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe);
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
     type Tx = PagesTx<Splice>;
     type Rx = PagesRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_sys::socket::{self, Inet};
 
-use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
-use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use crate::building_blocks::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
+use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// tcp(7).

@@ -4,9 +4,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crossway_sys::socket::{self, Inet};
 
-use super::connection::{ConnectionFamily, Dialling};
-use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tcp;
+use crate::building_blocks::connection::{ConnectionFamily, Dialling};
+use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// tcp(7) with TCP_NODELAY at both ends.

@@ -13,7 +13,7 @@ use crossway_sys::OsError;
 use crossway_sys::socket::{self, Address, SocketType};
 use crossway_sys::tipc::{self, TipcAddress};
 
-use super::connection::set_buffers;
+use crate::building_blocks::connection::set_buffers;
 use crate::{Offer, OpenError, Spec};
 
 pub use super::tipc_kernel_connection::{TipcKernelSeqpacket, TipcKernelStream};

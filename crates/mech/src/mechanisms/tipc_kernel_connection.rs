@@ -6,15 +6,15 @@ use crossway_sys::Errno;
 use crossway_sys::socket::{self, SocketType};
 use crossway_sys::tipc::{self, TipcMessage};
 
-use super::arrival;
-use super::connection::{BACKLOG, ConnectionFamily, Dialling, SocketHalf};
-use super::message_socket::{
-    MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
-};
-use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use super::tipc_kernel::{REMEDY, offered, publish, tipc_socket};
 use super::tipc_kernel_message::KernelTipc;
-use super::tipc_port::Tipc;
+use crate::building_blocks::arrival;
+use crate::building_blocks::connection::{BACKLOG, ConnectionFamily, Dialling, SocketHalf};
+use crate::building_blocks::message_socket::{
+    MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
+};
+use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use crate::building_blocks::tipc_port::Tipc;
 use crate::{
     Boundaries, Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport,
 };

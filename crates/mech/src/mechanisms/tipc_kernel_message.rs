@@ -7,9 +7,9 @@ use crossway_sys::socket::{self, Address, SocketType};
 use crossway_sys::tipc::{self, TipcMessage};
 use crossway_tipc_client::SocketKind;
 
-use super::datagram::Datagram;
 use super::tipc_kernel::{REMEDY, offered, publish, tipc_socket};
-use super::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
+use crate::building_blocks::datagram::Datagram;
+use crate::building_blocks::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
 use crate::{Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// Reliably delivered messages: reliable in transit, but a full receiver rejects them.

@@ -15,11 +15,11 @@ use crossway_sys::socket::{self, Address, SocketType};
 use crossway_sys::tipc::{self, TipcAddress};
 use crossway_sys::{Errno, OsError};
 
-use super::arrival;
-use super::datagram::{Datagram, DatagramFamily};
 use super::tipc_kernel::{REMEDY, offered, publish, service_of, tipc_socket};
 use super::tipc_kernel_message::KernelTipc;
-use super::tipc_port::{PortSink, PortSource, Tipc, port_halves};
+use crate::building_blocks::arrival;
+use crate::building_blocks::datagram::{Datagram, DatagramFamily};
+use crate::building_blocks::tipc_port::{PortSink, PortSource, Tipc, port_halves};
 use crate::{Carrier, Family, Offer, OpenError, Privilege, Reliability, Spec, Transport};
 
 /// Service multicast over RDM sockets.

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use crossway_sys::Errno;
 use crossway_tipc_client::{Address, Event, NodeSocket, Patience, SocketKind, SocketOption};
 
-use super::arrival;
-use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
-use super::connection::{ConnectionFamily, Dialling, Endpoint, buffer_facts};
-use super::message_socket::{
-    MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
-};
-use super::stream_socket::stream_caps;
 use super::tipc_node::{MAX_MESSAGE_BYTES, REMEDY, call, node_socket, offered, publish, version};
 use super::tipc_node_message::NodeTipc;
-use super::tipc_port::Tipc;
+use crate::building_blocks::arrival;
+use crate::building_blocks::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
+use crate::building_blocks::connection::{ConnectionFamily, Dialling, Endpoint, buffer_facts};
+use crate::building_blocks::message_socket::{
+    MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
+};
+use crate::building_blocks::stream_socket::stream_caps;
+use crate::building_blocks::tipc_port::Tipc;
 use crate::{
     Boundaries, Caps, Carrier, Deadline, Facts, Family, NodeKind, Offer, OpenError, Privilege,
     Spec, Transport,

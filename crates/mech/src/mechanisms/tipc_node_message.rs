@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use crossway_sys::Errno;
 use crossway_tipc_client::{Address, ErrorCode, Event, NodeSocket, Patience, SocketKind};
 
-use super::datagram::{Datagram, Inbox};
 use super::tipc_node::{MAX_MESSAGE_BYTES, REMEDY, node_socket, offered, publish, version};
-use super::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
+use crate::building_blocks::datagram::{Datagram, Inbox};
+use crate::building_blocks::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
 use crate::{Carrier, Family, NodeKind, Offer, OpenError, Privilege, Spec, Transport};
 
 /// How long a call that should not wait gives the node's process to run. If the descriptor is full, the node merely has not

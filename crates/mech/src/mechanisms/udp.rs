@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crossway_sys::socket::{self, Address, Inet};
 
-use super::connection::set_buffers;
-use super::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use super::tcp::bound;
+use crate::building_blocks::connection::set_buffers;
+use crate::building_blocks::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use crate::{Carrier, Facts, Family, Offer, OpenError, Reliability, Spec, Transport};
 
 /// udp(7).

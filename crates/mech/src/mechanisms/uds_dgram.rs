@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crossway_sys::socket::{self, Address, SocketType};
 
-use super::connection::set_buffers;
-use super::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use super::uds_seqpacket::{LARGER, max_message};
 use super::uds_stream::bound;
+use crate::building_blocks::connection::set_buffers;
+use crate::building_blocks::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use crate::{Carrier, Family, Offer, OpenError, Reliability, Spec, Transport};
 
 /// unix(7), SOCK_DGRAM. A sender sleeps while the receiver holds net.unix.max_dgram_qlen messages.

@@ -6,11 +6,13 @@ use crossway_sys::poll::is_hung_up;
 use crossway_sys::socket::{self, SocketType};
 use crossway_sys::{Errno, OsError};
 
-use super::connection::{BACKLOG, ConnectionFamily, Dialling, SocketHalf, set_buffers};
-use super::message_socket::{
+use super::uds_stream::{bound, offered_address};
+use crate::building_blocks::connection::{
+    BACKLOG, ConnectionFamily, Dialling, SocketHalf, set_buffers,
+};
+use crate::building_blocks::message_socket::{
     MessageRx, MessageSink, MessageSource, MessageTx, Received, check_limit,
 };
-use super::uds_stream::{bound, offered_address};
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Spec, Transport};
 
 /// unix(7), SOCK_SEQPACKET.

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use crossway_sys::socket::{self, SocketType};
 
-use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
-use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use crate::building_blocks::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
+use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// unix(7), SOCK_STREAM.

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 
 use crossway_sys::pipe::{PipeEnd, pipe};
 
-use super::pipe::{ends, pipe_caps, probe_pipe};
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
-use crate::complete::{self, Complete};
+use crate::building_blocks::complete::{self, Complete};
+use crate::building_blocks::pipe_halves::{ends, pipe_caps, probe_pipe};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
 /// pipe(2) by io_uring(7).

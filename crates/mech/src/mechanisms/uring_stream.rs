@@ -12,10 +12,10 @@ use crossway_sys::patience::Patience as SysPatience;
 use crossway_sys::pipe::PipeEnd;
 use crossway_sys::uring::{Ring, Waiting, why_missing};
 
-use super::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
-use super::connection::{ConnectionFamily, SocketHalf};
-use super::pipe::pipe_facts;
-use super::waiting::{Patience, Stop};
+use crate::building_blocks::byte_stream::{ByteSink, ByteSource, StreamRx, StreamTx};
+use crate::building_blocks::connection::{ConnectionFamily, SocketHalf};
+use crate::building_blocks::pipe_halves::pipe_facts;
+use crate::building_blocks::waiting::{Patience, Stop};
 use crate::{Facts, OpenError, Spec, Wait};
 
 /// An object on which requests can be made.

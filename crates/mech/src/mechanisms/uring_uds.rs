@@ -3,10 +3,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::connection::{ConnectionFamily, Dialling, SocketHalf, set_buffers};
-use super::stream_socket::stream_caps;
 use super::uds_stream::UdsStream;
 use super::uring_stream::{UringRx, UringTx, halves, missing_ring};
+use crate::building_blocks::connection::{ConnectionFamily, Dialling, SocketHalf, set_buffers};
+use crate::building_blocks::stream_socket::stream_caps;
 use crate::self_test::exchange_a_byte;
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 

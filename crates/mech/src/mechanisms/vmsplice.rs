@@ -16,8 +16,10 @@ use crossway_sys::pages::Pages;
 use crossway_sys::pipe::pipe;
 use crossway_sys::vmsplice;
 
-use super::pages_tx::{PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place};
-use crate::complete::{self, Complete};
+use crate::building_blocks::complete::{self, Complete};
+use crate::building_blocks::pages_tx::{
+    PagesRx, PagesTx, Placing, channel, pages_caps, try_to_place,
+};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
 /// vmsplice(2) into a pipe.
@@ -41,7 +43,7 @@ impl Placing for Vmsplice {
 impl Mechanism for Vmsplice {
     const ID: &'static str = "vmsplice";
     const ABOUT: &'static str = "anonymous pipe, one each way, the sender's pages put in without a copy (ipc-bench: vmsplice)";
-    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe);
+    const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
     type Tx = PagesTx<Vmsplice>;
     type Rx = PagesRx;
     type Listener = Complete<Self::Tx, Self::Rx>;

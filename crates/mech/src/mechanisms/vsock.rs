@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use crossway_sys::socket::{self, SocketType};
 use crossway_sys::vsock::VsockAddress;
 
-use super::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
-use super::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
+use crate::building_blocks::connection::{BACKLOG, ConnectionFamily, Dialling, set_buffers};
+use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
 /// AF_VSOCK, SOCK_STREAM, VMADDR_CID_LOCAL.

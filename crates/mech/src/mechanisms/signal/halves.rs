@@ -7,8 +7,8 @@ use crossway_sys::peer_watch::{PeerEvent, PeerWatch};
 use crossway_sys::signal_queue::{self, Inbox, VALUE_BYTES, Value, queue};
 use crossway_sys::{Errno, OsError, random};
 
-use super::super::queue_wait::wait_for;
 use super::Signal;
+use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, Mechanism, OpenError, RecvError, Rx, SendError, Tx, Wait};
 

@@ -28,7 +28,7 @@ use crossway_sys::{Errno, OsError, fdpass};
 use halves::{Address, Peer, tag, watch};
 pub use halves::{SignalRx, SignalTx};
 
-use crate::complete::no_second_channel;
+use crate::building_blocks::complete::no_second_channel;
 use crate::{
     Caps, Carrier, Deadline, Family, Listener, Mechanism, Offer, OpenError, Probe, Spec, Transport,
     Wait,

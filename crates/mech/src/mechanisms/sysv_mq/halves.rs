@@ -9,8 +9,8 @@ use crossway_sys::peer_watch::{PeerEvent, PeerWatch};
 use crossway_sys::sysv_queue::{Envelope, Received, Sent, SysvQueue};
 use crossway_sys::{Errno, OsError};
 
-use super::super::queue_wait::wait_for;
 use super::{MESSAGE, NOTE};
+use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Tx, Wait};
 

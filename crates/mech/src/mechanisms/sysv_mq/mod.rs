@@ -16,7 +16,7 @@ use crossway_sys::peer_watch::{self};
 use crossway_sys::sysv_queue::{Envelope, Limits, SysvQueue};
 use crossway_sys::{Errno, OsError};
 
-use crate::complete::Complete;
+use crate::building_blocks::complete::Complete;
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
 pub use halves::{SysvRx, SysvTx};

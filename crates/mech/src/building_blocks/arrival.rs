@@ -13,20 +13,20 @@ use crate::OpenError;
 /// is not reachable (reported immediately). ECONNREFUSED: the connection request was returned, because its name or port did
 /// not exist or its node was lost; it is not queued anywhere, so a second one does no harm. ETIMEDOUT is not included: the
 /// first request may still wait for accept, and a second one would leave the listener with an unused channel.
-pub(super) const CONNECTION: &[Errno] = &[Errno::HOSTUNREACH, Errno::CONNREFUSED];
+pub(crate) const CONNECTION: &[Errno] = &[Errno::HOSTUNREACH, Errno::CONNREFUSED];
 /// The errors of a message that was sent too early. EAGAIN: the link to its node is congested.
-pub(super) const MESSAGE: &[Errno] = &[Errno::HOSTUNREACH, Errno::AGAIN];
+pub(crate) const MESSAGE: &[Errno] = &[Errno::HOSTUNREACH, Errno::AGAIN];
 
 /// Long enough not to take CPU time that the name's arrival may need, short compared with the time in which a link comes up.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Added to the object of an error that occurs at the end of that time.
-pub(super) fn tried_for(limit: Duration) -> String {
+pub(crate) fn tried_for(limit: Duration) -> String {
     format!("(tried for {limit:?})")
 }
 
 /// Repeats `attempt`, which gets the remaining time, while its errno is in `not_yet` and time remains.
-pub(super) fn await_name<T>(
+pub(crate) fn await_name<T>(
     limit: Duration,
     not_yet: &[Errno],
     mut attempt: impl FnMut(Duration) -> Result<Result<T, Errno>, OpenError>,

@@ -1,4 +1,4 @@
-//! Pipes into which pages are put without a copy, by [`vmsplice`](super::vmsplice) or [`splice`](super::splice).
+//! Pipes into which pages are put without a copy, by [`vmsplice`](crate::mechanisms::vmsplice) or [`splice`](crate::mechanisms::splice).
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crossway_sys::shm::page_len;
 use crossway_sys::{Errno, OsError};
 
 use super::byte_stream::{StreamRx, send_error};
-use super::pipe::{ends, pipe_caps, pipe_facts};
+use super::pipe_halves::{ends, pipe_caps, pipe_facts};
 use super::waiting::{Attempt, Patience, wait_for};
 use crate::contract::facts_of;
 use crate::{Caps, Deadline, Facts, OpenError, SendError, Spec, Tx, Wait};
@@ -257,15 +257,15 @@ impl<P: Placing> Tx for PagesTx<P> {
 }
 
 /// The receiving half, which is that of any pipe.
-pub(super) type PagesRx = StreamRx<PipeEnd>;
+pub(crate) type PagesRx = StreamRx<PipeEnd>;
 
 /// The capabilities of a pipe into which pages are put.
-pub(super) fn pages_caps() -> Caps {
+pub(crate) fn pages_caps() -> Caps {
     Caps { in_place: true, ..pipe_caps() }
 }
 
 /// Tests whether a page can be put into a pipe and read from it.
-pub(super) fn try_to_place<P: Placing>() -> Result<(), OsError> {
+pub(crate) fn try_to_place<P: Placing>() -> Result<(), OsError> {
     let (read, write) = pipe()?;
     let pages = Pages::new(P::LABEL, 1)?;
     P::place(&write, &pages, 0..1, true).map_err(|e| OsError::new("splice", "pipe", e))?;
@@ -274,7 +274,7 @@ pub(super) fn try_to_place<P: Placing>() -> Result<(), OsError> {
 }
 
 /// Opens a channel; both ends of a pipe request the same capacity, so that it does not grow after the slots were counted.
-pub(super) fn channel<P: Placing>(
+pub(crate) fn channel<P: Placing>(
     spec: &Spec,
     write: OwnedFd,
     read: OwnedFd,

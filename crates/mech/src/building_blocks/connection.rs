@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Maximum number of connections waiting for [`Listener::accept`]; the kernel clamps it to net.core.somaxconn.
-pub(super) const BACKLOG: i32 = 1024;
+pub(crate) const BACKLOG: i32 = 1024;
 
 /// A socket with the operations needed for listening and connecting.
 pub trait Endpoint: AsFd + Send + Sized + 'static {
@@ -120,7 +120,7 @@ impl<F> Drop for SocketHalf<F> {
 
 impl<F: ConnectionFamily> SocketHalf<F> {
     /// The two directions of a connected socket, the sending one first.
-    pub(super) fn both(fd: OwnedFd) -> (Self, Self) {
+    pub(crate) fn both(fd: OwnedFd) -> (Self, Self) {
         let shared = Arc::new(Shared { fd, ended: AtomicBool::new(false) });
         let family = std::marker::PhantomData;
         let half = |sends| SocketHalf { shared: shared.clone(), sends, largest_recv: 0, family };
@@ -129,24 +129,24 @@ impl<F: ConnectionFamily> SocketHalf<F> {
 
     /// Records that the peer sends no more.
     #[cold]
-    pub(super) fn note_end(&self) {
+    pub(crate) fn note_end(&self) {
         self.shared.ended.store(true, Ordering::Relaxed);
     }
 
     /// Whether the peer is known to send no more.
     #[inline]
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.shared.ended.load(Ordering::Relaxed)
     }
 
     /// Records the result of one receive.
     #[inline]
-    pub(super) fn note_received(&mut self, bytes: usize) {
+    pub(crate) fn note_received(&mut self, bytes: usize) {
         self.largest_recv = self.largest_recv.max(bytes);
     }
 
     /// Values read back from the system.
-    pub(super) fn read_facts(&self) -> Facts {
+    pub(crate) fn read_facts(&self) -> Facts {
         let mut facts = buffer_facts(self.as_fd());
         if self.largest_recv > 0 {
             facts.insert("largest_recv_bytes".to_owned(), self.largest_recv as i64);
@@ -164,7 +164,7 @@ impl<F> AsFd for SocketHalf<F> {
 }
 
 /// SO_SNDBUF and SO_RCVBUF as the kernel reports them, doubled.
-pub(super) fn buffer_facts(fd: BorrowedFd<'_>) -> Facts {
+pub(crate) fn buffer_facts(fd: BorrowedFd<'_>) -> Facts {
     let mut facts = Facts::new();
     for (name, value) in [
         ("so_sndbuf_bytes", socket::send_buffer_bytes(fd)),
@@ -267,7 +267,7 @@ impl Endpoint for OwnedFd {
 }
 
 /// Applies [`Spec::socket_buffer_bytes`]; for TCP this must come before listen and connect.
-pub(super) fn set_buffers(fd: BorrowedFd<'_>, spec: &Spec) -> Result<(), OpenError> {
+pub(crate) fn set_buffers(fd: BorrowedFd<'_>, spec: &Spec) -> Result<(), OpenError> {
     if let Some(bytes) = spec.socket_buffer_bytes {
         socket::set_buffers(fd, bytes)?;
     }

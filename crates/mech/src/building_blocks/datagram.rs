@@ -120,7 +120,7 @@ pub struct DatagramSocket {
 
 impl DatagramSocket {
     /// Creates the two directions over two sockets; connects `outbox` to `to`, which errors call `name`.
-    pub(super) fn both(
+    pub(crate) fn both(
         outbox: OwnedFd,
         inbox: OwnedFd,
         to: &Address,
@@ -203,7 +203,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
 
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError> {
         if self.inbox.is_none() {
-            return Err(crate::complete::no_second_channel(F::NAME));
+            return Err(super::complete::no_second_channel(F::NAME));
         }
         let start = Instant::now();
         let who = loop {
@@ -221,7 +221,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
             }
         };
         let Some(inbox) = self.inbox.take() else {
-            return Err(crate::complete::no_second_channel(F::NAME));
+            return Err(super::complete::no_second_channel(F::NAME));
         };
         halves::<F>(&self.spec, inbox, &who)
     }

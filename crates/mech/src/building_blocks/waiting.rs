@@ -27,7 +27,7 @@ pub enum Stop {
 }
 
 /// An operation that can be tried without sleeping, tried with sleeping in the call, and waited for with a deadline.
-pub(super) trait Attempt {
+pub(crate) trait Attempt {
     /// The result of the operation.
     type Out;
 
@@ -47,7 +47,7 @@ pub(super) trait Attempt {
 /// into the caller: the kernel overwrites the processor's return predictions when it switches to another process, so every
 /// function that a call sleeps in costs a mispredicted return.
 #[inline(always)]
-pub(super) fn wait_for<A: Attempt>(
+pub(crate) fn wait_for<A: Attempt>(
     what: &mut A,
     wait: Wait,
     patience: Patience,

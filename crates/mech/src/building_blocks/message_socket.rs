@@ -68,7 +68,7 @@ impl<S: MessageSink> Attempt for Sending<'_, S> {
 
 impl<S: MessageSink> MessageTx<S> {
     /// Creates the half over an open sink that takes messages of up to `max` bytes.
-    pub(super) fn new(sink: S, wait: Wait, max: usize) -> Self {
+    pub(crate) fn new(sink: S, wait: Wait, max: usize) -> Self {
         MessageTx { sink, wait, max }
     }
 
@@ -135,7 +135,7 @@ impl<S: MessageSource> Attempt for Receiving<'_, S> {
 
 impl<S: MessageSource> MessageRx<S> {
     /// Creates the half over an open source.
-    pub(super) fn new(source: S, wait: Wait) -> Self {
+    pub(crate) fn new(source: S, wait: Wait) -> Self {
         MessageRx { source, wait }
     }
 
@@ -172,7 +172,7 @@ impl<S: MessageSource> Rx for MessageRx<S> {
 }
 
 /// Returns an error if the channel could not carry the messages that the spec announces.
-pub(super) fn check_limit(
+pub(crate) fn check_limit(
     mechanism: &'static str,
     spec: &Spec,
     max: usize,

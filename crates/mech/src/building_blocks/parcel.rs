@@ -27,18 +27,18 @@ const MOST_SLOTS: usize = 64;
 
 /// The layout of a direction; both ends compute the same layout from the same spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Maximum number of messages in flight.
-    pub(super) slots: usize,
+    pub(crate) slots: usize,
     /// Distance in bytes between slots, a multiple of the page size.
-    pub(super) slot_bytes: usize,
+    pub(crate) slot_bytes: usize,
     /// Largest message in bytes.
-    pub(super) max: usize,
+    pub(crate) max: usize,
 }
 
 impl Layout {
     /// The layout for messages of the spec's size after `header` bytes.
-    pub(super) fn of(spec: &Spec, header: usize) -> Self {
+    pub(crate) fn of(spec: &Spec, header: usize) -> Self {
         let page = crossway_sys::shm::page_len();
         let slot_bytes = (header + spec.max_message).max(1).next_multiple_of(page);
         let bytes = spec.capacity_bytes.unwrap_or(DEFAULT_BYTES);
@@ -151,7 +151,7 @@ impl Attempt for Acknowledgement<'_> {
 
 impl<S: Store> ParcelTx<S> {
     /// Creates the half over a store and this direction's socket.
-    pub(super) fn new(store: S, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
+    pub(crate) fn new(store: S, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
         ParcelTx { store, socket, layout, wait, sent: 0, taken: 0 }
     }
 
@@ -264,7 +264,7 @@ impl Attempt for Arrival<'_> {
 
 impl<T: Taker> ParcelRx<T> {
     /// Creates the half over a taker and this direction's socket.
-    pub(super) fn new(taker: T, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
+    pub(crate) fn new(taker: T, socket: OwnedFd, layout: Layout, wait: Wait) -> Self {
         ParcelRx {
             taker,
             socket,
@@ -368,7 +368,7 @@ impl<T: Taker> Rx for ParcelRx<T> {
 }
 
 /// The error for a failed system call of the taker.
-pub(super) fn os_error(call: &'static str, object: &str, errno: Errno) -> RecvError {
+pub(crate) fn os_error(call: &'static str, object: &str, errno: Errno) -> RecvError {
     OsError::new(call, object, errno).into()
 }
 

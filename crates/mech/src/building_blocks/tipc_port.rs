@@ -174,7 +174,7 @@ impl<S: PortSocket> MessageSource for PortSource<S> {
 }
 
 /// Creates the two directions over one socket that sends to `to`.
-pub(super) fn port_halves<S: PortSocket>(
+pub(crate) fn port_halves<S: PortSocket>(
     socket: S,
     to: S::Address,
     overflow: Vec<u8>,

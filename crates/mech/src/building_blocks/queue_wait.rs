@@ -9,7 +9,7 @@ use crate::{Deadline, Wait};
 
 /// Makes `call` with the channel's way of waiting; returns `None` when the deadline has passed.
 #[inline]
-pub(super) fn wait_for<T>(
+pub(crate) fn wait_for<T>(
     wait: Wait,
     until: Deadline,
     mut call: impl FnMut(Patience) -> Result<Option<T>, Errno>,

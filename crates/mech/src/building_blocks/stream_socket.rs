@@ -54,7 +54,7 @@ impl<F: ConnectionFamily> ByteSource for SocketHalf<F> {
 }
 
 /// Makes the halves of a channel over a connected stream socket.
-pub(super) fn channel<F: ConnectionFamily>(
+pub(crate) fn channel<F: ConnectionFamily>(
     spec: &Spec,
     fd: OwnedFd,
 ) -> Result<(SocketTx<F>, SocketRx<F>), OpenError> {
@@ -63,7 +63,7 @@ pub(super) fn channel<F: ConnectionFamily>(
 }
 
 /// The capabilities of every connected stream socket.
-pub(super) fn stream_caps(crosses_hosts: bool, privilege: Privilege) -> Caps {
+pub(crate) fn stream_caps(crosses_hosts: bool, privilege: Privilege) -> Caps {
     Caps {
         boundaries: Boundaries::Stream,
         carries_empty: false,

@@ -92,7 +92,7 @@ impl<S: ByteSink> Attempt for Writing<'_, S> {
 
 impl<S: ByteSink> StreamTx<S> {
     /// Creates the half over an open sink.
-    pub(super) fn new(sink: S, wait: Wait) -> Self {
+    pub(crate) fn new(sink: S, wait: Wait) -> Self {
         StreamTx { sink, wait, rest: Vec::new(), sent: 0 }
     }
 
@@ -149,7 +149,7 @@ impl<S: ByteSink> StreamTx<S> {
 
 /// Converts the reason why a send stopped.
 #[cold]
-pub(super) fn send_error(stop: Stop) -> SendError {
+pub(crate) fn send_error(stop: Stop) -> SendError {
     match stop {
         Stop::WouldBlock => SendError::Full,
         Stop::TimedOut => SendError::TimedOut,
@@ -163,7 +163,7 @@ pub(super) fn send_error(stop: Stop) -> SendError {
 
 /// Converts the reason why a receive stopped.
 #[cold]
-pub(super) fn recv_error(stop: Stop) -> RecvError {
+pub(crate) fn recv_error(stop: Stop) -> RecvError {
     match stop {
         Stop::WouldBlock => RecvError::Empty,
         Stop::TimedOut => RecvError::TimedOut,
@@ -228,7 +228,7 @@ impl<S: ByteSource> Attempt for Reading<'_, S> {
 
 impl<S: ByteSource> StreamRx<S> {
     /// Creates the half over an open source.
-    pub(super) fn new(source: S, wait: Wait) -> Self {
+    pub(crate) fn new(source: S, wait: Wait) -> Self {
         StreamRx { source, wait, held: Vec::new() }
     }
 
