@@ -88,7 +88,7 @@ fn errors_name_the_file_the_key_and_the_remedy() {
         ),
         (
             "size_bytes = 64\nwhere = \"other-host\"\nload = { cpu = 1 }",
-            "leave it out for where = \"other-host\"",
+            "omit it for where = \"other-host\"",
         ),
     ] {
         let said = error(text);
