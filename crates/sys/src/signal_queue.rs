@@ -7,6 +7,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
@@ -292,19 +293,38 @@ pub fn all_threads_block() -> bool {
     thread_without(libc::SIGRTMIN()).is_none()
 }
 
-/// The name of a thread of this process that does not block the signal.
+/// The C library's own signal. Only the C library can block it, together with all others: for a moment in a thread that
+/// starts a thread or a process, and in the new thread until it gets its own mask.
+const INTERNAL: i32 = 32;
+
+/// Maximum time for which the masks of threads are watched until they are final.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// The name of a thread of this process that does not block the signal, or that may not after [`SETTLING`].
 fn thread_without(signal: i32) -> Option<String> {
-    let mut statuses = std::fs::read_dir("/proc/self/task").ok()?.flatten().filter_map(|thread| {
-        // A thread may have ended meanwhile.
-        std::fs::read_to_string(thread.path().join("status")).ok()
-    });
-    let field = |status: &str, name: &str| {
-        status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
-    };
-    statuses.find_map(|status| {
-        let blocked = u64::from_str_radix(&field(&status, "SigBlk:")?, 16).ok()?;
-        (blocked & bit(signal) == 0).then(|| field(&status, "Name:").unwrap_or_default())
-    })
+    let begin = Instant::now();
+    loop {
+        let mut unsettled = None;
+        for thread in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
+            // A thread may have ended meanwhile.
+            let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+            let field = |name: &str| {
+                status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+            };
+            let mask = field("SigBlk:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+            let Some(blocked) = mask else { continue };
+            if blocked & bit(signal) == 0 {
+                return field("Name:");
+            }
+            if blocked & bit(INTERNAL) != 0 {
+                unsettled = field("Name:");
+            }
+        }
+        if unsettled.is_none() || begin.elapsed() > SETTLING {
+            return unsettled;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Tests whether it works here: a child queues a signal to itself and takes it. `ENOSYS`: Linux before 5.3.
