@@ -1,11 +1,12 @@
 //! Multicast options of UDP sockets.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
 use rustix::net::{netdevice, sockopt};
 
 use crate::OsError;
+use crate::socket::set_raw;
 
 /// The interface through which a group is joined and addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +22,7 @@ pub fn interface_index(fd: impl AsFd, name: &str) -> Result<u32, OsError> {
     netdevice::name_to_index(fd, name).map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", name, e))
 }
 
-/// Joins a group, sends to groups through the same interface, and disables loopback of its own
-/// datagrams.
+/// Receives a group through an interface, but no other group, and not this one through other interfaces.
 ///
 /// Errors: the errno of the option that failed; `EINVAL` when group and interface belong to different
 /// address families.
@@ -32,18 +32,34 @@ pub fn join(fd: impl AsFd, group: IpAddr, through: Through) -> Result<(), OsErro
         (IpAddr::V4(group), Through::V4(local)) => {
             sockopt::set_ip_add_membership(&fd, &group, &local)
                 .map_err(os("setsockopt(IP_ADD_MEMBERSHIP)"))?;
+            let off = 0_i32.to_ne_bytes();
+            set_raw(&fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, Some(&off))
+                .map_err(os("setsockopt(IP_MULTICAST_ALL)"))
+        }
+        // A socket bound to a group of this scope is bound to an interface too.
+        (IpAddr::V6(group), Through::V6(index)) => {
+            sockopt::set_ipv6_add_membership(&fd, &group, index)
+                .map_err(os("setsockopt(IPV6_ADD_MEMBERSHIP)"))
+        }
+        _ => Err(OsError::new("join group", group, rustix::io::Errno::INVAL)),
+    }
+}
+
+/// Sends to groups through this interface, without loopback of the datagrams sent.
+///
+/// Errors: the errno of the option that failed.
+pub fn send_through(fd: impl AsFd, through: Through) -> Result<(), OsError> {
+    let os = |call: &'static str| move |e| OsError::new(call, "", e);
+    match through {
+        Through::V4(local) => {
             sockopt::set_ip_multicast_if(&fd, &local).map_err(os("setsockopt(IP_MULTICAST_IF)"))?;
             sockopt::set_ip_multicast_loop(&fd, false).map_err(os("setsockopt(IP_MULTICAST_LOOP)"))
         }
-        (IpAddr::V6(group), Through::V6(index)) => {
-            let group: &Ipv6Addr = &group;
-            sockopt::set_ipv6_add_membership(&fd, group, index)
-                .map_err(os("setsockopt(IPV6_ADD_MEMBERSHIP)"))?;
+        Through::V6(index) => {
             sockopt::set_ipv6_multicast_if(&fd, index)
                 .map_err(os("setsockopt(IPV6_MULTICAST_IF)"))?;
             sockopt::set_ipv6_multicast_loop(&fd, false)
                 .map_err(os("setsockopt(IPV6_MULTICAST_LOOP)"))
         }
-        _ => Err(OsError::new("join group", group, rustix::io::Errno::INVAL)),
     }
 }

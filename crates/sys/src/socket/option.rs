@@ -208,12 +208,6 @@ pub fn set_reuse_address(fd: impl AsFd) -> Result<(), OsError> {
         .map_err(|e| OsError::new("setsockopt(SO_REUSEADDR)", "", e))
 }
 
-/// Keeps others from binding to this socket's address from now on, even if they allow its reuse.
-pub fn forbid_reuse_of_address(fd: impl AsFd) -> Result<(), OsError> {
-    sockopt::set_socket_reuseaddr(fd, false)
-        .map_err(|e| OsError::new("setsockopt(SO_REUSEADDR)", "", e))
-}
-
 /// The size in bytes of the segments into which TCP divides the stream (TCP_MAXSEG).
 pub fn tcp_max_segment_bytes(fd: impl AsFd) -> Result<u32, OsError> {
     get_int(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG)

@@ -55,8 +55,6 @@ pub(crate) struct Attached {
     pub(crate) ring: Option<PacketRing>,
     /// Device specified by the operator.
     pub(crate) device: Option<String>,
-    /// UDP port on which it receives a multicast group.
-    pub(crate) group_port: Option<u16>,
     pub(crate) traffic: Traffic,
 }
 

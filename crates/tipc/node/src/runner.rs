@@ -50,18 +50,6 @@ pub enum RunnerError {
         /// The underlying error.
         source: BearerError,
     },
-    /// Two sockets of one node would receive each other's frames.
-    #[error(
-        "cannot enable bearer {spec}: another bearer of this node receives a multicast group on UDP port {port}, \
-         and each would take frames that are meant for the other; give one a port of its own \
-         (udp:ADDRESS:PORT, the same on all nodes of that network), or name its remotes"
-    )]
-    SharedPort {
-        /// Specification of the bearer.
-        spec: String,
-        /// Port used by both.
-        port: u16,
-    },
     /// Another system call failed.
     #[error("{0}")]
     Os(#[from] crossway_sys::OsError),
@@ -168,23 +156,14 @@ impl<G: Guard> Runner<G> {
     /// # Errors
     /// [`RunnerError`] names the bearer and the reason.
     pub fn enable(&mut self, spec: &BearerSpec, name: &str) -> Result<BearerId, RunnerError> {
-        let (network, socket_bytes) = self.may_open(spec)?;
-        let bearer = Bearer::open(spec, network, socket_bytes)
+        let bearer = Bearer::open(spec, self.network, self.socket_bytes)
             .map_err(|source| RunnerError::Open { spec: spec.to_string(), source })?;
         self.attach(spec, name, bearer).map_err(|refused| refused.0)
     }
 
-    /// Checks that a bearer can be opened without conflict. Returns its network and buffer size.
-    ///
-    /// # Errors
-    /// [`RunnerError::SharedPort`].
-    pub(crate) fn may_open(&self, spec: &BearerSpec) -> Result<(NetworkId, usize), RunnerError> {
-        match spec.group_port() {
-            Some(port) if self.bearers.iter().any(|b| b.group_port == Some(port)) => {
-                Err(RunnerError::SharedPort { spec: spec.to_string(), port })
-            }
-            _ => Ok((self.network, self.socket_bytes)),
-        }
+    /// The network of bearers opened from now on, and the size requested for their socket buffers.
+    pub(crate) const fn opening(&self) -> (NetworkId, usize) {
+        (self.network, self.socket_bytes)
     }
 
     /// Attaches the node to an open bearer.
@@ -212,7 +191,6 @@ impl<G: Guard> Runner<G> {
             ring: bearer.take_ring(),
             bearer,
             device: spec.device().map(str::to_owned),
-            group_port: spec.group_port(),
             traffic: Traffic::default(),
         });
         let watched = self.bearers.last().map_or(Ok(()), |attached| self.wait_for_bearer(attached));
@@ -225,13 +203,13 @@ impl<G: Guard> Runner<G> {
         }
     }
 
-    /// Registers a bearer's descriptor and the notifications about its device.
+    /// Registers a bearer's descriptors and the notifications about its device.
     fn wait_for_bearer(&self, attached: &Attached) -> Result<(), OsError> {
         if let Some(watch) = attached.bearer.watch() {
             self.epoll.add(watch, Token::Device.encode(), Trigger::WhileReadable)?;
         }
         let token = Token::Bearer(attached.id.0.into()).encode();
-        self.epoll.add(attached.bearer.fd(), token, Trigger::WhileReadable)
+        attached.bearer.fds().try_for_each(|fd| self.epoll.add(fd, token, Trigger::WhileReadable))
     }
 
     /// The bearers, in the order in which they were enabled.
@@ -256,7 +234,7 @@ impl<G: Guard> Runner<G> {
         self.outbox.forget(index);
         let attached = self.bearers.remove(index);
         // Errors for descriptors that were not registered are ignored.
-        for fd in attached.bearer.watch().into_iter().chain([attached.bearer.fd()]) {
+        for fd in attached.bearer.watch().into_iter().chain(attached.bearer.fds()) {
             let _ = self.epoll.remove(fd);
         }
         Ok(attached)

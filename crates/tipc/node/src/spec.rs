@@ -47,14 +47,6 @@ impl BearerSpec {
             Self::Udp { device, .. } => device.as_deref(),
         }
     }
-
-    /// The UDP port on which the bearer receives a multicast group, if any.
-    pub(crate) fn group_port(&self) -> Option<u16> {
-        match self {
-            Self::Udp { local, remotes, .. } if remotes.is_empty() => Some(local.port()),
-            _ => None,
-        }
-    }
 }
 
 /// Why a bearer specification is invalid.

@@ -192,7 +192,7 @@ impl BearerJobs {
     ) -> Result<Next, String> {
         let spec: BearerSpec = bearer.parse().map_err(|e| format!("{e}"))?;
         let name = free_name(runner, &spec, name)?;
-        let (network, socket_bytes) = runner.may_open(&spec).map_err(|e| e.to_string())?;
+        let (network, socket_bytes) = runner.opening();
         let (open, wanted) = (self.open.clone(), spec.clone());
         let opened = self
             .start(move || open(&wanted, network, socket_bytes))

@@ -10,7 +10,6 @@ use crossway_sys::datagrams::Sent;
 use crossway_sys::link_watch::LinkChange;
 use crossway_sys::packet::ETHERNET_HEADER_LEN;
 use crossway_sys::packet_ring::PacketRing;
-use crossway_sys::records::Inbox;
 use crossway_sys::socket::{self, Address};
 use crossway_sys::{Errno, OsError};
 use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
@@ -174,12 +173,13 @@ impl Bearer {
         }
     }
 
-    /// Descriptor that becomes readable when a frame has arrived.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Udp(b) => b.fd(),
-            Self::Ethernet(b) => b.fd(),
-        }
+    /// Descriptors that become readable when a frame has arrived.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let (own, group) = match self {
+            Self::Udp(b) => (b.fd(), b.group_fd()),
+            Self::Ethernet(b) => (b.fd(), None),
+        };
+        [own].into_iter().chain(group)
     }
 
     /// Descriptor that becomes readable when [`Bearer::device_change`] may return a change; `None` for media without device notifications:
@@ -213,12 +213,6 @@ impl Bearer {
             Self::Ethernet(b) => b.take_ring(),
             Self::Udp(_) => None,
         }
-    }
-
-    /// Receives messages, each with one frame or a run, without waiting. Returns their number; if it is less than the inbox can hold, there
-    /// are no more for now. Must not be used for a bearer with a ring.
-    pub fn try_receive(&self, inbox: &mut Inbox) -> Result<usize, Errno> {
-        inbox.receive(self.fd())
     }
 
     /// The addresses on this medium to which a frame must be sent: one address, or that of each remote; none for an address of a different

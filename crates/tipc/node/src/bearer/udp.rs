@@ -21,10 +21,13 @@ const MTU_V6: usize = 1_280;
 const HEADERS_V4: usize = 20 + 8;
 const HEADERS_V6: usize = 40 + 8;
 
-/// A bearer's UDP socket.
+/// A bearer's UDP sockets.
 #[derive(Debug)]
 pub struct UdpBearer {
+    /// Bound to the local address; sends everything.
     fd: OwnedFd,
+    /// Bound to the multicast group, if there is one; only receives.
+    group: Option<OwnedFd>,
     local: SocketAddr,
     /// Destinations of broadcasts, as shown to an operator and as passed to the system.
     remotes: Vec<SocketAddr>,
@@ -85,55 +88,58 @@ impl UdpBearer {
     ) -> Result<Self, OsError> {
         let fd = socket::inet(Inet::Udp, local)?;
         set_buffers(&fd, socket_bytes)?;
-        let object = format!("udp:{local}");
         // Checked even if it is not needed: a name that is not a device's is a mistake.
-        let index = device.map_or(Ok(0), |device| multicast::interface_index(&fd, device))?;
-        if !remotes.is_empty() {
-            bind_beside_groups(&fd, local, &object)?;
-            return Self::new(fd, local, remotes, mtu);
-        }
-        // There is no other reliable check that the address belongs to this host. Link-local addresses would have to be bound with
-        // their device.
-        let is_link_local = matches!(local.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local());
-        if !is_link_local {
-            let one = socket::inet(Inet::Udp, local)?;
-            socket::bind(&one, &socket::inet_address(SocketAddr::new(local.ip(), 0)), &object)?;
-        }
-        // Datagrams to the group do not reach a socket bound to a unicast address.
-        let (any, through) = match local.ip() {
-            IpAddr::V4(ip) => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), Through::V4(ip)),
-            IpAddr::V6(_) => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), Through::V6(index)),
+        let through = match (local.ip(), device) {
+            (IpAddr::V4(ip), None) => Through::V4(ip),
+            (IpAddr::V4(ip), Some(device)) => {
+                multicast::interface_index(&fd, device).map(|_| Through::V4(ip))?
+            }
+            (IpAddr::V6(ip), device) => {
+                let device = device.map(str::to_owned).or_else(|| device_of(ip.into()));
+                let index = |device: String| multicast::interface_index(&fd, &device);
+                Through::V6(device.map_or(Ok(0), index)?)
+            }
         };
-        socket::set_reuse_address(&fd)?;
-        let port = local.port();
-        let everywhere = format!(
-            "{object}: to receive a multicast group, it needs port {port} of every address; if a program has the port at \
-             one address, such as a node with listed remotes, start this node before that program, or use another port"
-        );
-        socket::bind(&fd, &socket::inet_address(SocketAddr::new(any, port)), &everywhere)?;
-        let group = group(local.ip(), network);
-        multicast::join(&fd, group, through)?;
-        Self::new(fd, local, vec![SocketAddr::new(group, local.port())], mtu)
+        // Not shared: of several sockets bound to one address, only the last receives.
+        bind_through(&fd, local, through)?;
+        if !remotes.is_empty() {
+            return Self::new(fd, None, local, remotes, mtu);
+        }
+        // Datagrams to a group do not reach a socket bound to a unicast address. All that receive the group share its address.
+        let group = SocketAddr::new(group(local.ip(), network), local.port());
+        let receiver = socket::inet(Inet::Udp, local)?;
+        set_buffers(&receiver, socket_bytes)?;
+        socket::set_reuse_address(&receiver)?;
+        multicast::join(&receiver, group.ip(), through)?;
+        bind_through(&receiver, group, through)?;
+        multicast::send_through(&fd, through)?;
+        Self::new(fd, Some(receiver), local, vec![group], mtu)
     }
 
     fn new(
         fd: OwnedFd,
+        group: Option<OwnedFd>,
         local: SocketAddr,
         remotes: Vec<SocketAddr>,
         mtu: Option<u16>,
     ) -> Result<Self, OsError> {
         // A kernel that does not join runs delivers the datagrams one by one.
-        let _ = join_runs(&fd);
+        for fd in [&fd].into_iter().chain(&group) {
+            let _ = join_runs(fd);
+        }
         let broadcast = remotes.iter().copied().map(socket::inet_address).collect();
         let multicasts = remotes.iter().all(|to| to.ip().is_multicast());
         let (usual, headers) =
             if local.is_ipv4() { (MTU_V4, HEADERS_V4) } else { (MTU_V6, HEADERS_V6) };
-        let segment_max = device_mtu(local.ip()).map_or(0, |mtu| mtu.saturating_sub(headers));
+        let segment_max = device_of(local.ip())
+            .and_then(|device| interface_mtu(&device).ok())
+            .map_or(0, |mtu| mtu.saturating_sub(headers));
         let mtu = mtu.map_or(usual, usize::from);
         // Unless it is known, losses of fragments cannot be told from others.
         let whole_max = if segment_max > 0 { mtu.min(segment_max) } else { mtu };
         Ok(Self {
             fd,
+            group,
             local,
             remotes,
             broadcast,
@@ -229,31 +235,32 @@ impl UdpBearer {
         self.fd.as_fd()
     }
 
+    /// The socket that receives the multicast group.
+    pub(super) fn group_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.group.as_ref().map(AsFd::as_fd)
+    }
+
     /// Destinations of a broadcast: the group, or each remote.
     pub(super) fn remotes(&self) -> &[Address] {
         &self.broadcast
     }
 }
 
-/// Binds to an address to which no other socket may be bound, except that sockets that receive a multicast group are bound
-/// to the port at every address. They allow reuse of the port. Datagrams to the address go to the socket that is bound to it.
-fn bind_beside_groups(fd: &OwnedFd, local: SocketAddr, object: &str) -> Result<(), OsError> {
-    let address = socket::inet_address(local);
-    let Err(taken) = socket::bind(fd, &address, object) else { return Ok(()) };
-    if taken.errno() != Errno::ADDRINUSE.raw_os_error() {
-        return Err(taken);
+/// Binds to an address. The system requires the device of IPv6 addresses that are valid on a link only.
+fn bind_through(fd: &OwnedFd, mut address: SocketAddr, through: Through) -> Result<(), OsError> {
+    let object = format!("udp:{address}");
+    if let (SocketAddr::V6(six), Through::V6(index)) = (&mut address, through)
+        && (six.ip().is_unicast_link_local() || six.ip().is_multicast())
+    {
+        six.set_scope_id(index);
     }
-    // Fails as well if a socket with exactly this address does not allow reuse, which is true of all that were bound here.
-    socket::set_reuse_address(fd)?;
-    socket::bind(fd, &address, object)?;
-    socket::forbid_reuse_of_address(fd)
+    socket::bind(fd, &socket::inet_address(address), &object)
 }
 
-/// The MTU of the device with this address; `None` if no device has it, so that the outgoing device is unknown.
-fn device_mtu(ip: IpAddr) -> Option<usize> {
+/// The device with this address; `None` if there is none, so that the outgoing device is unknown.
+fn device_of(ip: IpAddr) -> Option<String> {
     // All of 127.0.0.0/8 is local without being assigned to a device.
-    let name = if ip.is_loopback() { Some("lo".to_owned()) } else { interface_of(ip).ok()? };
-    interface_mtu(&name?).ok()
+    if ip.is_loopback() { Some("lo".to_owned()) } else { interface_of(ip).ok()? }
 }
 
 #[cfg(test)]
@@ -263,9 +270,20 @@ mod tests {
 
     use super::*;
 
-    /// Multicast sockets are bound to every address, as a kernel's are: another node's must not keep this one from its own address.
+    /// Receives one byte from each socket and checks that it is the expected one.
+    fn assert_received(sockets: &[&OwnedFd], expected: u8) {
+        for fd in sockets {
+            let socket = UdpSocket::from(fd.try_clone().unwrap());
+            socket.set_nonblocking(false).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let mut byte = [0];
+            assert_eq!(socket.recv(&mut byte).unwrap(), 1);
+            assert_eq!(byte, [expected]);
+        }
+    }
+
     #[test]
-    fn a_bearer_with_remotes_has_its_address_beside_one_that_receives_a_group() {
+    fn bearers_share_a_group_and_no_address_in_any_order() {
         let free = UdpSocket::bind("0.0.0.0:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
@@ -274,27 +292,23 @@ mod tests {
             let remotes = remotes.iter().map(|last| at(*last)).collect();
             UdpBearer::open(at(last), None, remotes, None, (NetworkId(4711), 1 << 16))
         };
-        let everywhere = open(1, &[]).expect("no other test uses this port");
-        let own = open(2, &[3]).expect("a socket at every address does not prevent it");
-        for _ in 0..2 {
-            let again = open(2, &[3]).expect_err("the address is taken");
-            assert_eq!(again.errno(), Errno::ADDRINUSE.raw_os_error());
+        let first = open(1, &[]).expect("no other test uses this port");
+        let listed = open(2, &[3]).expect("beside one that receives the group");
+        let second = open(3, &[]).expect("after one with listed remotes");
+        for last in 1..4 {
+            for remotes in [&[][..], &[4]] {
+                let again = open(last, remotes).expect_err("the address is taken");
+                assert_eq!(again.errno(), Errno::ADDRINUSE.raw_os_error());
+            }
         }
-        let other = open(3, &[2]).expect("another address");
         let sender = UdpSocket::bind("127.99.7.4:0").unwrap();
-        for (bearer, last) in [(&everywhere, 1), (&own, 2), (&other, 3)] {
+        multicast::send_through(&sender, Through::V4(Ipv4Addr::new(127, 99, 7, 4))).unwrap();
+        for (bearer, last) in [(&first, 1), (&listed, 2), (&second, 3)] {
             sender.send_to(&[last], at(last)).unwrap();
-            let socket = UdpSocket::from(bearer.fd.try_clone().unwrap());
-            socket.set_nonblocking(false).unwrap();
-            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            let mut byte = [0];
-            assert_eq!(socket.recv(&mut byte).unwrap(), 1);
-            assert_eq!(byte, [last]);
+            assert_received(&[&bearer.fd], last);
         }
-        drop(everywhere);
-        let late = open(1, &[]).expect_err("the port is taken at one address");
-        assert_eq!(late.errno(), Errno::ADDRINUSE.raw_os_error());
-        assert!(late.to_string().contains("start this node before that program"), "{late}");
+        sender.send_to(&[5], first.remotes[0]).unwrap();
+        assert_received(&[first.group.as_ref().unwrap(), second.group.as_ref().unwrap()], 5);
     }
 
     #[test]

@@ -48,35 +48,39 @@ impl<G: Guard> Runner<G> {
             if count == 0 {
                 // A device that went down polls readable until its error has been read; a kernel's node is notified by its device
                 // too.
-                if let Ok(Some(Errno::NETDOWN)) = socket::take_error(bearer.fd()) {
+                let is_down = |fd| matches!(socket::take_error(fd), Ok(Some(Errno::NETDOWN)));
+                if bearer.fds().any(is_down) {
                     let id = *id;
                     self.node.medium_lost(now(), id);
                 }
             }
             return;
         }
-        let mut frames = 0;
-        for _ in 0..BATCHES_PER_TURN {
-            // EAGAIN ends the turn; other errors concern frames sent earlier (an unreachable remote) and are no reason to stop.
-            let Ok(count) = bearer.try_receive(&mut self.inbox) else { break };
-            let at = now();
-            traffic.receive_calls += 1;
-            for n in 0..count {
-                // Packets never exceed the largest datagram.
-                let Some(packets) = self.inbox.segments_mut(n) else { continue };
-                let before = frames;
-                for packet in packets {
-                    passage.take(at, packet);
-                    frames += 1;
+        let fds = passage.bearer.fds();
+        for fd in fds {
+            let mut frames = 0;
+            for _ in 0..BATCHES_PER_TURN {
+                // EAGAIN ends the turn; other errors concern frames sent earlier (an unreachable remote) and are no reason to stop.
+                let Ok(count) = self.inbox.receive(fd) else { break };
+                let at = now();
+                traffic.receive_calls += 1;
+                for n in 0..count {
+                    // Packets never exceed the largest datagram.
+                    let Some(packets) = self.inbox.segments_mut(n) else { continue };
+                    let before = frames;
+                    for packet in packets {
+                        passage.take(at, packet);
+                        frames += 1;
+                    }
+                    traffic.runs_received += u64::from(frames - before > 1);
                 }
-                traffic.runs_received += u64::from(frames - before > 1);
+                // A run may contain many frames.
+                if count < MOST || frames >= FRAMES_PER_TURN {
+                    break;
+                }
             }
-            // A run may contain many frames.
-            if count < MOST || frames >= FRAMES_PER_TURN {
-                break;
-            }
+            traffic.frames_received += frames as u64;
         }
-        traffic.frames_received += frames as u64;
     }
 }
 
