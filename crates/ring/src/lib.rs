@@ -40,6 +40,10 @@
 //!
 //! [`shared_rx`] is a receiving end for several threads and processes, which take turns ([`process_lock`]); [`doorbell`]
 //! lets them wait for it through a socket that they already have.
+//!
+//! # Two producers
+//!
+//! [`handover`] lets a second producer publish messages that the first one could not, such as those of a forked child.
 
 #![allow(unsafe_code)]
 
@@ -48,6 +52,7 @@ pub mod biased;
 pub mod consumer;
 pub mod contract;
 pub mod doorbell;
+pub mod handover;
 #[cfg(not(loom))]
 pub mod heap;
 pub mod layout;

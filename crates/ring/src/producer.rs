@@ -5,7 +5,7 @@ use std::time::Duration;
 use crossway_sys::OsError;
 
 use crate::bell::{Bell, SLICE};
-use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, record_len};
+use crate::layout::{ASLEEP, AWAKE, CLOSED, HEADER, header, payload_len, record_len};
 use crate::memory::RingMemory;
 use crate::pace::{Budget, Pace};
 use crate::sync::{Ordering, fence};
@@ -81,6 +81,30 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     /// The position at which the next record will start.
     pub const fn position(&self) -> u64 {
         self.tail
+    }
+
+    /// Number of records created.
+    pub const fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Continues where another producer of the same ring has stopped: at its position and with its number of records, or one record
+    /// later if it was killed after publishing that record and before it could report it.
+    ///
+    /// The producers exclude each other by other means. Any values are accepted, because they may come from a hostile process: with
+    /// wrong ones, the ring gets damaged, which its consumer detects.
+    pub fn resume_at(&mut self, position: u64, sequence: u64) {
+        let position = position & !(HEADER as u64 - 1);
+        (self.tail, self.sequence) = (position, sequence);
+        self.tail_offset = (position % self.capacity) as usize;
+        // What was read before may belong to a position that was wrong.
+        self.head_seen = self.head_seen.min(position);
+        let word = self.memory.header(self.tail_offset).load(Ordering::Acquire);
+        if let Some(len) = payload_len(word, sequence).filter(|len| *len <= self.max_message) {
+            let claim = self.plan(len);
+            (self.tail, self.tail_offset) = (claim.end, claim.end_offset);
+            self.sequence += 1;
+        }
     }
 
     /// The position up to which the consumer has freed space: records that end there or before were taken.

@@ -85,7 +85,7 @@ impl Dimensions {
 }
 
 /// The words of the control page that the rings do not use, for users that share more than messages.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct FreeWords {
     mapping: Arc<Mapping>,
 }
