@@ -72,6 +72,8 @@ pub(crate) enum Claim {
     Lanes(u64),
     /// A request to receive through the lane. The socket's shared words also show when this has begun, so the socket may never fetch the answer.
     LaneDown(u64),
+    /// For the sending end of the peer's direct lane.
+    Outlet(u64),
     /// A late answer, or one for a socket that was closed: it will not be fetched.
     Nobody,
 }
@@ -91,7 +93,7 @@ impl Control {
             match claim {
                 Claim::LaneDown(_) if answer.is_ok() => {}
                 Claim::Nobody => {}
-                Claim::Lanes(_) | Claim::LaneDown(_) => {
+                Claim::Lanes(_) | Claim::LaneDown(_) | Claim::Outlet(_) => {
                     if self.kept.len() == KEPT_MAX {
                         self.kept.pop_front();
                     }
@@ -140,8 +142,12 @@ impl Control {
 
     /// Drops the answers to a socket's requests.
     fn forget(&mut self, token: u64) {
-        let is_its =
-            |claim: Claim| matches!(claim, Claim::Lanes(of) | Claim::LaneDown(of) if of == token);
+        let is_its = |claim: Claim| {
+            let (Claim::Lanes(of) | Claim::LaneDown(of) | Claim::Outlet(of)) = claim else {
+                return false;
+            };
+            of == token
+        };
         self.kept.retain(|(claim, _)| !is_its(*claim));
         if self.owed.is_some_and(is_its) {
             self.owed = Some(Claim::Nobody);

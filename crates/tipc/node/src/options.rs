@@ -121,9 +121,13 @@ pub struct TipcdOptions {
     /// Sockets that may have lanes at a time; further sockets work without
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lanes)]
     pub(crate) lanes: usize,
-    /// Bytes of each of the two rings of a socket with lanes; raised to 69632, the minimum for the longest message
+    /// Bytes of each of the two rings of a socket with lanes; raised to 69632, the minimum for the longest message. A direct lane between two
+    /// programs of this node has four times as many
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_bytes, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
     pub(crate) lane_bytes: usize,
+    /// Pass all messages between two programs of this node through the tipcd, also if they are connected to each other
+    #[arg(long, help_heading = "Limits")]
+    pub(crate) no_direct_lanes: bool,
 }
 
 impl TipcdOptions {
@@ -153,6 +157,7 @@ impl TipcdOptions {
             lane_after: self.lane_after,
             lanes: self.lanes,
             lane_bytes: self.lane_bytes,
+            direct: !self.no_direct_lanes,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crossway_tipc_client::admin::{Order, SocketView};
+use crossway_tipc_client::admin::{LaneView, Order, SocketView};
 
 use super::{Site, ask};
 
@@ -55,7 +55,8 @@ fn print(s: &SocketView, statistics: bool) {
         println!("  TX messages:{} bytes:{}", s.sent.messages, s.sent.bytes);
         println!("  Queued messages:{} bytes:{}", s.queued_messages, s.queued_bytes);
         if let Some(lanes) = s.lanes {
-            println!("  Lanes messages sent:{} tipcd woken:{}", lanes.sent, lanes.woken);
+            let LaneView { sent, direct, woken } = lanes;
+            println!("  Lanes messages sent:{sent} direct:{direct} tipcd woken:{woken}");
         }
     }
 }

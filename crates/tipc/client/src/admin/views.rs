@@ -299,6 +299,8 @@ pub struct SocketView {
 pub struct LaneView {
     /// Messages that the program sent through its lane; for a stream, pieces of at most 32 KiB.
     pub sent: u64,
+    /// Messages in the direct lane to its peer, a program of the same node.
+    pub direct: u64,
     /// How often the program had to wake the tipcd for them.
     pub woken: u64,
 }

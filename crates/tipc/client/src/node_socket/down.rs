@@ -3,20 +3,16 @@
 //! All threads and processes that share the socket take turns at the ring, whose read position is in the shared memory. The data descriptor carries
 //! bells ([`crossway_ring::doorbell`]) and the end of the connection; its contents from before the lane began are read first.
 
-use crossway_ring::SharedRx;
 use crossway_ring::doorbell::{self, Bells, Presence};
-use crossway_ring::process_lock::{Held, ProcessLock};
-use crossway_ring::receiver::Receiver;
+use crossway_ring::process_lock::Held;
 use crossway_ring::region::SharedRing;
 use crossway_ring::shared_rx::{ReceiverWords, Turn};
 use crossway_ring::sync::fence;
-use crossway_sys::eventfd::EventFd;
 use crossway_sys::poll;
 
-use super::lane_request::Beginning;
+use super::inlet::{Bell, Down, Inlet, InletWords};
 use super::receive::Came;
 use super::*;
-use crate::protocol::lane::{self, LaneMemory};
 
 /// Number of consecutive calls that find a message waiting from which on a lane is worth the cost of its bells.
 const GATHERS_FROM: u32 = 8;
@@ -36,74 +32,6 @@ pub(super) struct Pace {
     found: AtomicU32,
 }
 
-/// A socket's receiving lane.
-pub(super) struct Down {
-    rx: SharedRx<SharedRing, Receiver>,
-    lock: ProcessLock<Receiver>,
-    /// Wakes the tipcd when it waits for room.
-    bell: Arc<EventFd>,
-    pub(super) beginning: Beginning,
-}
-
-impl Down {
-    /// Creates the lane in the memory behind `file`; `None` if the system does not support locking between processes.
-    pub(super) fn new(memory: &LaneMemory, file: OwnedFd, bell: Arc<EventFd>) -> Option<Self> {
-        let words = Receiver::of(&memory.words(), lane::DOWN);
-        let lock = ProcessLock::join(words.clone(), file).ok()?;
-        Some(Self {
-            rx: SharedRx::new(memory.down(), words),
-            lock,
-            bell,
-            beginning: Beginning::default(),
-        })
-    }
-}
-
-impl Down {
-    /// Tells the tipcd that there is room for waiting messages.
-    fn wake_tipcd(&self) {
-        // An eventfd counter cannot be full here.
-        let _ = self.bell.signal();
-    }
-
-    /// Renews the claim after another descriptor of the memory's file was closed.
-    pub(super) fn claim_again(&self) -> Result<(), Errno> {
-        self.lock.claim_again()
-    }
-}
-
-/// The data descriptor as a source of bells.
-struct Bell<'a> {
-    fd: &'a OwnedFd,
-    down: &'a Down,
-}
-
-impl Bells for Bell<'_> {
-    type Error = Errno;
-
-    fn presence(&self) -> Result<Presence, Errno> {
-        match records::recv(self.fd, &mut [], &mut [0], true, true) {
-            Ok(came) if came.len > 0 => Ok(Presence::Bell),
-            Ok(_) | Err(Errno::CONNRESET) => Ok(Presence::End),
-            Err(Errno::AGAIN) => Ok(Presence::Nothing),
-            Err(errno) => Err(errno),
-        }
-    }
-
-    fn eat(&self) -> Result<(), Errno> {
-        match socket::recv(self.fd, &mut [0], true) {
-            Ok(_) | Err(Errno::AGAIN | Errno::CONNRESET) => {}
-            Err(errno) => return Err(errno),
-        }
-        self.down.rx.words().bells_eaten().fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn ring_is_empty(&self) -> Result<bool, Errno> {
-        Ok(self.down.rx.is_empty())
-    }
-}
-
 /// The result of a turn at the ring.
 pub(super) enum Found {
     /// A message, or stream bytes.
@@ -116,7 +44,7 @@ pub(super) enum Found {
     Again,
 }
 
-type MyTurn<'a> = Turn<'a, SharedRing, Receiver, Held<'a>>;
+type MyTurn<'a> = Turn<'a, SharedRing, InletWords, Held<'a>>;
 
 impl NodeSocket {
     fn down_word(&self) -> &AtomicU64 {
@@ -176,6 +104,25 @@ impl NodeSocket {
         lanes.down.as_ref().ok_or(Errno::NOLCK)
     }
 
+    /// The ring of the active lane.
+    #[inline]
+    fn inlet<'a>(&self, down: &'a Down) -> Result<&'a Inlet, Errno> {
+        if self.down_word().load(Ordering::Acquire) != slot::DOWN_DIRECT {
+            return Ok(&down.lane);
+        }
+        match down.direct.get() {
+            Some(inlet) => Ok(inlet),
+            None => self.join_direct(down),
+        }
+    }
+
+    /// The direct lane that another process requested, or whose memory came with an answer that was not fetched.
+    #[cold]
+    fn join_direct<'a>(&self, down: &'a Down) -> Result<&'a Inlet, Errno> {
+        down.begin(self.ask(&Request::LaneDown { token: self.opened.token })?)?;
+        down.direct.get().ok_or(Errno::PROTO)
+    }
+
     /// Number of bells consumed since messages have been arriving through the lane; `None` if they do not. For tests and diagnostics.
     #[doc(hidden)]
     pub fn down_lane_bells(&self) -> Option<u32> {
@@ -183,7 +130,7 @@ impl NodeSocket {
             return None;
         }
         let down = self.down_lane().ok()?;
-        Some(down.rx.words().bells_eaten().load(Ordering::Relaxed))
+        Some(down.words.bells_eaten().load(Ordering::Relaxed))
     }
 
     /// Takes the next item, or only looks at it if `look` is set. `waited` is the result of the last turn, after which the descriptor polled
@@ -197,27 +144,29 @@ impl NodeSocket {
         waited: Option<u32>,
         is_last: bool,
     ) -> Result<Found, Errno> {
+        let inlet = self.inlet(down)?;
         let held = down.lock.hold()?;
         let orphaned = held.orphaned;
-        let mut turn = down.rx.turn(held);
-        let bell = Bell { fd: &self.fd, down };
+        let mut turn = inlet.rx.turn(held);
+        let bell = Bell { fd: &self.fd, down, inlet };
         if orphaned {
-            turn.settle(&bell, || down.wake_tipcd())?;
+            turn.settle(&bell, || bell.wake_producer())?;
         }
-        if down.rx.words().begun().load(Ordering::Relaxed) == 0 {
-            if !self.await_first_bell(down)? {
+        let words = inlet.rx.words();
+        if words.begun().load(Ordering::Relaxed) == 0 {
+            if !self.await_first_bell(words)? {
                 return Ok(Found::Again);
             }
             match self.read_what_was_before(buf, look)? {
                 Some(found) => {
                     // Data that was read must be delivered even if the bell could not be consumed.
-                    if !look && self.has_begun(down).unwrap_or(false) && turn.is_empty() {
+                    if !look && self.has_begun(words).unwrap_or(false) && turn.is_empty() {
                         // No bell is needed if it would announce nothing.
-                        let _ = turn.emptied(&bell, || down.wake_tipcd());
+                        let _ = turn.emptied(&bell, || bell.wake_producer());
                     }
                     return Ok(found);
                 }
-                None => down.rx.words().begun().store(1, Ordering::Relaxed),
+                None => words.begun().store(1, Ordering::Relaxed),
             }
         }
         self.look_into_ring(&mut turn, &bell, buf, look, (waited, is_last))
@@ -235,7 +184,7 @@ impl NodeSocket {
         let bells_eaten = turn.bells_eaten();
         loop {
             let Some(front) = turn.front().map_err(|_| Errno::PROTO)? else {
-                turn.emptied(bell, || bell.down.wake_tipcd())?;
+                turn.emptied(bell, || bell.wake_producer())?;
                 // Published in the meantime, under the existing bell: a program that relies on edge-triggered events gets no other notification.
                 if !turn.is_empty() {
                     continue;
@@ -269,9 +218,9 @@ impl NodeSocket {
             if !look {
                 if turn.is_empty() {
                     // Data that was taken must be delivered even if the bell could not be consumed.
-                    let _ = turn.emptied(bell, || bell.down.wake_tipcd());
+                    let _ = turn.emptied(bell, || bell.wake_producer());
                 } else {
-                    turn.wake_producer(|| bell.down.wake_tipcd());
+                    turn.wake_producer(|| bell.wake_producer());
                 }
             }
             // Skip records of a kind added in a later version.
@@ -298,10 +247,10 @@ impl NodeSocket {
     }
 
     /// Whether the descriptor holds only bells; this then remains true.
-    fn has_begun(&self, down: &Down) -> Result<bool, Errno> {
-        let begun = down.rx.words().bell().load(Ordering::Acquire) == doorbell::RUNG
+    fn has_begun(&self, words: &InletWords) -> Result<bool, Errno> {
+        let begun = words.bell().load(Ordering::Acquire) == doorbell::RUNG
             && self.bytes_before_bell()? == 0;
-        down.rx.words().begun().store(begun.into(), Ordering::Relaxed);
+        words.begun().store(begun.into(), Ordering::Relaxed);
         Ok(begun)
     }
 
@@ -309,8 +258,8 @@ impl NodeSocket {
     /// again; it does nothing else in between. A non-blocking call waits for this too: the descriptor may hold messages, or the bell, and the caller may have
     /// received their only edge. Returns false if the lane is off.
     #[cold]
-    fn await_first_bell(&self, down: &Down) -> Result<bool, Errno> {
-        let is_rung = || down.rx.words().bell().load(Ordering::Acquire) == doorbell::RUNG;
+    fn await_first_bell(&self, words: &InletWords) -> Result<bool, Errno> {
+        let is_rung = || words.bell().load(Ordering::Acquire) == doorbell::RUNG;
         let mut checks = 0;
         while !is_rung() {
             if !self.is_down_lane_on() {

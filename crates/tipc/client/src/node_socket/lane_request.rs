@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use crossway_sys::eventfd::EventFd;
 
+use super::inlet::Down;
 use super::lanes::Lanes;
 use super::*;
 use crate::daemon::{Answer, Claim};
@@ -51,8 +52,14 @@ impl Default for Beginning {
 /// The request is pending.
 const UNDER_WAY: u32 = NEVER - 1;
 
-impl Beginning {
+impl Down {
     fn note(&self, outcome: Result<Answer, Errno>) {
+        self.beginning.note(outcome.and_then(|answer| self.begin(answer)));
+    }
+}
+
+impl Beginning {
+    fn note(&self, outcome: Result<(), Errno>) {
         let next = match outcome {
             // Another thread was reading at that moment, or the descriptor was full.
             Err(Errno::AGAIN) => {
@@ -147,8 +154,8 @@ impl NodeSocket {
         let Some(down) = self.want_lanes().and_then(|lanes| lanes.down.as_ref()) else { return };
         match down.beginning.asks_in.load(Ordering::Relaxed) {
             NEVER => {}
-            0 => self.ask_for_down_lane(&down.beginning, patience),
-            UNDER_WAY => self.look_up_down_lane(&down.beginning, Instant::now()),
+            0 => self.ask_for_down_lane(down, patience),
+            UNDER_WAY => self.look_up_down_lane(down, Instant::now()),
             calls => down.beginning.asks_in.store(calls - 1, Ordering::Relaxed),
         }
     }
@@ -158,27 +165,27 @@ impl NodeSocket {
     }
 
     #[cold]
-    fn ask_for_down_lane(&self, beginning: &Beginning, patience: Patience) {
+    fn ask_for_down_lane(&self, down: &Down, patience: Patience) {
         let request = Request::LaneDown { token: self.opened.token };
         match self.daemon.ask_later(&request, self.of_down_lane()) {
             Ok(true) => {
-                beginning.asks_in.store(UNDER_WAY, Ordering::Relaxed);
+                down.beginning.asks_in.store(UNDER_WAY, Ordering::Relaxed);
                 // A caller that does not want to wait must not wait here either.
                 let limit = patience.left().map_or(LOOK_UP, |left| left.min(LOOK_UP));
-                self.look_up_down_lane(beginning, Instant::now() + limit);
+                self.look_up_down_lane(down, Instant::now() + limit);
             }
             // Another thread has a request pending.
             Ok(false) => {}
             // A child process, whose request uses a connection that it may have to establish first.
-            Err(_) if patience == Patience::Forever => beginning.note(self.ask(&request)),
+            Err(_) if patience == Patience::Forever => down.note(self.ask(&request)),
             Err(_) => {}
         }
     }
 
     #[cold]
-    fn look_up_down_lane(&self, beginning: &Beginning, until: Instant) {
+    fn look_up_down_lane(&self, down: &Down, until: Instant) {
         if let Some(answer) = self.daemon.fetch(self.of_down_lane(), until) {
-            beginning.note(answer);
+            down.note(answer);
         }
     }
 
@@ -192,10 +199,11 @@ impl NodeSocket {
 
 impl Drop for NodeSocket {
     fn drop(&mut self) {
-        let is_switching = self
-            .lanes()
-            .and_then(|lanes| lanes.down.as_ref())
-            .is_some_and(|down| down.beginning.asks_in.load(Ordering::Relaxed) == UNDER_WAY);
+        let is_switching = self.lanes().is_some_and(|lanes| {
+            let is_under_way =
+                |down: &Down| down.beginning.asks_in.load(Ordering::Relaxed) == UNDER_WAY;
+            lanes.outlet.is_asked() || lanes.down.as_ref().is_some_and(is_under_way)
+        });
         if is_switching || self.usage.asked.load(Ordering::Relaxed) {
             self.daemon.forget(self.opened.token);
         }

@@ -4,15 +4,16 @@ use std::sync::Condvar;
 use std::sync::atomic::AtomicBool;
 
 use crossway_ring::place::copy_in;
-use crossway_ring::region::{FreeWords, SharedRing};
+use crossway_ring::region::SharedRing;
 use crossway_ring::sync::fence;
 use crossway_ring::{Bell, RingMemory, RingTx, SendError, Wait};
 use crossway_sys::eventfd::EventFd;
 use crossway_sys::{fork_mark, futex, poll};
 
-use super::down::Down;
+use super::inlet::Down;
+use super::outlet::Outlets;
 use super::*;
-use crate::protocol::lane::{self, LaneMemory};
+use crate::protocol::lane::{self, LaneMemory, OutletWords};
 
 /// How often a sender that waits for room checks whether its tipcd has ended.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -26,9 +27,11 @@ const PIECE: usize = 32 << 10;
 /// The lanes of a socket, mapped into this process or its parent.
 pub(super) struct Lanes {
     memory: LaneMemory,
-    words: FreeWords,
+    words: OutletWords,
     up: Option<Up>,
     pub(super) down: Option<Down>,
+    /// The sending end of the peer's direct lane, in place of `up`, once granted.
+    pub(super) outlet: Outlets,
 }
 
 impl std::fmt::Debug for Lanes {
@@ -37,18 +40,25 @@ impl std::fmt::Debug for Lanes {
     }
 }
 
-/// The sending end, used only by the process that requested it.
+/// The sending end towards tipcd, used only by the process that requested it.
 struct Up {
-    end: Mutex<End>,
+    way: Way<TipcdBell>,
+    /// Number of records put into the ring.
+    put: AtomicU64,
+}
+
+/// The sending end of a ring, shared by the threads of the process that requested it.
+pub(super) struct Way<B: Bell> {
+    end: Mutex<End<B>>,
     /// Signalled when a thread that waited for room has found some, or given up.
     woken: Condvar,
     process: u32,
     /// The ring is corrupted.
-    broken: AtomicBool,
+    pub(super) broken: AtomicBool,
 }
 
-struct End {
-    tx: RingTx<SharedRing, TipcdBell>,
+pub(super) struct End<B: Bell> {
+    pub(super) tx: RingTx<SharedRing, B>,
     /// Messages sent since the last check whether the tipcd is alive.
     unwatched: u32,
     /// Number of wake-ups at that time.
@@ -85,9 +95,9 @@ impl Bell for TipcdBell {
     }
 }
 
-/// Whether a message was sent through the lane.
+/// Whether a message was sent through a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Put {
+pub(super) enum Put {
     Done,
     /// It must be sent through the descriptor.
     Not,
@@ -103,15 +113,38 @@ impl Lanes {
         let bell = Arc::new(bell);
         let down = file.and_then(|file| Down::new(&memory, file, bell.clone()));
         let up = fork_mark::process().filter(|_| sends).map(|process| {
-            let tx = RingTx::new(memory.up(), TipcdBell(bell), Wait::Block);
-            let end = Mutex::new(End { tx, unwatched: 0, wakes: 0, sleeps: false });
-            Up { end, woken: Condvar::new(), process, broken: AtomicBool::new(false) }
+            let way = Way::new(RingTx::new(memory.up(), TipcdBell(bell), Wait::Block), process);
+            Up { way, put: AtomicU64::new(0) }
         });
-        Self { words: memory.words(), memory, up, down }
+        Self {
+            words: OutletWords::of(memory.words()),
+            memory,
+            up,
+            down,
+            outlet: Outlets::default(),
+        }
+    }
+
+    /// A word that the lanes share with tipcd.
+    #[inline]
+    pub(super) fn word(&self, index: usize) -> &AtomicU64 {
+        self.words.lanes().word(index)
+    }
+
+    /// The words by which this program and tipcd take turns at the peer's direct lane.
+    #[inline]
+    pub(super) const fn outlet_words(&self) -> &OutletWords {
+        &self.words
+    }
+
+    /// Number of records put into the ring towards tipcd by this process, if it has the sending end.
+    #[inline]
+    pub(super) fn put_up(&self) -> Option<u64> {
+        self.up.as_ref().map(|up| up.put.load(Ordering::Relaxed))
     }
 }
 
-impl Drop for Up {
+impl<B: Bell> Drop for Way<B> {
     fn drop(&mut self) {
         if fork_mark::process() != Some(self.process) {
             self.end.get_mut().unwrap_or_else(PoisonError::into_inner).tx.disown();
@@ -119,9 +152,39 @@ impl Drop for Up {
     }
 }
 
-impl Up {
-    fn end(&self) -> MutexGuard<'_, End> {
+impl<B: Bell> Way<B> {
+    pub(super) fn new(tx: RingTx<SharedRing, B>, process: u32) -> Self {
+        let end = Mutex::new(End { tx, unwatched: 0, wakes: 0, sleeps: false });
+        Self { end, woken: Condvar::new(), process, broken: AtomicBool::new(false) }
+    }
+
+    pub(super) fn end(&self) -> MutexGuard<'_, End<B>> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process may use it.
+    #[inline]
+    pub(super) fn is_mine(&self) -> bool {
+        fork_mark::process() == Some(self.process) && !self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Stops using the ring: the messages of this one and later calls go through the descriptor, which reports errors.
+    #[cold]
+    pub(super) fn give_up(&self) -> Put {
+        self.broken.store(true, Ordering::Relaxed);
+        Put::Not
+    }
+}
+
+/// Writes a record.
+#[inline]
+pub(super) fn fill(place: &mut [u8], header: &[u8], payload: &[u8]) {
+    if header.is_empty() {
+        copy_in(place, payload);
+    } else {
+        let (to, rest) = place.split_at_mut(header.len());
+        to.copy_from_slice(header);
+        rest.copy_from_slice(payload);
     }
 }
 
@@ -130,11 +193,11 @@ impl NodeSocket {
     #[doc(hidden)]
     pub fn lane_sleeps_and_wakes(&self) -> Option<(u64, u64)> {
         let up = self.lanes()?.up.as_ref()?;
-        Some(up.end().tx.sleeps_and_wakes())
+        Some(up.way.end().tx.sleeps_and_wakes())
     }
 
     #[inline]
-    fn sent(&self) -> &AtomicU64 {
+    pub(super) fn sent(&self) -> &AtomicU64 {
         self.daemon.word(self.opened.slot, slot::SENT)
     }
 
@@ -143,46 +206,38 @@ impl NodeSocket {
     fn may_use(&self, lanes: &Lanes) -> bool {
         let sent = self.sent().load(Ordering::SeqCst);
         let taken = self.daemon.word(self.opened.slot, slot::TAKEN).load(Ordering::SeqCst);
-        sent == taken && lanes.words.word(lane::STOPPED).load(Ordering::Relaxed) == 0
+        sent == taken && lanes.word(lane::STOPPED).load(Ordering::Relaxed) == 0
     }
 
-    /// Puts a message into the lane.
+    /// Puts a message into the peer's direct lane, or the lane towards tipcd. `header` is empty for a stream.
     #[inline]
     fn put_by_lane(&self, header: &[u8], payload: &[u8], patience: Patience) -> Result<Put, Errno> {
         let Some(lanes) = self.want_lanes() else { return Ok(Put::Not) };
-        let Some(up) = &lanes.up else { return Ok(Put::Not) };
-        if fork_mark::process() != Some(up.process) || up.broken.load(Ordering::Relaxed) {
+        let Some(Up { way, put }) = &lanes.up else { return Ok(Put::Not) };
+        if !way.is_mine() {
             return Ok(Put::Not);
         }
+        if let Some(outlet) = self.outlet(lanes) {
+            // From now on the lane towards tipcd stays empty, so that nothing is overtaken.
+            return self.put_direct(lanes, outlet, payload, patience);
+        }
         let len = header.len() + payload.len();
-        let mut end = up.end();
+        let mut end = way.end();
         loop {
-            if !self.may_use(lanes) {
+            if !self.may_use(lanes) || lanes.outlet.is_granted() {
                 return Ok(Put::Not);
             }
-            let put = end.tx.try_send_with(len, |place| {
-                if header.is_empty() {
-                    copy_in(place, payload);
-                } else {
-                    let (to, rest) = place.split_at_mut(header.len());
-                    to.copy_from_slice(header);
-                    rest.copy_from_slice(payload);
-                }
-            });
-            match put {
-                Ok(()) if self.is_heard(&mut end)? => return Ok(Put::Done),
-                // No tipcd is left to read it; the descriptor reports the error.
+            match end.tx.try_send_with(len, |place| fill(place, header, payload)) {
                 Ok(()) => {
-                    up.broken.store(true, Ordering::Relaxed);
-                    return Ok(Put::Not);
+                    put.fetch_add(1, Ordering::Relaxed);
+                    // If no tipcd is left to read it, the descriptor reports the error.
+                    let heard = self.is_heard(&mut end)?;
+                    return Ok(if heard { Put::Done } else { way.give_up() });
                 }
                 Err(SendError::Full) => {}
-                Err(_) => {
-                    up.broken.store(true, Ordering::Relaxed);
-                    return Ok(Put::Not);
-                }
+                Err(_) => return Ok(way.give_up()),
             }
-            end = match self.wait_for_room(up, end, len, patience)? {
+            end = match self.wait_for_room(way, end, len, patience)? {
                 Some(end) => end,
                 None => return Ok(Put::Not),
             };
@@ -191,7 +246,7 @@ impl NodeSocket {
 
     /// Checks at intervals whether the tipcd is alive: messages put into the ring of a tipcd that was killed would count as sent.
     #[inline]
-    fn is_heard(&self, end: &mut End) -> Result<bool, Errno> {
+    pub(super) fn is_heard<B: Bell>(&self, end: &mut End<B>) -> Result<bool, Errno> {
         let (_, wakes) = end.tx.sleeps_and_wakes();
         end.unwatched += 1;
         if end.unwatched < WATCH_EVERY && end.wakes == wakes {
@@ -204,13 +259,13 @@ impl NodeSocket {
     /// Sleeps until the lane may have room. Returns `None` if the descriptor must be used instead: it gives a non-blocking caller the right
     /// result and polls accordingly.
     #[cold]
-    fn wait_for_room<'a>(
+    pub(super) fn wait_for_room<'a, B: Bell>(
         &self,
-        up: &'a Up,
-        mut end: MutexGuard<'a, End>,
+        way: &'a Way<B>,
+        mut end: MutexGuard<'a, End<B>>,
         len: usize,
         patience: Patience,
-    ) -> Result<Option<MutexGuard<'a, End>>, Errno> {
+    ) -> Result<Option<MutexGuard<'a, End<B>>>, Errno> {
         let waits = match patience {
             Patience::Now => false,
             Patience::Until(_) => !patience.is_over(),
@@ -223,14 +278,14 @@ impl NodeSocket {
         if end.sleeps {
             // The thread that sleeps on the ring wakes all others.
             let (end, _) =
-                up.woken.wait_timeout(end, limit).unwrap_or_else(PoisonError::into_inner);
+                way.woken.wait_timeout(end, limit).unwrap_or_else(PoisonError::into_inner);
             return Ok(self.is_going_on()?.then_some(end));
         }
         match end.tx.announce_sleep(len) {
             Ok(true) => return Ok(Some(end)),
             Ok(false) => {}
             Err(_) => {
-                up.broken.store(true, Ordering::Relaxed);
+                way.give_up();
                 return Ok(None);
             }
         }
@@ -239,9 +294,9 @@ impl NodeSocket {
         drop(end);
         let slept =
             futex::wait(memory.producer_state(), crossway_ring::layout::ASLEEP, Some(limit));
-        let mut end = up.end();
+        let mut end = way.end();
         end.sleeps = false;
-        up.woken.notify_all();
+        way.woken.notify_all();
         slept.map_err(|error| Errno::from_raw_os_error(error.errno()))?;
         Ok(self.is_going_on()?.then_some(end))
     }

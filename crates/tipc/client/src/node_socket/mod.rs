@@ -2,8 +2,10 @@
 
 mod connect;
 mod down;
+mod inlet;
 mod lane_request;
 mod lanes;
+mod outlet;
 mod receive;
 mod send;
 

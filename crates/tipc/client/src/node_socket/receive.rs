@@ -94,9 +94,12 @@ impl NodeSocket {
         if peek || self.is_down_lane_on() {
             return self.receive_either_way(buf, patience, peek);
         }
-        if self.gathers() {
+        let gathers = self.gathers();
+        if gathers || self.is_local() {
             self.want_down_lane(patience);
-        } else if patience == Patience::Forever && !self.tries_this_time() {
+        }
+        let waits = patience == Patience::Forever && !gathers && !self.is_down_lane_on();
+        if waits && !self.tries_this_time() {
             // A caller that blocks for each message loses nothing by doing so in the call that takes the message.
             match self.read_descriptor(|| self.read(buf, false, false)) {
                 Some(Ok(Some(came))) => return Ok(self.message(&came, buf.len())),
@@ -106,6 +109,12 @@ impl NodeSocket {
             }
         }
         self.receive_either_way(buf, patience, peek)
+    }
+
+    /// Whether a direct lane can lead from the peer to this socket.
+    #[inline]
+    fn is_local(&self) -> bool {
+        self.daemon.word(self.opened.slot, slot::LOCAL).load(Ordering::Relaxed) != 0
     }
 
     /// Receives with plain calls, on a tipcd that offers no lanes.

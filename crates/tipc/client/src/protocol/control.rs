@@ -143,7 +143,8 @@ pub enum Request<'a> {
     /// obtained. Answered with [`Adopted`] and the region's descriptor; EBADF if it is not a socket of this tipcd.
     Adopt,
     /// Switches reception to the socket's lane: the data descriptor gets a bell ([`crossway_ring::doorbell`]) after its current contents, and from
-    /// then on only bells. EAGAIN if a thread is reading the descriptor ([`super::slot::READERS`]) or it has no room, EOPNOTSUPP without lanes.
+    /// then on only bells. Answered with [`Granted`] and the descriptor of a direct lane's memory if it is one, otherwise with nothing; the same again if it was
+    /// switched before. EAGAIN if a thread is reading the descriptor ([`super::slot::READERS`]) or it has no room, EOPNOTSUPP without lanes.
     LaneDown {
         /// Token of the socket.
         token: u64,
@@ -164,6 +165,12 @@ pub enum Request<'a> {
     /// the tipcd. A second request gets the same lanes. EOPNOTSUPP if there will be none, EAGAIN if the socket is not connected yet.
     Lanes {
         /// Token of the socket.
+        token: u64,
+    },
+    /// Requests the sending end of the peer's direct lane: answered with [`Granted`] and two descriptors, for its memory and for ringing its bell, a
+    /// descriptor into which the bells are sent. EOPNOTSUPP without a direct lane, or if another process has got it.
+    Outlet {
+        /// Token of the sending socket.
         token: u64,
     },
     /// An operator's order: answered with EPERM, or with a descriptor of the outcome and one more if the order provides it.
@@ -213,6 +220,7 @@ impl<'a> Request<'a> {
             Self::LinkName { node, bearer } => op(16).u32(node).u32(bearer),
             Self::Lanes { token } => op(17).u64(token),
             Self::LaneDown { token } => op(18).u64(token),
+            Self::Outlet { token } => op(19).u64(token),
         }
     }
 
@@ -259,6 +267,7 @@ impl<'a> Request<'a> {
             13 => Self::Leave { token },
             17 => Self::Lanes { token },
             18 => Self::LaneDown { token },
+            19 => Self::Outlet { token },
             _ => return None,
         };
         r.0.is_empty().then_some(request)
@@ -291,6 +300,7 @@ mod tests {
             Request::LinkName { node: 7, bearer: 1 },
             Request::Lanes { token },
             Request::LaneDown { token },
+            Request::Outlet { token },
         ];
         for request in requests {
             let bytes = request.encode();

@@ -86,6 +86,11 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
+    /// Reads a record's header.
+    pub fn header(&mut self) -> Option<[u8; super::record::HEADER_LEN]> {
+        self.array()
+    }
+
     pub(super) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

@@ -5,11 +5,20 @@
 //! stream, or for other kinds the destination (16 bytes) and the payload ([`super::record`]). Towards the program it consists of a header of
 //! [`super::record::HEADER_LEN`] bytes and the payload.
 //!
+//! # Direct lanes
+//!
+//! If both ends of a connection belong to programs of one `tipcd`, the ring towards a program is in memory of its own, which the peer's program maps,
+//! too: a *direct lane*. That memory has the same layout, of which only the ring towards the program is used. It contains the bell's word (at
+//! [`DOWN`]) and [`ROOM_WANTED`]; the receivers' other words stay in the memory of the socket's own lanes, which the peer cannot reach. The peer's
+//! program and `tipcd` fill the ring in turns, see [`outlet`].
+//!
 //! [`FreeWords`]: crossway_ring::region::FreeWords
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+use crossway_ring::handover;
 use crossway_ring::region::{Dimensions, Direction, FreeWords, SharedRing};
 use crossway_sys::OsError;
 use crossway_sys::shm::{self, Mapping};
@@ -25,6 +34,63 @@ pub const STOPPED: usize = 0;
 
 /// Index of the first free word of the direction towards the program, which has half a page of them.
 pub const DOWN: usize = (2048 - FreeWords::OFFSET) / 8;
+
+/// Index of the first free word of a direct lane's memory: `tipcd` sets it to a non-zero value when it waits for room in the ring. The receiver that
+/// makes room resets it, and signals the eventfd of its lanes.
+pub const ROOM_WANTED: usize = 0;
+
+/// Words of a sending socket's lanes that belong to the direct lane of its peer. The program is the owner of that ring, and `tipcd` the helper
+/// ([`crossway_ring::handover`]). What the program has passed to `tipcd` is [`SENT`](super::slot::SENT) plus the number of records that it has put into its own lane.
+pub mod outlet {
+    /// Written by `tipcd`: non-zero once the direct lane can be requested.
+    pub const READY: usize = 1;
+    /// Written by `tipcd`.
+    pub(super) const PASSED: usize = 2;
+    /// Written by the program, on a cache line of its own.
+    pub const BUSY: usize = 16;
+    /// Written by the one of the two that has published.
+    pub const TAIL: usize = 17;
+    /// As [`TAIL`]: number of records published so far.
+    pub const SEQUENCE: usize = 18;
+}
+
+/// The words of [`outlet`] that program and `tipcd` use to take turns.
+#[derive(Clone, Debug)]
+pub struct OutletWords(FreeWords);
+
+impl OutletWords {
+    /// The words of a sending socket's lanes.
+    pub const fn of(lanes: FreeWords) -> Self {
+        Self(lanes)
+    }
+
+    /// All words of these lanes.
+    pub const fn lanes(&self) -> &FreeWords {
+        &self.0
+    }
+}
+
+impl handover::Words for OutletWords {
+    #[inline]
+    fn busy(&self) -> &AtomicU64 {
+        self.0.word(outlet::BUSY)
+    }
+
+    #[inline]
+    fn passed(&self) -> &AtomicU64 {
+        self.0.word(outlet::PASSED)
+    }
+
+    #[inline]
+    fn tail(&self) -> &AtomicU64 {
+        self.0.word(outlet::TAIL)
+    }
+
+    #[inline]
+    fn sequence(&self) -> &AtomicU64 {
+        self.0.word(outlet::SEQUENCE)
+    }
+}
 
 /// Both lanes of a socket, mapped into memory.
 #[derive(Clone)]

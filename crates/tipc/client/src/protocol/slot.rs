@@ -21,7 +21,7 @@ pub const OWN: usize = 4;
 
 /// Word 8, written by programs: number of threads that are reading the data descriptor itself at this moment.
 pub const READERS: usize = 8;
-/// Word 9, written by `tipcd`: non-zero if messages are received through the lane.
+/// Word 9, written by `tipcd`: non-zero if messages are received through a lane: [`DOWN_BY_LANE`] or [`DOWN_DIRECT`].
 pub const DOWN: usize = 9;
 /// Word 10, written by programs: what has been written to the data descriptor since the socket was created, in bytes for a stream, otherwise in
 /// messages. It is incremented before writing, under a lock of the process, and reduced again if the write fails. Padding
@@ -33,6 +33,15 @@ pub const TAKEN: usize = 11;
 /// Word 12, written by programs: number of threads that wait for the data descriptor to become readable. The first may sleep in a receive call that
 /// takes nothing, which is a single system call; the kernel wakes only one such sleeper per event, so the others poll.
 pub const WAITERS: usize = 12;
+
+/// Word 13, written by `tipcd`: non-zero if the connection's other end is a socket of the same `tipcd`, so that receiving through a direct lane
+/// ([`super::lane`]) is worth a request for any program, also for one that blocks for each message.
+pub const LOCAL: usize = 13;
+
+/// The value of [`DOWN`] while messages are received through the socket's own lane.
+pub const DOWN_BY_LANE: u64 = 1;
+/// The value of [`DOWN`] while messages are received through a direct lane.
+pub const DOWN_DIRECT: u64 = 2;
 
 /// Connection state of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -176,7 +176,7 @@ const fn ping(
 /// All comparisons.
 pub(crate) fn all() -> Vec<Case> {
     use By::{Rate, RoundTrip, RoundTrip99, ShareOfRate};
-    use Carrier::{Tcp, TcpNodelay, TipcRdm, TipcSeqpacket, TipcStream, Udp};
+    use Carrier::{Tcp, TcpNodelay, TipcRdm, TipcSeqpacket, TipcStream, Udp, Uds};
     use Place::{Link100, Local, Loss01, Loss1, LossGuest01, LossGuest1};
     use Place::{Offloads, OffloadsUdp4, OffloadsUdp6};
     use Place::{Unlimited, UnlimitedUdp4, UnlimitedUdp6};
@@ -210,9 +210,14 @@ pub(crate) fn all() -> Vec<Case> {
         shown("offloads/stream-64k", Offloads, 65_536, (stream, Tcp), Rate),
         shown("offloads-udp4/stream-64k", OffloadsUdp4, 65_536, (stream, Tcp), Rate),
         shown("offloads-udp6/stream-64k", OffloadsUdp6, 65_536, (stream, Tcp), Rate),
-        flow("local/seqpacket-64", Local, 64, (seqpacket, TcpNodelay), Rate, 1.0),
+        // Connected ends have direct lanes, connectionless ones have not.
+        flow("local/stream-64", Local, 64, (stream, TcpNodelay), Rate, 10.0),
+        flow("local/seqpacket-64", Local, 64, (seqpacket, TcpNodelay), Rate, 10.0),
         flow("local/rdm-64", Local, 64, (rdm, TcpNodelay), Rate, 1.0),
-        ping("local/round-trip", Local, (seqpacket, TcpNodelay), RoundTrip, 2.0),
+        shown("local/stream-64k", Local, 65_536, (stream, Uds), Rate),
+        shown("local/seqpacket-64k", Local, 65_536, (seqpacket, Uds), Rate),
+        ping("local/stream-round-trip", Local, (stream, Uds), RoundTrip, 1.05),
+        ping("local/round-trip", Local, (seqpacket, Uds), RoundTrip, 1.05),
         flow("loss-0.1%/stream-64k", Loss01, 65_536, (stream, Tcp), Rate, 0.5),
         flow("loss-1%/stream-64k", Loss1, 65_536, (stream, Tcp), Rate, 0.5),
         ping("loss-1%/round-trip-p99", Loss1, (rdm, TcpNodelay), RoundTrip99, 1.0),

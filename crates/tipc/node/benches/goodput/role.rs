@@ -2,11 +2,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use crossway_sys::procfs::HostCpu;
+use crossway_sys::socket::{self, SocketType};
 use crossway_tipc_client::{
     Address, Backend, Errno, Event, Patience, Scope, ServiceRange, Socket, SocketAddress,
     SocketKind,
@@ -29,6 +31,8 @@ pub(crate) enum Carrier {
     Tcp,
     TcpNodelay,
     Udp,
+    /// A UNIX socket that preserves message boundaries.
+    Uds,
 }
 
 impl Carrier {
@@ -37,7 +41,7 @@ impl Carrier {
             Self::TipcStream => Some(SocketKind::Stream),
             Self::TipcSeqpacket => Some(SocketKind::Seqpacket),
             Self::TipcRdm => Some(SocketKind::Rdm),
-            Self::Tcp | Self::TcpNodelay | Self::Udp => None,
+            Self::Tcp | Self::TcpNodelay | Self::Udp | Self::Uds => None,
         }
     }
 }
@@ -95,6 +99,7 @@ enum Channel {
     Tipc { socket: Socket, to: Option<Address> },
     Tcp(TcpStream),
     Udp(UdpSocket),
+    Uds(OwnedFd),
 }
 
 impl Channel {
@@ -109,6 +114,9 @@ impl Channel {
             Self::Tcp(stream) => stream.write_all(payload)?,
             Self::Udp(socket) => {
                 socket.send(payload)?;
+            }
+            Self::Uds(socket) => {
+                socket::send(socket, payload, false)?;
             }
         }
         Ok(())
@@ -131,6 +139,10 @@ impl Channel {
                 len => Ok((len, None)),
             },
             Self::Udp(socket) => Ok((socket.recv(buf)?, None)),
+            Self::Uds(socket) => match socket::recv(socket, buf, false)? {
+                0 => bail!("the other end has closed the connection"),
+                len => Ok((len, None)),
+            },
         }
     }
 }
@@ -162,6 +174,20 @@ impl Role {
                     let socket = UdpSocket::bind(any)?;
                     socket.connect(self.to)?;
                     Channel::Udp(socket)
+                }
+                (Carrier::Uds, serve) => {
+                    let name = format!("crossway-goodput-{}-{}", self.to.port(), self.instance);
+                    let address = socket::abstract_address(name.as_bytes())?;
+                    let socket = socket::unix(SocketType::Seqpacket)?;
+                    if serve {
+                        socket::bind(&socket, &address, &name)?;
+                        socket::listen(&socket, 1)?;
+                        ready();
+                        Channel::Uds(socket::accept(&socket)?)
+                    } else {
+                        retry("connect", || Ok(socket::connect(&socket, &address)?))?;
+                        Channel::Uds(socket)
+                    }
                 }
                 (_, serve) => {
                     let stream = if serve {

@@ -16,7 +16,7 @@ use crossway_tipc_proto::wire::{Capabilities, InterfaceName};
 
 use super::bearers::{bearer_name, bearer_names, media};
 use crate::runner::Runner;
-use crate::service::Service;
+use crate::service::{LaneCounts, Service};
 
 /// Number of bindings per page of the name table: a few milliseconds of work, so that links are not delayed.
 const PAGE: usize = 4_096;
@@ -286,9 +286,11 @@ pub(super) fn sockets(node: &Node, service: &Service) -> Vec<SocketView> {
             queued_bytes: report.queued_bytes as u64,
             sent: traffic(report.sent),
             received: traffic(report.received),
-            lanes: service
-                .lane_counts(port)
-                .map(|counts| LaneView { sent: counts.sent, woken: counts.woken }),
+            lanes: service.lane_counts(port).map(|LaneCounts { sent, direct, woken }| LaneView {
+                sent,
+                direct,
+                woken,
+            }),
         });
     }
     views

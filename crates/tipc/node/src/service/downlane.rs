@@ -4,6 +4,7 @@
 //! The program can write to the memory too: everything read from it is checked, and a program that writes invalid values loses its socket.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 
 use crossway_ring::bell::Silent;
 use crossway_ring::doorbell;
@@ -14,13 +15,15 @@ use crossway_ring::sync::{Ordering, fence};
 use crossway_ring::{RingTx, SendError, Wait};
 use crossway_sys::{Errno, socket};
 use crossway_tipc_client::protocol::control::SocketKind;
-use crossway_tipc_client::protocol::lane;
+use crossway_tipc_client::protocol::lane::{self, OutletWords};
 use crossway_tipc_client::protocol::record::HEADER_LEN;
 use crossway_tipc_client::protocol::slot;
 
 use super::Service;
+use super::direct::Direct;
 use super::lanes::Lanes;
 use super::local::{Local, Outgoing, Phase, Unread};
+use super::request::Answer;
 use super::token::Place;
 
 /// The contents of the program's memory are invalid: its socket is closed.
@@ -34,6 +37,8 @@ pub(super) struct Down {
     unread: VecDeque<(u64, Unread)>,
     /// The ring holds messages that have not been announced.
     to_announce: bool,
+    /// The ring is a direct lane. `unread` is then empty: the ring itself shows what was not taken.
+    direct: Option<Direct>,
 }
 
 impl std::fmt::Debug for Down {
@@ -43,10 +48,38 @@ impl std::fmt::Debug for Down {
 }
 
 impl Down {
-    fn new(lanes: &Lanes) -> Self {
-        let tx = RingTx::new(lanes.memory.down(), Silent, Wait::Block);
-        let words = Receiver::of(&lanes.memory.words(), lane::DOWN);
-        Self { tx, words, unread: VecDeque::new(), to_announce: false }
+    fn new(lanes: &Lanes, direct: Option<Direct>) -> Self {
+        let memory = direct.as_ref().map_or(&lanes.memory, Direct::memory);
+        let tx = RingTx::new(memory.down(), Silent, Wait::Block);
+        let words = Receiver::of(&memory.words(), lane::DOWN);
+        Self { tx, words, unread: VecDeque::new(), to_announce: false, direct }
+    }
+
+    /// The answer to the request to receive through the lane.
+    fn answer(&self) -> Result<Answer, Errno> {
+        self.direct.as_ref().map_or_else(|| Ok(Answer::done()), Direct::answer)
+    }
+
+    /// As [`Direct::grant`].
+    pub(super) fn grant(
+        &mut self,
+        peer: &OwnedFd,
+        client: Place,
+        words: OutletWords,
+        header: &[u8; HEADER_LEN],
+    ) -> Result<Answer, Errno> {
+        let direct = self.direct.as_mut().ok_or(Errno::OPNOTSUPP)?;
+        direct.grant(&self.tx, peer, client, words, header)
+    }
+
+    /// Ends the use of the ring by the peer's program, which may have been killed after it had published a message and before it rang. Returns
+    /// whether that had not ended before.
+    pub(super) fn take_over(&mut self) -> bool {
+        let Some(direct) = self.direct.as_mut() else { return false };
+        direct.resume(&mut self.tx);
+        let is_first = direct.end_producer();
+        self.to_announce |= is_first;
+        is_first
     }
 
     /// Forgets the messages that the program has taken. A program that claims to have taken more than it was given only harms the senders of messages
@@ -61,14 +94,23 @@ impl Down {
     /// Puts a record into the ring. EAGAIN if there is no room; the program then signals when there is.
     fn put(&mut self, header: &[u8], payload: &[u8]) -> Result<(), Errno> {
         let len = header.len() + payload.len();
+        if let Some(direct) = &self.direct {
+            direct.resume(&mut self.tx);
+        }
         loop {
             let put = self.tx.try_send_with(len, |place| {
                 let (head, body) = place.split_at_mut(header.len());
                 head.copy_from_slice(header);
                 body.copy_from_slice(payload);
             });
+            if let (Some(direct), Err(SendError::Full)) = (&self.direct, &put) {
+                direct.want_room();
+            }
             match put {
                 Ok(()) => {
+                    if let Some(direct) = &self.direct {
+                        direct.leave(&self.tx);
+                    }
                     self.to_announce = true;
                     return Ok(());
                 }
@@ -87,6 +129,11 @@ impl Local {
     /// Whether messages to the program use its lane.
     pub(super) fn has_down_lane(&self) -> bool {
         self.down.is_some()
+    }
+
+    /// Its lane if that is a direct one.
+    pub(super) fn direct(&self) -> Option<&Direct> {
+        self.down.as_ref()?.direct.as_ref()
     }
 
     /// Forgets the messages that the program has taken from its lane.
@@ -125,6 +172,9 @@ impl Local {
             down.put(header, payload)?;
             let end = down.tx.position();
             let Some(Outgoing { taken, .. }) = out.pop_front() else { break };
+            if down.direct.is_some() {
+                continue;
+            }
             let bytes = taken.payload().len();
             // A message is only kept until it is read if its sender wants it returned.
             let taken = taken.is_returnable().then_some(taken);
@@ -139,8 +189,10 @@ impl Local {
         down.note_taken();
         let done = down.put(header, payload).is_ok();
         if done {
-            let unread = Unread { bytes: payload.len(), taken: None };
-            down.unread.push_back((down.tx.position(), unread));
+            if down.direct.is_none() {
+                let unread = Unread { bytes: payload.len(), taken: None };
+                down.unread.push_back((down.tx.position(), unread));
+            }
             // If this fails, it is announced when the descriptor has room again.
             let _ = self.announce();
         }
@@ -164,11 +216,11 @@ impl Local {
 }
 
 impl Service {
-    /// Switches the socket to reception through its lane.
-    pub(super) fn begin_down_lane(&mut self, place: Place) -> Result<(), Errno> {
-        let local = self.sockets.get_mut(place).ok_or(Errno::BADF)?;
-        if local.down.is_some() {
-            return Ok(());
+    /// Switches the socket to reception through its lane. The answer has the memory of a direct lane.
+    pub(super) fn begin_down_lane(&mut self, place: Place) -> Result<Answer, Errno> {
+        let local = self.sockets.get(place).ok_or(Errno::BADF)?;
+        if let Some(down) = &local.down {
+            return down.answer();
         }
         let lanes = local.lanes.as_ref().ok_or(Errno::OPNOTSUPP)?;
         match local.phase {
@@ -180,9 +232,11 @@ impl Service {
             return Err(Errno::OPNOTSUPP);
         }
         let client = self.clients.get(local.client).ok_or(Errno::BADF)?;
-        let down = Box::new(Down::new(lanes));
+        let down = Box::new(Down::new(lanes, self.make_direct(place)?));
+        let answer = down.answer()?;
         // From here on receivers wait until the first bell is there, or the lane off again.
-        client.store(local.slot, slot::DOWN, 1);
+        let by = if down.direct.is_some() { slot::DOWN_DIRECT } else { slot::DOWN_BY_LANE };
+        client.store(local.slot, slot::DOWN, by);
         // Ordering: either we see the reader of the descriptor, or the reader sees that it must not read.
         fence(Ordering::SeqCst);
         let read_by_nobody = client.load(local.slot, slot::READERS) == 0;
@@ -196,8 +250,14 @@ impl Service {
             return Err(Errno::AGAIN);
         }
         down.words.bell().store(doorbell::RUNG, Ordering::Release);
-        local.down = Some(down);
-        local.writable = true;
-        Ok(())
+        let peer = local.peer;
+        if let Some(local) = self.sockets.get_mut(place) {
+            local.down = Some(down);
+            local.writable = true;
+        }
+        if let Some(peer) = peer {
+            self.offer_outlet(peer);
+        }
+        Ok(answer)
     }
 }

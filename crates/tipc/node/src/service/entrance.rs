@@ -125,6 +125,8 @@ impl Service {
                 | Request::Open { .. }
                 | Request::Adopt
                 | Request::Lanes { .. }
+                | Request::LaneDown { .. }
+                | Request::Outlet { .. }
                 | Request::Administer { .. }
         );
         if !carries_descriptors || self.shares.may_fly(who, ANSWER_FDS_MAX) {
@@ -219,6 +221,7 @@ impl Service {
     fn forget_control(&mut self, place: Place) {
         let Some(client) = self.clients.get_mut(place) else { return };
         client.control = None;
+        self.note_dead_producer(place);
         self.in_kept_places.retain(|kept| *kept != place);
         self.forget_client_if_idle(place);
     }

@@ -41,6 +41,8 @@ pub(super) struct Lanes {
 pub(crate) struct LaneCounts {
     /// Number of messages sent by the program, for a stream of pieces.
     pub(crate) sent: u64,
+    /// Number of messages in its peer's direct lane.
+    pub(crate) direct: u64,
     /// Number of times it had to wake the service.
     pub(crate) woken: u64,
 }
@@ -129,6 +131,7 @@ impl Service {
         local.lanes = Some(Box::new(lanes));
         self.lanes += 1;
         self.warm(place);
+        self.offer_outlet(place);
         Ok(answer)
     }
 

@@ -30,6 +30,8 @@ pub struct ServiceLimits {
     pub lanes: usize,
     /// Size of each of the two rings of a socket with lanes in bytes, rounded up to what the longest message needs.
     pub lane_bytes: usize,
+    /// Whether two programs of this node that are connected to each other get direct lanes.
+    pub direct: bool,
 }
 
 impl Default for ServiceLimits {
@@ -45,18 +47,25 @@ impl Default for ServiceLimits {
             lane_after: 64,
             lanes: 256,
             lane_bytes: 256 << 10,
+            direct: true,
         }
     }
 }
 
 impl ServiceLimits {
+    /// Size requested for the ring of a direct lane: both ends work at the same time on messages of the largest size only if it holds some of them.
+    pub(crate) const fn direct_bytes(&self) -> usize {
+        4 * self.lane_bytes
+    }
+
     /// Size of the largest file that the service creates, which is memory shared with a program, in bytes.
     pub(crate) fn largest_file_bytes(&self) -> usize {
         let slots = 8 * slot::WORDS * self.sockets_per_client;
         let lanes = if self.lanes == 0 || self.lane_after == 0 {
             0
         } else {
-            LaneMemory::dimensions(self.lane_bytes).memory_len()
+            let bytes = if self.direct { self.direct_bytes() } else { self.lane_bytes };
+            LaneMemory::dimensions(bytes).memory_len()
         };
         slots.max(lanes)
     }

@@ -20,6 +20,7 @@ const CONN_SHUTDOWN: u8 = 5;
 impl Service {
     /// Handles a program that has closed a socket, died, or violated the protocol.
     pub(super) fn hang_up(&mut self, cx: &mut Context<'_>, place: Place) {
+        self.end_producer(cx, place);
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.readable = false;
         // Data in its lane is sent like the rest.
@@ -46,6 +47,7 @@ impl Service {
         let until = cx.now + self.limits.linger;
         local.lingers = Some(until);
         self.lingers.insert((until, place.index, place.generation));
+        self.stop_producer(place);
         // Messages that have already arrived are not announced again.
         self.deliver(cx, place);
     }
@@ -94,6 +96,7 @@ impl Service {
 
     /// Gives up on lingering sockets of which nothing was sent for too long. Their peers did not get all data, and receive a reset.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        self.retry_rings(cx);
         while let Some(&(at, index, generation)) = self.lingers.first()
             && at <= cx.now
         {
@@ -114,7 +117,9 @@ impl Service {
 
     /// Removes a socket: its peers and the senders of unread messages are notified, and its slot is freed.
     pub(super) fn remove(&mut self, cx: &mut Context<'_>, place: Place) {
+        self.end_producer(cx, place);
         let Some(mut local) = self.sockets.remove(place) else { return };
+        Self::end_descriptor(cx.epoll, &local);
         if let Some(until) = local.lingers {
             self.lingers.remove(&(until, place.index, place.generation));
         }
@@ -127,6 +132,7 @@ impl Service {
             let consumed = self.clients.get(local.client).map_or(0, |c| c.consumed(local.slot));
             local.note_consumed(consumed);
             local.unread.extend(in_lane);
+            self.take_unread_direct(cx.now, cx.node, &mut local);
             // A sender that gets its message back may immediately check whether another socket is bound there.
             let _ = cx.node.unbind(cx.now, port, None);
             if local.shuts && local.stalled.is_empty() {

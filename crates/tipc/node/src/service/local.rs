@@ -12,6 +12,7 @@ use crossway_tipc_proto::socket as proto;
 use crossway_tipc_proto::socket::Address;
 use crossway_tipc_proto::time::Nanos;
 
+use super::direct::Direct;
 use super::downlane::Down;
 use super::held::Held;
 use super::lanes::Lanes;
@@ -108,6 +109,8 @@ pub(super) struct Local {
     pub(super) lanes: Option<Box<Lanes>>,
     /// The lane through which the program receives, once requested.
     pub(super) down: Option<Box<Down>>,
+    /// The connection's other end if it is a socket of this service too, and direct lanes are used.
+    pub(super) peer: Option<Place>,
 }
 
 impl Local {
@@ -152,6 +155,7 @@ impl Local {
             adopted: false,
             lanes: None,
             down: None,
+            peer: None,
         }
     }
 
@@ -170,7 +174,11 @@ impl Local {
         let unread = self.unread.iter().chain(self.unread_in_lane());
         let unread: Vec<usize> = unread.map(|message| message.bytes).collect();
         let out = self.out.iter().map(|outgoing| outgoing.taken.payload().len());
-        (unread.len() + self.out.len(), unread.into_iter().chain(out).sum())
+        // What a stream's program has not read is not counted, as with its descriptor.
+        let direct = self.direct().filter(|_| self.kind != SocketKind::Stream);
+        let (count, bytes) = direct.map_or((0, 0), Direct::waiting);
+        let bytes: usize = unread.iter().copied().chain(out).sum::<usize>() + bytes;
+        (unread.len() + self.out.len() + count, bytes)
     }
 
     /// Whether the program's messages should be read now.

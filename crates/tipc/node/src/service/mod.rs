@@ -5,6 +5,7 @@
 
 mod client;
 mod context;
+mod direct;
 mod downlane;
 mod entrance;
 mod held;
@@ -39,6 +40,7 @@ use crossway_sys::socket::{self, Credentials, SocketType};
 use crossway_sys::words::SharedWords;
 use crossway_sys::{OsError, proc, random};
 use crossway_tipc_client::protocol::control::SocketKind;
+use crossway_tipc_client::protocol::lane::outlet;
 use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::protocol::refusal::Refusal;
 use crossway_tipc_client::protocol::slot::{self, Phase as SharedPhase, State};
@@ -89,6 +91,8 @@ pub struct Service {
     /// Those whose lanes are checked in each turn.
     hot: Vec<Place>,
     lingers: BTreeSet<(Nanos, u32, u32)>,
+    /// Direct lanes that a program is at.
+    blocked: direct::Blocked,
     /// Messages from programs that could not be delivered and were not to be returned.
     undelivered: u64,
     /// Orders of operators, with the connections to be answered.
@@ -131,6 +135,7 @@ impl Service {
             lanes: 0,
             hot: Vec::new(),
             lingers: BTreeSet::new(),
+            blocked: direct::Blocked::default(),
             undelivered: 0,
             orders: VecDeque::new(),
             unreported: VecDeque::new(),
@@ -174,7 +179,8 @@ impl Service {
     /// Statistics of a socket's lanes, if it has any.
     pub(crate) fn lane_counts(&self, port: Port) -> Option<LaneCounts> {
         let lanes = self.sockets.get(*self.by_port.get(&port)?)?.lanes.as_ref()?;
-        Some(LaneCounts { sent: lanes.taken, woken: lanes.bells })
+        let direct = lanes.memory.words().word(outlet::SEQUENCE).load(Ordering::Relaxed);
+        Some(LaneCounts { sent: lanes.taken, direct, woken: lanes.bells })
     }
 
     /// Path of the listening socket.
@@ -194,7 +200,8 @@ impl Service {
 
     /// When [`Service::handle_timeout`] must be called.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
-        self.lingers.first().map(|(at, ..)| *at)
+        let lingers = self.lingers.first().map(|(at, ..)| *at);
+        lingers.into_iter().chain(self.blocked.poll_timeout()).min()
     }
 
     /// Handles a ready descriptor.
@@ -355,6 +362,7 @@ impl Service {
             client.store(local.slot, slot::PEER, word);
             client.set_state(local.slot, State { phase: SharedPhase::Connected, end: 0 });
         }
+        self.note_local(cx.node, place);
         // The padding is removed, so that the descriptor polls writable.
         self.read(cx, place);
         self.list(place);

@@ -116,6 +116,7 @@ impl Service {
                 local.port = Some(port);
                 self.by_port.insert(port, place);
                 self.bound_queue(cx.node, port);
+                self.note_local(cx.node, place);
                 self.list(place);
                 // A request with data: the data is already waiting, and nothing else will announce it.
                 self.deliver(cx, place);

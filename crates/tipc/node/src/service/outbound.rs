@@ -40,6 +40,10 @@ impl Service {
                 break;
             }
             let before = (local.out.len(), local.out_sent);
+            if !local.is_lane_free(&self.clients) {
+                local.writable = false;
+                return self.await_ring(cx.now, place);
+            }
             let outcome = if local.has_down_lane() {
                 local.write_lane()
             } else if local.kind == SocketKind::Stream {
@@ -74,6 +78,7 @@ impl Service {
             self.list(place);
             self.warm(place);
         }
+        self.note_passed(cx.node, place);
         let Some(local) = self.sockets.get_mut(place) else { return };
         if local.out.is_empty()
             && let Some(end) = local.end.take()

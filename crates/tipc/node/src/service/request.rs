@@ -40,7 +40,7 @@ impl Answer {
         Self { bytes: Writer::answer(errno.raw_os_error()).finish(), fds: Vec::new() }
     }
 
-    fn done() -> Self {
+    pub(super) fn done() -> Self {
         Self { bytes: Writer::answer(0).finish(), fds: Vec::new() }
     }
 
@@ -124,7 +124,8 @@ impl Service {
             | Request::Join { token, .. }
             | Request::Leave { token }
             | Request::Lanes { token }
-            | Request::LaneDown { token } => token,
+            | Request::LaneDown { token }
+            | Request::Outlet { token } => token,
         };
         let Some(place) = self.by_token.get(&token).copied() else {
             return Some(Answer::error(Errno::BADF));
@@ -186,7 +187,10 @@ impl Service {
                 let begun = self.begin_down_lane(place);
                 // Messages for which there was no room in the descriptor may fit into the lane.
                 self.deliver(cx, place);
-                Answer::of(begun)
+                begun.unwrap_or_else(Answer::error)
+            }
+            Request::Outlet { .. } => {
+                self.grant_outlet(cx.node, place, client).unwrap_or_else(Answer::error)
             }
             Request::Lanes { .. } => {
                 self.grant_lanes(cx.epoll, place).unwrap_or_else(Answer::error)

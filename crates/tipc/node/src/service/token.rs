@@ -92,6 +92,13 @@ impl<T> Table<T> {
         place
     }
 
+    /// All entries, with their places.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (Place, &T)> {
+        self.slots.iter().map(|(index, (generation, tenant))| {
+            (Place { index: index as u32, generation: *generation }, tenant)
+        })
+    }
+
     /// All entries, mutable.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().map(|(_, (_, tenant))| tenant)

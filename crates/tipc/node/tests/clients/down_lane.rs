@@ -295,7 +295,7 @@ fn the_largest_messages_come_whole_and_small_buffers_cut_them() {
 
 #[test]
 fn the_end_comes_behind_what_was_sent_also_when_the_tipcd_is_killed() {
-    let site = eager();
+    let site = Site::with(&["--lane-after", "1", "--no-direct-lanes"]);
     for (number, shuts) in [(3, true), (4, false)] {
         let (server, client) = connection(&site, SocketKind::Seqpacket, number);
         for n in 0..200_u32 {

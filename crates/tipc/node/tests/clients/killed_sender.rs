@@ -5,16 +5,25 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crossway_sys::Errno;
+use crossway_tipc_client::admin::LaneView;
 use crossway_tipc_client::{Address, NodeSocket, Patience, SocketKind};
 
+use crate::direct;
 use crate::hostile::works;
-use crate::lanes::{bound, counts, sent_by_lane, site};
+use crate::lanes::{bound, counts, site};
 use crate::site::{WATCHDOG, soon, until};
 
 #[test]
 fn data_of_a_killed_sender_arrives_complete_and_in_order() {
-    for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
-        let site = site();
+    for (kind, is_direct) in [false, true]
+        .iter()
+        .flat_map(|direct| [SocketKind::Seqpacket, SocketKind::Stream].map(|kind| (kind, *direct)))
+    {
+        let site = if is_direct { direct::site() } else { site() };
+        let by_lane = || -> u64 {
+            let sent = |c: &LaneView| if is_direct { c.direct } else { c.sent };
+            counts(&site).iter().map(sent).sum()
+        };
         let (listener, name) = bound(&site, kind);
         let Address::Service { service, instance, .. } = name else { panic!("{name:?}") };
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -41,7 +50,7 @@ fn data_of_a_killed_sender_arrives_complete_and_in_order() {
                 expected += 1;
                 // When the lane is granted depends on the tipcd, which may be delayed on a busy machine.
                 if !killed && expected >= 20_000 && expected.is_multiple_of(1_000) {
-                    killed = sent_by_lane(&site) > 100;
+                    killed = by_lane() > 100;
                     assert!(killed || begin.elapsed() < WATCHDOG, "{kind:?}: not by the lane");
                     if killed {
                         child.kill().unwrap();

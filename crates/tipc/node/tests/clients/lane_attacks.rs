@@ -22,19 +22,19 @@ use crate::lanes::{counts, node_socket, pair_with_lane, resident_bytes, site};
 use crate::site::{Site, soon, until};
 
 /// Number of descriptors of a process.
-fn descriptors(pid: u32) -> usize {
+pub(crate) fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
 /// A program that implements the protocol by hand.
-struct Outlaw {
-    control: OwnedFd,
-    data: OwnedFd,
-    token: u64,
+pub(crate) struct Outlaw {
+    pub(crate) control: OwnedFd,
+    pub(crate) data: OwnedFd,
+    pub(crate) token: u64,
 }
 
 impl Outlaw {
-    fn new(site: &Site, kind: SocketKind) -> Self {
+    pub(crate) fn new(site: &Site, kind: SocketKind) -> Self {
         let control = raw(site);
         ask(&control, &Request::Hello { version: VERSION }.encode());
         let (answer, mut fds) = ask(&control, &Request::Open { kind }.encode());
@@ -43,12 +43,12 @@ impl Outlaw {
     }
 
     /// The errno of an answer; `None` if the tipcd closed the connection.
-    fn asks(&self, request: &Request<'_>) -> Option<i32> {
+    pub(crate) fn asks(&self, request: &Request<'_>) -> Option<i32> {
         let (answer, _) = ask(&self.control, &request.encode());
         answer.first_chunk().map(|errno| i32::from_ne_bytes(*errno))
     }
 
-    fn lanes(&self) -> Option<(LaneMemory, EventFd)> {
+    pub(crate) fn lanes(&self) -> Option<(LaneMemory, EventFd)> {
         let (answer, mut fds) = ask(&self.control, &Request::Lanes { token: self.token }.encode());
         if answer[..4] != [0; 4] {
             return None;
@@ -61,7 +61,7 @@ impl Outlaw {
 }
 
 /// Exchanges and checks numbers until told to stop; returns their count.
-fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBool) -> u64 {
+pub(crate) fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBool) -> u64 {
     let mut raw = [0; 64];
     let mut n = 0_u64;
     while !stop.load(Ordering::Relaxed) {
@@ -79,7 +79,7 @@ fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBool) -> u64 
 }
 
 /// Requests the stop even if something fails before.
-struct Ends<'a>(&'a AtomicBool);
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -87,23 +87,23 @@ impl Drop for Ends<'_> {
     }
 }
 
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
 }
 
 /// Writes a word that a correct program would not write there, or not at this time.
-fn scribble(memory: &LaneMemory, random: &mut Random) {
+pub(crate) fn scribble(memory: &LaneMemory, random: &mut Random) {
     let (up, down) = (memory.up(), memory.down());
     let ring: &SharedRing = if random.below(4) == 0 { &up } else { &down };
     let any = random.next();

@@ -18,8 +18,9 @@ use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, S
 use crate::hostile::{ask, raw, works};
 use crate::site::{Site, WATCHDOG, soon, until};
 
+/// A tipcd with lanes from the first message on, through which all messages pass.
 pub(crate) fn site() -> Site {
-    Site::with(&["--lane-after", "1"])
+    Site::with(&["--lane-after", "1", "--no-direct-lanes"])
 }
 
 pub(crate) fn node_socket(site: &Site, kind: SocketKind) -> NodeSocket {

@@ -1,6 +1,8 @@
 //! Programs on a `tipcd` in a process of its own: across nodes, dying, flooding, hostile. The ordinary behaviour of sockets is tested
 //! by the `sockets` suite of `crates/conformance`, with this back end and the kernel's.
 
+mod direct;
+mod direct_attacks;
 mod down_lane;
 mod ends;
 mod exhaustion;

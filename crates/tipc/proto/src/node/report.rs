@@ -2,7 +2,7 @@
 
 use super::peer::{Peer, PeerLink};
 use super::{Node, Traffic};
-use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId, Port, SocketAddr};
+use crate::addr::{BearerId, MediaAddr, NodeAddr, NodeId, Port, ServiceRange, SocketAddr};
 use crate::limits::BCAST_WINDOW;
 use crate::link::{LinkState, LinkStats};
 use crate::socket::{GroupRequest, SocketError, SocketKind, SocketOptions, SocketState};
@@ -19,6 +19,8 @@ pub struct SocketReport {
     pub local: SocketAddr,
     /// Address of the other end of its connection.
     pub peer: Option<SocketAddr>,
+    /// The service through which its connection was made.
+    pub service: Option<ServiceRange>,
     /// Options set on it.
     pub options: SocketOptions,
     /// Number of messages waiting to be received.
@@ -109,6 +111,7 @@ impl Node {
             kind: socket.kind,
             local: SocketAddr { port, node: self.own() },
             peer,
+            service: socket.service.filter(|_| socket.kind.is_connected_kind()),
             options: socket.options,
             queued_messages: socket.queued(),
             queued_bytes: socket.held_bytes(),

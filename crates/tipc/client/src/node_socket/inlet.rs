@@ -1,0 +1,153 @@
+//! The receiving end of a socket's lane: the ring, the words and the lock of its receivers, and the descriptor as a source of bells.
+
+use std::sync::OnceLock;
+
+use crossway_ring::doorbell::{Bells, Presence};
+use crossway_ring::process_lock::ProcessLock;
+use crossway_ring::receiver::Receiver;
+use crossway_ring::region::{FreeWords, SharedRing};
+use crossway_ring::shared_rx::ReceiverWords;
+use crossway_ring::{RingMemory, SharedRx};
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::futex;
+
+use super::lane_request::Beginning;
+use super::*;
+use crate::daemon::Answer;
+use crate::protocol::control::Granted;
+use crate::protocol::lane::{self, LaneMemory};
+
+/// A socket's receiving lane.
+pub(super) struct Down {
+    /// The ring in the memory of the socket's own lanes.
+    pub(super) lane: Inlet,
+    /// The ring of the direct lane, which is used instead if there is one.
+    pub(super) direct: OnceLock<Inlet>,
+    pub(super) words: Receiver,
+    pub(super) lock: ProcessLock<Receiver>,
+    /// Wakes the tipcd when it waits for room.
+    bell: Arc<EventFd>,
+    pub(super) beginning: Beginning,
+}
+
+/// The receiving end of one of the two rings.
+pub(super) struct Inlet {
+    pub(super) rx: SharedRx<SharedRing, InletWords>,
+    /// The words of a direct lane, whose producer may be the peer's program.
+    direct: Option<(SharedRing, FreeWords)>,
+}
+
+/// The words of a ring's receivers. Those of a direct lane that only receivers use are not in its own memory: the peer's program could block them.
+pub(super) struct InletWords {
+    shared: Receiver,
+    own: Receiver,
+}
+
+impl ReceiverWords for InletWords {
+    #[inline]
+    fn bell(&self) -> &AtomicU32 {
+        self.shared.bell()
+    }
+
+    #[inline]
+    fn bells_eaten(&self) -> &AtomicU32 {
+        self.own.bells_eaten()
+    }
+
+    #[inline]
+    fn part(&self) -> &AtomicU64 {
+        self.own.part()
+    }
+}
+
+impl InletWords {
+    /// As [`Receiver::begun`].
+    #[inline]
+    pub(super) fn begun(&self) -> &AtomicU32 {
+        self.own.begun()
+    }
+}
+
+impl Down {
+    /// Creates the lane in the memory behind `file`; `None` if the system does not support locking between processes.
+    pub(super) fn new(memory: &LaneMemory, file: OwnedFd, bell: Arc<EventFd>) -> Option<Self> {
+        let words = Receiver::of(&memory.words(), lane::DOWN);
+        let lock = ProcessLock::join(words.clone(), file).ok()?;
+        let both = InletWords { shared: words.clone(), own: words.clone() };
+        let lane = Inlet { rx: SharedRx::new(memory.down(), both), direct: None };
+        let (direct, beginning) = (OnceLock::new(), Beginning::default());
+        Some(Self { lane, direct, words, lock, bell, beginning })
+    }
+
+    /// Handles the answer to a request to receive through the lane, which may have brought the memory of a direct one.
+    pub(super) fn begin(&self, mut answer: Answer) -> Result<(), Errno> {
+        let Some(file) = answer.fds.pop() else { return Ok(()) };
+        let granted = Granted::decode(&mut Reader::new(&answer.bytes)).ok_or(Errno::PROTO)?;
+        let memory = LaneMemory::open(&file, granted.ring_bytes as usize);
+        let memory = memory.map_err(|_| Errno::PROTO)?;
+        let shared = Receiver::of(&memory.words(), lane::DOWN);
+        let words = InletWords { shared, own: self.words.clone() };
+        let direct = Some((memory.down(), memory.words()));
+        // Another thread may have received the same answer.
+        let _ = self.direct.set(Inlet { rx: SharedRx::new(memory.down(), words), direct });
+        Ok(())
+    }
+
+    /// Renews the claim after another descriptor of the memory's file was closed.
+    pub(super) fn claim_again(&self) -> Result<(), Errno> {
+        self.lock.claim_again()
+    }
+
+    /// Tells the producer that there is room for waiting messages.
+    fn wake_producer(&self, inlet: &Inlet) {
+        if let Some((ring, words)) = &inlet.direct {
+            // A producer that is not woken looks by itself later.
+            let _ = futex::wake(ring.producer_state());
+            if words.word(lane::ROOM_WANTED).swap(0, Ordering::AcqRel) == 0 {
+                return;
+            }
+        }
+        // An eventfd counter cannot be full here.
+        let _ = self.bell.signal();
+    }
+}
+
+/// The data descriptor as a source of bells.
+pub(super) struct Bell<'a> {
+    pub(super) fd: &'a OwnedFd,
+    pub(super) down: &'a Down,
+    pub(super) inlet: &'a Inlet,
+}
+
+impl Bell<'_> {
+    /// Tells the producer that there is room for waiting messages.
+    pub(super) fn wake_producer(&self) {
+        self.down.wake_producer(self.inlet);
+    }
+}
+
+impl Bells for Bell<'_> {
+    type Error = Errno;
+
+    fn presence(&self) -> Result<Presence, Errno> {
+        match records::recv(self.fd, &mut [], &mut [0], true, true) {
+            Ok(came) if came.len > 0 => Ok(Presence::Bell),
+            Ok(_) | Err(Errno::CONNRESET) => Ok(Presence::End),
+            Err(Errno::AGAIN) => Ok(Presence::Nothing),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn eat(&self) -> Result<(), Errno> {
+        match socket::recv(self.fd, &mut [0], true) {
+            Ok(_) | Err(Errno::AGAIN | Errno::CONNRESET) => {}
+            Err(errno) => return Err(errno),
+        }
+        self.inlet.rx.words().bells_eaten().fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ring_is_empty(&self) -> Result<bool, Errno> {
+        Ok(self.inlet.rx.is_empty())
+    }
+}

@@ -1,0 +1,198 @@
+//! The sending end of the peer's direct lane: two programs of one tipcd exchange messages without it. See docs/decisions/0048 for the reasons.
+
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+
+use crossway_ring::bell::Silent;
+use crossway_ring::receiver::Receiver;
+use crossway_ring::shared_rx::ReceiverWords;
+use crossway_ring::{RingTx, SendError, Wait};
+use crossway_ring::{doorbell, handover};
+use crossway_sys::fork_mark;
+
+use super::lanes::{End, Lanes, Put, Way, fill};
+use super::*;
+use crate::daemon::{Answer, Claim};
+use crate::protocol::control::Granted;
+use crate::protocol::lane::{self, LaneMemory, outlet};
+
+/// The sending end of the peer's direct lane, used only by the process that requested it.
+pub(super) struct Outlet {
+    way: Way<Silent>,
+    /// The word of the peer's bell.
+    bell: Receiver,
+    /// The other end of the peer's data descriptor: bells are sent into it.
+    peer: OwnedFd,
+    /// The header of its records.
+    header: [u8; HEADER_LEN],
+    /// A message was published whose bell could not be sent.
+    unannounced: AtomicBool,
+}
+
+/// How far the request for the outlet has got.
+#[derive(Default)]
+pub(super) struct Outlets {
+    state: AtomicU32,
+    granted: OnceLock<Box<Outlet>>,
+}
+
+/// It was not requested yet.
+const IDLE: u32 = 0;
+/// The request is pending.
+const ASKED: u32 = 1;
+/// There will be none.
+const NEVER: u32 = 2;
+
+impl Outlets {
+    #[inline]
+    pub(super) fn is_granted(&self) -> bool {
+        self.granted.get().is_some()
+    }
+
+    /// Whether an answer may come that will not be fetched.
+    pub(super) fn is_asked(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ASKED
+    }
+}
+
+impl Outlet {
+    fn of(mut answer: Answer, process: u32) -> Option<Self> {
+        let mut reader = Reader::new(&answer.bytes);
+        let granted = Granted::decode(&mut reader)?;
+        let header = reader.header()?;
+        let (peer, file) = (answer.fds.pop()?, answer.fds.pop()?);
+        let memory = LaneMemory::open(&file, granted.ring_bytes as usize).ok()?;
+        let mut tx = RingTx::new(memory.down(), Silent, Wait::Block);
+        // The tipcd continues to use the ring after this end.
+        tx.disown();
+        let bell = Receiver::of(&memory.words(), lane::DOWN);
+        let unannounced = AtomicBool::new(false);
+        Some(Self { way: Way::new(tx, process), bell, peer, header, unannounced })
+    }
+
+    /// Rings the peer's bell, unless it is rung. A bell that cannot be sent is sent with a later message.
+    #[inline]
+    fn announce(&self, end: &mut End<Silent>) {
+        let tx = &mut end.tx;
+        let is_taken = || tx.freed().is_ok_and(|freed| freed == tx.position());
+        let outcome = doorbell::announce(self.bell.bell(), is_taken, || {
+            socket::send(&self.peer, &[doorbell::RUNG as u8], true).map(drop)
+        });
+        if outcome.is_err() != self.unannounced.load(Ordering::Relaxed) {
+            self.unannounced.store(outcome.is_err(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl NodeSocket {
+    /// Whether messages are sent through the peer's direct lane. For tests and diagnostics.
+    #[doc(hidden)]
+    pub fn sends_directly(&self) -> bool {
+        self.lanes().is_some_and(|lanes| lanes.outlet.is_granted())
+    }
+
+    /// The peer's direct lane, requested once there is one.
+    #[inline]
+    pub(super) fn outlet<'a>(&self, lanes: &'a Lanes) -> Option<&'a Outlet> {
+        match lanes.outlet.granted.get() {
+            None if lanes.word(outlet::READY).load(Ordering::Relaxed) != 0 => {
+                self.want_outlet(lanes)
+            }
+            outlet => outlet.map(Box::as_ref),
+        }
+    }
+
+    /// Requests the outlet without waiting for the answer, or fetches the answer.
+    #[cold]
+    fn want_outlet<'a>(&self, lanes: &'a Lanes) -> Option<&'a Outlet> {
+        let Outlets { state, granted } = &lanes.outlet;
+        let claim = Claim::Outlet(self.opened.token);
+        match state.load(Ordering::Relaxed) {
+            // Only one thread makes the request.
+            IDLE if state
+                .compare_exchange(IDLE, ASKED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok() =>
+            {
+                match self.daemon.ask_later(&Request::Outlet { token: self.opened.token }, claim) {
+                    Ok(true) => {}
+                    Ok(false) => state.store(IDLE, Ordering::Relaxed),
+                    Err(_) => state.store(NEVER, Ordering::Relaxed),
+                }
+                None
+            }
+            ASKED => {
+                let answer = self.daemon.fetch(claim, Instant::now())?;
+                let outlet = answer
+                    .ok()
+                    .zip(fork_mark::process())
+                    .and_then(|(answer, process)| Outlet::of(answer, process));
+                match outlet {
+                    Some(outlet) => drop(granted.set(Box::new(outlet))),
+                    None => state.store(NEVER, Ordering::Relaxed),
+                }
+                granted.get().map(Box::as_ref)
+            }
+            _ => None,
+        }
+    }
+
+    /// Puts a message into the peer's direct lane.
+    #[inline]
+    pub(super) fn put_direct(
+        &self,
+        lanes: &Lanes,
+        outlet: &Outlet,
+        payload: &[u8],
+        patience: Patience,
+    ) -> Result<Put, Errno> {
+        let header = if self.kind == SocketKind::Stream { &[][..] } else { &outlet.header };
+        let len = header.len() + payload.len();
+        let way = &outlet.way;
+        if !way.is_mine() {
+            return Ok(Put::Not);
+        }
+        let mut end = way.end();
+        loop {
+            match self.publish(lanes, outlet, &mut end, header, payload) {
+                Some(Ok(())) => {
+                    let heard = self.is_heard(&mut end)?;
+                    return Ok(if heard { Put::Done } else { way.give_up() });
+                }
+                Some(Err(SendError::Full)) => {}
+                Some(Err(_)) => return Ok(way.give_up()),
+                None => return Ok(Put::Not),
+            }
+            end = match self.wait_for_room(way, end, len, patience)? {
+                Some(end) => end,
+                None => return Ok(Put::Not),
+            };
+        }
+    }
+
+    /// Publishes a message; `None` if the tipcd holds earlier ones.
+    #[inline]
+    fn publish(
+        &self,
+        lanes: &Lanes,
+        outlet: &Outlet,
+        end: &mut End<Silent>,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Option<Result<(), SendError>> {
+        let put = lanes.put_up()?;
+        let words = lanes.outlet_words();
+        let turn = handover::enter(words, || self.sent().load(Ordering::SeqCst).wrapping_add(put))?;
+        if lanes.word(lane::STOPPED).load(Ordering::SeqCst) != 0 {
+            return None;
+        }
+        handover::resume(words, &mut end.tx);
+        let len = header.len() + payload.len();
+        if let Err(error) = end.tx.try_send_with(len, |place| fill(place, header, payload)) {
+            return Some(Err(error));
+        }
+        handover::leave(words, &end.tx);
+        outlet.announce(end);
+        drop(turn);
+        Some(Ok(()))
+    }
+}
