@@ -3,6 +3,7 @@
 
 mod direct;
 mod direct_attacks;
+mod direct_kills;
 mod down_lane;
 mod ends;
 mod exhaustion;
