@@ -35,6 +35,8 @@ impl AsFd for Epoll {
 /// When a descriptor is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
+    /// Only when there is an error or the end of the stream, not for data.
+    Errors,
     /// As long as it is readable (level-triggered).
     WhileReadable,
     /// Once for each arrival of data, whether or not earlier data was read.
@@ -57,6 +59,7 @@ impl std::fmt::Debug for Epoll {
 
 fn flags(trigger: Trigger) -> EventFlags {
     match trigger {
+        Trigger::Errors => EventFlags::empty(),
         Trigger::WhileReadable => EventFlags::IN,
         Trigger::Arrivals => EventFlags::IN | EventFlags::ET,
         Trigger::Changes => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
@@ -167,6 +170,23 @@ mod tests {
         epoll.remove(&r).unwrap();
         assert_eq!(epoll.wait(Some(until)).unwrap().count(), 0);
         assert!(Instant::now() >= until);
+    }
+
+    /// tipcd uses this for a medium whose frames it fetches at intervals.
+    #[test]
+    fn data_wakes_no_waiter_that_asked_for_errors_only() {
+        let mut epoll = Epoll::new(8).unwrap();
+        let (r, w) = rustix::pipe::pipe().unwrap();
+        epoll.add(&r, 7, Trigger::WhileReadable).unwrap();
+        epoll.change(&r, 7, Trigger::Errors).unwrap();
+        rustix::io::write(&w, b"x").unwrap();
+        let now = Some(Duration::ZERO);
+        assert_eq!(epoll.wait_for(now).unwrap().count(), 0);
+        epoll.change(&r, 7, Trigger::WhileReadable).unwrap();
+        assert_eq!(epoll.wait_for(now).unwrap().count(), 1, "data that came before is reported");
+        epoll.change(&r, 7, Trigger::Errors).unwrap();
+        drop(w);
+        assert_eq!(epoll.wait_for(now).unwrap().next().map(|r| r.ended), Some(true));
     }
 
     /// tipcd waits for this when a program sends a request before it has received its last answer.

@@ -13,6 +13,7 @@ use crossway_tipc_proto::time::Nanos;
 
 use crate::bearer::{Bearer, Recipient};
 use crate::guard::Guard;
+use crate::runner::Pace;
 use crate::tap::Tap;
 
 /// Number of frames taken from the protocol before other work gets its turn.
@@ -56,6 +57,10 @@ pub(crate) struct Attached {
     /// Device specified by the operator.
     pub(crate) device: Option<String>,
     pub(crate) traffic: Traffic,
+    /// When its frames are fetched.
+    pub(crate) pace: Pace,
+    /// Whether the loop is not woken for its frames, because they are fetched at a time set by `pace`.
+    pub(crate) held: bool,
 }
 
 /// A frame and one of its destinations.
@@ -156,6 +161,7 @@ impl Outbox {
                 let bearer = &bearers[index].bearer;
                 taps.retain_mut(|tap| tap.show_sent(bearer, &dest, &self.frames[frame]));
             }
+            bearers[index].pace.sent(self.frames[frame].len());
             if !guard.seal(&mut self.frames[frame]) {
                 bearers[index].traffic.frames_unsent += 1;
                 continue;

@@ -2,6 +2,7 @@
 
 mod event_loop;
 mod frames;
+mod pace;
 
 use std::time::Duration;
 
@@ -79,6 +80,7 @@ pub struct Runner<G = Plain> {
 }
 
 pub(crate) use event_loop::Companion;
+pub(crate) use pace::Pace;
 
 pub(crate) fn now() -> Nanos {
     Nanos(clock::monotonic_ns())
@@ -192,6 +194,8 @@ impl<G: Guard> Runner<G> {
             bearer,
             device: spec.device().map(str::to_owned),
             traffic: Traffic::default(),
+            pace: Pace::default(),
+            held: false,
         });
         let watched = self.bearers.last().map_or(Ok(()), |attached| self.wait_for_bearer(attached));
         match watched {

@@ -29,7 +29,7 @@ struct Args {
     /// Milliseconds before measuring, so that windows can grow
     #[arg(long, default_value_t = 300)]
     warmup_ms: u64,
-    /// Milliseconds per trial; four times as many on lossy links
+    /// Milliseconds per trial; four times as many on slow or lossy links
     #[arg(long, default_value_t = 500)]
     measure_ms: u64,
     /// Only cases whose name contains one of these

@@ -269,7 +269,7 @@ impl Role {
             take(&mut bytes)?;
         }
         let seconds = begin.elapsed().as_secs_f64();
-        let cpu_ns = HostCpu::now()?.since(&cpu).total.busy_ns();
+        let cpu_ns = busy_ns(begin, &cpu)?;
         let messages = bytes as f64 / self.size as f64;
         self.tell(Found { messages, seconds, cpu_ns, p50_ns: 0.0, p99_ns: 0.0 })
     }
@@ -327,7 +327,7 @@ impl Role {
                 && back - begin >= Duration::from_millis(self.measure_ms)
                 && !trips.is_empty()
             {
-                let cpu_ns = HostCpu::now()?.since(&cpu).total.busy_ns();
+                let cpu_ns = busy_ns(begin, &cpu)?;
                 trips.sort_by(f64::total_cmp);
                 let at = |share: f64| trips[((trips.len() - 1) as f64 * share).round() as usize];
                 return self.tell(Found {
@@ -345,6 +345,15 @@ impl Role {
         println!("{}", serde_json::to_string(&found)?);
         Ok(())
     }
+}
+
+/// The CPU time of the whole machine since an earlier reading. It follows from the idle time, which the kernel measures; the busy time
+/// is often sampled at timer ticks (CONFIG_TICK_CPU_ACCOUNTING), which miss most of what is shorter than a tick on an idle CPU.
+fn busy_ns(begin: Instant, then: &HostCpu) -> anyhow::Result<u64> {
+    let passed = HostCpu::now()?.since(then);
+    let times = passed.total;
+    let all = begin.elapsed().as_nanos() as u64 * passed.per_cpu.len() as u64;
+    Ok(all.saturating_sub(times.idle_ns + times.iowait_ns + times.steal_ns))
 }
 
 fn is_end(error: &anyhow::Error) -> bool {

@@ -81,7 +81,8 @@ impl<G: Guard> Runner<G> {
         self.flush();
         // Frames that have been sent may have made room for a waiting program.
         let limit = at + if companion.is_busy(&self.node) { Duration::ZERO } else { limit };
-        let deadlines = [self.poll_timeout(), companion.poll_timeout()];
+        self.hold_bearers()?;
+        let deadlines = [self.poll_timeout(), companion.poll_timeout(), self.next_fetch()];
         let mut left = deadlines.into_iter().flatten().fold(limit, Ord::min).since(at);
         if !left.is_zero() && companion.rest() {
             left = Duration::ZERO;
@@ -101,6 +102,7 @@ impl<G: Guard> Runner<G> {
             }
         }
         self.ready = ready;
+        self.fetch_held(at);
         companion.read_ready(&mut self.context(at));
         if self.node.poll_timeout().is_some_and(|due| due <= at) {
             self.node.handle_timeout(at);

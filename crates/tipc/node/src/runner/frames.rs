@@ -1,7 +1,8 @@
 //! Receives frames from bearers and passes them to the node.
 
+use crossway_sys::epoll::Trigger;
 use crossway_sys::records::MOST;
-use crossway_sys::{Errno, socket};
+use crossway_sys::{Errno, OsError, socket};
 use crossway_tipc_proto::addr::BearerId;
 use crossway_tipc_proto::node::Node;
 use crossway_tipc_proto::time::Nanos;
@@ -10,6 +11,7 @@ use super::{Runner, now};
 use crate::bearer::Bearer;
 use crate::guard::Guard;
 use crate::outbox::Attached;
+use crate::service::Token;
 use crate::tap::Tap;
 
 /// Number of batches of frames received from one bearer before the others and the timers get their turn.
@@ -19,9 +21,36 @@ const BATCHES_PER_TURN: usize = 2;
 const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
 
 impl<G: Guard> Runner<G> {
+    /// Ends or begins waking the loop for the frames of bearers whose frames are, or no longer are, fetched at a set time.
+    pub(super) fn hold_bearers(&mut self) -> Result<(), OsError> {
+        for Attached { id, bearer, pace, held, .. } in &mut self.bearers {
+            let hold = pace.next().is_some();
+            if std::mem::replace(held, hold) != hold {
+                let trigger = if hold { Trigger::Errors } else { Trigger::WhileReadable };
+                let token = Token::Bearer(id.0.into()).encode();
+                bearer.fds().try_for_each(|fd| self.epoll.change(fd, token, trigger))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When frames of a bearer are to be fetched although the loop is not woken for them.
+    pub(super) fn next_fetch(&self) -> Option<Nanos> {
+        self.bearers.iter().filter_map(|b| b.pace.next()).min()
+    }
+
+    /// Fetches the frames of bearers for which it is time.
+    pub(super) fn fetch_held(&mut self, at: Nanos) {
+        for n in 0..self.bearers.len() {
+            if self.bearers[n].pace.next().is_some_and(|due| due <= at) {
+                self.receive(self.bearers[n].id);
+            }
+        }
+    }
+
     /// Receives frames from a bearer, as many as one turn allows.
     pub(super) fn receive(&mut self, id: BearerId) {
-        let Some(Attached { id, bearer, ring, traffic, .. }) =
+        let Some(Attached { id, bearer, ring, traffic, pace, .. }) =
             self.bearers.iter_mut().find(|b| b.id == id)
         else {
             return;
@@ -36,13 +65,15 @@ impl<G: Guard> Runner<G> {
         };
         if let Some(ring) = ring {
             let at = now();
-            let mut count = 0;
+            let (mut count, mut bytes) = (0, 0);
             while count < FRAMES_PER_TURN
                 && let Some(mut frame) = ring.take()
             {
+                bytes += frame.bytes().len();
                 passage.take(at, frame.bytes());
                 count += 1;
             }
+            pace.fetched(at, count, bytes, count == FRAMES_PER_TURN);
             traffic.frames_received += count as u64;
             traffic.receive_calls += 1;
             if count == 0 {
@@ -57,6 +88,8 @@ impl<G: Guard> Runner<G> {
             return;
         }
         let fds = passage.bearer.fds();
+        let (mut all, mut bytes) = (0, 0);
+        let (fetched, mut more) = (now(), false);
         for fd in fds {
             let mut frames = 0;
             for _ in 0..BATCHES_PER_TURN {
@@ -69,18 +102,25 @@ impl<G: Guard> Runner<G> {
                     let Some(packets) = self.inbox.segments_mut(n) else { continue };
                     let before = frames;
                     for packet in packets {
+                        bytes += packet.len();
                         passage.take(at, packet);
                         frames += 1;
                     }
                     traffic.runs_received += u64::from(frames - before > 1);
                 }
+                if count < MOST {
+                    break;
+                }
                 // A run may contain many frames.
-                if count < MOST || frames >= FRAMES_PER_TURN {
+                if frames >= FRAMES_PER_TURN {
+                    more = true;
                     break;
                 }
             }
-            traffic.frames_received += frames as u64;
+            all += frames;
         }
+        pace.fetched(fetched, all, bytes, more);
+        traffic.frames_received += all as u64;
     }
 }
 
@@ -105,5 +145,44 @@ impl<G: Guard> Passage<'_, G> {
             self.taps.retain_mut(|tap| tap.show_received(self.bearer, from.as_ref(), frame));
         }
         self.node.handle_frame(at, self.id, frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    use crossway_tipc_proto::node::Config;
+
+    use super::*;
+    use crate::runner::Pace;
+
+    /// A runner's only bearer is held; a turn finds nothing to wait for, so it must not block.
+    #[test]
+    fn frames_of_a_held_bearer_wake_no_turn_before_they_are_due_and_later_ones_do() {
+        let remote = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let spec = format!("udp:{free},{}", remote.local_addr().unwrap());
+        let mut runner = Runner::new(Config::default()).unwrap();
+        let id = runner.enable(&spec.parse().unwrap(), "udp").unwrap();
+        let fetches = |runner: &mut Runner| {
+            remote.send_to(&[0; 100], free).unwrap();
+            runner.turn(Duration::ZERO).unwrap();
+            let traffic = runner.traffic(id).unwrap();
+            (traffic.receive_calls, traffic.frames_received)
+        };
+        assert_eq!(fetches(&mut runner), (1, 1));
+        runner.bearers[0].pace = Pace::held_until(now() + Duration::from_secs(3600));
+        for _ in 0..3 {
+            assert_eq!(fetches(&mut runner), (1, 1), "not due");
+        }
+        runner.bearers[0].pace = Pace::held_until(now());
+        assert_eq!(fetches(&mut runner), (2, 5), "due, without being woken");
+        assert_eq!(
+            fetches(&mut runner),
+            (3, 6),
+            "short frames are not held, and wake the loop again"
+        );
     }
 }
