@@ -39,6 +39,8 @@ pub enum Trigger {
     Errors,
     /// As long as it is readable (level-triggered).
     WhileReadable,
+    /// Once for each arrival of data (edge-triggered), and at the end of the stream.
+    Input,
     /// Once for each arrival of data, whether or not earlier data was read.
     Arrivals,
     /// Once for each arrival of data or of room to write (edge-triggered): the caller must read or write until EAGAIN.
@@ -61,6 +63,7 @@ fn flags(trigger: Trigger) -> EventFlags {
     match trigger {
         Trigger::Errors => EventFlags::empty(),
         Trigger::WhileReadable => EventFlags::IN,
+        Trigger::Input => EventFlags::IN | EventFlags::RDHUP | EventFlags::ET,
         Trigger::Arrivals => EventFlags::IN | EventFlags::ET,
         Trigger::Changes => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
     }

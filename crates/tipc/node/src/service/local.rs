@@ -75,6 +75,8 @@ pub(super) struct Local {
     pub(super) mean: usize,
     /// The descriptor had room when it was last written to.
     pub(super) writable: bool,
+    /// Epoll reports room in the descriptor. Otherwise it would wake the service for each message that the program receives.
+    pub(super) watches_room: bool,
     /// The contents of the descriptor are left there so that it polls unwritable.
     pub(super) holds: bool,
     /// Number of stream bytes that are only padding.
@@ -139,6 +141,7 @@ impl Local {
             last_read: 0,
             mean: MEAN_AT_FIRST,
             writable: true,
+            watches_room: false,
             holds: false,
             pad_owed: 0,
             stalled: Held::new(held_most),

@@ -248,6 +248,17 @@ impl Service {
         }
     }
 
+    /// Lets epoll report room in a socket's descriptor as long as the socket waits for it.
+    fn watch_room(&mut self, epoll: &Epoll, place: Place) {
+        let Some(local) = self.sockets.get_mut(place) else { return };
+        let waits = !local.writable;
+        if std::mem::replace(&mut local.watches_room, waits) != waits {
+            let trigger = if waits { Trigger::Changes } else { Trigger::Input };
+            // The descriptor is registered as long as the socket exists.
+            let _ = epoll.change(&local.fd, Token::Socket(place).encode(), trigger);
+        }
+    }
+
     /// Adds a socket to the list of those to be read.
     fn list(&mut self, place: Place) {
         if let Some(local) = self.sockets.get_mut(place)
@@ -411,7 +422,7 @@ impl Service {
         let Some(local) = self.sockets.get(place) else {
             return Err(OsError::new("socketpair", "", std::io::Error::other("no place")));
         };
-        if let Err(error) = epoll.add(&local.fd, Token::Socket(place).encode(), Trigger::Changes) {
+        if let Err(error) = epoll.add(&local.fd, Token::Socket(place).encode(), Trigger::Input) {
             self.sockets.remove(place);
             return Err(error);
         }

@@ -22,6 +22,11 @@ use super::{Context, Service};
 impl Service {
     /// Passes waiting messages to a socket's program.
     pub(super) fn deliver(&mut self, cx: &mut Context<'_>, place: Place) {
+        self.pass_on(cx, place);
+        self.watch_room(cx.epoll, place);
+    }
+
+    fn pass_on(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let Some(port) = local.port else { return };
         if matches!(local.phase, Phase::Listening) {
