@@ -8,6 +8,7 @@ use crossway_linx::{
     Count, Endpoint, Error, Filter, Node, NodeThread, Options, Queue, Settings, Signal, Spid,
     Transport, WhenFull,
 };
+use crossway_sys::poll::{Interest, wait_ready};
 
 /// A limit that only catches hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -369,6 +370,25 @@ fn two_that_send_to_each_other_without_receiving_do_not_block_each_other() {
 }
 
 #[test]
+fn a_sender_that_is_never_out_of_signals_hides_no_other() {
+    on_every_transport(|host| {
+        let mut busy = host.open("busy");
+        let mut other = host.open("other");
+        let mut b = host.open("b");
+        for n in 0..100 {
+            busy.send(signal(n), b.spid()).unwrap();
+        }
+        assert_eq!(number(&mut b), USER_BASE);
+        other.send(signal(1000), b.spid()).unwrap();
+        let found = (0..5000).any(|n| {
+            busy.send(signal(n % 100), b.spid()).unwrap();
+            number(&mut b) == USER_BASE + 1000
+        });
+        assert!(found, "nothing but the busy sender's signals");
+    });
+}
+
+#[test]
 fn a_signal_larger_than_its_channel_arrives_although_the_sender_makes_no_other_call() {
     on_every_transport(|host| {
         let (mut a, mut b) = (host.open("a"), host.open("b"));
@@ -387,12 +407,8 @@ fn a_signal_larger_than_its_channel_arrives_although_the_sender_makes_no_other_c
 
 #[test]
 fn the_descriptor_is_readable_while_something_can_be_received() {
-    use crossway_sys::poll::{Interest, wait_ready};
     on_every_transport(|host| {
         let (mut a, mut b) = (host.open("a"), host.open("b"));
-        let readable = |endpoint: &mut Endpoint, until| {
-            wait_ready(endpoint.descriptor().unwrap(), Interest::Readable, until).unwrap()
-        };
         assert!(!readable(&mut b, now()));
         a.send(signal(0), b.spid()).unwrap();
         a.send(signal(1), b.spid()).unwrap();
@@ -414,6 +430,59 @@ fn the_descriptor_is_readable_while_something_can_be_received() {
         b.request_timeout(Duration::from_millis(2), None).unwrap();
         assert!(readable(&mut b, soon()));
         assert_eq!(number(&mut b), TIMEOUT);
+    });
+}
+
+fn readable(endpoint: &mut Endpoint, until: Option<Instant>) -> bool {
+    wait_ready(endpoint.descriptor().unwrap(), Interest::Readable, until).unwrap()
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn an_endpoint_with_a_descriptor_sleeps_although_its_queue_has_other_signals() {
+    on_every_transport(|host| {
+        let mut a = host.open("a");
+        let mut b = host.open("b");
+        b.descriptor().unwrap();
+        for n in 0..3 {
+            a.send(signal(n), b.spid()).unwrap();
+        }
+        assert_eq!(number(&mut b), USER_BASE);
+        let (before, start) = (cpu_time(), Instant::now());
+        let other = Filter::only(&[USER_BASE + 9]);
+        let until = Some(start + Duration::from_millis(300));
+        assert_eq!(b.receive(&other, until).unwrap(), None);
+        let (used, took) = (cpu_time() - before, start.elapsed());
+        assert!(used < took / 4, "{used:?} of CPU in {took:?}");
+        assert!(readable(&mut b, now()), "signals are queued");
+    });
+}
+
+#[test]
+fn the_descriptor_shows_what_arrives_during_calls_that_do_not_receive() {
+    on_every_transport(|host| {
+        let mut a = host.open("a");
+        let mut b = host.open("b");
+        let spid = b.spid();
+        b.descriptor().unwrap();
+        // A channel that is new, and one whose signals are taken in while a send waits for room.
+        for n in 0..2 {
+            b.send(signal(n), a.spid()).unwrap();
+            assert_eq!(number(&mut a), USER_BASE + n);
+            a.send(signal(n), spid).unwrap();
+            assert!(readable(&mut b, soon()), "a reply, round {n}");
+            assert_eq!(number(&mut b), USER_BASE + n);
+        }
+        a.send(signal(7), spid).unwrap();
+        let briefly = || Some(Instant::now() + Duration::from_millis(20));
+        while b.send_until(signal(1), a.spid(), briefly()).is_ok() {}
+        assert!(readable(&mut b, soon()), "a signal that arrived while a send waited");
+        assert_eq!(number(&mut b), USER_BASE + 7);
     });
 }
 

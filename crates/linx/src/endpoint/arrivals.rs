@@ -36,9 +36,13 @@ impl Endpoint {
         receiving: bool,
     ) -> Result<bool, Error> {
         self.since_look = 0;
+        self.likely.reads = 0;
         let waits = until.is_none_or(|until| until > Instant::now());
-        if waits && !self.arm_hot()? {
-            return Ok(true);
+        if waits {
+            self.hush()?;
+            if !self.arm_hot()? {
+                return Ok(true);
+            }
         }
         let mut tokens = [0; super::BATCH];
         let mut count = 0;
@@ -129,6 +133,7 @@ impl Endpoint {
         }
         match way.channel.fill(&mut self.assembly, false) {
             Ok(Filled::Something) => {
+                self.likely.channel = Some(number);
                 self.make_hot(number);
                 self.take_in(number, receiving, None);
             }
@@ -140,7 +145,7 @@ impl Endpoint {
 
     /// Moves signals from a channel into the queue, up to one that the filter accepts. With `patient`, waits a moment for
     /// the rest of a large signal that has begun to arrive.
-    fn take_in(&mut self, number: u32, patient: bool, filter: Option<&Filter<'_>>) {
+    pub(super) fn take_in(&mut self, number: u32, patient: bool, filter: Option<&Filter<'_>>) {
         while !self.mailbox.is_full()
             && let Some(way) = self.ways.get_mut(&number)
         {

@@ -4,27 +4,29 @@ mod arrivals;
 #[cfg(test)]
 mod by_reference;
 mod channels;
+mod descriptor;
+mod likely;
 mod requests;
 mod sending;
 mod trace;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::epoll::{Epoll, Trigger};
-use crossway_sys::eventfd::EventFd;
-use crossway_sys::timerfd::TimerFd;
 
 use crate::channel::{Assembly, Channel};
 use crate::control::Control;
-use crate::limits::{LOOK_AROUND, LOOK_BELOW};
+use crate::limits::{LOOK_AROUND, LOOK_AT_LAST, LOOK_BELOW};
 use crate::mailbox::Mailbox;
 use crate::trace::tap::{Follower, Watch};
 use crate::wire::local::{Event, Request, VERSION};
 use crate::{Error, Filter, Queue, Signal, Spid, Traffic, Transport};
+use descriptor::Pollable;
+use likely::Likely;
 pub(crate) use requests::refused;
 
 /// The options for opening an endpoint.
@@ -54,16 +56,6 @@ struct Way {
     is_hot: bool,
 }
 
-/// The descriptor that the program polls.
-struct Pollable {
-    /// Readable while something is queued here that no other descriptor shows.
-    wake: EventFd,
-    is_awake: bool,
-    timer: TimerFd,
-    /// The instant for which the timer is set.
-    timed_ns: Option<u64>,
-}
-
 /// An endpoint: a name by which others find it, a unique number, and a queue of signals.
 ///
 /// Only one thread at a time can use it; a program opens one for each of its threads. Dropping it closes it: every attached
@@ -87,6 +79,7 @@ pub struct Endpoint {
     last_route: Option<(Spid, u32)>,
     /// Channels to check before sleeping: signals in them will not wake this endpoint.
     hot: VecDeque<u32>,
+    likely: Likely,
     /// Channels that hold back signals they have taken.
     unsent: HashSet<u32>,
     /// Pairs of a sender and a receiver: this endpoint may send to the receiver in the sender's name.
@@ -168,6 +161,7 @@ impl Endpoint {
             starved: None,
             last_route: None,
             hot: VecDeque::new(),
+            likely: Likely::default(),
             unsent: HashSet::new(),
             may_send_as: HashSet::new(),
             pollable: None,
@@ -249,9 +243,7 @@ impl Endpoint {
         if let Ok(Some(signal)) = &taken {
             self.trace_received(signal);
         }
-        if self.pollable.is_some() {
-            self.announce()?;
-        }
+        self.show()?;
         taken
     }
 
@@ -261,8 +253,13 @@ impl Endpoint {
         filter: &Filter<'_>,
         until: Option<Instant>,
     ) -> Result<Option<Signal>, Error> {
-        if self.since_look >= LOOK_AROUND && (1..LOOK_BELOW).contains(&self.mailbox.len()) {
+        let due = match self.mailbox.len() {
+            0 => LOOK_AT_LAST,
             // Queued signals are taken in the order of arrival, but a signal out of band may have arrived.
+            1..LOOK_BELOW => LOOK_AROUND,
+            _ => u32::MAX,
+        };
+        if self.since_look >= due {
             self.look(Some(Instant::now()))?;
         }
         let mut nothing_left = false;
@@ -300,6 +297,9 @@ impl Endpoint {
 
     /// Sleeps until something arrives, a time-out expires or the deadline passes; returns whether something arrived.
     fn sleep(&mut self, filter: &Filter<'_>, until: Option<Instant>) -> Result<bool, Error> {
+        if self.read_likely() {
+            return Ok(true);
+        }
         let timeout = self
             .mailbox
             .next_timeout_ns()
@@ -322,48 +322,6 @@ impl Endpoint {
         if self.mailbox.next_timeout_ns().is_some() {
             self.mailbox.expire(monotonic_ns(), self.spid);
         }
-    }
-
-    /// A descriptor that polls readable when something can be received; spurious readiness is possible. Do not read from it
-    /// or close it. When it is ready, receive with a deadline that has passed until there is nothing left.
-    ///
-    /// # Errors
-    /// [`Error::Os`] if a system call fails.
-    pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
-        if self.pollable.is_none() {
-            let pollable = Pollable {
-                wake: EventFd::new()?,
-                is_awake: false,
-                timer: TimerFd::new()?,
-                timed_ns: None,
-            };
-            self.epoll.add(&pollable.wake, WAKE, Trigger::WhileReadable)?;
-            self.epoll.add(&pollable.timer, TIMER, Trigger::WhileReadable)?;
-            self.pollable = Some(pollable);
-            self.announce()?;
-        }
-        Ok(self.epoll.as_fd())
-    }
-
-    /// Makes the descriptor readable for what no other descriptor shows.
-    fn announce(&mut self) -> Result<(), Error> {
-        let idle = self.mailbox.len() == 0 && self.starved.is_none() && self.arm_hot()?;
-        let next_ns = self.mailbox.next_timeout_ns();
-        let Some(pollable) = &mut self.pollable else { return Ok(()) };
-        if pollable.is_awake == idle {
-            if idle {
-                pollable.wake.clear()?;
-            } else {
-                pollable.wake.signal()?;
-            }
-            pollable.is_awake = !idle;
-        }
-        if pollable.timed_ns != next_ns {
-            let left = next_ns.map(|at| Duration::from_nanos(at.saturating_sub(monotonic_ns())));
-            pollable.timer.set(left)?;
-            pollable.timed_ns = next_ns;
-        }
-        Ok(())
     }
 }
 

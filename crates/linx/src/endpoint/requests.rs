@@ -70,6 +70,12 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::hunt`] and [`Endpoint::receive`]; [`Error::TimedOut`].
     pub fn hunt_and_wait(&mut self, path: &str, until: Option<Instant>) -> Result<Spid, Error> {
+        let found = self.wait_for_answer(path, until);
+        self.show()?;
+        found
+    }
+
+    fn wait_for_answer(&mut self, path: &str, until: Option<Instant>) -> Result<Spid, Error> {
         let hunt = self.hunt(path, None)?;
         // The answers of other hunts may have the same number, so this one is identified by its reference.
         loop {
@@ -242,19 +248,15 @@ impl Endpoint {
         self.show()
     }
 
-    /// Updates the descriptor after a change of the queue or the timer.
-    fn show(&mut self) -> Result<(), Error> {
-        if self.pollable.is_some() { self.announce() } else { Ok(()) }
-    }
-
     /// Creates a channel to an endpoint.
     pub(super) fn connect(&mut self, to: Spid) -> Result<u32, Error> {
         let request = Request::Connect { spid: to, transport: self.transport };
         self.control.say(&request)?;
         loop {
             self.hear_answer(to)?;
-            if let Some(number) = self.routes.get(&to) {
-                return Ok(*number);
+            if let Some(number) = self.routes.get(&to).copied() {
+                self.show()?;
+                return Ok(number);
             }
             if self.starved == Some(to) {
                 self.check_starved()?;
@@ -275,6 +277,7 @@ impl Endpoint {
         self.control.say(request)?;
         loop {
             if let Some(answer) = self.hear_answer(about)? {
+                self.show()?;
                 return Ok(answer);
             }
         }

@@ -75,7 +75,9 @@ impl Endpoint {
         crate::signal::check(number, payload.len())?;
         let from = self.spid;
         let out = Outgoing { from, to, out_of_band: false, number, payload, block: None };
-        self.transmit(&out, until).map(drop)
+        let outcome = self.transmit(&out, until);
+        self.show()?;
+        outcome.map(drop)
     }
 
     /// Waits until the channels have sent everything: of a signal that was sent with a deadline, a part may be left.
@@ -85,13 +87,14 @@ impl Endpoint {
     pub fn flush(&mut self, until: Option<Instant>) -> Result<(), Error> {
         while !self.unsent.is_empty() {
             self.flush_some()?;
-            let Some(number) = self.unsent.iter().next().copied() else { return Ok(()) };
+            let Some(number) = self.unsent.iter().next().copied() else { break };
             if until.is_some_and(|until| until <= Instant::now()) {
+                self.show()?;
                 return Err(Error::TimedOut);
             }
             self.wait_for_room(number, until)?;
         }
-        Ok(())
+        self.show()
     }
 
     #[inline]
@@ -114,6 +117,7 @@ impl Endpoint {
         } else {
             self.free(signal);
         }
+        self.show()?;
         outcome.map(drop)
     }
 
@@ -191,9 +195,6 @@ impl Endpoint {
         self.mailbox.arrive(Signal::received(bytes, out.from, out.out_of_band));
         self.traffic.count_sent(false, out.size());
         self.trace_sent(out);
-        if self.pollable.is_some() {
-            self.announce()?;
-        }
         Ok(())
     }
 
@@ -224,6 +225,7 @@ impl Endpoint {
                 return Ok(());
             }
         }
+        self.hush()?;
         let full = self.mailbox.is_full();
         if !full && !self.arm_hot()? {
             // Something has arrived that must be taken in first.

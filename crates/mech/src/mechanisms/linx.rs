@@ -7,6 +7,7 @@
 //! receiver sleeps; compared with the raw mechanism there is one more copy of signals below 1 KiB, or of another size
 //! than the signal before. The receiver is attached to the sender, so the sender's death arrives as a signal after the last message.
 
+use std::cell::{OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -108,9 +109,9 @@ pub struct LinxTx {
 /// The receiving half.
 #[derive(Debug)]
 pub struct LinxRx {
-    endpoint: Endpoint,
-    /// A copy of the endpoint's own descriptor to wait for.
-    wait: OwnedFd,
+    endpoint: RefCell<Endpoint>,
+    /// A copy of the endpoint's own descriptor to wait for, made when somebody asks for it: to keep it up to date costs system calls.
+    wait: OnceCell<OwnedFd>,
     /// A message that did not fit the caller's buffer.
     refused: Option<Signal>,
     peer_gone: bool,
@@ -184,7 +185,7 @@ impl LinxRx {
             if self.peer_gone {
                 return Err(RecvError::PeerClosed);
             }
-            match self.endpoint.receive(&Filter::ANY, until) {
+            match self.endpoint.get_mut().receive(&Filter::ANY, until) {
                 Ok(Some(signal)) if signal.number() == MESSAGE => return Ok(signal),
                 Ok(Some(signal)) => self.peer_gone |= signal.number() == ATTACH,
                 Ok(None) => return Err(RecvError::TimedOut),
@@ -218,7 +219,7 @@ impl Rx for LinxRx {
         let signal = self.within(signal, buf.len())?;
         let len = signal.payload().len();
         buf[..len].copy_from_slice(signal.payload());
-        self.endpoint.free(signal);
+        self.endpoint.get_mut().free(signal);
         Ok(len)
     }
 
@@ -231,12 +232,17 @@ impl Rx for LinxRx {
     ) -> Result<R, RecvError> {
         let signal = self.next(until)?;
         let result = read(signal.payload());
-        self.endpoint.free(signal);
+        self.endpoint.get_mut().free(signal);
         Ok(result)
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.wait.as_fd())
+        if self.wait.get().is_none() {
+            let mut endpoint = self.endpoint.borrow_mut();
+            let own = endpoint.descriptor().ok()?.try_clone_to_owned().ok()?;
+            let _ = self.wait.set(own);
+        }
+        self.wait.get().map(AsFd::as_fd)
     }
 
     fn facts(&self) -> Facts {
@@ -266,10 +272,14 @@ impl Ends {
         node: Option<Arc<NodeThread>>,
     ) -> Result<(LinxTx, LinxRx), OpenError> {
         self.rx.attach(from, None).map_err(os)?;
-        let wait = self.rx.descriptor().map_err(os)?.try_clone_to_owned();
-        let wait = wait.map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "epoll", e))?;
         let tx = LinxTx { endpoint: self.tx, to, settles_within, _node: node.clone() };
-        let rx = LinxRx { endpoint: self.rx, wait, refused: None, peer_gone: false, _node: node };
+        let rx = LinxRx {
+            endpoint: RefCell::new(self.rx),
+            wait: OnceCell::new(),
+            refused: None,
+            peer_gone: false,
+            _node: node,
+        };
         Ok((tx, rx))
     }
 }

@@ -1,0 +1,84 @@
+//! The descriptor of an endpoint, for programs that poll.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use crossway_sys::clock::monotonic_ns;
+use crossway_sys::epoll::Trigger;
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::timerfd::TimerFd;
+
+use super::{Endpoint, TIMER, WAKE};
+use crate::Error;
+
+/// The descriptor that the program polls.
+pub(super) struct Pollable {
+    /// Readable while something is queued here that no other descriptor shows.
+    wake: EventFd,
+    is_awake: bool,
+    timer: TimerFd,
+    /// The instant for which the timer is set.
+    timed_ns: Option<u64>,
+}
+
+impl Endpoint {
+    /// A descriptor that polls readable when something can be received; spurious readiness is possible. Do not read from it
+    /// or close it. When it is ready, receive with a deadline that has passed until there is nothing left.
+    ///
+    /// # Errors
+    /// [`Error::Os`] if a system call fails.
+    pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        if self.pollable.is_none() {
+            let pollable = Pollable {
+                wake: EventFd::new()?,
+                is_awake: false,
+                timer: TimerFd::new()?,
+                timed_ns: None,
+            };
+            self.epoll.add(&pollable.wake, WAKE, Trigger::WhileReadable)?;
+            self.epoll.add(&pollable.timer, TIMER, Trigger::WhileReadable)?;
+            self.pollable = Some(pollable);
+            self.announce()?;
+        }
+        Ok(self.epoll.as_fd())
+    }
+
+    /// Updates the descriptor after a change of the queue or the timer: every call that may have taken in something ends with
+    /// this.
+    #[inline]
+    pub(super) fn show(&mut self) -> Result<(), Error> {
+        if self.pollable.is_some() { self.announce() } else { Ok(()) }
+    }
+
+    /// Makes the descriptor not readable for what is queued, before a call sleeps on it.
+    pub(super) fn hush(&mut self) -> Result<(), Error> {
+        if let Some(pollable) = &mut self.pollable
+            && pollable.is_awake
+        {
+            pollable.wake.clear()?;
+            pollable.is_awake = false;
+        }
+        Ok(())
+    }
+
+    /// Makes the descriptor readable for what no other descriptor shows.
+    fn announce(&mut self) -> Result<(), Error> {
+        let idle = self.mailbox.len() == 0 && self.starved.is_none() && self.arm_hot()?;
+        let next_ns = self.mailbox.next_timeout_ns();
+        let Some(pollable) = &mut self.pollable else { return Ok(()) };
+        if pollable.is_awake == idle {
+            if idle {
+                pollable.wake.clear()?;
+            } else {
+                pollable.wake.signal()?;
+            }
+            pollable.is_awake = !idle;
+        }
+        if pollable.timed_ns != next_ns {
+            let left = next_ns.map(|at| Duration::from_nanos(at.saturating_sub(monotonic_ns())));
+            pollable.timer.set(left)?;
+            pollable.timed_ns = next_ns;
+        }
+        Ok(())
+    }
+}
