@@ -66,6 +66,6 @@ pub const LOOK_AROUND: u32 = 16;
 /// ...unless its queue has this many signals, so that it does not move signals into its queue faster than it receives them.
 pub const LOOK_BELOW: usize = 256;
 
-/// A receiver checks for arrivals from others after this number of signals, even if there is always a further one from the same
+/// A receiver with an empty queue checks for arrivals from others after this number of signals, even if there is always a further one from the same
 /// sender.
 pub const LOOK_AT_LAST: u32 = 256;
