@@ -21,12 +21,14 @@ mod records_io;
 mod resources;
 mod summary;
 mod vandal;
+mod worker;
 
 pub(crate) use act::perform;
 pub use act::{Act, ActResult, ReportedError};
-pub use matrix::{FaultEvent, MatrixError, Options, run, work};
+pub use matrix::{FaultEvent, MatrixError, Options, run};
 pub use record::{
     Detection, Fault, FaultRecord, Leftover, LeftoverKind, Outcome, Remover, SCHEMA, Side, State,
 };
 pub use records_io::{FAULTS, read_faults, read_faults_beside};
 pub use summary::{FaultSummary, Summary, summaries};
+pub use worker::work;

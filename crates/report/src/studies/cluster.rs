@@ -10,9 +10,8 @@ use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::Record;
 use crossway_lab::stats::{median, ratio_interval};
 
-use super::evidence::{
-    Call, Compared, Evidence, above, all, any, enough, larger, mostly, one_way, place, rate,
-};
+use super::call::{Call, above, all, any, enough, larger, mostly};
+use super::evidence::{Compared, Evidence, one_way, place, rate};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::estimate::Estimate;
 use crate::units::{Quantity, size, three_digits};

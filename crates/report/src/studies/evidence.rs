@@ -2,7 +2,7 @@
 
 use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Status};
-use crossway_lab::stats::{Interval, TRIALS_AT_LEAST, median, ratio_interval};
+use crossway_lab::stats::{median, ratio_interval};
 
 use crate::estimate::Estimate;
 use crate::run::Run;
@@ -11,12 +11,6 @@ use crate::steps::Shapes;
 /// The studies used TIPC's SOCK_STREAM, because it corresponds to TCP (T1). The user-space node is used if no kernel has TIPC.
 const TIPC: [&str; 2] = ["tipc-kernel-stream", "tipc-node-stream"];
 const TCP: &str = "tcp";
-/// "Equal" means a ratio within this factor in either direction: about what curves that coincide in a printed figure allow.
-const EQUAL_FACTOR: f64 = 1.25;
-/// Maximum number of trials per case that is still practical.
-const TRIALS_AT_MOST: f64 = 2000.0;
-/// A relative difference below this is negligible.
-const NEGLIGIBLE_FACTOR: f64 = 1.05;
 
 /// The data that findings are judged by.
 #[derive(Debug)]
@@ -45,45 +39,6 @@ pub(super) struct Compared {
     pub(super) tipc: Estimate,
     /// TIPC over TCP: ratio of the medians, 95 % bootstrap interval, number of trials of the side with fewer.
     pub(super) ratio: Estimate,
-}
-
-/// What an interval says about a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
-    /// The claim holds.
-    Holds,
-    /// The claim does not hold.
-    Fails,
-    /// The trials do not decide it. Holds the number of trials per case that would, estimated from how fast intervals narrow; `None` if it cannot be estimated.
-    Open(Option<u32>),
-}
-
-impl Call {
-    /// An open call, because the interval contains one of `bounds`, the edges of the claim. An interval narrows with the square root of the
-    /// number of trials, so the distance of the median from the nearest bound within the interval determines how many are needed.
-    pub(super) fn open(figure: &Estimate, bounds: &[f64]) -> Call {
-        if !enough(figure) {
-            return Call::Open(Some(TRIALS_AT_LEAST as u32));
-        }
-        let needed =
-            bounds.iter().filter(|b| figure.low <= **b && **b <= figure.high).map(|bound| {
-                let reach = if *bound < figure.value {
-                    figure.value - figure.low
-                } else {
-                    figure.high - figure.value
-                };
-                let distance = (figure.value - bound).abs();
-                figure.n as f64 * (reach / distance).powi(2)
-            });
-        Call::open_until(needed.fold(0.0f64, f64::max), figure.n)
-    }
-
-    /// An open call with `n` trials that `needed` would decide: suggests at least one more trial than there are, and nothing
-    /// beyond thousands, which is no practical advice.
-    fn open_until(needed: f64, n: usize) -> Call {
-        let decides = (1.0..=TRIALS_AT_MOST).contains(&needed);
-        Call::Open(decides.then(|| (needed.ceil() as u32).max(n as u32 + 1)))
-    }
 }
 
 impl<'a> Evidence<'a> {
@@ -221,117 +176,6 @@ pub(super) fn place(record: &Record) -> String {
     )
 }
 
-/// Whether there are enough trials for a meaningful interval.
-pub(super) fn enough(figure: &Estimate) -> bool {
-    figure.n >= TRIALS_AT_LEAST
-}
-
-/// Claim: the ratio is above `bound`. It fails if the whole interval is below the bound, or so close above it that the difference is negligible.
-pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
-    if !enough(ratio) {
-        Call::open(ratio, &[])
-    } else if ratio.low > bound {
-        Call::Holds
-    } else if ratio.high <= bound
-        || (ratio.low >= bound / NEGLIGIBLE_FACTOR && ratio.high <= bound * NEGLIGIBLE_FACTOR)
-    {
-        Call::Fails
-    } else {
-        Call::open(ratio, &[bound])
-    }
-}
-
-/// Claim: the first of two independent figures is the larger one.
-pub(super) fn larger(a: &Estimate, b: &Estimate) -> Call {
-    if !enough(a) || !enough(b) {
-        Call::Open(Some(TRIALS_AT_LEAST as u32))
-    } else if a.low > b.high {
-        Call::Holds
-    } else if a.high < b.low {
-        Call::Fails
-    } else {
-        // The two intervals must shrink until the halves that face each other no longer meet.
-        let (above, below) = if a.value > b.value { (a, b) } else { (b, a) };
-        let reach = (above.value - above.low) + (below.high - below.value);
-        let n = a.n.min(b.n);
-        Call::open_until(n as f64 * (reach / (above.value - below.value)).powi(2), n)
-    }
-}
-
-/// One claim that needs to hold in one case only.
-pub(super) fn any(calls: &[Call]) -> Call {
-    if calls.contains(&Call::Holds) {
-        return Call::Holds;
-    }
-    let open =
-        calls.iter().filter_map(|c| if let Call::Open(needed) = c { Some(*needed) } else { None });
-    match open.reduce(|a, b| match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }) {
-        Some(needed) => Call::Open(needed),
-        None => Call::Fails,
-    }
-}
-
-/// Claim: the two are equal, within a quarter.
-pub(super) fn equal(ratio: &Estimate) -> Call {
-    let bounds = Interval { low: 1.0 / EQUAL_FACTOR, high: EQUAL_FACTOR };
-    if !enough(ratio) {
-        Call::open(ratio, &[])
-    } else if bounds.contains(ratio.low) && bounds.contains(ratio.high) {
-        Call::Holds
-    } else if ratio.low > bounds.high || ratio.high < bounds.low {
-        Call::Fails
-    } else {
-        Call::open(ratio, &[bounds.low, bounds.high])
-    }
-}
-
-/// Combines several claims: fails with the first that fails, holds if all hold.
-pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
-    let mut whole = Call::Holds;
-    for call in calls {
-        match call {
-            Call::Fails => return Call::Fails,
-            Call::Open(needed) => whole = more_of(whole, needed),
-            Call::Holds => {}
-        }
-    }
-    whole
-}
-
-/// Combines two open calls: both need the larger number of trials; if one is unknown, so is the result.
-fn more_of(call: Call, needed: Option<u32>) -> Call {
-    match call {
-        Call::Open(before) => Call::Open(before.zip(needed).map(|(a, b)| a.max(b))),
-        _ => Call::Open(needed),
-    }
-}
-
-/// One claim at many sizes: at most one in twenty of the decided sizes may contradict it (a 95 % interval errs that often).
-pub(super) fn mostly(calls: &[Call]) -> Call {
-    let count = |wanted: Call| calls.iter().filter(|c| **c == wanted).count();
-    let (holds, fails) = (count(Call::Holds), count(Call::Fails));
-    // The median of what the open sizes need would decide half of them, which is enough.
-    let mut needed: Vec<u32> = calls
-        .iter()
-        .filter_map(|c| if let Call::Open(needed) = c { *needed } else { None })
-        .collect();
-    needed.sort_unstable();
-    let open = Call::Open(needed.get(needed.len() / 2).copied());
-    if holds == 0 && fails == 0 {
-        open
-    } else if fails * 20 <= holds + fails {
-        // The undecided sizes must not be the majority.
-        if holds * 2 >= calls.len() { Call::Holds } else { open }
-    } else {
-        Call::Fails
-    }
-}
-
-// ---- figures of a trial ----
-
 /// Payload bytes per second.
 pub(super) fn rate(record: &Record) -> Option<f64> {
     record.throughput.map(|t| t.bytes_per_s).filter(|b| *b > 0.0)
@@ -380,44 +224,4 @@ pub(super) fn efficiency(record: &Record) -> Option<f64> {
 /// Whether it is a one-way trial.
 pub(super) fn one_way(record: &Record) -> bool {
     record.inputs.workload == Workload::Throughput
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ratio(value: f64, low: f64, high: f64, n: usize) -> Estimate {
-        Estimate { value, low, high, n }
-    }
-
-    #[test]
-    fn what_is_open_says_how_many_trials_would_decide() {
-        // The interval reaches down by 0.4 and must reach less than 0.2: half the width needs four times the trials.
-        let call = above(&ratio(1.2, 0.8, 1.6, 5), 1.0);
-        assert_eq!(call, Call::Open(Some(20)));
-        assert_eq!(above(&ratio(1.2, 0.8, 1.6, 4), 1.0), Call::Open(Some(5)));
-        // If the median lies on the bound itself, no number of trials decides.
-        assert_eq!(above(&ratio(1.0, 0.5, 1.5, 5), 1.0), Call::Open(None));
-        assert_eq!(all([call, Call::Open(Some(7)), Call::Holds]), Call::Open(Some(20)));
-        assert_eq!(all([call, Call::Open(None)]), Call::Open(None));
-        assert_eq!(mostly(&[call, Call::Open(None)]), Call::Open(Some(20)));
-        // Intervals that reach 0.4 towards each other and are 0.2 apart.
-        assert_eq!(
-            larger(&ratio(1.2, 1.0, 1.4, 5), &ratio(1.0, 0.8, 1.2, 9)),
-            Call::Open(Some(20))
-        );
-        assert_eq!(
-            larger(&ratio(1.0, 0.8, 1.2, 9), &ratio(1.2, 1.0, 1.4, 5)),
-            Call::Open(Some(20))
-        );
-        assert_eq!(larger(&ratio(1.2, 1.1, 1.4, 5), &ratio(1.0, 0.9, 1.05, 5)), Call::Holds);
-        assert_eq!(
-            larger(&ratio(1.2, 1.1, 1.4, 3), &ratio(1.0, 0.9, 1.05, 5)),
-            Call::Open(Some(5))
-        );
-        assert_eq!(any(&[call, Call::Open(Some(7)), Call::Fails]), Call::Open(Some(7)));
-        assert_eq!(any(&[Call::Open(None), Call::Fails]), Call::Open(None));
-        assert_eq!(any(&[Call::Fails, Call::Holds, call]), Call::Holds);
-        assert_eq!(any(&[Call::Fails]), Call::Fails);
-    }
 }

@@ -6,6 +6,7 @@
 //! it; and *not measurable here* if there are no trials. If today's kernel disagrees with a study, that is a result; no figure is
 //! adjusted towards a study.
 
+mod call;
 mod cluster;
 pub(crate) mod enea;
 mod evidence;
@@ -22,7 +23,7 @@ use crate::units::Quantity;
 pub use evidence::Evidence;
 pub use show::{headline, json, lines, markdown, section};
 
-use evidence::Call;
+use call::Call;
 
 /// The verdict on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -103,7 +104,7 @@ pub struct Finding {
 impl Finding {
     /// Whether one of its figures has too few trials to decide anything.
     fn lacks_trials(&self) -> bool {
-        self.figures.iter().any(|figure| !evidence::enough(&figure.value))
+        self.figures.iter().any(|figure| !call::enough(&figure.value))
     }
 }
 

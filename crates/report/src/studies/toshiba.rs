@@ -5,10 +5,8 @@ mod packets;
 use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Span};
 
-use super::evidence::{
-    Call, Compared, Evidence, Pair, above, all, efficiency, enough, equal, inverse, load, mostly,
-    one_way, rate,
-};
+use super::call::{Call, above, all, enough, equal, mostly};
+use super::evidence::{Compared, Evidence, Pair, efficiency, inverse, load, one_way, rate};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::units::{Quantity, size, three_digits};
 

@@ -5,7 +5,8 @@ use crossway_lab::inputs::Ends;
 use crossway_lab::record::{Record, Status};
 use crossway_lab::stats::ratio_interval;
 
-use super::super::evidence::{Call, Evidence, enough, place, rate};
+use super::super::call::{Call, enough};
+use super::super::evidence::{Evidence, place, rate};
 use super::super::{Claim, Figure, Finding, Verdict};
 use super::{PLAN, exchange};
 use crate::estimate::Estimate;

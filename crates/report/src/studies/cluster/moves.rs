@@ -4,7 +4,8 @@ use crossway_lab::channel::{Checked, Transport};
 use crossway_lab::record::Status;
 use crossway_lab::stats::TRIALS_AT_LEAST;
 
-use super::super::evidence::{Call, Evidence};
+use super::super::call::Call;
+use super::super::evidence::Evidence;
 use super::super::{Claim, Figure, Finding};
 use super::PLAN;
 use crate::estimate::Estimate;

@@ -3,7 +3,8 @@
 use crossway_lab::inputs::{Placement, Workload};
 use crossway_lab::record::Record;
 
-use super::super::evidence::{above, all, equal, inverse, mostly, ratio};
+use super::super::call::{above, all, equal, mostly};
+use super::super::evidence::{inverse, ratio};
 use super::published::COLUMNS;
 use super::{Call, Claim, Evidence, Figure, Finding, PLAN, larger, plain, round_trip};
 use crate::estimate::Estimate;

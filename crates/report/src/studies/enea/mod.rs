@@ -6,13 +6,15 @@ mod others;
 mod published;
 mod reversals;
 mod sizes;
+mod table_3;
 mod tables;
 mod throughput;
 
 use crossway_lab::inputs::{Placement, Wait, Workload};
 use crossway_lab::record::{Record, Span};
 
-use super::evidence::{Call, Evidence, larger, ratio};
+use super::call::{Call, larger};
+use super::evidence::{Evidence, ratio};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::estimate::Estimate;
 use crate::units::Quantity;
@@ -38,7 +40,7 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     findings.extend(sizes::findings(evidence));
     findings.extend(latency::findings(evidence));
     findings.push(layers(evidence));
-    findings.push(colours::finding(evidence.run));
+    findings.push(table_3::finding(evidence.run));
     Study {
         plan: PLAN,
         trials: evidence.planned_trials(),
@@ -176,12 +178,12 @@ fn layers(evidence: &Evidence<'_>) -> Finding {
             let what = format!("{layer} over {below}, {}", crate::units::size(*size));
             figures.push(Figure::new(what, Quantity::Number, r));
         }
-        calls.push(super::evidence::above(&super::evidence::inverse(&small_ratio), 1.0));
+        calls.push(super::call::above(&super::evidence::inverse(&small_ratio), 1.0));
         calls.push(larger(&large_ratio, &small_ratio));
     }
     if calls.is_empty() {
         let why = "this run has no trials of a linx-* mechanism beside the mechanism that it uses";
         return claim.without_records(why.to_owned());
     }
-    claim.judged("this machine", figures, super::evidence::all(calls), "layer over bare mechanism")
+    claim.judged("this machine", figures, super::call::all(calls), "layer over bare mechanism")
 }

@@ -3,7 +3,8 @@
 use crossway_lab::inputs::Placement;
 use crossway_lab::record::Record;
 
-use super::super::evidence::{above, all, equal, inverse, mostly, rate, ratio};
+use super::super::call::{above, all, equal, mostly};
+use super::super::evidence::{inverse, rate, ratio};
 use super::{
     Call, Claim, Evidence, Figure, Finding, PLAN, Verdict, WAYS, at, figures, idle, kept, larger,
     one_way, sizes_of,

@@ -7,7 +7,7 @@ use crossway_lab::stats::median;
 
 use super::super::evidence::Evidence;
 use super::published::{COLUMNS, Line, TABLE_1, TABLE_2, relation};
-use super::{PLAN, colours, latency, others, reversals};
+use super::{PLAN, latency, others, reversals, table_3};
 use crate::run::Run;
 use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
@@ -39,7 +39,7 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
                 .to_owned(),
         );
     }
-    if let Some((sheet, words)) = colours::sheet(run) {
+    if let Some((sheet, words)) = table_3::sheet(run) {
         tables.push(sheet);
         tables.extend(others::sheet(run));
         paragraphs.push(words);

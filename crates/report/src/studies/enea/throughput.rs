@@ -1,6 +1,7 @@
 //! Figures 4 to 6: throughput between two cores, idle and loaded, and bits per CPU-second (E8 to E10).
 
-use super::super::evidence::{above, all, enough, inverse, mostly, rate, ratio};
+use super::super::call::{above, all, enough, mostly};
+use super::super::evidence::{inverse, rate, ratio};
 use super::{
     Call, Claim, Evidence, Figure, Finding, PLAN, Verdict, WAYS, at, bits_per_cpu_s, kept, larger,
     reversals,

@@ -4,7 +4,8 @@ use crossway_lab::inputs::Workload;
 use crossway_lab::record::Record;
 use crossway_lab::steps::Cutting;
 
-use super::super::evidence::{Call, Evidence, all, enough, one_way, packets_each_way};
+use super::super::call::{Call, all, enough};
+use super::super::evidence::{Evidence, one_way, packets_each_way};
 use super::super::{Claim, Figure, Finding, Verdict};
 use super::{PLAN, pair};
 use crate::estimate::Estimate;

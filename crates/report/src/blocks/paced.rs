@@ -1,0 +1,94 @@
+//! Paced streams: one table per pace and size, without percentiles that no case has.
+
+use crossway_lab::record::Span;
+
+use super::{by_workload, duration, pooled, text_figure};
+use crate::estimate::Estimate;
+use crate::sheet::{Cell, Sheet};
+use crate::summary::{Case, LatencySummary, Summary};
+use crate::units::{Quantity, three_digits};
+
+/// Paced streams (open loop): one table per pace and size.
+pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
+    let heads = [
+        "Offered",
+        "Achieved",
+        "Sender late",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "Late bursts",
+        "CPU / message",
+    ];
+    let is_paced = |case: &Case| case.workload.facts().paced();
+    let row = |case: &Case| {
+        let latency = case.workload.facts().measure.span().and_then(|span| case.latency(span));
+        let pacing = case.pacing.as_ref();
+        let estimate = |get: fn(&LatencySummary) -> Option<Estimate>| {
+            Cell::figure(Quantity::Duration, latency.and_then(get))
+        };
+        // The percentile over all trials together, if no trial has one of its own.
+        let percentile = |own: fn(&LatencySummary) -> Option<Estimate>, of_all| {
+            let all = latency.filter(|l| own(l).is_none()).and_then(|l| pooled(l, of_all));
+            all.unwrap_or_else(|| estimate(own))
+        };
+        let offered = pacing.map(|p| p.intended_bits_per_s);
+        let achieved = pacing.map(|p| p.intended_bits_per_s * p.reached_share.value);
+        let mut achieved = rate(case, achieved);
+        achieved.note =
+            pacing.map(|p| format!("{} %", three_digits(p.reached_share.value * 100.0)));
+        vec![
+            rate(case, offered),
+            achieved,
+            Cell::figure(Quantity::Duration, pacing.and_then(|p| p.lateness_p50_ns)),
+            estimate(|l| Some(l.p50)),
+            percentile(|l| l.p99, |all| all.p99),
+            percentile(|l| l.p999, |all| all.p999),
+            latency.map_or(Cell::text("–"), |l| duration(l.max)),
+            text_figure(Quantity::Share, pacing.map(|p| p.late_share.value)),
+            Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
+        ]
+    };
+    let order = |case: &Case| case.latency(Span::OneWay).map_or(f64::INFINITY, |l| l.p50.value);
+    let mut sheets = by_workload(summary, setting, is_paced, &heads, row, order);
+    sheets.iter_mut().for_each(leave_out_empty_percentiles);
+    sheets
+}
+
+/// Percentiles, and the number of samples that each takes.
+const PERCENTILES: [(&str, &str); 2] = [("p99", "1,000"), ("p99.9", "10,000")];
+
+/// Removes percentiles that no row has, and says why and what would show them.
+fn leave_out_empty_percentiles(sheet: &mut Sheet) {
+    let empty: Vec<(&str, &str)> = PERCENTILES
+        .into_iter()
+        .filter(|(name, _)| {
+            let at = sheet.heads.iter().position(|head| head == name);
+            at.is_some_and(|at| sheet.rows.iter().all(|row| row.cells[at].sort.is_none()))
+        })
+        .collect();
+    if empty.is_empty() {
+        return;
+    }
+    for (name, _) in &empty {
+        if let Some(at) = sheet.heads.iter().position(|head| head == name) {
+            sheet.heads.remove(at);
+            sheet.rows.iter_mut().for_each(|row| drop(row.cells.remove(at)));
+        }
+    }
+    let names: Vec<&str> = empty.iter().map(|(name, _)| *name).collect();
+    let (verb, pronoun) = if empty.len() == 1 { ("is", "it takes") } else { ("are", "they take") };
+    let needed: Vec<&str> = empty.iter().map(|(_, samples)| *samples).collect();
+    sheet.notes.push(format!(
+        "{} {verb} not shown: no case has the {} samples that {pronoun}; measure longer (--measure-ms) or more often (--trials)",
+        names.join(" and "),
+        needed.join(" and "),
+    ));
+}
+
+/// A payload rate converted to messages of the case's size.
+fn rate(case: &Case, bits_per_s: Option<f64>) -> Cell {
+    let size_bits = (case.size_bytes.max(1) * 8) as f64;
+    text_figure(Quantity::MessageRate, bits_per_s.map(|bits| bits / size_bits))
+}
