@@ -51,12 +51,23 @@ pub(crate) fn run<M: Mechanism>(
         }
         (Workload::Exchange, Client) => exchange::ask(context, window),
         (Workload::Exchange, Server) => exchange::answer(context, window),
-        (Workload::Pairs { .. } | Workload::FanOut { .. }, Sender) => shared::send(context, at_ns),
-        (Workload::FanIn { .. }, Sender) => shared::send(context, at_ns),
-        (_, Receiver) => shared::receive(context),
-        (workload, part) => {
-            Err(RoleError::Wrong(format!("{workload:?} has no part '{}'", part.name())))
+        (Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. }, Sender) => {
+            shared::send(context, at_ns)
         }
+        (Workload::Pairs { .. } | Workload::FanIn { .. } | Workload::FanOut { .. }, Receiver) => {
+            shared::receive(context)
+        }
+        // Every workload is named, so that the compiler reports a new one.
+        (
+            workload @ (Workload::Throughput
+            | Workload::PingPong
+            | Workload::Requests { .. }
+            | Workload::Exchange
+            | Workload::Pairs { .. }
+            | Workload::FanIn { .. }
+            | Workload::FanOut { .. }),
+            part,
+        ) => Err(RoleError::Wrong(format!("{workload:?} has no part '{}'", part.name()))),
     }
 }
 

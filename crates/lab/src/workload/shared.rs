@@ -75,13 +75,7 @@ pub(super) fn receive<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outc
     let len = context.receive_len();
     let (fan_in, work_us) = match context.task.inputs.workload {
         Workload::FanIn { receiver_us, .. } => (true, receiver_us),
-        Workload::Throughput
-        | Workload::PingPong
-        | Workload::Paced { .. }
-        | Workload::Requests { .. }
-        | Workload::Exchange
-        | Workload::Pairs { .. }
-        | Workload::FanOut { .. } => (false, 0),
+        _ => (false, 0),
     };
     let work = Work { ticker: context.ticker, ns: u64::from(work_us) * 1000 };
     let size = context.source.size();
