@@ -9,16 +9,19 @@
 #![allow(unsafe_code)]
 
 mod loom_doorbell_model;
+mod loom_memory;
 
 use std::convert::Infallible;
 
+use crossway_ring::bell::Silent;
 use crossway_ring::doorbell::{self, Bells, Presence, QUIET};
 use crossway_ring::layout::least_capacity;
 use crossway_ring::shared_rx::{ReceiverWords, SharedRx};
-use crossway_ring::{RingTx, SendError, Wait};
+use crossway_ring::{RingMemory, RingTx, SendError, Wait};
 use loom::sync::atomic::Ordering;
 use loom::thread;
-use loom_doorbell_model::{MAX, NoBell, Shared};
+use loom_doorbell_model::Shared;
+use loom_memory::MAX;
 
 /// The consumer was killed.
 #[derive(Debug)]
@@ -58,15 +61,15 @@ impl Bells for Socket<'_> {
         self.shared.queue(|queue| {
             queue.bells = queue.bells.checked_sub(1).expect("a bell is there when it is eaten");
         });
-        self.shared.0.eaten.fetch_add(1, Ordering::Relaxed);
+        self.shared.bells_eaten().fetch_add(1, Ordering::Relaxed);
         // The consumer may also be killed after removing the bell.
         self.step()
     }
 
     fn ring_is_empty(&self) -> Result<bool, Dead> {
         self.step()?;
-        let head = self.shared.0.head.load(Ordering::Acquire) as usize;
-        Ok(self.shared.word(head).header.load(Ordering::Acquire) == 0)
+        let head = self.shared.head().load(Ordering::Acquire) as usize;
+        Ok(self.shared.header(head % self.shared.capacity()).load(Ordering::Acquire) == 0)
     }
 }
 
@@ -85,7 +88,7 @@ fn receive(shared: &Shared, fuse: u32) -> Result<Option<u64>, Dead> {
     let mut waited = None;
     loop {
         {
-            let guard = shared.0.turn.lock().unwrap();
+            let guard = shared.extra().turn.lock().unwrap();
             let mut turn = rx.turn(guard);
             if shared.look(|queue| std::mem::take(&mut queue.orphaned)) {
                 turn.settle(&socket, || make_room_known(shared, &socket))?;
@@ -148,7 +151,7 @@ fn attempt<G>(
 
 const FOREVER: u32 = u32::MAX;
 
-fn ring(shared: &Shared, tx: &mut RingTx<Shared, NoBell>) {
+fn ring(shared: &Shared, tx: &mut RingTx<Shared, Silent>) {
     let Ok(_) = doorbell::announce(
         shared.bell(),
         || tx.freed().unwrap() == tx.position(),
@@ -161,7 +164,7 @@ fn ring(shared: &Shared, tx: &mut RingTx<Shared, NoBell>) {
 
 /// The part of tipcd: publishes batches of messages and announces each once; then ends.
 fn produce(shared: &Shared, batches: &[u64]) {
-    let mut tx = RingTx::new(shared.clone(), NoBell, Wait::Block);
+    let mut tx = RingTx::new(shared.clone(), Silent, Wait::Block);
     let mut value = 0;
     for batch in batches {
         for _ in 0..*batch {
@@ -186,7 +189,7 @@ fn produce(shared: &Shared, batches: &[u64]) {
 
 /// Asserts that nothing remains that would wake a consumer.
 fn assert_quiet(shared: &Shared) {
-    assert_eq!(shared.0.bell.load(Ordering::SeqCst), QUIET);
+    assert_eq!(shared.bell().load(Ordering::SeqCst), QUIET);
     assert_eq!(shared.look(|queue| queue.bells), 0, "the socket polls readable without a message");
 }
 
@@ -200,7 +203,7 @@ fn model(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn each_batch_is_noticed_and_no_bell_is_superfluous() {
     model(3, || {
-        let shared = Shared::new(256);
+        let shared = Shared::with_socket(256);
         let tipcd = {
             let shared = shared.clone();
             thread::spawn(move || produce(&shared, &[1, 2, 1]))
@@ -216,7 +219,7 @@ fn each_batch_is_noticed_and_no_bell_is_superfluous() {
 #[test]
 fn a_full_ring_goes_on_when_the_consumer_made_room() {
     model(2, || {
-        let shared = Shared::new(least_capacity(MAX, 8));
+        let shared = Shared::with_socket(least_capacity(MAX, 8));
         let tipcd = {
             let shared = shared.clone();
             thread::spawn(move || produce(&shared, &[5]))
@@ -232,7 +235,7 @@ fn a_full_ring_goes_on_when_the_consumer_made_room() {
 #[test]
 fn two_consumers_share_what_comes_and_both_hear_the_end() {
     model(2, || {
-        let shared = Shared::new(256);
+        let shared = Shared::with_socket(256);
         let tipcd = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -264,7 +267,7 @@ fn a_consumer_killed_anywhere_leaves_everything_to_the_next() {
     // A receiving call that finds one message and empties the ring takes fewer steps than this.
     for fuse in 0..6 {
         model(3, move || {
-            let shared = Shared::new(256);
+            let shared = Shared::with_socket(256);
             let tipcd = {
                 let shared = shared.clone();
                 thread::spawn(move || produce(&shared, &[1, 1]))
@@ -292,7 +295,7 @@ fn a_consumer_killed_anywhere_leaves_everything_to_the_next() {
 fn a_consumer_killed_anywhere_leaves_no_producer_waiting_for_room() {
     for fuse in 0..6 {
         model(2, move || {
-            let shared = Shared::new(least_capacity(MAX, 8));
+            let shared = Shared::with_socket(least_capacity(MAX, 8));
             let tipcd = {
                 let shared = shared.clone();
                 thread::spawn(move || produce(&shared, &[4]))

@@ -7,124 +7,27 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
+mod loom_memory;
+
 use std::time::Duration;
 
 use crossway_ring::layout::{ASLEEP, least_capacity};
-use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
+use crossway_ring::{Bell, RingRx, RingTx};
 use crossway_ring::{RecvError, SendError, Wait};
 use crossway_sys::OsError;
-use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use loom::sync::{Arc, Condvar, Mutex};
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use loom::sync::{Condvar, Mutex};
 use loom::thread;
+use loom_memory::MAX;
 
-const MAX: usize = 8;
-
-/// One word of the ring: the same eight bytes as an atomic header and as plain payload.
-struct Word {
-    header: AtomicU64,
-    payload: UnsafeCell<[u8; 8]>,
-}
-
-// SAFETY: loom checks each access to the payload.
-unsafe impl Sync for Word {}
-// SAFETY: plain bytes and an atomic.
-unsafe impl Send for Word {}
-
-struct Inner {
-    words: Vec<Word>,
-    head: AtomicU64,
-    head_wanted: AtomicU64,
-    producer_state: AtomicU32,
-    consumer_state: AtomicU32,
-    /// Sleeping and waking: one lock per sleeper.
+/// Sleeping and waking: one lock per sleeper.
+#[derive(Default)]
+struct Sleepers {
     room: (Mutex<()>, Condvar),
     data: (Mutex<()>, Condvar),
 }
 
-#[derive(Clone)]
-struct Memory(Arc<Inner>);
-
-impl Memory {
-    fn new(capacity: usize) -> Memory {
-        assert!(capacity >= least_capacity(MAX, 8));
-        let words = (0..capacity / 8)
-            .map(|_| Word { header: AtomicU64::new(0), payload: UnsafeCell::new([0; 8]) })
-            .collect();
-        Memory(Arc::new(Inner {
-            words,
-            head: AtomicU64::new(0),
-            head_wanted: AtomicU64::new(0),
-            producer_state: AtomicU32::new(0),
-            consumer_state: AtomicU32::new(0),
-            room: (Mutex::new(()), Condvar::new()),
-            data: (Mutex::new(()), Condvar::new()),
-        }))
-    }
-
-    fn word(&self, at: usize) -> &Word {
-        &self.0.words[at / 8 % self.0.words.len()]
-    }
-}
-
-// SAFETY: a model; the words are what both ends share.
-unsafe impl RingMemory for Memory {
-    fn capacity(&self) -> usize {
-        self.0.words.len() * 8
-    }
-
-    fn max_message(&self) -> usize {
-        MAX
-    }
-
-    fn head(&self) -> &AtomicU64 {
-        &self.0.head
-    }
-
-    fn head_wanted(&self) -> &AtomicU64 {
-        &self.0.head_wanted
-    }
-
-    fn producer_state(&self) -> &AtomicU32 {
-        &self.0.producer_state
-    }
-
-    fn consumer_state(&self) -> &AtomicU32 {
-        &self.0.consumer_state
-    }
-
-    fn header(&self, offset: usize) -> &AtomicU64 {
-        &self.word(offset).header
-    }
-
-    unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
-        let mut copy = Vec::new();
-        for at in (offset..offset + len).step_by(8) {
-            // SAFETY: loom reports the race if the caller breaks its promise.
-            self.word(at).payload.with(|p| copy.extend(unsafe { *p }));
-        }
-        read(&copy[..len])
-    }
-
-    unsafe fn with_mut<R>(
-        &self,
-        offset: usize,
-        len: usize,
-        write: impl FnOnce(&mut [u8]) -> R,
-    ) -> R {
-        let mut copy = vec![0; len.next_multiple_of(8)];
-        let result = write(&mut copy[..len]);
-        for (at, bytes) in (offset..offset + len).step_by(8).zip(copy.chunks(8)) {
-            let bytes: [u8; 8] = bytes.try_into().unwrap();
-            let word = self.word(at);
-            // SAFETY: as above.
-            word.payload.with_mut(|p| unsafe { *p = bytes });
-            // The same bytes, as they appear to an end that reads them as a header at the wrong time.
-            word.header.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
-        }
-        result
-    }
-}
+type Memory = loom_memory::Memory<Sleepers>;
 
 /// Sleeps on a lock where the real bell sleeps on a futex. The fences of `membarrier` are modelled by full fences on both
 /// sides, which is their effect in the kernel.
@@ -135,7 +38,8 @@ struct ModelBell {
 
 impl ModelBell {
     fn place(&self, producer: bool) -> &(Mutex<()>, Condvar) {
-        if producer { &self.memory.0.room } else { &self.memory.0.data }
+        let sleepers = self.memory.extra();
+        if producer { &sleepers.room } else { &sleepers.data }
     }
 }
 
@@ -173,7 +77,7 @@ impl Bell for ModelBell {
 type Ends = (RingTx<Memory, ModelBell>, RingRx<Memory, ModelBell>);
 
 fn ring(capacity: usize) -> Ends {
-    let memory = Memory::new(capacity);
+    let memory = Memory::new(capacity, Sleepers::default());
     let bell = |producer| ModelBell { memory: memory.clone(), producer };
     (
         RingTx::new(memory.clone(), bell(true), Wait::Block),
