@@ -1,10 +1,12 @@
 //! `crossway export`.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use crossway_lab::export::{COLUMNS, write_csv, write_parquet};
+use crossway_lab::export::{COLUMNS, write_csv};
+use crossway_lab::record::Record;
 use crossway_lab::records_io::read_records;
 
 use super::Run;
@@ -43,6 +45,11 @@ impl Run for Export {
             return Ok(ExitCode::SUCCESS);
         }
         let format = self.format()?;
+        if format == Format::Parquet && cfg!(not(feature = "parquet")) {
+            bail!(
+                "this program was built without Parquet: export CSV, or build it with the feature 'parquet'"
+            );
+        }
         let Some(run) = &self.run else { bail!("no run is named; name one, e.g. latest") };
         let loaded = read_records(&args::run(run)?)?;
         for warning in &loaded.warnings {
@@ -54,10 +61,7 @@ impl Run for Export {
         };
         output::write(path, "--out", |out| match format {
             Format::Csv => Ok(write_csv(&loaded.records, out)?),
-            Format::Parquet => {
-                let records: Vec<_> = loaded.records.iter().collect();
-                Ok(write_parquet(&records, out)?)
-            }
+            Format::Parquet => write_parquet(&loaded.records, out),
         })?;
         eprintln!("{} records in {}", loaded.records.len(), path.display());
         Ok(ExitCode::SUCCESS)
@@ -78,6 +82,17 @@ impl Export {
             (None, _) => bail!("the file's extension is neither .csv nor .parquet: add --format"),
         }
     }
+}
+
+#[cfg(feature = "parquet")]
+fn write_parquet(records: &[Record], out: impl Write + Send) -> anyhow::Result<()> {
+    let records: Vec<_> = records.iter().collect();
+    Ok(crossway_lab::export::write_parquet(&records, out)?)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn write_parquet(_: &[Record], _: impl Write + Send) -> anyhow::Result<()> {
+    unreachable!("refused before the file is opened")
 }
 
 fn print_columns(ui: &Ui) {
