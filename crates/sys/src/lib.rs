@@ -2,6 +2,7 @@
 //!
 //! All OS calls are made here and, apart from the rings, so is all `unsafe`. Every failing call returns an [`OsError`]
 //! that names the call, the object and the errno.
+#![allow(unsafe_code)]
 
 pub mod addresses;
 pub mod affinity;
