@@ -13,6 +13,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "crates/ring/src/lib.rs",
     "crates/ring/tests/loom_ring.rs",
     "crates/ring/tests/loom_doorbell.rs",
+    "crates/ring/tests/loom_handover.rs",
     "crates/ring/tests/heap.rs",
     "crates/tipc/capi/src/ffi.rs",
     "crates/channel/capi/src/ffi.rs",

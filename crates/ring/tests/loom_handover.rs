@@ -6,18 +6,19 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-#[allow(dead_code)] // also for the model of the bell
-#[path = "loom_doorbell_model/mod.rs"]
-mod model;
+#[allow(dead_code)] // the ends share nothing else by it
+mod loom_memory;
 
 use std::collections::VecDeque;
 
+use crossway_ring::bell::Silent;
 use crossway_ring::handover::{self, Words};
 use crossway_ring::{RecvError, RingRx, RingTx, Wait};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use model::{NoBell, Shared};
+
+type Shared = loom_memory::Memory<()>;
 
 /// What owner and helper share besides the ring.
 #[derive(Default)]
@@ -47,7 +48,7 @@ impl Words for Between {
     }
 }
 
-fn publish(tx: &mut RingTx<Shared, NoBell>, value: u64) {
+fn publish(tx: &mut RingTx<Shared, Silent>, value: u64) {
     tx.try_send_with(8, |to| to.copy_from_slice(&value.to_ne_bytes())).unwrap();
 }
 
@@ -58,7 +59,7 @@ fn pass(between: &Between, value: u64) {
 }
 
 /// Sends directly if possible. Returns whether it was.
-fn send(between: &Between, tx: &mut RingTx<Shared, NoBell>, value: u64) -> bool {
+fn send(between: &Between, tx: &mut RingTx<Shared, Silent>, value: u64) -> bool {
     let Some(turn) = handover::enter(between, || between.count.load(Ordering::SeqCst)) else {
         pass(between, value);
         return false;
@@ -71,7 +72,7 @@ fn send(between: &Between, tx: &mut RingTx<Shared, NoBell>, value: u64) -> bool 
 }
 
 /// The helper publishes what it gets, until that is this many messages or nothing more can come.
-fn help(between: &Between, tx: &mut RingTx<Shared, NoBell>, most: u64) {
+fn help(between: &Between, tx: &mut RingTx<Shared, Silent>, most: u64) {
     let mut done = between.passed.load(Ordering::SeqCst);
     while done < most {
         let Some(value) = between.queue.lock().unwrap().pop_front() else { return };
@@ -89,7 +90,7 @@ fn help(between: &Between, tx: &mut RingTx<Shared, NoBell>, most: u64) {
 }
 
 fn received(shared: &Shared) -> Vec<u64> {
-    let mut rx = RingRx::new(shared.clone(), NoBell, Wait::Block);
+    let mut rx = RingRx::new(shared.clone(), Silent, Wait::Block);
     let mut got = Vec::new();
     loop {
         match rx.try_recv_with(8, |bytes| u64::from_ne_bytes(bytes.try_into().unwrap())) {
@@ -111,17 +112,17 @@ fn check(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn nothing_overtakes_what_was_passed() {
     check(3, || {
-        let (shared, between) = (Shared::new(256), Arc::new(Between::default()));
+        let (shared, between) = (Shared::new(256, ()), Arc::new(Between::default()));
         pass(&between, 0);
         let helper = {
             let (shared, between) = (shared.clone(), between.clone());
             thread::spawn(move || {
-                let mut tx = RingTx::new(shared, NoBell, Wait::Block);
+                let mut tx = RingTx::new(shared, Silent, Wait::Block);
                 help(&between, &mut tx, 3);
                 tx.disown();
             })
         };
-        let mut tx = RingTx::new(shared.clone(), NoBell, Wait::Block);
+        let mut tx = RingTx::new(shared.clone(), Silent, Wait::Block);
         send(&between, &mut tx, 1);
         send(&between, &mut tx, 2);
         helper.join().unwrap();
@@ -136,17 +137,17 @@ fn nothing_overtakes_what_was_passed() {
 #[test]
 fn a_sender_that_only_passes_does_not_bring_both_to_the_ring() {
     check(2, || {
-        let (shared, between) = (Shared::new(256), Arc::new(Between::default()));
+        let (shared, between) = (Shared::new(256, ()), Arc::new(Between::default()));
         let helper = {
             let (shared, between) = (shared.clone(), between.clone());
             thread::spawn(move || {
                 pass(&between, 10);
-                let mut tx = RingTx::new(shared, NoBell, Wait::Block);
+                let mut tx = RingTx::new(shared, Silent, Wait::Block);
                 help(&between, &mut tx, 3);
                 tx.disown();
             })
         };
-        let mut tx = RingTx::new(shared.clone(), NoBell, Wait::Block);
+        let mut tx = RingTx::new(shared.clone(), Silent, Wait::Block);
         send(&between, &mut tx, 1);
         send(&between, &mut tx, 2);
         helper.join().unwrap();
@@ -163,15 +164,15 @@ fn a_sender_that_only_passes_does_not_bring_both_to_the_ring() {
 #[test]
 fn a_record_of_a_killed_owner_is_found() {
     check(3, || {
-        let (shared, between) = (Shared::new(256), Arc::new(Between::default()));
-        let mut tx = RingTx::new(shared.clone(), NoBell, Wait::Block);
+        let (shared, between) = (Shared::new(256, ()), Arc::new(Between::default()));
+        let mut tx = RingTx::new(shared.clone(), Silent, Wait::Block);
         send(&between, &mut tx, 0);
         let turn = handover::enter(&*between, || 0).unwrap();
         handover::resume(&*between, &mut tx);
         publish(&mut tx, 1);
         std::mem::forget(turn);
         tx.disown();
-        let mut helper = RingTx::new(shared.clone(), NoBell, Wait::Block);
+        let mut helper = RingTx::new(shared.clone(), Silent, Wait::Block);
         handover::take_over(&*between, &mut helper);
         publish(&mut helper, 2);
         helper.disown();

@@ -64,7 +64,7 @@ impl<E> Memory<E> {
 }
 
 // SAFETY: a model; the words are what both ends share.
-unsafe impl<E> RingMemory for Memory<E> {
+unsafe impl<E: Send + Sync + 'static> RingMemory for Memory<E> {
     fn capacity(&self) -> usize {
         self.0.words.len() * 8
     }
