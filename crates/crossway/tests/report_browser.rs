@@ -221,21 +221,95 @@ fn hostile_records_run_nothing() {
     assert_eq!(browser.requests_outside(), [""; 0]);
 }
 
-/// Breaks one view of one chart in a page's data, like a defect of the code that generates the charts.
-fn break_view(page: &Path, chart: &str) {
+/// Changes the charts in a page's data.
+fn edit_charts(page: &Path, edit: impl FnOnce(&mut [serde_json::Value])) {
     let text = std::fs::read_to_string(page).unwrap();
     let marker = "<script type=\"application/json\" id=\"data\">";
     let begin = text.find(marker).expect("the data") + marker.len();
     let end = begin + text[begin..].find("</script>").expect("the end of the data");
     let mut data: serde_json::Value = serde_json::from_str(&text[begin..end]).unwrap();
-    let charts = data["charts"].as_array_mut().expect("charts");
-    let broken = charts.iter_mut().find(|c| c["id"] == chart).expect("the chart");
-    let initial = usize::try_from(broken["initial"].as_u64().expect("a view")).unwrap();
-    for series in broken["views"][initial]["series"].as_array_mut().expect("series") {
-        series["y"] = json!(null);
-    }
+    edit(data["charts"].as_array_mut().expect("charts"));
     let made = serde_json::to_string(&data).unwrap().replace('<', "\\u003c");
     std::fs::write(page, format!("{}{made}{}", &text[..begin], &text[end..])).unwrap();
+}
+
+/// Breaks one view of one chart in a page's data, like a defect of the code that generates the charts.
+fn break_view(page: &Path, chart: &str) {
+    edit_charts(page, |charts| {
+        let broken = charts.iter_mut().find(|c| c["id"] == chart).expect("the chart");
+        let initial = usize::try_from(broken["initial"].as_u64().expect("a view")).unwrap();
+        for series in broken["views"][initial]["series"].as_array_mut().expect("series") {
+            series["y"] = json!(null);
+        }
+    });
+}
+
+/// Adds limits close to each other, to the ends of the value axis and beyond these to every view with lines.
+fn crowd_limits(page: &Path) {
+    edit_charts(page, |charts| {
+        let lines = charts.iter_mut().filter(|chart| chart["kind"] == "lines");
+        for view in lines.flat_map(|chart| chart["views"].as_array_mut().expect("views")) {
+            let ends = |axis: &str| {
+                let series = view["series"].as_array().expect("series").iter();
+                let all = series.flat_map(|s| s[axis].as_array().expect("numbers"));
+                let (mut low, mut high) = (f64::MAX, 0.0);
+                for v in all.filter_map(serde_json::Value::as_f64).filter(|v| *v > 0.0) {
+                    (low, high) = (f64::min(low, v), f64::max(high, v));
+                }
+                (low, high)
+            };
+            let ((left, right), (low, high)) = (ends("x"), ends("y"));
+            let flat = |name: &str, y: f64| json!({ "name": name, "x": [], "y": [y] });
+            view["levels"] = json!([
+                flat("at the top", high),
+                flat("nearly at the top", high * 0.97),
+                flat("far above", high * 1e4),
+                flat("farther above", high * 1e5),
+                { "name": "curve", "x": [left, right], "y": [low, high * 0.99] },
+                { "name": "lower curve", "x": [left, right], "y": [low, high * 0.95] },
+                flat("at the bottom", low),
+                flat("far below", low / 1e4),
+            ]);
+        }
+    });
+}
+
+/// Names that overlap, in every view of every chart.
+const NAMES_OVERLAP: &str = "(async () => {
+    const found = [];
+    for (const plot of document.querySelectorAll('.plot')) {
+        const select = plot.closest('section').querySelector('.chart-tools select');
+        for (const option of select ? select.options : [{}]) {
+            if (select) {
+                select.value = option.value;
+                select.dispatchEvent(new Event('change'));
+                await new Promise((done) => setTimeout(done));
+            }
+            const boxes = [...plot.querySelectorAll('.annotation text')].map((e) => [e.textContent, e.getBoundingClientRect()]);
+            boxes.forEach(([name, a], k) => boxes.slice(0, k).forEach(([other, b]) => {
+                const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+                const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+                if (wide > 1 && high > 1) found.push(plot.id + ': ' + name + ', ' + other);
+            }));
+        }
+    }
+    return found;
+})()";
+
+#[test]
+fn names_in_charts_do_not_overlap() {
+    let Some(mut browser) = Browser::start("names_in_charts_do_not_overlap") else { return };
+    let plain = report("browser-names", &synthetic::rich());
+    let crowded = report("browser-crowded", &synthetic::rich());
+    crowd_limits(&crowded);
+    for (file, width) in [(&plain, 400), (&crowded, 400), (&crowded, 1400)] {
+        let page = browser.open(file, width, "light");
+        assert_eq!(browser.eval(&page, NAMES_OVERLAP), json!([]), "{file:?} at {width}");
+    }
+    let page = browser.open(&crowded, 400, "light");
+    let names = "[...document.querySelectorAll('.annotation')].filter((e) => e.textContent.includes('nearly at the top')).length";
+    assert!(browser.eval(&page, names).as_i64() > Some(1), "limits are named");
+    assert_eq!(browser.complaints(), [""; 0]);
 }
 
 #[test]

@@ -17,6 +17,8 @@
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   let printing = false;
   const PAPER = { width: 670, height: 330 };
+  // Height of a limit's name in a chart, pixels.
+  const ROW = 15;
 
   // ---- units ----
   const three = (v) => {
@@ -259,7 +261,8 @@
     node.style.width = printing ? PAPER.width + "px" : "";
     if (printing) Object.assign(layout, { width: PAPER.width, height: height || PAPER.height, autosize: false });
   }
-  function draw(chart, viewAt, node) {
+  // `room`: height of the plot in pixels, if it is known.
+  async function draw(chart, viewAt, node, room) {
     const view = chart.views[viewAt];
     const valueAxis = view.value_axis || (chart.kind === "dots" || chart.kind === "bars" ? chart.x : chart.y);
     const unit = valueAxis.unit;
@@ -271,6 +274,7 @@
     };
     let traces;
     let empty = false;
+    let high;
     if (chart.kind === "heat") {
       traces = heat(chart, view, unit);
       layout.xaxis = { title: { text: plain(chart.x.title), standoff: 8 }, automargin: true, type: "category", fixedrange: coarse, showgrid: false, tickangle: view.matrix.columns.every((c) => c.length < 4) ? 0 : undefined };
@@ -289,6 +293,7 @@
       resize(node, layout, Math.max(240, 130 + (printing ? 18 : 26) * d.order.length));
     } else {
       resize(node, layout);
+      high = room || Math.max(120, node.clientHeight - 68);
       traces = lines(chart, view, unit, node);
       empty = traces.length === 0;
       const levels = view.levels || [];
@@ -304,47 +309,56 @@
       const log = valueAxis.scale === "log";
       const range = rangeOf(ys, levels, log);
       if (range) layout.yaxis.range = range;
-      const inRange = (v) => !range || ((log ? Math.log10(v) : v) >= range[0] && (log ? Math.log10(v) : v) <= range[1]);
-      let above = 0, below = 0;
-      // The name of a limit is above its line, or below it if fewer points lie there, and moves on where another name is.
-      const high = Math.max(120, node.clientHeight - 90);
-      const pixel = (v) => (range ? (((log ? Math.log10(v) : v) - range[0]) / (range[1] - range[0])) * high : 0);
+      const toAxis = (v) => (log ? Math.log10(v) : v);
+      const inRange = (v) => !range || (toAxis(v) >= range[0] && toAxis(v) <= range[1]);
+      const pixel = (v) => (range ? ((toAxis(v) - range[0]) / (range[1] - range[0])) * high : 0);
       const heights = traces.flatMap((t) => t.y).filter((v) => v > 0 || !log).map(pixel);
       const crowd = (from, to) => heights.filter((h) => h > from && h <= to).length;
-      const isUnder = (v) => crowd(pixel(v), pixel(v) + 22) > crowd(pixel(v) - 22, pixel(v));
+      const small = { showarrow: false, bgcolor: css("--card"), opacity: 0.85, font: { size: 11, color: ink } };
+      // Limits beyond the axis are named at its ends, the others above their lines, or below them if fewer points lie there; where another
+      // name is, at the nearest free place. All names are at the right.
       const named = [];
-      const free = (v) => {
-        const way = isUnder(v) ? -14 : 14;
-        const at = pixel(v) + Math.min(0, way);
-        let shift = 0;
-        while (named.some((other) => Math.abs(other - at - shift) < 14)) shift += way;
-        named.push(at + shift);
-        return shift;
+      const isBeyond = (level) => level.x.length === 0 && !inRange(level.y[0]);
+      const edges = { "↑ ": 0, "↓ ": 0 };
+      for (const level of levels.filter(isBeyond)) {
+        const edge = toAxis(level.y[0]) > range[1] ? "↑ " : "↓ ";
+        const row = edges[edge]++ * ROW;
+        const up = edge === "↑ ";
+        named.push(up ? high - row - ROW : row);
+        layout.annotations.push({ ...small, xref: "paper", yref: "paper", x: 1, xanchor: "right", y: up ? 1 : 0, yanchor: up ? "top" : "bottom", yshift: up ? -row : row, text: edge + plain(level.name + ", " + show(level.y[0], unit)), borderpad: 1 });
+      }
+      // The bottom of a name, as a distance in pixels from the value.
+      const place = (v) => {
+        const line = pixel(v);
+        const isFree = (at) => at >= 0 && at + ROW <= high && (at >= line || at + ROW <= line) && named.every((other) => Math.abs(other - at) >= ROW);
+        const down = crowd(line, line + 22) > crowd(line - 22, line);
+        let at = down ? line - ROW : line;
+        for (let step = 1; !isFree(at) && step < high; step++) at += (step % 2 === 1) === down ? -step : step;
+        named.push(at);
+        return at - line;
       };
-      for (const level of levels) {
-        if (level.x.length === 0 && !inRange(level.y[0])) {
-          const over = (log ? Math.log10(level.y[0]) : level.y[0]) > range[1];
-          const row = over ? above++ : below++;
-          layout.annotations.push({ xref: "paper", yref: "paper", x: 1, xanchor: "right", y: over ? 1 : 0, yanchor: over ? "top" : "bottom", yshift: (over ? -15 : 15) * row, text: (over ? "↑ " : "↓ ") + plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
-          continue;
-        }
+      for (const level of levels.filter((l) => !isBeyond(l))) {
+        const shifted = (v) => ({ ...small, xanchor: "right", y: toAxis(v), yanchor: "bottom", yshift: place(v) });
         if (level.x.length) {
           const inside = level.x.map((x, k) => [x, level.y[k]]).filter(([x]) => !xs.length || (x >= Math.min(...xs) && x <= Math.max(...xs)));
           traces.push({ type: "scatter", mode: "lines", x: inside.map((p) => p[0]), y: inside.map((p) => p[1]), line: { color: ink, dash: "dot", width: 1.5 }, hovertemplate: plain(level.name) + ": %{customdata}<extra></extra>", customdata: inside.map((p) => show(p[1], unit)) });
           const end = inside[inside.length - 1];
-          if (end && inRange(end[1])) layout.annotations.push({ x: chart.x.scale === "linear" ? end[0] : Math.log10(end[0]), y: log ? Math.log10(end[1]) : end[1], text: plain(level.name), showarrow: false, font: { size: 11, color: css("--soft") }, xanchor: "right", yanchor: "bottom", yshift: free(end[1]), bgcolor: css("--card"), opacity: 0.85 });
+          if (end && inRange(end[1])) layout.annotations.push({ ...shifted(end[1]), x: chart.x.scale === "linear" ? end[0] : Math.log10(end[0]), text: plain(level.name) });
         } else {
           layout.shapes.push({ type: "line", xref: "paper", x0: 0, x1: 1, y0: level.y[0], y1: level.y[0], line: { color: ink, dash: "dot", width: 1.5 } });
-          layout.annotations.push({ xref: "paper", x: 1, xanchor: "right", y: log ? Math.log10(level.y[0]) : level.y[0], yanchor: isUnder(level.y[0]) ? "top" : "bottom", yshift: free(level.y[0]), text: plain(level.name + ", " + show(level.y[0], unit)), showarrow: false, bgcolor: css("--card"), opacity: 0.85, borderpad: 1, font: { size: 11, color: css("--soft") } });
+          layout.annotations.push({ ...shifted(level.y[0]), xref: "paper", x: 1, text: plain(level.name + ", " + show(level.y[0], unit)), borderpad: 1 });
         }
       }
       marks(view, layout, chart, log, traces);
-      if (chart.kind === "lines" && traces.length > 0 && traces.length <= 12) directLabels(traces, layout, log, node);
+      if (chart.kind === "lines" && traces.length > 0 && traces.length <= 12) directLabels(traces, layout, log, high);
     }
     if (empty) layout.annotations.push({ xref: "paper", yref: "paper", x: 0.5, y: 0.5, showarrow: false, text: "Nothing selected: choose mechanisms to draw", font: { size: 14, color: css("--soft") } });
     node.traces = traces;
     node.home = { xaxis: layout.xaxis.range, yaxis: layout.yaxis.range };
-    return P.react(node, traces, layout, config);
+    await P.react(node, traces, layout, config);
+    // Names were placed for an estimated height; turned names of ticks, for example, take more room.
+    const plot = node._fullLayout._size.h;
+    if (!room && chart.kind === "lines" && Math.abs(plot - high) > 4) await draw(chart, viewAt, node, plot);
   }
   // Steps: a line up from the bottom, with its name if the names do not crowd.
   function marks(view, layout, chart, log, traces) {
@@ -357,14 +371,14 @@
     });
   }
   // Names at the ends of the lines, moved apart where they would overlap, so that no reader has to match dashes to a legend.
-  function directLabels(traces, layout, log, node) {
+  function directLabels(traces, layout, log, high) {
     const narrow = innerWidth < 640 && !printing;
     const short = (name) => (narrow && name.length > 16 ? name.slice(0, 15) + "…" : name);
     const ends = traces.filter((t) => t.series && t.x.length).map((t) => ({ t, x: t.x[t.x.length - 1], y: t.y[t.y.length - 1] })).filter((e) => e.y > 0 || !log);
     if (!ends.length) return;
     const at = (v) => (log ? Math.log10(v) : v);
     const [bottom, top] = layout.yaxis.range || [0, 1];
-    const gap = ((top - bottom) * 15) / Math.max(120, node.clientHeight - 90);
+    const gap = ((top - bottom) * 15) / high;
     ends.sort((a, b) => at(a.y) - at(b.y));
     let last = -Infinity;
     for (const e of ends) { e.at = Math.max(at(e.y), last + gap); last = e.at; }
