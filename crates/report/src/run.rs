@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{self, FaultRecord};
 use crossway_lab::moves::{self, MoveRecord};
-use crossway_lab::plan::PRESETS;
+use crossway_lab::plan::{OVERRIDES, PRESETS};
 use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::record::{Record, Status};
 use crossway_lab::records_io::{self, ReadError};
+use crossway_lab::run::RunInfo;
 
 use crate::histograms::Histograms;
 use crate::limits::Limits;
@@ -19,6 +20,9 @@ use crate::verdict::Verdict;
 
 /// The file with the problems found before the run that could distort its figures.
 const PREFLIGHT: &str = "preflight.json";
+
+/// The file with the options with which the run was started.
+const RUN: &str = "run.json";
 
 /// Everything that the report is made from.
 #[derive(Debug, Default)]
@@ -41,6 +45,8 @@ pub struct Run {
     pub histograms: Histograms,
     /// The text of the plan file, if the directory has one.
     pub plan: Option<String>,
+    /// The patterns that selected its cases; empty if all of the plan were selected.
+    pub filters: Vec<String>,
     /// What a reader must know before looking at the figures, such as a torn line or a missing fingerprint.
     pub notices: Vec<String>,
 }
@@ -109,6 +115,10 @@ impl Run {
             Err(error) => run.notices.push(error.to_string()),
         }
         run.plan = std::fs::read_to_string(dir.join("plan.toml")).ok();
+        match records_io::read_beside::<RunInfo>(path, RUN) {
+            Ok(info) => run.filters = info.map(|info| info.filters).unwrap_or_default(),
+            Err(error) => run.notices.push(error.to_string()),
+        }
         run.histograms = Histograms::of_run(
             dir,
             run.records
@@ -147,7 +157,8 @@ impl Run {
             .filter(|ms| *ms > 0)
     }
 
-    /// The command that repeats the run, or only its cases with these workloads if any are given.
+    /// The command that repeats the run. If workloads are given and the run was not limited to some cases, the command repeats
+    /// only the cases with these workloads.
     pub fn command(&self, workloads: &[&str]) -> String {
         let plan = self.plan_name();
         // A plan that is not built into the program is stored beside the records.
@@ -157,11 +168,30 @@ impl Run {
         } else {
             format!("crossway measure {}", self.directory().join("plan.toml").display())
         };
-        if !workloads.is_empty() {
-            let patterns: Vec<String> = workloads.iter().map(|w| format!("*/{w}*")).collect();
-            command.push_str(&format!(" -f '{}'", patterns.join("|")));
+        if preset {
+            for (key, value) in self.overrides() {
+                command.push_str(&format!(" --{} {value}", key.replace('_', "-")));
+            }
+        }
+        let mut patterns = self.filters.clone();
+        if patterns.is_empty() && !workloads.is_empty() {
+            let of_workloads: Vec<String> = workloads.iter().map(|w| format!("*/{w}*")).collect();
+            patterns.push(of_workloads.join("|"));
+        }
+        for pattern in patterns {
+            command.push_str(&format!(" -f '{}'", pattern.replace('\'', "'\\''")));
         }
         command
+    }
+
+    /// Values from the command line, which are stored at the top of the plan.
+    fn overrides(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.plan.iter().flat_map(|text| {
+            text.lines().map_while(|line| {
+                let (key, value) = line.split_once(" = ")?;
+                OVERRIDES.contains(&key).then_some((key, value))
+            })
+        })
     }
 
     /// The directory of the run, even if a file of records was given.

@@ -1,5 +1,7 @@
 //! What the page contains, and what it must not contain.
 
+use crossway_lab::plan::PRESETS;
+
 use super::*;
 
 pub(super) fn page(run: &Run) -> String {
@@ -174,4 +176,26 @@ fn a_large_run_embeds_one_row_per_case_and_stays_small() {
     assert!(bytes / raw.rows.len() < 250, "{} bytes per row", bytes / raw.rows.len());
     let document = json::document(&run);
     assert_eq!(document["cases"].as_array().map(Vec::len), Some(raw.rows.len()));
+}
+
+#[test]
+fn the_command_repeats_what_was_measured() {
+    let (preset, _) = PRESETS[0];
+    let mut run = run_of(vec![round_trips("pipe", Wait::Block, &FAST)]);
+    run.records.iter_mut().for_each(|record| record.plan = preset.to_owned());
+    run.plan = Some("about = \"trials = 7\"\n[defaults]\ntrials = 5\n".to_owned());
+    assert_eq!(run.command(&[]), format!("crossway measure {preset}"));
+    let of_workloads = format!("crossway measure {preset} -f '*/paced*|*/exchange*'");
+    assert_eq!(run.command(&["paced", "exchange"]), of_workloads);
+    run.plan = Some("trials = 3\nmeasure_ms = 50\nabout = \"\"\n".to_owned());
+    run.filters = ["*/pipe/*", "it's"].map(str::to_owned).to_vec();
+    let chosen = format!(
+        "crossway measure {preset} --trials 3 --measure-ms 50 -f '*/pipe/*' -f 'it'\\''s'"
+    );
+    assert_eq!(run.command(&[]), chosen);
+    assert_eq!(run.command(&["paced"]), chosen, "no pattern selects what two patterns do");
+    // Another plan is stored with its values beside the records.
+    run.records.iter_mut().for_each(|record| record.plan = "own".to_owned());
+    run.filters.clear();
+    assert_eq!(run.command(&[]), "crossway measure plan.toml");
 }
