@@ -27,6 +27,18 @@ pub struct Block {
     pub sheets: Vec<Sheet>,
 }
 
+/// Whether a figure in these blocks is marked as the best in its class.
+pub(crate) fn have_best(blocks: &[Block]) -> bool {
+    let rows = blocks.iter().flat_map(|block| &block.sheets).flat_map(|sheet| &sheet.rows);
+    rows.flat_map(|row| &row.cells).any(|cell| cell.best)
+}
+
+/// Whether these blocks have a column with the noise.
+pub(crate) fn have_noise(blocks: &[Block]) -> bool {
+    let sheets = blocks.iter().flat_map(|block| &block.sheets);
+    sheets.flat_map(|sheet| &sheet.heads).any(|head| head == "Noise")
+}
+
 /// The columns for round trips and streams.
 const COLUMNS: [(&str, Metric); 5] = [
     ("Round trip p50", Metric::RoundTripP50),

@@ -186,6 +186,8 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             goals => sections::goals::headline(&sections::goals::calls(run)),
             notices => run.notices.clone(),
             answers => Value::from(Serde(Answers::of(&run.summary))),
+            has_best => blocks::have_best(&blocks),
+            has_noise => blocks::have_noise(&blocks),
             blocks => Value::from(Serde(blocks)),
             settings_left_out,
             leading,

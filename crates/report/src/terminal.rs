@@ -8,7 +8,7 @@ use comfy_table::{
 
 mod left_out;
 
-use crate::blocks::blocks;
+use crate::blocks::{blocks, have_best};
 use crate::run::Run;
 use crate::sections::goals;
 use crate::sheet::{self, Row, Sheet};
@@ -89,7 +89,7 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
         let _ = writeln!(out, "{}", wrap(&format!("note: {notice}")));
     }
     let (blocks, more) = blocks(&run.summary, BLOCKS_MAX);
-    if !blocks.is_empty() {
+    if have_best(&blocks) {
         let rule = "* best in its class, or statistically tied with it";
         let _ = writeln!(out, "\n{}", wrap(rule));
     }

@@ -328,7 +328,7 @@ fn not_measured(summary: &Summary) -> Option<String> {
     }
     if degraded > 0 {
         parts.push(format!(
-            "{degraded} {} kept but left out of the figures, because something disturbed {}",
+            "{degraded} {} kept but left out of the figures where clean trials exist, because something disturbed {}",
             plural(degraded, "trial was", "trials were"),
             plural(degraded, "it", "them")
         ));

@@ -25,11 +25,12 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
     }
     for (status, what) in [
         (Status::Failed, "failed"),
-        (Status::Degraded, "degraded: kept, but left out of the figures"),
+        (Status::Degraded, "degraded: kept, but left out of the figures where clean trials exist"),
     ] {
         let n = summary.trials(status);
         if n > 0 {
-            let _ = writeln!(out, "\n{} {what}.", count(n, "trial", "trials"));
+            let text = format!("{} {what}.", count(n, "trial", "trials"));
+            let _ = writeln!(out, "\n{}", wrap(&text, width));
         }
         for reason in by_reason(&summary.troubles, status).into_iter().take(REASONS) {
             let example = if reason.several { ", for example" } else { "" };

@@ -266,6 +266,9 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
                 assert!(!text.contains(word), "{word} in {text}");
             }
         }
+        // Legends are only for what is there.
+        assert!(!terminal::terminal(&run, false, 100).contains("best in its class"));
+        assert!(!page(&run).contains("Green: best in its class"));
     }
     // A contender with too few trials does not prevent a ranking of the others, and is named.
     let run = run_of(vec![
