@@ -3,6 +3,7 @@
 # make quick     format, lints and unit tests
 # make bench     Crossway against hand-written C loops, public tools and the machine's limits, as ratios
 # make install   install crossway, tipcd, the C library, man pages, completions and a systemd unit below PREFIX
+#                WITH_LINX_COMPAT=1 also lets programs link with -llinx
 # make uninstall remove them
 
 PREFIX ?= /usr/local
@@ -96,6 +97,7 @@ install-built: $(LIBRARIES:%=install-%)
 	install -Dm644 -t $(SHARE)/iceoryx2/src contenders/iceoryx2/src/main.rs
 	sed 's|@PREFIX@|$(PREFIX)|' crates/linx/crossway-linx.service.in > $(UNITS)/crossway-linx.service
 	install -m644 crates/linx/crossway_linx.lua $(DATA)
+	$(if $(WITH_LINX_COMPAT),for kind in so a; do ln -sf libcrossway_linx.$$kind $(LIB)/liblinx.$$kind || exit; done)
 	$(BUILT)/crossway man $(MAN)
 	echo '.so man1/crossway-tipcd.1' > $(MAN)/tipcd.1
 	$(BUILT)/crossway completions bash > $(BASH)/crossway
@@ -116,6 +118,7 @@ install-%:
 uninstall: $(LIBRARIES:%=uninstall-%)
 	rm -f $(BIN)/crossway $(BIN)/tipcd
 	rm -f $(LIB)/libcrossway_tipc_preload.so
+	for kind in so a; do test "$$(readlink $(LIB)/liblinx.$$kind)" != libcrossway_linx.$$kind || rm -f $(LIB)/liblinx.$$kind; done
 	rm -f $(UNITS)/tipcd.service $(UNITS)/crossway-linx.service
 	rm -f $(MAN)/crossway.1 $(MAN)/crossway-*.1 $(MAN)/tipcd.1
 	rm -f $(BASH)/crossway $(ZSH)/_crossway $(FISH)/crossway.fish

@@ -57,7 +57,8 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
                 .args(["--no-print-directory", goal])
                 .arg(format!("BUILT={}", built.display()))
                 .arg(format!("DESTDIR={}", dest.display()))
-                .arg(format!("PREFIX={PREFIX}")),
+                .arg(format!("PREFIX={PREFIX}"))
+                .arg("WITH_LINX_COMPAT=1"),
         )
     };
     make("install-built");
@@ -110,6 +111,15 @@ fn a_c_program_uses_what_is_installed_and_nothing_is_left_after_removal() {
                 .args(pkg_config("--libs", &library)),
         );
     }
+    // A makefile for liblinx needs no change.
+    succeeds(
+        Command::new("cc")
+            .args(["-Werror".as_ref(), "-o".as_ref(), dir.path().join("demo").as_os_str()])
+            .arg(at("share/doc/crossway/examples/basic.c"))
+            .arg(format!("-I{}", at("include").display()))
+            .arg(format!("-L{}", at("lib").display()))
+            .arg("-llinx"),
+    );
     let example = at("share/doc/crossway/examples/echo.c");
     let program = dir.path().join("echo");
     // A program is linked to the name with the ABI version; the library can also be linked statically.
