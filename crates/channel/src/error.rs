@@ -19,7 +19,7 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Nobody listened until the deadline.
+    /// No listener appeared before the deadline.
     #[error(
         "nobody listens on channel '{name}' ({waited:?} waited, in {}{elsewhere}); start the listener, or give both ends the same CROSSWAY_CHANNEL_DIR, or CROSSWAY_CHANNEL_HOSTS for another host", directory.display()
     )]
@@ -33,7 +33,7 @@ pub enum Error {
         /// How long it was waited for.
         waited: Duration,
     },
-    /// A listener is there but did not answer until the deadline.
+    /// A listener exists, but did not answer before the deadline.
     #[error("the listener of channel '{name}' does not answer: {why}")]
     NoAnswer {
         /// The channel's name.
@@ -98,7 +98,7 @@ pub enum Error {
         /// In the connecting end's words.
         why: String,
     },
-    /// No connection until the deadline.
+    /// No connection was accepted before the deadline.
     #[error("nobody connected to channel '{name}' within {waited:?}")]
     NobodyConnected {
         /// The channel's name.
@@ -123,7 +123,7 @@ pub enum RecvError {
     /// Nothing there now (`try_recv` only).
     #[error("nothing to receive")]
     Empty,
-    /// Nothing until the deadline.
+    /// No message arrived before the deadline.
     #[error("nothing to receive until the deadline")]
     TimedOut,
     /// The message is larger than the buffer. It stays for the next call.

@@ -202,7 +202,7 @@ fn pass_on(
     }
 }
 
-/// Held messages in memory, each behind its length: their number has no limit, but a packet's size has.
+/// Held messages in memory, each preceded by its length: their number has no limit, but the size of a packet has.
 fn in_memory(held: &[Vec<u8>]) -> Result<OwnedFd, Error> {
     let mut bytes = Vec::with_capacity(held.iter().map(|m| LENGTH + m.len()).sum());
     for message in held {

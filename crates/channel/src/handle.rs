@@ -160,7 +160,7 @@ impl Handle {
     }
 }
 
-/// What the channels of all listeners in a directory do, as their processes tell; one that does not answer within `limit` is left out.
+/// The state of the channels of all listeners in a directory, as reported by their processes; a process that does not answer within `limit` is left out.
 pub fn status(
     directory: &Directory,
     name: Option<&str>,

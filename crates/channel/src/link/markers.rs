@@ -69,7 +69,7 @@ impl Link {
         self.followed(&mut state, rx, next)
     }
 
-    /// A parked receiver has nothing to read: it follows as soon as there is something to follow to.
+    /// Moves a parked receiver, which has nothing to read, to the next transport if there is one. Returns whether there was.
     pub(crate) fn follow_parked(&self, rx: &mut RxState) -> Result<bool, RecvError> {
         let mut state = self.lock();
         let Some(next) = state.next_rx.take() else { return Ok(false) };

@@ -105,12 +105,13 @@ pub(crate) struct State {
     pub(crate) judge: Judge,
     /// A transport that the program, here or there, asked for and that is still to be tried.
     pub(crate) wished: Option<(Transport, Reason)>,
-    /// The program has dropped its sender, its receiver.
+    /// Whether the program has dropped its sender, and its receiver.
     pub(crate) dropped: [bool; 2],
     /// The peer closed in order.
     pub(super) peer_said_bye: bool,
-    /// The control thread must leave the control connection to another process, and whether it has.
+    /// The control thread must stop using the control connection, because another process takes it over.
     pub(crate) leaving: bool,
+    /// The control thread has stopped using it.
     pub(crate) left: bool,
     /// This end has said goodbye, lost its peer, or is another process's: nothing is negotiated any more.
     pub(crate) over: bool,

@@ -106,7 +106,7 @@ pub(crate) fn write_now(writer: &mut Writer, message: &Message) {
     let _ = writer.write_frame(&text, Some(Instant::now()));
 }
 
-/// A frame behind its length.
+/// A frame, preceded by its length.
 pub(crate) fn framed(frame: &[u8]) -> Vec<u8> {
     let len = u32::try_from(frame.len()).expect("a frame is shorter than 4 GiB");
     [&len.to_le_bytes()[..], frame].concat()

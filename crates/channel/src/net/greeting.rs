@@ -16,7 +16,7 @@ const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const MAGIC: &[u8; 6] = b"CWCHAN";
 const VERSION: u8 = 1;
 const PREAMBLE: usize = MAGIC.len() + 2;
-/// A handshake message of an ephemeral key and a tag, behind its length.
+/// Length of a handshake message: its own length, an ephemeral key and a tag.
 const HANDSHAKE: usize = 2 + 32 + TAG;
 
 /// What a side demands, in its preamble.
@@ -24,7 +24,7 @@ const HANDSHAKE: usize = 2 + 32 + TAG;
 enum Mode {
     Plain = 0,
     Key = 1,
-    /// The answer to a key that is another one.
+    /// The answer to a peer that has a different key.
     WrongKey = 2,
 }
 
@@ -52,7 +52,7 @@ fn handshake(key: &Key, initiator: bool) -> Result<HandshakeState, snow::Error> 
     if initiator { builder.build_initiator() } else { builder.build_responder() }
 }
 
-/// The next handshake message, behind its length.
+/// The next handshake message, preceded by its length.
 fn next_message(state: &mut HandshakeState) -> Result<Vec<u8>, snow::Error> {
     let mut message = vec![0; HANDSHAKE];
     let len = state.write_message(&[], &mut message[2..])?;

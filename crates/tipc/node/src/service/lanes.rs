@@ -39,7 +39,7 @@ pub(super) struct Lanes {
 /// Statistics of a socket's lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaneCounts {
-    /// Number of messages sent by the program, for a stream of pieces.
+    /// Number of messages sent by the program through its lane; for a stream, number of pieces.
     pub(crate) sent: u64,
     /// Number of messages in its peer's direct lane.
     pub(crate) direct: u64,
