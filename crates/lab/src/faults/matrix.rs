@@ -29,7 +29,7 @@ pub struct Options {
     pub watch: Duration,
     /// Path of this program.
     pub program: PathBuf,
-    /// Arguments that make this program run [`work`]; a task in JSON is appended.
+    /// Arguments that make this program run [`work`](super::work); a task in JSON is appended.
     pub worker: Vec<String>,
     /// Arguments that make this program a role.
     pub role: Vec<String>,
