@@ -1,4 +1,4 @@
-//! What switches cost a stream, how soon two ends that spin on one CPU stop, and what watching costs.
+//! What switches cost a stream, beside the same stream without them, how soon two ends that spin on one CPU stop, and what watching costs.
 //!
 //! `cargo bench -p crossway-channel --bench switches`. Both ends are threads of this process. A benchmark, not a test: the exit status is 0
 //! whatever it finds. CROSSWAY_SWITCHES is the number of forced switches of each pair of transports, 1000 by default.
@@ -32,18 +32,46 @@ fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)]
 }
 
-/// A stream of 64 bytes at full load, whose content is checked, while the transport changes as fast as it can. Prints the longest time between two
-/// messages around each switch.
-fn switches(cpus: (u32, u32), between: [Transport; 2]) {
-    let count: u32 = std::env::var("CROSSWAY_SWITCHES")
-        .map_or(1000, |count| count.parse().expect("CROSSWAY_SWITCHES is a number"));
-    let (here, there) = pair(&Policy { dry_run: true, ..Policy::default() });
-    let handle = here.handle();
+/// The longest pauses of a stream, one for each interval, in microseconds and sorted.
+struct Pauses {
+    all: Vec<f64>,
+    messages: u64,
+    wrong: u64,
+    took: Duration,
+    /// CPU time of the control thread, and how often it slept, for each interval.
+    control_us: f64,
+    control_sleeps: f64,
+}
+
+impl Pauses {
+    fn print(&self, what: &str) {
+        println!(
+            "{what}: {} intervals of {:.2} ms, {} messages, {} errors; longest pause in an interval: median {:.0} us, p99 {:.0} us, maximum {:.0} us; control thread: {:.0} us of CPU and {:.1} sleeps an interval",
+            self.all.len(),
+            self.took.as_secs_f64() * 1e3 / self.all.len() as f64,
+            self.messages,
+            self.wrong,
+            at(&self.all, 0.5),
+            at(&self.all, 0.99),
+            at(&self.all, 1.0),
+            self.control_us,
+            self.control_sleeps,
+        );
+    }
+}
+
+/// A stream of 64 bytes at full load, whose content is checked, until `each` has returned `count` times.
+fn stream(
+    cpus: (u32, u32),
+    (here, there): (Channel, Channel),
+    count: u32,
+    each: impl Fn(u32) + Sync,
+) -> Pauses {
     let (_quiet, mut receiver) = here.split();
     let (mut sender, _keeps) = there.split();
     let (stop, done) = (AtomicBool::new(false), AtomicU32::new(0));
-    let (mut gaps, mut wrong, mut received) = (Vec::new(), 0_u64, 0_u64);
-    let start = Instant::now();
+    let (mut all, mut wrong, mut messages) = (Vec::new(), 0_u64, 0_u64);
+    let (start, before) = (Instant::now(), (cpu_ns(true), control_sleeps()));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             affinity::pin(cpus.1).unwrap();
@@ -60,7 +88,7 @@ fn switches(cpus: (u32, u32), between: [Transport; 2]) {
         });
         scope.spawn(|| {
             for n in 0..count {
-                handle.switch_to(between[n as usize % 2], None).unwrap();
+                each(n);
                 done.store(n + 1, Ordering::Relaxed);
             }
             stop.store(true, Ordering::Relaxed);
@@ -73,29 +101,53 @@ fn switches(cpus: (u32, u32), between: [Transport; 2]) {
         while let Ok((number, check)) =
             receiver.recv_in_place(None, |msg| (word(msg, 0), word(msg, 56)))
         {
-            let right = Some(received.wrapping_mul(0x9e37_79b9));
-            wrong += u64::from(number != Some(received) || check != right);
-            received += 1;
+            let right = Some(messages.wrapping_mul(0x9e37_79b9));
+            wrong += u64::from(number != Some(messages) || check != right);
+            messages += 1;
             let now = Instant::now();
             worst = worst.max(now - last);
             last = now;
-            let switched = done.load(Ordering::Relaxed);
-            if switched != seen {
-                seen = switched;
-                gaps.push(std::mem::take(&mut worst).as_nanos() as f64 / 1e3);
+            let passed = done.load(Ordering::Relaxed);
+            if passed != seen {
+                seen = passed;
+                all.push(std::mem::take(&mut worst).as_nanos() as f64 / 1e3);
             }
         }
     });
-    gaps.sort_by(f64::total_cmp);
-    println!(
-        "{count} switches {} <-> {} under full load in {:.1} s: {received} messages, {wrong} errors; longest pause around a switch: median {:.0} us, p99 {:.0} us, maximum {:.0} us",
-        between[0],
-        between[1],
-        start.elapsed().as_secs_f64(),
-        at(&gaps, 0.5),
-        at(&gaps, 0.99),
-        at(&gaps, 1.0),
-    );
+    let took = start.elapsed();
+    let each = |total: u64| total as f64 / f64::from(count);
+    all.sort_by(f64::total_cmp);
+    Pauses {
+        all,
+        messages,
+        wrong,
+        took,
+        control_us: each(cpu_ns(true) - before.0) / 1e3,
+        control_sleeps: each(control_sleeps() - before.1),
+    }
+}
+
+/// Forced switches, as fast as they go, and beside them the same stream without switches, in intervals of the same length.
+fn switches(cpus: (u32, u32), between: [Transport; 2]) {
+    let count: u32 = std::env::var("CROSSWAY_SWITCHES")
+        .map_or(1000, |count| count.parse().expect("CROSSWAY_SWITCHES is a number"));
+    let still = Policy { dry_run: true, ..Policy::default() };
+    let ends = pair(&still);
+    let handle = ends.0.handle();
+    let to = |n: u32| between[n as usize % 2];
+    // The receiver binds itself to a CPU, which the threads of the next stream must not inherit.
+    let apart = |ends, count, each: &(dyn Fn(u32) + Sync)| {
+        std::thread::scope(|scope| scope.spawn(|| stream(cpus, ends, count, each)).join().unwrap())
+    };
+    let forced = apart(ends, count, &|n| handle.switch_to(to(n), None).unwrap());
+    forced.print(&format!("{} <-> {} under full load", between[0], between[1]));
+    let interval = forced.took / count;
+    for on in between {
+        let ends = pair(&still);
+        ends.0.handle().switch_to(on, None).unwrap();
+        let calm = apart(ends, count / 2, &|_| std::thread::sleep(interval));
+        calm.print(&format!("  {on} without switches"));
+    }
 }
 
 /// From the moment at which both ends of a spinning channel exchange messages on one CPU until they no longer spin.
@@ -150,6 +202,20 @@ fn cpu_ns(of_control: bool) -> u64 {
         .filter(|task| !of_control || read(task.path().join("comm")).starts_with("crossway-chann"))
         .filter_map(|task| {
             read(task.path().join("schedstat")).split_whitespace().next()?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
+/// How often the control thread has slept.
+fn control_sleeps() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
+    let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
+    tasks
+        .filter(|task| read(task.path().join("comm")).starts_with("crossway-chann"))
+        .filter_map(|task| {
+            let status = read(task.path().join("status"));
+            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
         })
         .sum()
 }

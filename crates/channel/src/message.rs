@@ -1,5 +1,6 @@
 //! What travels on the control connection: one JSON object per packet, with descriptors beside it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -247,9 +248,11 @@ pub(crate) enum Packet {
 
 /// Reads the next packet.
 pub(crate) fn receive(socket: impl AsFd, nonblocking: bool) -> Packet {
-    let mut bytes = vec![0; PACKET];
+    thread_local! {
+        static BYTES: RefCell<Vec<u8>> = RefCell::new(vec![0; PACKET]);
+    }
     let mut fds = Vec::new();
-    match fdpass::receive(&socket, &mut bytes, &mut fds, nonblocking) {
+    BYTES.with_borrow_mut(|bytes| match fdpass::receive(&socket, bytes, &mut fds, nonblocking) {
         Ok(0) => Packet::End,
         Ok(len) => match serde_json::from_slice(&bytes[..len]) {
             Ok(message) => Packet::Message(message, fds),
@@ -257,5 +260,5 @@ pub(crate) fn receive(socket: impl AsFd, nonblocking: bool) -> Packet {
         },
         Err(Errno::AGAIN) => Packet::Nothing,
         Err(_) => Packet::End,
-    }
+    })
 }

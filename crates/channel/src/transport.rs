@@ -162,6 +162,8 @@ impl Shape {
             max_message: self.max_message.max(MARKER_LEN),
             wait,
             capacity_bytes: self.capacity_bytes,
+            // Thousands of page faults in one go would keep an end from its CPU for milliseconds.
+            fault_in: false,
             ..Spec::default()
         }
     }

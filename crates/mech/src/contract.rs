@@ -49,6 +49,9 @@ pub struct Spec {
     pub bind_address: Option<std::net::IpAddr>,
     /// Time limit of [`Mechanism::connect`] and [`Listener::accept`].
     pub open_timeout: Duration,
+    /// Fault in the memory of rings when they are opened, so that no page fault falls into a measurement. Without this, opening and closing a
+    /// ring costs little, and the first pass through it takes the page faults.
+    pub fault_in: bool,
 }
 
 impl Default for Spec {
@@ -60,6 +63,7 @@ impl Default for Spec {
             socket_buffer_bytes: None,
             bind_address: None,
             open_timeout: Duration::from_secs(10),
+            fault_in: true,
         }
     }
 }

@@ -129,6 +129,10 @@ impl<T> Visitor<T> {
     /// Uses the value if the owner is outside; returns `None` if it is inside.
     pub fn try_visit<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let shared = &*self.0;
+        // An owner that is inside anyway is not disturbed. Whether one that seems to be outside is, is decided below.
+        if shared.owner_inside.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
         let _turn = match shared.visits.lock() {
             Ok(turn) => turn,
             // The value stays usable even if a visitor panicked.

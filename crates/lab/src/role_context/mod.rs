@@ -205,6 +205,7 @@ fn spec_of(task: &Task, most: Option<usize>) -> Spec {
         socket_buffer_bytes: inputs.socket_buffer_bytes.map(|b| b as usize),
         bind_address: task.bind_address,
         open_timeout: OPEN_TIMEOUT,
+        ..Spec::default()
     }
 }
 

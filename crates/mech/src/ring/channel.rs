@@ -1,6 +1,6 @@
 //! Creates the two ends of a channel of two rings, and implements the contract's halves on top of a ring.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crossway_sys::lifeline::Lifeline;
@@ -34,7 +34,7 @@ impl Shared {
     pub fn listen(id: &'static str, spec: &Spec) -> Result<(Shared, Offer), OpenError> {
         let dimensions = dimensions(id, spec)?;
         let memory = shm::create_sealed(&format!("crossway-{id}"), dimensions.memory_len())?;
-        let mapping = Arc::new(Mapping::of_pieces(&memory, &dimensions.pieces())?);
+        let mapping = map(&memory, dimensions, spec)?;
         let (lifeline, peers) = Lifeline::pair()?;
         let offer = Offer::new()
             .with_word("capacity_bytes", dimensions.capacity)
@@ -63,7 +63,7 @@ impl Shared {
                 why: "the shared memory is not sealed, or does not have the agreed size".into(),
             });
         }
-        let mapping = Arc::new(Mapping::of_pieces(&memory, &dimensions.pieces())?);
+        let mapping = map(&memory, dimensions, spec)?;
         let lifeline = Arc::new(Lifeline::from_fd(offer.take_fd(id, "lifeline")?));
         Ok(Shared { mapping, dimensions, lifeline })
     }
@@ -72,6 +72,15 @@ impl Shared {
     pub fn ring(&self, direction: Direction) -> SharedRing {
         SharedRing::new(Arc::clone(&self.mapping), self.dimensions, direction)
     }
+}
+
+fn map(memory: &OwnedFd, dimensions: Dimensions, spec: &Spec) -> Result<Arc<Mapping>, OpenError> {
+    let pieces = dimensions.pieces();
+    let mapping = match spec.fault_in {
+        true => Mapping::of_pieces(memory, &pieces),
+        false => Mapping::of_pieces_lazily(memory, &pieces),
+    };
+    Ok(Arc::new(mapping?))
 }
 
 /// The capabilities of all rings; the mechanisms override what differs.
