@@ -46,6 +46,8 @@ pub enum Reason {
     },
     /// The program prefers it.
     Preferred,
+    /// Both ends allow loss.
+    LossAllowed,
     /// The channel is being handed to another process.
     HandOver,
     /// One end has moved to another process.
@@ -85,6 +87,7 @@ impl fmt::Display for Reason {
                 Nanos(*after_ns)
             ),
             Reason::Preferred => f.write_str("the program prefers it"),
+            Reason::LossAllowed => f.write_str("both ends allow loss"),
             Reason::HandOver => f.write_str("handed to another process"),
             Reason::PeerMoved { far: true } => {
                 f.write_str("one end has moved, the other is on another host")

@@ -13,6 +13,7 @@ mod take_over;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossway_mech::Deadline;
@@ -157,6 +158,7 @@ fn take_apart(channel: &mut Channel) -> (Handed, Vec<Vec<u8>>) {
         shape: link.shape,
         epoch: state.switch.epoch(),
         sequences: (sent, received),
+        lost: link.lost.load(Ordering::Relaxed),
         held: held.len(),
         moves: state.moves,
         fin,

@@ -34,7 +34,7 @@ const SPIN_PAYS: f64 = 0.05;
 const LOOKS: u32 = 3;
 /// Shortest time between two switches that only save cost.
 const LEAST_STAY: Duration = Duration::from_millis(500);
-/// How long spinning is not tried again after it failed; doubled each time, up to [`LONGEST_BAN`].
+/// How long spinning, or UDP, is not tried again after it failed; doubled each time, up to [`LONGEST_BAN`].
 const FIRST_BAN: Duration = Duration::from_secs(5);
 const LONGEST_BAN: Duration = Duration::from_secs(300);
 
@@ -45,10 +45,29 @@ pub(crate) struct Judge {
     last_switch: Option<Instant>,
     same_cpu: u32,
     overloaded: u32,
-    spin_banned_until: Option<Instant>,
-    ban: Option<Duration>,
+    spinning: Ban,
+    datagrams: Ban,
     /// The wake-ups per message that were counted last, and the messages per second at that time.
     counted: Option<(f64, f64)>,
+}
+
+/// What is not tried for a while since it failed.
+#[derive(Debug, Default)]
+struct Ban {
+    until: Option<Instant>,
+    length: Option<Duration>,
+}
+
+impl Ban {
+    fn begin(&mut self, now: Instant) {
+        let length = self.length.map_or(FIRST_BAN, |length| (2 * length).min(LONGEST_BAN));
+        self.length = Some(length);
+        self.until = Some(now + length);
+    }
+
+    fn holds(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
 }
 
 impl Judge {
@@ -62,20 +81,26 @@ impl Judge {
         self.same_cpu = if sight.same_cpu.is_some() { self.same_cpu + 1 } else { 0 };
         self.overloaded = if sight.runnable > sight.cpus { self.overloaded + 1 } else { 0 };
         let allowed = |t: Transport| sight.allowed.contains(&t);
-        let banned = self.spin_banned_until.is_some_and(|until| now < until);
         let load = self.load(&policy.profile, sight);
         let (_, spin_cpu) = policy.profile.expect(Transport::ShmSpin, load);
         // With one CPU the peer cannot run while this end spins; over budget it must not.
         let may_spin = sight.cpus > 1
-            && !banned
+            && !self.spinning.holds(now)
             && self.overloaded == 0
             && spin_cpu <= policy.cpu_budget
             && self.same_cpu == 0;
-        let candidates: Vec<Transport> =
-            sight.allowed.iter().copied().filter(|t| may_spin || !t.spins()).collect();
+        let may_lose = sight.current == Transport::Udp || !self.datagrams.holds(now);
+        let may_use = |t: &Transport| match t {
+            Transport::Udp => may_lose,
+            other => may_spin || !other.spins(),
+        };
+        let candidates: Vec<Transport> = sight.allowed.iter().copied().filter(may_use).collect();
         let settled = self.last_switch.is_some();
         let best = best(policy, &candidates, sight.current, load, settled)
             .or_else(|| sight.allowed.first().copied())?;
+        if best == Transport::Udp && !may_lose {
+            return None;
+        }
 
         if !allowed(sight.current) {
             let first =
@@ -89,11 +114,11 @@ impl Judge {
         }
         if sight.current.spins() && !best.spins() {
             if let (Some(cpu), 2..) = (sight.same_cpu, self.same_cpu) {
-                self.ban_spinning(now);
+                self.spinning.begin(now);
                 return self.go(best, Reason::SameCpu(cpu), now);
             }
             if self.overloaded >= LOOKS {
-                self.ban_spinning(now);
+                self.spinning.begin(now);
                 let why = Reason::Load { runnable: sight.runnable, cpus: sight.cpus };
                 return self.go(best, why, now);
             }
@@ -108,6 +133,9 @@ impl Judge {
         }
         if policy.prefer == Some(best) {
             return self.go(best, Reason::Preferred, now);
+        }
+        if best == Transport::Udp {
+            return self.go(best, Reason::LossAllowed, now);
         }
         if self.last_switch.is_none() {
             return self.go(best, Reason::Upgrade, now);
@@ -159,10 +187,11 @@ impl Judge {
         Some((to, why))
     }
 
-    fn ban_spinning(&mut self, now: Instant) {
-        let ban = self.ban.map_or(FIRST_BAN, |ban| (2 * ban).min(LONGEST_BAN));
-        self.ban = Some(ban);
-        self.spin_banned_until = Some(now + ban);
+    /// A transport could not be opened.
+    pub(crate) fn failed(&mut self, transport: Transport, now: Instant) {
+        if transport == Transport::Udp {
+            self.datagrams.begin(now);
+        }
     }
 }
 
@@ -176,6 +205,10 @@ fn best(
 ) -> Option<Transport> {
     if let Some(preferred) = policy.prefer.filter(|t| candidates.contains(t)) {
         return Some(preferred);
+    }
+    // Programs that allow loss do not want to wait for what was lost, whatever a message costs.
+    if candidates.contains(&Transport::Udp) {
+        return Some(Transport::Udp);
     }
     let expect = |t: Transport| policy.profile.expect(t, load);
     let sleeping = candidates.iter().copied().filter(|t| !t.spins());
@@ -239,6 +272,26 @@ mod tests {
         let seen = Sight { allowed: pollable.transports(), ..sight(Transport::UdsSeqpacket, 0.0) };
         let first = Judge::default().judge(&pollable, &seen, now);
         assert_eq!(first, Some((Transport::ShmEventfd, Reason::Upgrade)));
+    }
+
+    #[test]
+    fn where_loss_is_allowed_datagrams_are_used_unless_they_do_not_pass() {
+        let (mut judge, now) = (Judge::default(), Instant::now());
+        let allowed = vec![Transport::Tcp, Transport::Udp];
+        let seen = Sight { allowed, ..sight(Transport::Tcp, 1000.0) };
+        let udp = Some((Transport::Udp, Reason::LossAllowed));
+        assert_eq!(judge.judge(&policy(), &seen, now), udp);
+        let there = Sight { current: Transport::Udp, ..seen.clone() };
+        assert_eq!(decide(&mut judge, &policy(), &there, now), None, "it stays");
+        judge.failed(Transport::Udp, now);
+        let pinned = Sight { allowed: vec![Transport::Udp], ..seen.clone() };
+        for seen in [&seen, &pinned] {
+            let soon = now + FIRST_BAN - Duration::from_millis(1);
+            assert_eq!(judge.judge(&policy(), seen, soon), None);
+        }
+        assert_eq!(judge.judge(&policy(), &seen, now + FIRST_BAN), udp, "it is tried again");
+        let reliable = Policy { prefer: Some(Transport::Tcp), ..policy() };
+        assert_eq!(judge.judge(&reliable, &seen, now + FIRST_BAN), None);
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub use error::{Error, RecvError};
 pub use event::{Event, EventKind, Reason};
 pub use handle::{Handle, SwitchError, ask_for, status};
 pub use listener::Listener;
+pub use net::datagrams::MAX_LOSSY_MESSAGE;
 pub use net::{BadNetwork, Hosts, Key, Network};
 pub use options::{Options, TakenOver};
 pub use policy::Policy;

@@ -1,6 +1,7 @@
 //! What the halves of one end, the control thread and the handles share: the state of the switch and the control connection.
 
 mod attend;
+mod lossy;
 mod markers;
 mod moving;
 mod peer;
@@ -30,6 +31,7 @@ use crate::sender::TxState;
 use crate::status::Status;
 use crate::transport::{Shape, Transport, TxHalf};
 
+pub(crate) use lossy::Proof;
 pub(crate) use state::{Abroad, Moving, State};
 pub(crate) use wakes::{Tally, Wakes};
 
@@ -85,7 +87,9 @@ pub(crate) struct Link {
     pub(crate) tx: Visitor<TxState>,
     pub(crate) rx: Visitor<RxState>,
     pub(crate) sent: Count,
+    /// Lost ones included.
     pub(crate) received: Count,
+    pub(crate) lost: AtomicU64,
     /// Counted by the halves since the policy looked last.
     wakes: Mutex<Wakes>,
     state: Mutex<State>,
@@ -140,6 +144,7 @@ impl Link {
             rx: parts.rx,
             sent: Count::default(),
             received: Count::default(),
+            lost: AtomicU64::new(0),
             wakes: Mutex::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -230,7 +235,8 @@ impl Link {
 
     pub(crate) fn status(&self) -> Status {
         let (sent_msgs, sent_bytes) = self.sent.read();
-        let (received_msgs, received_bytes) = self.received.read();
+        let lost_msgs = self.lost.load(Ordering::Relaxed);
+        let (passed_msgs, received_bytes) = self.received.read();
         let state = self.lock();
         Status {
             name: self.name.clone(),
@@ -243,8 +249,9 @@ impl Link {
             epoch: state.switch.epoch(),
             sent_msgs,
             sent_bytes,
-            received_msgs,
+            received_msgs: passed_msgs.saturating_sub(lost_msgs),
             received_bytes,
+            lost_msgs,
             log: state.log.iter().rev().take(8).rev().cloned().collect(),
         }
     }

@@ -106,6 +106,8 @@ pub(crate) struct Handed {
     pub(crate) epoch: u32,
     /// Messages sent and received so far.
     pub(crate) sequences: (u64, u64),
+    /// Messages counted as received that were lost, where that is allowed.
+    pub(crate) lost: u64,
     /// Number of messages that were received, but not given to the program.
     pub(crate) held: usize,
     /// Moves without the connections so far, this one included.

@@ -19,6 +19,7 @@ use crate::listener::Listener;
 use crate::message::{self, Hello, Message, OfferText, Outbox, Packet, Welcome};
 use crate::net::Network;
 use crate::net::connect::connect;
+use crate::net::datagrams::MAX_LOSSY_MESSAGE;
 use crate::net::wire::Wire;
 use crate::page::Page;
 use crate::policy::Policy;
@@ -112,6 +113,12 @@ impl Options {
     pub fn connect(self, name: &str, until: Deadline) -> Result<Channel, Error> {
         let network = self.network_for(name)?;
         self.policy.check(network.is_some())?;
+        if self.policy.lossy && network.is_some() && self.max_message > MAX_LOSSY_MESSAGE {
+            return Err(Error::Policy(format!(
+                "where loss is allowed, messages are at most {MAX_LOSSY_MESSAGE} bytes long, and up to {} are wanted; set max_message",
+                self.max_message
+            )));
+        }
         static TURN: AtomicUsize = AtomicUsize::new(0);
         let way = network.as_ref();
         let start = Instant::now();

@@ -18,6 +18,10 @@ pub struct Policy {
     pub pollable: bool,
     /// The most CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is left to streams that never wait.
     pub cpu_budget: f64,
+    /// Between hosts, messages may be lost: they travel by UDP if the other end allows that, too, and the hosts are connected by TCP. Those that
+    /// arrive do so once and in order. Messages are at most [`MAX_LOSSY_MESSAGE`](crate::MAX_LOSSY_MESSAGE) bytes long. Within a host, nothing
+    /// is lost.
+    pub lossy: bool,
     /// Do not switch; only log what would be done.
     pub dry_run: bool,
     /// What messages cost.
@@ -25,7 +29,8 @@ pub struct Policy {
 }
 
 impl Default for Policy {
-    /// Everything is allowed; the profile is that of the file that CROSSWAY_CHANNEL_PROFILE names, or the built-in one.
+    /// Everything is allowed, loss only if CROSSWAY_CHANNEL_LOSSY is 1; the profile is that of the file that CROSSWAY_CHANNEL_PROFILE names, or the
+    /// built-in one.
     fn default() -> Self {
         let profile = std::env::var_os("CROSSWAY_CHANNEL_PROFILE")
             .and_then(|path| Profile::read(path.as_ref()).ok())
@@ -36,6 +41,7 @@ impl Default for Policy {
             forbid: Vec::new(),
             pollable: false,
             cpu_budget: 1.0,
+            lossy: std::env::var_os("CROSSWAY_CHANNEL_LOSSY").is_some_and(|value| value == "1"),
             dry_run: false,
             profile,
         }
@@ -45,8 +51,10 @@ impl Default for Policy {
 impl Policy {
     /// Whether it leaves anything for a channel within a host or, if names `may_be_abroad`, between hosts.
     pub(crate) fn check(&self, may_be_abroad: bool) -> Result<(), Error> {
-        let between =
-            may_be_abroad && [Transport::Tcp, Transport::Tipc].into_iter().any(|t| self.allows(t));
+        let between = may_be_abroad
+            && [Transport::Tcp, Transport::Udp, Transport::Tipc]
+                .into_iter()
+                .any(|t| self.allows(t));
         if self.transports().is_empty() && !between {
             return Err(Error::Policy("the policy allows no transport".to_owned()));
         }
@@ -58,14 +66,16 @@ impl Policy {
         Transport::LOCAL.into_iter().filter(|t| self.allows(*t)).collect()
     }
 
-    /// What this end lets the channel use between hosts that are connected by `transport`: that, or nothing.
+    /// What this end lets the channel use between hosts that are connected by `transport`: that and, beside TCP, UDP.
     pub(crate) fn transports_between(&self, transport: Transport) -> Vec<Transport> {
-        [transport].into_iter().filter(|t| self.allows(*t)).collect()
+        let beside = (transport == Transport::Tcp).then_some(Transport::Udp);
+        [transport].into_iter().chain(beside).filter(|t| self.allows(*t)).collect()
     }
 
     fn allows(&self, transport: Transport) -> bool {
         self.pin.is_none_or(|pinned| pinned == transport)
             && !self.forbid.contains(&transport)
             && (!self.pollable || transport.pollable())
+            && (self.lossy || transport != Transport::Udp)
     }
 }

@@ -14,7 +14,7 @@ use crossway_sys::eventfd::EventFd;
 use crossway_sys::socket;
 
 use crate::hand_over::Successor;
-use crate::link::Link;
+use crate::link::{Link, Proof};
 use crate::listener::Core;
 use crate::message::{self, Message, Packet};
 use crate::net::Incoming;
@@ -50,6 +50,8 @@ pub(crate) enum Source {
     Link(Arc<Link>),
     /// A listening socket.
     Listener(Arc<Core>),
+    /// Greetings in datagrams, for a transport that is being opened.
+    Proof(Proof),
     /// A place where other hosts find a listener; without a socket, that is opened when it can be.
     Place(Arc<Core>, Place, Option<Acceptor>),
 }
@@ -103,6 +105,7 @@ enum Entry {
         acceptor: Option<Acceptor>,
         retry: Instant,
     },
+    Proof(Proof),
     /// A connection from another host that has not said what it wants.
     Incoming {
         incoming: Box<Incoming>,
@@ -170,6 +173,7 @@ impl Reactor {
                 Entry::Link { watch, link, retry: None, connection: 0 }
             }
             Source::Listener(core) => Entry::Listener(core),
+            Source::Proof(proof) => Entry::Proof(proof),
             Source::Place(core, place, acceptor) => {
                 Entry::Place { core, place, acceptor, retry: Instant::now() }
             }
@@ -183,6 +187,7 @@ impl Reactor {
             Entry::Link { .. } => None,
             Entry::Listener(core) => Some(core.socket.as_fd()),
             Entry::Guest { socket, .. } => Some(socket.as_fd()),
+            Entry::Proof(proof) => Some(proof.socket()),
             Entry::Place { acceptor, .. } => acceptor.as_ref().map(AsFd::as_fd),
             Entry::Incoming { incoming, .. } => Some(incoming.stream().as_fd()),
         };
@@ -202,6 +207,7 @@ impl Reactor {
             },
             Entry::Listener(core) => self.epoll.remove(&core.socket),
             Entry::Guest { socket, .. } => self.epoll.remove(socket),
+            Entry::Proof(proof) => self.epoll.remove(proof.socket()),
             Entry::Place { acceptor, .. } => {
                 acceptor.as_ref().map_or(Ok(()), |acceptor| self.epoll.remove(acceptor))
             }
@@ -231,6 +237,7 @@ impl Reactor {
                 }
             }
             Some(Entry::Guest { .. }) => self.greet(token),
+            Some(Entry::Proof(proof)) => proof.hear(),
             Some(Entry::Place { .. }) => self.accept(token),
             Some(Entry::Incoming { .. }) => self.hear(token),
             None => {}
@@ -311,6 +318,10 @@ impl Reactor {
                 Entry::Guest { until, .. } => soonest(*until),
                 Entry::Listener(core) if core.is_closed() => done.push(*token),
                 Entry::Listener(_) => {}
+                Entry::Proof(proof) => match proof.attend(now) {
+                    Some(at) => soonest(at),
+                    None => done.push(*token),
+                },
                 Entry::Incoming { until, .. } if *until <= now => done.push(*token),
                 Entry::Incoming { until, .. } => soonest(*until),
                 Entry::Place { core, .. } if core.is_closed() && !awaited.contains(&core.id) => {

@@ -79,6 +79,7 @@ impl Receiver {
                             return Ok(once(&mut read, &[]));
                         }
                     }
+                    Ok(Got::Lost(count)) => rx.lose(link, count),
                     Err(TransportError::TimedOut) if sliced => {
                         rx.look_around(link, flags, until)?;
                         // A spinning ring checks in this way whether its peer is alive; a slice is too short for that.
@@ -137,6 +138,7 @@ impl Receiver {
                             return Ok(Ok(0));
                         }
                     }
+                    Ok(Got::Lost(count)) => rx.lose(link, count),
                     Err(TransportError::Empty) if matches!(rx.half, RxHalf::Parked) => {
                         if !link.follow_parked(rx)? {
                             return Err(RecvError::Empty);
@@ -198,7 +200,7 @@ impl Receiver {
         self.poll.as_ref().map(AsFd::as_fd)
     }
 
-    /// Messages received since the channel was made.
+    /// Messages received since the channel was made; where loss is allowed, those that were lost before the last one included.
     pub fn sequence(&mut self) -> u64 {
         self.rx.with(|rx, _| rx.sequence - rx.held.len() as u64)
     }

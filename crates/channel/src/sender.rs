@@ -22,20 +22,39 @@ impl TxHalf {
             TxHalf::Eventfd(tx) => tx.send(msg, until),
             TxHalf::Uds(tx) => tx.send(msg, until),
             TxHalf::Net(tx) => tx.send(msg, until),
+            TxHalf::Lossy(tx) => tx.send(msg, until),
             TxHalf::Parked => Err(SendError::Full),
         }
     }
 
-    /// As [`Tx::try_send`]. A parked half has no marker to carry, and no room for messages: callers ask for the first only.
+    /// As [`Tx::send`], for what must not be lost.
+    fn send_reliably(&mut self, item: &[u8], until: Deadline) -> Result<(), SendError> {
+        match self {
+            TxHalf::Lossy(tx) => tx.reliable().send(item, until),
+            other => other.send(item, until),
+        }
+    }
+
+    /// As [`Tx::try_send`], for what must not be lost. A parked half has no marker to carry.
+    pub(crate) fn try_send_reliably(&mut self, item: &[u8]) -> Result<(), SendError> {
+        match self {
+            TxHalf::Lossy(tx) => tx.reliable().try_send(item),
+            TxHalf::Parked => Ok(()),
+            other => other.try_send(item),
+        }
+    }
+
+    /// As [`Tx::try_send`].
     #[inline]
-    pub(crate) fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+    fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
         match self {
             TxHalf::Spin(tx) => tx.try_send(msg),
             TxHalf::Futex(tx) => tx.try_send(msg),
             TxHalf::Eventfd(tx) => tx.try_send(msg),
             TxHalf::Uds(tx) => tx.try_send(msg),
             TxHalf::Net(tx) => tx.try_send(msg),
-            TxHalf::Parked => Ok(()),
+            TxHalf::Lossy(tx) => tx.try_send(msg),
+            TxHalf::Parked => Err(SendError::Full),
         }
     }
 
@@ -56,6 +75,10 @@ impl TxHalf {
                 fill(&mut scratch[..len]);
                 tx.send(&scratch[..len], until)
             }
+            TxHalf::Lossy(tx) => {
+                fill(&mut scratch[..len]);
+                tx.send(&scratch[..len], until)
+            }
             TxHalf::Parked => Err(SendError::Full),
         }
     }
@@ -65,7 +88,11 @@ impl TxHalf {
         match self {
             TxHalf::Futex(tx) => Some(tx.sleeps_and_wakes().1),
             TxHalf::Eventfd(tx) => Some(tx.sleeps_and_wakes().1),
-            TxHalf::Spin(_) | TxHalf::Uds(_) | TxHalf::Net(_) | TxHalf::Parked => None,
+            TxHalf::Spin(_)
+            | TxHalf::Uds(_)
+            | TxHalf::Net(_)
+            | TxHalf::Lossy(_)
+            | TxHalf::Parked => None,
         }
     }
 
@@ -195,7 +222,7 @@ impl TxState {
         let until = waits.ok_or(SendError::Full)?;
         // The control thread does not come in while we are: the marker stays due.
         if let Some(marker) = link.due_marker(self.sequence) {
-            self.put(link, flags, until, |half, _, limit| half.send(&marker, limit))?;
+            self.put(link, flags, until, |half, _, limit| half.send_reliably(&marker, limit))?;
             link.marked(&mut link.lock(), self);
         }
         Ok(())
@@ -206,7 +233,7 @@ impl TxState {
         if self.fin == Fin::Due {
             let last = link.marks.encode(Internal::Fin { sequence: self.sequence });
             let parked = matches!(self.half, TxHalf::Parked) && !link.lock().over;
-            if parked || matches!(self.half.try_send(&last), Err(SendError::Full)) {
+            if parked || matches!(self.half.try_send_reliably(&last), Err(SendError::Full)) {
                 return false;
             }
             self.fin = Fin::Sent;
@@ -301,7 +328,7 @@ impl Sender {
             if flags.raised() != 0 {
                 tx.attend(link, flags, Some(until))?;
             }
-            if matches!(tx.half, TxHalf::Uds(_) | TxHalf::Net(_)) {
+            if matches!(tx.half, TxHalf::Uds(_) | TxHalf::Net(_) | TxHalf::Lossy(_)) {
                 // A socket may refuse what is filled already; then it is sent again as it is.
                 tx.scratch.resize(len.max(tx.scratch.len()), 0);
                 if let Some(fill) = fill.take() {
@@ -341,7 +368,7 @@ impl Sender {
                 tx.attend(link, flags, Some(until))?;
             }
             let last: [u8; MARKER_LEN] = link.marks.encode(Internal::Fin { sequence: tx.sequence });
-            tx.put(link, flags, until, |half, _, limit| half.send(&last, limit))?;
+            tx.put(link, flags, until, |half, _, limit| half.send_reliably(&last, limit))?;
             tx.fin = Fin::Sent;
             // A process that exits next leaves the rest to its kernel.
             tx.half.session().map_or(Ok(()), |session| session.wait_written(until))

@@ -32,6 +32,9 @@ pub struct Status {
     pub received_msgs: u64,
     /// Their bytes.
     pub received_bytes: u64,
+    /// Messages that were sent to the listening process and lost on the way, where both ends allow that.
+    #[serde(default)]
+    pub lost_msgs: u64,
     /// The last entries of its log.
     pub log: Vec<Event>,
 }

@@ -13,6 +13,8 @@ use crossway_mech::{Listener, Mechanism, Offer, OpenError, Spec, Wait};
 use crossway_sys::socket::{self, SocketType};
 use serde::{Deserialize, Serialize};
 
+use crate::net::datagrams::{Datagrams, MAX_LOSSY_MESSAGE};
+use crate::net::lossy::{self, LossyRx, LossyTx};
 use crate::net::session::{NetRx, NetTx, Session};
 use crate::protocol::MARKER_LEN;
 
@@ -35,6 +37,8 @@ pub enum Transport {
     UdsSeqpacket,
     /// TCP, to another host.
     Tcp,
+    /// UDP, to another host, if both programs allow loss ([`Policy::lossy`](crate::Policy)).
+    Udp,
     /// A stream of TIPC, the kernel's or a tipcd's, to another host.
     Tipc,
     /// None: messages wait at their sender. A channel is parked while it is handed to another process.
@@ -43,12 +47,13 @@ pub enum Transport {
 
 impl Transport {
     /// Those that carry messages.
-    pub const ALL: [Transport; 6] = [
+    pub const ALL: [Transport; 7] = [
         Transport::ShmSpin,
         Transport::ShmFutex,
         Transport::ShmEventfd,
         Transport::UdsSeqpacket,
         Transport::Tcp,
+        Transport::Udp,
         Transport::Tipc,
     ];
     /// Those within a host.
@@ -63,6 +68,7 @@ impl Transport {
             Transport::ShmEventfd => ShmEventfd::ID,
             Transport::UdsSeqpacket => UdsSeqpacket::NAME,
             Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
             Transport::Tipc => "tipc",
             Transport::Parked => "parked",
         }
@@ -75,10 +81,8 @@ impl Transport {
 
     /// Whether a receiver has a descriptor for poll.
     pub const fn pollable(self) -> bool {
-        matches!(
-            self,
-            Transport::ShmEventfd | Transport::UdsSeqpacket | Transport::Tcp | Transport::Tipc
-        )
+        use Transport::{ShmEventfd, Tcp, Tipc, Udp, UdsSeqpacket};
+        matches!(self, ShmEventfd | UdsSeqpacket | Tcp | Udp | Tipc)
     }
 }
 
@@ -112,6 +116,7 @@ pub(crate) enum TxHalf {
     Eventfd(ShmEventfdTx),
     Uds(UdsTx),
     Net(NetTx),
+    Lossy(LossyTx),
     Parked,
 }
 
@@ -122,6 +127,7 @@ pub(crate) enum RxHalf {
     Eventfd(ShmEventfdRx),
     Uds(UdsRx),
     Net(NetRx),
+    Lossy(LossyRx),
     Parked,
 }
 
@@ -142,6 +148,15 @@ impl TxHalf {
     pub(crate) fn session(&self) -> Option<&Arc<Session>> {
         match self {
             TxHalf::Net(tx) => Some(tx.session()),
+            TxHalf::Lossy(tx) => Some(tx.session()),
+            _ => None,
+        }
+    }
+
+    /// The datagrams, where there are any.
+    pub(crate) fn datagrams(&self) -> Option<&Arc<Datagrams>> {
+        match self {
+            TxHalf::Lossy(tx) => Some(tx.datagrams()),
             _ => None,
         }
     }
@@ -204,6 +219,7 @@ impl Shape {
             }
             // The peer connects once it has opened its end.
             Transport::Tcp | Transport::Tipc => (self.session(transport), Offer::new()),
+            Transport::Udp => return Err(self.needs_addresses()),
             Transport::Parked => ((TxHalf::Parked, RxHalf::Parked), Offer::new()),
         })
     }
@@ -229,8 +245,26 @@ impl Shape {
                 (TxHalf::Uds(tx), RxHalf::Uds(rx))
             }
             Transport::Tcp | Transport::Tipc => self.session(transport),
+            Transport::Udp => return Err(self.needs_addresses()),
             Transport::Parked => (TxHalf::Parked, RxHalf::Parked),
         })
+    }
+
+    /// This end's halves of a transport whose messages travel in datagrams.
+    pub(crate) fn lossy(self, datagrams: Arc<Datagrams>) -> Result<Halves, OpenError> {
+        let session = Session::new(self.max_message.max(MARKER_LEN), self.capacity_bytes);
+        let (tx, rx) = lossy::halves(&session, datagrams)?;
+        Ok((TxHalf::Lossy(tx), RxHalf::Lossy(rx)))
+    }
+
+    /// Whether messages of this shape fit into datagrams.
+    pub(crate) const fn fits_datagrams(self) -> bool {
+        self.max_message <= MAX_LOSSY_MESSAGE
+    }
+
+    fn needs_addresses(self) -> OpenError {
+        let why = "a channel begins on another transport".to_owned();
+        OpenError::Unsupported { mechanism: Transport::Udp.id(), why }
     }
 
     /// A session between hosts, whose connections come later.

@@ -161,6 +161,7 @@ impl Watch {
         if let Err(error) = link.start(to, why.clone()) {
             let mut state = link.lock();
             let (from, because) = (state.transport, error.to_string());
+            state.judge.failed(to, now);
             if from == Transport::Parked {
                 // It is on no transport, so this one is tried again at the next look.
                 state.wished = Some((to, why));

@@ -219,6 +219,20 @@ fn the_same_words_lead_through_memory_within_a_host_and_over_tcp_or_tipc_between
     let tcp =
         |_| vec![("CROSSWAY_CHANNEL_HOSTS", list.clone()), ("CROSSWAY_CHANNEL_KEY", key.clone())];
     hosts.exchange(&tcp, "tcp");
+
+    // By UDP if both ends allow loss.
+    let network = ["--hosts", &list, "--key", &key, "--lossy"];
+    let listen = [&["listen", "camera/left", "--echo", "--once"], &network[..]].concat();
+    let listening = Running(hosts.channel(0, &listen).spawn().unwrap());
+    let check = [&["check", "camera/left", "--seconds", "1", "--json"], &network[..]].concat();
+    let output = hosts.channel(1, &check).output().unwrap();
+    let checked: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success(), "{checked}");
+    let legs = checked["legs"].as_array().unwrap().iter();
+    let on_udp = |leg: &serde_json::Value| leg["transport"] == "udp";
+    assert!(legs.filter(|leg| on_udp(leg)).any(|leg| leg["messages"] != 0), "{checked}");
+    drop(listening);
+
     let sockets = [hosts.socket(0), hosts.socket(1)];
     let tipc = |n: usize| {
         let socket = sockets[n].display().to_string();

@@ -50,7 +50,8 @@ fn bears_on(record: &Record, transport: Transport) -> bool {
 pub fn of(records: &[Record]) -> Option<Measured> {
     let mut measured =
         Measured { profile: Profile { costs: BTreeMap::new() }, trials: BTreeMap::new() };
-    for transport in Transport::ALL {
+    // Only those that are chosen by their costs.
+    for transport in Profile::default().costs.into_keys() {
         let mut places: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
         for record in records.iter().filter(|record| bears_on(record, transport)) {
             let inputs = &record.inputs;

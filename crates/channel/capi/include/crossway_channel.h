@@ -26,10 +26,11 @@ typedef struct cchannel_listener cchannel_listener;
 
 /* Zeroes are the defaults, and so is NULL instead of a structure. */
 typedef struct cchannel_options {
-    uint64_t max_message;        /* longest message in bytes; the connecting end decides; 0: 65536 */
+    uint64_t max_message;        /* longest message in bytes; the connecting end decides; 0: 65536, or 1400 if lossy */
     uint32_t pollable;           /* not 0: cchannel_poll_fd has a descriptor */
     uint32_t cpu_budget_percent; /* CPU time that an end may spend waiting, in percent of a CPU; 0: 100 */
     const char *pin;             /* "shm-spin", "shm-futex", "shm-eventfd" or "uds-seqpacket", and no other; NULL: the best */
+    uint32_t lossy;              /* not 0: between hosts, messages may be lost: they travel by UDP if both ends set this */
 } cchannel_options;
 
 /* PROTOTYPES */

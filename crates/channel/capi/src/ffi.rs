@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossway_channel::{
-    Channel, Deadline, Error, Handle, Listener, Options, Policy, Receiver, RecvError, SendError,
-    Sender, SwitchError, Transport,
+    Channel, Deadline, Error, Handle, Listener, MAX_LOSSY_MESSAGE, Options, Policy, Receiver,
+    RecvError, SendError, Sender, SwitchError, Transport,
 };
 use crossway_sys::Errno;
 
@@ -35,6 +35,7 @@ pub struct CchannelOptions {
     pollable: u32,
     cpu_budget_percent: u32,
     pin: *const c_char,
+    lossy: u32,
 }
 
 fn negative(errno: Errno) -> c_int {
@@ -86,10 +87,13 @@ unsafe fn options(pointer: *const CchannelOptions) -> Result<Options, c_int> {
     let mut options = Options::default();
     // SAFETY: as the caller promises.
     let Some(asked) = (unsafe { pointer.as_ref() }) else { return Ok(options) };
-    if let Ok(max @ 1..) = usize::try_from(asked.max_message) {
-        options.max_message = max;
-    }
     let mut policy = Policy { pollable: asked.pollable != 0, ..Policy::default() };
+    policy.lossy |= asked.lossy != 0;
+    match usize::try_from(asked.max_message) {
+        Ok(max @ 1..) => options.max_message = max,
+        _ if policy.lossy => options.max_message = MAX_LOSSY_MESSAGE,
+        _ => {}
+    }
     if asked.cpu_budget_percent > 0 {
         policy.cpu_budget = f64::from(asked.cpu_budget_percent) / 100.0;
     }
@@ -307,6 +311,7 @@ pub unsafe extern "C" fn cchannel_transport(channel: *const Cchannel) -> *const 
         Some(Transport::ShmFutex) => c"shm-futex",
         Some(Transport::ShmEventfd) => c"shm-eventfd",
         Some(Transport::Tcp) => c"tcp",
+        Some(Transport::Udp) => c"udp",
         Some(Transport::Tipc) => c"tipc",
         Some(Transport::UdsSeqpacket) => c"uds-seqpacket",
         Some(Transport::Parked) => c"parked",

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossway_mech::Deadline;
@@ -249,6 +250,7 @@ fn put_together(
     };
     let channel = Channel::new(ends, wire)?;
     let link = channel.link();
+    link.lost.store(handed.lost, Ordering::Relaxed);
     if handed.deaf {
         link.tx.raise(flag::DEAF);
     }

@@ -13,7 +13,7 @@ use crate::net::resume;
 use crate::net::session::Session;
 use crate::net::{Reader, Writer, write_now};
 use crate::protocol::Role;
-use crate::transport::{RxHalf, TxHalf};
+use crate::transport::{RxHalf, Transport, TxHalf};
 
 /// How long the connections that are missing are waited for.
 fn patience(abroad: &Abroad, down: &[Arc<Session>]) -> Duration {
@@ -39,8 +39,11 @@ impl Link {
             .offer(fds)
             .ok_or_else(|| "its descriptors did not arrive".to_owned())
             .and_then(|mut offer| {
-                let fits = self.check_carries(to);
-                fits.and_then(|()| self.shape.open(to, &mut offer)).map_err(|e| e.to_string())
+                let halves = self.check_carries(to).and_then(|()| match to {
+                    Transport::Udp => self.open_lossy(&offer),
+                    _ => self.shape.open(to, &mut offer),
+                });
+                halves.map_err(|e| e.to_string())
             });
         fault::point("Opened");
         let mut state = self.lock();
@@ -49,11 +52,11 @@ impl Link {
             Ok(halves) => {
                 state.pending = Some(Pending { transport: to, why, since, halves: Some(halves) });
             }
-            Err(because) => {
-                let from = state.transport;
-                self.log(&mut state, EventKind::Refused { from, to, because });
-                self.relax(false);
-            }
+            Err(because) => self.not_opened(&mut state, to, because),
+        }
+        if worked && to == Transport::Udp {
+            // Not before datagrams have passed.
+            return;
         }
         state.switch.opened(worked);
         self.carry_out(&mut state);

@@ -15,7 +15,7 @@ impl Link {
     pub(crate) fn try_mark(&self, tx: &mut TxState) -> Result<bool, SendError> {
         let mut state = self.lock();
         if state.must_mark {
-            match tx.half.try_send(&self.marker(&state, tx.sequence)) {
+            match tx.half.try_send_reliably(&self.marker(&state, tx.sequence)) {
                 Ok(()) => self.marked(&mut state, tx),
                 Err(SendError::Full) => return Ok(false),
                 Err(error) => return Err(error),

@@ -34,6 +34,9 @@ impl Link {
                 Action::Install(_) => {
                     let halves = state.pending.as_mut().and_then(|p| p.halves.take());
                     let (tx, rx) = halves.expect("made before it is installed");
+                    if let Some(datagrams) = tx.datagrams() {
+                        datagrams.take_into_use();
+                    }
                     self.take_session_of(state, &tx);
                     (state.next_tx, state.next_rx) = (Some(tx), Some(rx));
                 }
@@ -45,6 +48,7 @@ impl Link {
                     state.forget_session(epoch);
                     if let Some(pending) = state.pending.take() {
                         let (from, to) = (state.transport, pending.transport);
+                        state.judge.failed(to, Instant::now());
                         let because = "the peer cannot open it".to_owned();
                         self.log(state, EventKind::Refused { from, to, because });
                     }
@@ -93,7 +97,10 @@ impl Link {
             }
         }
         self.check_carries(to)?;
-        let (halves, offer) = self.shape.make(to)?;
+        let (halves, offer) = match to {
+            Transport::Udp => self.make_lossy()?,
+            _ => self.shape.make(to)?,
+        };
         fault::point("Made");
         let mut state = self.lock();
         if state.over || state.is_elsewhere() || state.switch.offer().is_err() {
@@ -114,10 +121,17 @@ impl Link {
 
     /// Whether a transport leads from this end to the other.
     pub(crate) fn check_carries(&self, transport: Transport) -> Result<(), OpenError> {
-        let why = match &self.lock().abroad {
+        let state = self.lock();
+        let why = match &state.abroad {
             _ if transport == Transport::Parked => return Ok(()),
             None if Transport::LOCAL.contains(&transport) => return Ok(()),
             Some(abroad) if abroad.transport == transport => return Ok(()),
+            Some(abroad) if transport == Transport::Udp && abroad.transport == Transport::Tcp => {
+                match self.forbids_datagrams(&state) {
+                    None => return Ok(()),
+                    Some(why) => why,
+                }
+            }
             Some(abroad) => format!("the peer is on another host, at {}", abroad.peer),
             None => "both ends are on one host".to_owned(),
         };

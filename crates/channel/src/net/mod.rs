@@ -7,12 +7,15 @@
 //! ```
 //!
 //! A channel between hosts has two such connections: one for messages, used by the program's threads, and one for control, used by the control
-//! thread. Either may die and be replaced by the connecting end, which finds the listener by the channel's name again.
+//! thread. Either may die and be replaced by the connecting end, which finds the listener by the channel's name again. If both programs allow loss,
+//! messages may travel in datagrams beside the first connection.
 
 pub(crate) mod connect;
+pub(crate) mod datagrams;
 pub(crate) mod endpoint;
 mod frames;
 mod greeting;
+pub(crate) mod lossy;
 mod network;
 mod rejoin;
 pub(crate) mod resume;

@@ -170,7 +170,7 @@ impl Key {
         })
     }
 
-    fn parse(text: &str) -> Option<Key> {
+    pub(super) fn parse(text: &str) -> Option<Key> {
         let digits: Vec<u8> =
             text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
         let bytes: Vec<u8> =

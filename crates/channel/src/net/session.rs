@@ -116,6 +116,12 @@ impl Bell {
         let _ = epoll.add(stream, 0, Trigger::WhileReadable);
     }
 
+    /// A connection that has ended would poll readable until its descriptor is closed.
+    fn unwatch(&self, stream: &Stream) {
+        let epoll = self.epoll.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = epoll.remove(stream);
+    }
+
     fn raise(&self, on: bool) {
         if self.is_raised.swap(on, Ordering::AcqRel) != on {
             let _ = if on { self.ready.signal() } else { self.ready.clear().map(drop) };
@@ -190,7 +196,7 @@ impl Session {
         self.receiving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 

@@ -64,6 +64,13 @@ impl Stream {
         }
     }
 
+    /// This end's address and the peer's, over TCP.
+    pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let Stream::Tcp(fd) = self else { return None };
+        let (local, peer) = (socket::local_address(fd).ok()?, socket::peer_address(fd).ok()?);
+        Some((socket::as_inet(&local)?, socket::as_inet(&peer)?))
+    }
+
     /// Which transport it is.
     pub(crate) const fn transport(&self) -> Transport {
         match self {

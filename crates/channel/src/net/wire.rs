@@ -4,6 +4,7 @@
 //! dies and another one takes its place.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -97,6 +98,14 @@ impl Wire {
         match self {
             Wire::Unix(socket, ..) => Some(socket),
             Wire::Net(_) => None,
+        }
+    }
+
+    /// This end's address and the peer's, over TCP.
+    pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self {
+            Wire::Net(NetWire { ends: Some((_, reader)), .. }) => reader.stream().addresses(),
+            Wire::Net(_) | Wire::Unix(..) => None,
         }
     }
 

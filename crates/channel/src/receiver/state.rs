@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crossway_mech::{Deadline, RecvError as TransportError, Rx};
@@ -10,6 +11,7 @@ use crossway_sys::epoll::{Epoll, Trigger};
 
 use crate::error::RecvError;
 use crate::link::{Link, Tally, flag};
+use crate::net::lossy::Next;
 use crate::page::Half;
 use crate::protocol::{Internal, MARKER_LEN, Marks};
 use crate::slice;
@@ -19,6 +21,17 @@ use crate::transport::RxHalf;
 pub(super) enum Got<R> {
     Message(R),
     Internal(Option<Internal>),
+    /// This many messages before the next one were lost.
+    Lost(u64),
+}
+
+impl<R> From<Next<Got<R>>> for Got<R> {
+    fn from(next: Next<Got<R>>) -> Got<R> {
+        match next {
+            Next::Item(got) => got,
+            Next::Lost(count) => Got::Lost(count),
+        }
+    }
 }
 
 /// Passes a message from a transport to `read`, unless it is internal.
@@ -48,6 +61,7 @@ impl RxHalf {
             RxHalf::Eventfd(rx) => rx.recv_in_place(scratch, until, look),
             RxHalf::Uds(rx) => rx.recv_in_place(scratch, until, look),
             RxHalf::Net(rx) => rx.recv(until, look),
+            RxHalf::Lossy(rx) => rx.recv(until, look).map(Got::from),
             RxHalf::Parked => Err(TransportError::Empty),
         }
     }
@@ -69,6 +83,7 @@ impl RxHalf {
                 Ok(look(&scratch[..len]))
             }
             RxHalf::Net(rx) => rx.try_recv(look),
+            RxHalf::Lossy(rx) => rx.try_recv(look).map(Got::from),
             RxHalf::Parked => Err(TransportError::Empty),
         }
     }
@@ -78,7 +93,11 @@ impl RxHalf {
         match self {
             RxHalf::Futex(rx) => Some(rx.sleeps_and_wakes().0),
             RxHalf::Eventfd(rx) => Some(rx.sleeps_and_wakes().0),
-            RxHalf::Spin(_) | RxHalf::Uds(_) | RxHalf::Net(_) | RxHalf::Parked => None,
+            RxHalf::Spin(_)
+            | RxHalf::Uds(_)
+            | RxHalf::Net(_)
+            | RxHalf::Lossy(_)
+            | RxHalf::Parked => None,
         }
     }
 
@@ -87,6 +106,7 @@ impl RxHalf {
             RxHalf::Eventfd(rx) => rx.wait_fd(),
             RxHalf::Uds(rx) => rx.wait_fd(),
             RxHalf::Net(rx) => rx.wait_fd(),
+            RxHalf::Lossy(rx) => Some(rx.wait_fd()),
             _ => None,
         }
     }
@@ -95,7 +115,7 @@ impl RxHalf {
 /// The receiving state; the receiver and the control thread use it in turn.
 pub(crate) struct RxState {
     pub(crate) half: RxHalf,
-    /// Messages taken from transports since the channel was made.
+    /// Messages taken from transports since the channel was made, and those that were lost.
     pub(crate) sequence: u64,
     bytes: u64,
     /// The messages and wake-ups on this transport that were already reported to the policy.
@@ -165,6 +185,14 @@ impl RxState {
         link.received.publish(self.sequence, self.bytes);
     }
 
+    /// Messages were lost: those that follow keep their places.
+    #[cold]
+    pub(super) fn lose(&mut self, link: &Link, count: u64) {
+        self.sequence += count;
+        link.lost.fetch_add(count, Ordering::Relaxed);
+        link.received.publish(self.sequence, self.bytes);
+    }
+
     /// Handles internal messages; returns true for the empty message, which belongs to the program.
     #[cold]
     pub(super) fn handle(
@@ -172,13 +200,22 @@ impl RxState {
         link: &Link,
         internal: Option<Internal>,
     ) -> Result<bool, RecvError> {
+        if let (
+            RxHalf::Lossy(_),
+            Some(Internal::Move { sequence, .. } | Internal::Fin { sequence }),
+        ) = (&self.half, internal)
+        {
+            self.lose(link, sequence.saturating_sub(self.sequence));
+        }
         match internal {
             Some(Internal::Move { epoch, sequence }) => link.follow(self, epoch, sequence)?,
             Some(Internal::Empty) => return Ok(true),
             Some(Internal::Fin { sequence }) if sequence == self.sequence => {
                 self.fin = true;
-                if let RxHalf::Net(rx) = &mut self.half {
-                    rx.acknowledge_all();
+                match &mut self.half {
+                    RxHalf::Net(rx) => rx.acknowledge_all(),
+                    RxHalf::Lossy(rx) => rx.reliable().acknowledge_all(),
+                    _ => {}
                 }
             }
             Some(Internal::Fin { sequence }) => {
@@ -308,6 +345,7 @@ impl RxState {
                         Ok(false) => {}
                     }
                 }
+                Ok(Got::Lost(count)) => self.lose(link, count),
                 Err(TransportError::Empty) => return false,
                 Err(error) => {
                     if self.explain(link, error).is_err() {

@@ -188,7 +188,9 @@ impl NetRx {
 
     /// The connection has ended.
     fn lose(&mut self) {
-        self.reader = None;
+        if let (Some(reader), Some(bell)) = (self.reader.take(), self.session.bell.get()) {
+            bell.unwatch(reader.stream());
+        }
         let mut receiving = self.session.receiving();
         if receiving.connection == self.connection {
             receiving.stream = None;

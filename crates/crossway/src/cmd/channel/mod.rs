@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use crossway_channel::{
-    Directory, Hosts, Key, Network, Options, Policy, Profile, TipcBackend, Transport,
+    Directory, Hosts, Key, MAX_LOSSY_MESSAGE, Network, Options, Policy, Profile, TipcBackend,
+    Transport,
 };
 
 use super::Run;
@@ -71,7 +72,7 @@ enum What {
     Switch {
         /// Name of the channels
         name: String,
-        /// The transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts there is no choice
+        /// The transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp or udp, if both ends allow loss
         transport: Transport,
     },
 }
@@ -91,6 +92,10 @@ struct Allowed {
     /// CPU time that each end may spend waiting, in percent of one CPU
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0, value_parser = args::number)]
     cpu_budget: f64,
+    /// Between hosts, allow messages to be lost: they travel by UDP, if the other end allows it too, and are at most 1400 bytes long
+    /// [default: CROSSWAY_CHANNEL_LOSSY]
+    #[arg(long)]
+    lossy: bool,
     /// Do not switch, only report what would be switched
     #[arg(long)]
     dry_run: bool,
@@ -103,14 +108,23 @@ struct Allowed {
 }
 
 impl Allowed {
+    /// The options, changed accordingly.
+    fn apply(&self, options: Options) -> anyhow::Result<Options> {
+        let policy = self.policy()?;
+        let most = if policy.lossy { MAX_LOSSY_MESSAGE } else { usize::MAX };
+        Ok(Options { max_message: options.max_message.min(most), policy, ..options })
+    }
+
     fn policy(&self) -> anyhow::Result<Policy> {
+        let default = Policy::default();
         let mut policy = Policy {
             pin: self.pin,
             prefer: self.prefer,
             forbid: self.forbid.clone(),
             cpu_budget: self.cpu_budget / 100.0,
+            lossy: self.lossy || default.lossy,
             dry_run: self.dry_run,
-            ..Policy::default()
+            ..default
         };
         let named = std::env::var_os("CROSSWAY_CHANNEL_PROFILE").map(PathBuf::from);
         if let Some(path) = self.profile.clone().or(named) {

@@ -66,7 +66,7 @@ pub(super) fn explain(channel: &Channel) {
 
 impl Listen {
     pub(super) fn run(self, options: Options) -> anyhow::Result<ExitCode> {
-        let options = Options { policy: self.allowed.policy()?, ..options };
+        let options = self.allowed.apply(options)?;
         let (listener, mut channels) = if self.take_over {
             let until = Instant::now() + Duration::from_secs(self.wait_s);
             let taken = options.take_over(&self.name, Some(until))?;
@@ -173,7 +173,7 @@ fn hand_over(listener: Listener, channels: Vec<Channel>) -> anyhow::Result<ExitC
 impl Send {
     pub(super) fn run(self, options: Options) -> anyhow::Result<ExitCode> {
         let until = Instant::now() + Duration::from_secs(self.wait_s);
-        let options = Options { policy: self.allowed.policy()?, ..options };
+        let options = self.allowed.apply(options)?;
         let channel = options.connect(&self.name, Some(until))?;
         if self.allowed.explain {
             explain(&channel);

@@ -79,14 +79,16 @@ fn show(before: &[Status], now: &[Status], seconds: f64, directory: &Directory) 
         "switches",
         "sent/s",
         "received/s",
+        "lost/s",
         "mean bytes",
     ]);
     for status in now {
-        let zero = (0, 0, 0);
-        let (sent, received, bytes) = before.get(&status.id).map_or(zero, |was| {
+        let zero = (0, 0, 0, 0);
+        let (sent, received, lost, bytes) = before.get(&status.id).map_or(zero, |was| {
             (
                 status.sent_msgs.saturating_sub(was.sent_msgs),
                 status.received_msgs.saturating_sub(was.received_msgs),
+                status.lost_msgs.saturating_sub(was.lost_msgs),
                 (status.sent_bytes + status.received_bytes)
                     .saturating_sub(was.sent_bytes + was.received_bytes),
             )
@@ -104,10 +106,11 @@ fn show(before: &[Status], now: &[Status], seconds: f64, directory: &Directory) 
             status.epoch.to_string(),
             rate(sent),
             rate(received),
+            rate(lost),
             (bytes / (sent + received).max(1)).to_string(),
         ]);
     }
-    for column in [1, 2, 4, 5, 6, 7] {
+    for column in [1, 2, 4, 5, 6, 7, 8] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }

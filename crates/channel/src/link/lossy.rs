@@ -1,0 +1,157 @@
+//! How a link opens a transport of datagrams: only once they have passed both ways.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crossway_mech::{Offer, OpenError};
+
+use super::{Link, State};
+use crate::event::EventKind;
+use crate::net::datagrams::{Datagrams, MAX_LOSSY_MESSAGE};
+use crate::protocol::Role;
+use crate::reactor::{self, Source};
+use crate::transport::{Halves, Transport};
+
+/// Time between the follower's greetings.
+const AGAIN: Duration = Duration::from_millis(20);
+/// Datagrams that have not passed both ways by then do not pass.
+const PROOF: Duration = Duration::from_secs(1);
+
+/// Greetings on sockets that are not in use yet, exchanged by the control thread.
+pub(crate) struct Proof {
+    datagrams: Arc<Datagrams>,
+    link: Weak<Link>,
+    epoch: u32,
+    next: Instant,
+    until: Instant,
+    done: bool,
+}
+
+impl Proof {
+    fn new(link: &Link, datagrams: &Arc<Datagrams>) -> Proof {
+        let now = Instant::now();
+        let (link, epoch) = (Weak::clone(&link.me), link.lock().switch.epoch().wrapping_add(1));
+        let datagrams = Arc::clone(datagrams);
+        Proof { datagrams, link, epoch, next: now, until: now + PROOF, done: false }
+    }
+
+    /// The socket to watch.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.datagrams.as_fd()
+    }
+
+    /// Reads what has come.
+    pub(crate) fn hear(&mut self) {
+        // The leader answers every greeting, since its answer may be lost.
+        if self.is_awaited() && self.datagrams.hear() && !self.datagrams.leads() {
+            self.finish(true);
+        }
+    }
+
+    /// Does what is due; returns when to do so again, `None` once there is nothing left to do.
+    pub(crate) fn attend(&mut self, now: Instant) -> Option<Instant> {
+        if !self.is_awaited() {
+            return None;
+        }
+        if self.datagrams.leads() {
+            // Its follower says on the control connection how it ended.
+            return Some(now + PROOF);
+        }
+        if self.until <= now {
+            self.finish(false);
+            return None;
+        }
+        if self.next <= now {
+            self.datagrams.greet();
+            self.next = now + AGAIN;
+        }
+        Some(self.next)
+    }
+
+    /// Whether there are halves that are not in use yet.
+    fn is_awaited(&self) -> bool {
+        let has_halves = Arc::strong_count(&self.datagrams) > 1;
+        has_halves && !self.done && !self.datagrams.is_in_use()
+    }
+
+    fn finish(&mut self, worked: bool) {
+        self.done = true;
+        if let Some(link) = self.link.upgrade() {
+            link.proved(self.epoch, worked);
+        }
+    }
+}
+
+impl Drop for Proof {
+    /// One that cannot be watched proves nothing.
+    fn drop(&mut self) {
+        if !self.done && !self.datagrams.leads() {
+            self.finish(false);
+        }
+    }
+}
+
+impl Link {
+    /// Leader: this end of a transport of datagrams, and the offer for the follower.
+    pub(super) fn make_lossy(&self) -> Result<(Halves, Offer), OpenError> {
+        let (local, peer) = self.addresses()?;
+        let (datagrams, offer) = Datagrams::offer(local, peer)?;
+        let halves = self.shape.lossy(Arc::clone(&datagrams))?;
+        reactor::add(Source::Proof(Proof::new(self, &datagrams)))?;
+        Ok((halves, offer))
+    }
+
+    /// Follower: this end; the control thread says when it is open.
+    pub(super) fn open_lossy(&self, offer: &Offer) -> Result<Halves, OpenError> {
+        let (local, peer) = self.addresses()?;
+        let datagrams = Datagrams::open(local, peer, offer)?;
+        let halves = self.shape.lossy(Arc::clone(&datagrams))?;
+        reactor::add(Source::Proof(Proof::new(self, &datagrams)))?;
+        Ok(halves)
+    }
+
+    fn addresses(&self) -> Result<(SocketAddr, SocketAddr), OpenError> {
+        self.lock().wire.addresses().ok_or_else(|| OpenError::Unsupported {
+            mechanism: Transport::Udp.id(),
+            why: "the control connection is missing".to_owned(),
+        })
+    }
+
+    /// Follower: datagrams pass both ways, or none has for long enough.
+    fn proved(&self, epoch: u32, worked: bool) {
+        let mut state = self.lock();
+        if state.over || state.switch.epoch().wrapping_add(1) != epoch {
+            return;
+        }
+        if !worked {
+            let because = format!("no datagram came back within {} s", PROOF.as_secs());
+            self.not_opened(&mut state, Transport::Udp, because);
+        }
+        state.switch.opened(worked);
+        self.carry_out(&mut state);
+    }
+
+    /// Follower: what was offered cannot be opened.
+    pub(super) fn not_opened(&self, state: &mut State, to: Transport, because: String) {
+        state.pending = None;
+        let from = state.transport;
+        self.log(state, EventKind::Refused { from, to, because });
+        self.relax(false);
+    }
+
+    /// Why messages of this channel cannot travel in datagrams, if they cannot.
+    pub(super) fn forbids_datagrams(&self, state: &State) -> Option<String> {
+        if !self.shape.fits_datagrams() {
+            return Some(format!(
+                "messages are at most {MAX_LOSSY_MESSAGE} bytes long there, this channel's up to {}",
+                self.shape.max_message
+            ));
+        }
+        let ours = state.own_transports().contains(&Transport::Udp);
+        // A leader that offers it allows it.
+        let theirs = self.role == Role::Follower || state.peer_allows.contains(&Transport::Udp);
+        (!ours || !theirs).then(|| "both ends must allow loss".to_owned())
+    }
+}

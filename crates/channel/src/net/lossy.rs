@@ -1,0 +1,180 @@
+//! The halves of a transport whose messages travel in datagrams. What ends it, a marker or the end of the channel, travels on a session's connection and
+//! states how many messages went before it, so that it is never lost and the receiver knows how many messages were.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use crossway_mech::{Deadline, RecvError, SendError};
+use crossway_sys::epoll::{Epoll, Trigger};
+use crossway_sys::eventfd::EventFd;
+use crossway_sys::poll::{Interest, wait_ready};
+use crossway_sys::{Errno, OsError};
+
+use super::datagrams::{Buffer, Came, Datagrams};
+use super::session::{NetRx, NetTx, Session};
+use crate::transport::Transport;
+
+/// The sending half.
+pub(crate) struct LossyTx {
+    net: NetTx,
+    datagrams: Arc<Datagrams>,
+    /// Messages sent.
+    number: u64,
+    buffer: Buffer,
+}
+
+impl LossyTx {
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        self.net.session()
+    }
+
+    pub(crate) fn datagrams(&self) -> &Arc<Datagrams> {
+        &self.datagrams
+    }
+
+    /// The half for what must not be lost.
+    pub(crate) const fn reliable(&mut self) -> &mut NetTx {
+        &mut self.net
+    }
+
+    /// Sends a message, if there is room.
+    pub(crate) fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
+        if self.session().is_over() {
+            return Err(SendError::PeerClosed);
+        }
+        match self.datagrams.send(self.number + 1, msg, &mut self.buffer) {
+            Err(Errno::AGAIN) => Err(SendError::Full),
+            // Where there is no way to the peer now, the message is lost.
+            Ok(()) | Err(_) => {
+                self.number += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// As [`LossyTx::try_send`], waiting for room.
+    pub(crate) fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
+        loop {
+            match self.try_send(msg) {
+                Err(SendError::Full) => {}
+                done => return done,
+            }
+            // An error is met again by the next attempt.
+            if wait_ready(&*self.datagrams, Interest::Writable, until) == Ok(false) {
+                return Err(SendError::TimedOut);
+            }
+        }
+    }
+}
+
+/// What came next.
+pub(crate) enum Next<R> {
+    /// A message, or what ends the transport.
+    Item(R),
+    /// This many messages before the next one were lost.
+    Lost(u64),
+}
+
+/// The receiving half.
+pub(crate) struct LossyRx {
+    net: NetRx,
+    datagrams: Arc<Datagrams>,
+    /// Polls readable while something may have come either way.
+    either: Epoll,
+    /// That of the last message.
+    number: u64,
+    buffer: Buffer,
+    /// The length of a message in the buffer that was not shown yet.
+    ahead: Option<usize>,
+    /// What ends the transport: datagrams that came before it come first.
+    last: Option<Vec<u8>>,
+    /// Readable while that waits.
+    last_waits: EventFd,
+}
+
+impl LossyRx {
+    fn new(net: NetRx, datagrams: Arc<Datagrams>) -> Result<LossyRx, OsError> {
+        let (either, last_waits) = (Epoll::new(1)?, EventFd::new()?);
+        either.add(&*datagrams, 0, Trigger::WhileReadable)?;
+        let bell = net.wait_fd().ok_or_else(|| {
+            let why = "no descriptor is left for its connection";
+            OsError::new("epoll_create1", Transport::Udp.id(), std::io::Error::other(why))
+        })?;
+        either.add(bell, 1, Trigger::WhileReadable)?;
+        either.add(&last_waits, 2, Trigger::WhileReadable)?;
+        let buffer = Buffer::new();
+        let (number, ahead, last) = (0, None, None);
+        Ok(LossyRx { net, datagrams, either, number, buffer, ahead, last, last_waits })
+    }
+
+    /// The half for what must not be lost.
+    pub(crate) const fn reliable(&mut self) -> &mut NetRx {
+        &mut self.net
+    }
+
+    /// Shows what came next to `look`, without waiting.
+    pub(crate) fn try_recv<R>(
+        &mut self,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Next<R>, RecvError> {
+        loop {
+            if let Some(len) = self.ahead.take() {
+                return Ok(Next::Item(look(self.buffer.message(len))));
+            }
+            match self.datagrams.receive(self.number, &mut self.buffer) {
+                Came::Message(number, len) => {
+                    let lost = number - self.number - 1;
+                    (self.number, self.ahead) = (number, Some(len));
+                    if lost > 0 {
+                        return Ok(Next::Lost(lost));
+                    }
+                    continue;
+                }
+                Came::Useless => continue,
+                Came::Nothing => {}
+            }
+            if let Some(item) = self.last.take() {
+                let _ = self.last_waits.clear();
+                return Ok(Next::Item(look(&item)));
+            }
+            self.last = Some(self.net.try_recv(<[u8]>::to_vec)?);
+            // A counter cannot fail to count.
+            let _ = self.last_waits.signal();
+        }
+    }
+
+    /// As [`LossyRx::try_recv`], waiting for something.
+    pub(crate) fn recv<R>(
+        &mut self,
+        until: Deadline,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Next<R>, RecvError> {
+        let mut look = Some(look);
+        loop {
+            let shown = self.try_recv(|item| look.take().expect("one item is shown")(item));
+            match shown {
+                Err(RecvError::Empty) => {}
+                done => return done,
+            }
+            // An error is met again by the next attempt.
+            if wait_ready(&self.either, Interest::Readable, until) == Ok(false) {
+                return Err(RecvError::TimedOut);
+            }
+        }
+    }
+
+    /// A descriptor that polls readable while [`LossyRx::try_recv`] would not be empty, and sometimes besides.
+    pub(crate) fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.either.as_fd()
+    }
+}
+
+/// Both halves of one end.
+pub(crate) fn halves(
+    session: &Arc<Session>,
+    datagrams: Arc<Datagrams>,
+) -> Result<(LossyTx, LossyRx), OsError> {
+    let (net_tx, net_rx) = session.halves();
+    let rx = LossyRx::new(net_rx, Arc::clone(&datagrams))?;
+    Ok((LossyTx { net: net_tx, datagrams, number: 0, buffer: Buffer::new() }, rx))
+}
