@@ -23,6 +23,24 @@
 //! A consumer may be killed at any point. The next consumer ([`settle`]) finds `EATING`, with or without the bell in the
 //! socket, and can tell which. If the producer has rung again meanwhile, the old bell may remain as a stray. A stray only
 //! makes a descriptor poll readable, and a consumer that finds it while the word is `QUIET` removes it ([`eat_stray`]).
+//!
+//! # A consumer that removes the bell by waiting for it
+//!
+//! A consumer that sleeps until a bell comes and removes it later makes two system calls. One that is going to take one
+//! message anyway can receive the bell itself, which is one call. It says so beforehand ([`await_bell`]), because a bell that
+//! was removed announces nothing to others: the producer rings once for this consumer, and once more, with a bell that stays,
+//! for whatever this consumer will not take. The word then has one of two flags, and in its upper bits the number of bytes
+//! that the consumer takes:
+//!
+//! | flag | meaning | changed by |
+//! |---|---|---|
+//! | [`AWAITED`] | a consumer receives the next bell; only with `QUIET` | producer: `GIVEN`, before it rings for the consumer; that consumer, if it stops waiting ([`give_up`]) |
+//! | [`GIVEN`] | a bell was sent for the consumer, in addition to the one of the word's state | that consumer: no flag, when it has the turn ([`end_wait`]); another one that took the message instead: `AWAITED`, and removes the bell, so that the first one continues to wait ([`emptied`]) |
+//!
+//! There may be more bells than the word says, which are strays, but never fewer. If the waiting consumer is killed, a flag
+//! remains. Nothing else changes for the others, except that none of them can wait in this way. If it is killed after the bell
+//! was removed and before its turn, the message is announced together with the next one; a message that the kernel has given to
+//! a process that is killed in that call would be lost.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
@@ -34,6 +52,21 @@ pub const RINGING: u32 = 1;
 pub const RUNG: u32 = 2;
 /// A consumer is removing the bell, or leaves it if it sees that the ring is not empty.
 pub const EATING: u32 = 3;
+/// Flag: a consumer receives the next bell.
+pub const AWAITED: u32 = 4;
+/// Flag: one more bell was sent, for a consumer that waits.
+pub const GIVEN: u32 = 8;
+
+/// The bits of the state itself.
+const STATE: u32 = 3;
+const TAKES_SHIFT: u32 = 4;
+
+/// The greatest number of bytes that a waiting consumer can say it takes: it takes any message.
+pub const TAKES_ALL: usize = (u32::MAX >> TAKES_SHIFT) as usize;
+
+/// A correct consumer changes the word only a few times after something was published; a hostile one must not keep a producer
+/// busy for longer than this number of attempts.
+const ATTEMPTS: u32 = 16;
 
 /// The content of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +94,15 @@ pub trait Bells {
     ///
     /// # Errors
     /// The error of the system call.
-    fn eat(&self) -> Result<(), Self::Error>;
+    fn eat(&self) -> Result<(), Self::Error> {
+        self.eat_if_there().map(drop)
+    }
+
+    /// Removes a bell if the socket contains one, and returns whether it did.
+    ///
+    /// # Errors
+    /// The error of the system call.
+    fn eat_if_there(&self) -> Result<bool, Self::Error>;
 
     /// Whether nothing is published in the ring.
     ///
@@ -70,27 +111,76 @@ pub trait Bells {
     fn ring_is_empty(&self) -> Result<bool, Self::Error>;
 }
 
+/// Changes the state from one to another and keeps the flags; does nothing if it is a different one.
+fn change(word: &AtomicU32, from: u32, to: u32) {
+    let mut seen = word.load(Ordering::Relaxed);
+    for _ in 0..ATTEMPTS {
+        if seen & STATE != from {
+            return;
+        }
+        let next = seen & !STATE | to;
+        match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(other) => seen = other,
+        }
+    }
+}
+
+/// The word after the bell for the waiting consumer was sent.
+const fn given(awaited: u32) -> u32 {
+    awaited & !AWAITED | GIVEN
+}
+
 /// Called by the producer after publishing: rings, unless a bell is in the socket, or `is_taken` says that everything was
-/// taken under an earlier bell. Returns whether it rang.
+/// taken under an earlier bell. `is_for_one` says whether a consumer that takes one message of at most this number of bytes
+/// takes everything that is in the ring. Returns whether it rang.
 ///
 /// # Errors
-/// The errors of `ring`; no bell is in the socket then, and this must be called again.
+/// The errors of `ring`; this must be called again then.
 pub fn announce<E>(
     word: &AtomicU32,
-    is_taken: impl FnOnce() -> bool,
-    ring: impl FnOnce() -> Result<(), E>,
+    is_for_one: impl Fn(usize) -> bool,
+    is_taken: impl Fn() -> bool,
+    mut ring: impl FnMut() -> Result<(), E>,
 ) -> Result<bool, E> {
     // Either we see that the consumer is removing the bell, or it sees what we have published.
     fence(Ordering::SeqCst);
-    if word.load(Ordering::Relaxed) == RUNG {
-        return Ok(false);
+    // Acquire: what a waiting consumer has freed before it said that it waits is seen by `is_for_one`.
+    let mut seen = word.load(Ordering::Acquire);
+    for _ in 0..ATTEMPTS {
+        if seen & STATE == RUNG {
+            return Ok(false);
+        }
+        let is_awaited = seen & AWAITED != 0;
+        if is_awaited && is_taken() {
+            return Ok(false);
+        }
+        // Nothing is taken before its bell was sent, so this cannot change before the next step.
+        let is_enough = is_awaited && is_for_one((seen >> TAKES_SHIFT) as usize);
+        let next = if is_awaited { given(seen) } else { seen & !STATE | RINGING };
+        match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
+            // A consumer saw what we published and left the bell, or does not wait any more.
+            Err(other) => seen = other,
+            Ok(_) if is_awaited => {
+                ring_for_waiter(word, seen, &mut ring)?;
+                if is_enough {
+                    return Ok(true);
+                }
+                seen = word.load(Ordering::Acquire);
+            }
+            Ok(_) => return ring_for_all(word, is_taken, ring),
+        }
     }
-    if word.swap(RINGING, Ordering::AcqRel) == RUNG {
-        // A consumer saw what we published and left the bell.
-        let _ = word.compare_exchange(RINGING, RUNG, Ordering::AcqRel, Ordering::Relaxed);
-        return Ok(false);
-    }
-    // From here on no consumer takes anything before the bell is in the socket.
+    word.store(RINGING, Ordering::Release);
+    ring_for_all(word, is_taken, ring)
+}
+
+/// The word is `RINGING`: from here on no consumer takes anything before the bell is in the socket.
+fn ring_for_all<E>(
+    word: &AtomicU32,
+    is_taken: impl FnOnce() -> bool,
+    mut ring: impl FnMut() -> Result<(), E>,
+) -> Result<bool, E> {
     let (outcome, next) = if is_taken() {
         (Ok(false), QUIET)
     } else {
@@ -100,8 +190,38 @@ pub fn announce<E>(
         }
     };
     // If a consumer has found the bell meanwhile, the consumer has changed the word.
-    let _ = word.compare_exchange(RINGING, next, Ordering::AcqRel, Ordering::Relaxed);
+    change(word, RINGING, next);
     outcome
+}
+
+/// The word has just been changed from `awaited` to the same with `GIVEN`: sends the bell.
+fn ring_for_waiter<E>(
+    word: &AtomicU32,
+    awaited: u32,
+    ring: &mut impl FnMut() -> Result<(), E>,
+) -> Result<(), E> {
+    let outcome = ring();
+    // The consumer may have given up before the bell came; then it is one for all.
+    if let Err(error) = outcome {
+        let given = given(awaited);
+        if word.compare_exchange(given, awaited, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            change(word, RINGING, QUIET);
+        }
+        return Err(error);
+    }
+    if word.load(Ordering::Relaxed) & STATE == RINGING {
+        change(word, RINGING, RUNG);
+    }
+    Ok(())
+}
+
+/// Called in place of a producer that was killed, before [`announce`]: sends the bell for a waiting consumer again, because the
+/// producer may not have sent it.
+///
+/// # Errors
+/// The errors of `ring`.
+pub fn repeat<E>(word: &AtomicU32, ring: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    if word.load(Ordering::Acquire) & GIVEN != 0 { ring() } else { Ok(()) }
 }
 
 /// Whether the messages in the ring count as received from a poller's point of view. `seen` says that the current bell was
@@ -111,13 +231,67 @@ pub fn announce<E>(
 /// As [`Bells::presence`].
 #[inline]
 pub fn is_heard<B: Bells>(word: &AtomicU32, seen: bool, bells: &B) -> Result<bool, B::Error> {
-    match word.load(Ordering::Acquire) {
+    let word = word.load(Ordering::Acquire);
+    match word & STATE {
+        _ if word & GIVEN != 0 => Ok(true),
         RUNG => Ok(true),
         RINGING if seen => Ok(true),
         RINGING => Ok(bells.presence()? != Presence::Nothing),
         // A bell found now is a stray; the producer's own bell is about to arrive, unless the producer has ended in between.
         _ => Ok(bells.presence()? == Presence::End),
     }
+}
+
+/// Called by a consumer that has the turn and has seen the ring empty: it will wait by receiving a bell, and then take one
+/// message of up to `takes` bytes. Returns false if it must not, because a bell is there or another consumer waits in this way.
+///
+/// What was published since then is not missed: its producer changes the word, too, before this (which then fails) or after it
+/// (and then rings for us).
+pub fn await_bell(word: &AtomicU32, takes: usize) -> bool {
+    let awaited = AWAITED | (takes.min(TAKES_ALL) as u32) << TAKES_SHIFT;
+    word.compare_exchange(QUIET, awaited, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Called by a consumer that has received the bell for which it waited, has the turn, and has taken the message if there was one.
+///
+/// # Errors
+/// The errors of `bells`.
+pub fn end_wait<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
+    word.fetch_and(STATE, Ordering::AcqRel);
+    // What a killed consumer has begun could not be completed while this one waited.
+    settle(word, bells)
+}
+
+/// Called by a consumer that stops waiting. Returns false if a bell was sent for it: [`give_up`] must be called.
+pub fn withdraw(word: &AtomicU32) -> bool {
+    let seen = word.load(Ordering::Acquire);
+    seen & AWAITED != 0
+        && word.compare_exchange(seen, seen & STATE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Called by a consumer that has stopped waiting without having received a bell, and has the turn. Returns whether it has received
+/// one now, so that it must continue as if it had not stopped.
+///
+/// # Errors
+/// The errors of `bells`.
+pub fn give_up<B: Bells>(word: &AtomicU32, bells: &B) -> Result<bool, B::Error> {
+    for _ in 0..ATTEMPTS {
+        let seen = word.load(Ordering::Acquire);
+        if seen & (AWAITED | GIVEN) == 0 {
+            return Ok(false);
+        }
+        if seen & GIVEN != 0 && bells.eat_if_there()? {
+            return Ok(true);
+        }
+        // A bell that was given and is not there yet will be there for all.
+        let is_coming = seen & GIVEN != 0 && seen & STATE == QUIET;
+        let next = if is_coming { RINGING } else { seen & STATE };
+        if word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            settle(word, bells)?;
+            return Ok(false);
+        }
+    }
+    Ok(false)
 }
 
 /// Called when the ring was seen empty: removes the bell, unless something has been published meanwhile.
@@ -127,32 +301,59 @@ pub fn is_heard<B: Bells>(word: &AtomicU32, seen: bool, bells: &B) -> Result<boo
 pub fn emptied<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
     loop {
         let seen = word.load(Ordering::Acquire);
-        match seen {
+        let is_given = seen & GIVEN != 0;
+        match seen & STATE {
             RUNG => {}
-            RINGING if bells.presence()? == Presence::Bell => {}
+            // With a waiting consumer, the bell in the socket may be the one for it.
+            RINGING if !is_given && bells.presence()? == Presence::Bell => {}
+            QUIET if is_given => {
+                // What the waiting consumer's bell announced was taken here: it waits for another one.
+                if !bells.ring_is_empty()? {
+                    return Ok(());
+                }
+                let back = seen & !GIVEN | AWAITED;
+                if word.compare_exchange(seen, back, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    return bells.eat_if_there().map(drop);
+                }
+                continue;
+            }
+            EATING if is_given && bells.ring_is_empty()? => {
+                // A killed consumer has left this.
+                change(word, EATING, QUIET);
+                continue;
+            }
             _ => return Ok(()),
         }
-        if word.compare_exchange(seen, EATING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            return eat_unless_published(word, bells);
+        let eating = seen | EATING;
+        if word.compare_exchange(seen, eating, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && !(eat_unless_published(word, bells)? && is_given)
+        {
+            return Ok(());
         }
     }
 }
 
-/// Called when the word is `EATING` and a bell is in the socket: removes the bell unless the ring is not empty.
-fn eat_unless_published<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
+/// Called when the word is `EATING` and a bell is in the socket: removes the bell unless the ring is not empty. Returns whether
+/// the ring was empty.
+fn eat_unless_published<B: Bells>(word: &AtomicU32, bells: &B) -> Result<bool, B::Error> {
     fence(Ordering::SeqCst);
-    if !bells.ring_is_empty()? {
-        let left = word.compare_exchange(EATING, RUNG, Ordering::AcqRel, Ordering::Relaxed);
-        if left.is_ok() {
-            return Ok(());
+    let is_empty = bells.ring_is_empty()?;
+    if !is_empty {
+        let seen = word.load(Ordering::Relaxed);
+        let rung = seen & !STATE | RUNG;
+        if seen & STATE == EATING
+            && word.compare_exchange(seen, rung, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            return Ok(false);
         }
         // The producer rings again: one of the two bells must be removed.
-        return bells.eat();
+        bells.eat()?;
+        return Ok(false);
     }
     bells.eat()?;
-    // This fails if the producer rings again.
-    let _ = word.compare_exchange(EATING, QUIET, Ordering::AcqRel, Ordering::Relaxed);
-    Ok(())
+    // This does nothing if the producer rings again.
+    change(word, EATING, QUIET);
+    Ok(true)
 }
 
 /// Called when the last consumer died during its turn: completes what it may have begun.
@@ -160,20 +361,23 @@ fn eat_unless_published<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::
 /// # Errors
 /// The errors of `bells`.
 pub fn settle<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
-    if word.load(Ordering::Acquire) != EATING {
+    // While a bell is given to a waiting consumer, everything in the ring is heard, and the bell in the socket may be that one: the
+    // consumer that empties the ring, or the waiting one, continues.
+    let is_eating = || word.load(Ordering::Acquire) & (STATE | GIVEN) == EATING;
+    if !is_eating() {
         return Ok(());
     }
     let there = bells.presence()? == Presence::Bell;
     // A producer that rings again changes the word first, so if the word is unchanged, the bell is the old one.
-    if word.load(Ordering::Acquire) != EATING {
+    if !is_eating() {
         return Ok(());
     }
     if there {
-        return eat_unless_published(word, bells);
+        return eat_unless_published(word, bells).map(drop);
     }
     // The bell was removed. Whatever is published gets announced: the word has been EATING since before the dead consumer
     // checked.
-    let _ = word.compare_exchange(EATING, QUIET, Ordering::AcqRel, Ordering::Relaxed);
+    change(word, EATING, QUIET);
     Ok(())
 }
 
@@ -183,6 +387,10 @@ pub fn settle<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
 /// # Errors
 /// The errors of `bells`.
 pub fn eat_stray<B: Bells>(word: &AtomicU32, bells: &B) -> Result<bool, B::Error> {
+    if word.load(Ordering::Acquire) & AWAITED != 0 {
+        // If the consumer's own bell has arrived since, one of the two is removed.
+        return bells.eat_if_there();
+    }
     if word.compare_exchange(QUIET, EATING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return Ok(false);
     }

@@ -75,6 +75,13 @@ impl<W: LockWords> ProcessLock<W> {
         &self.words
     }
 
+    /// Whether no other process has joined the lock so far.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        // The first number, 0, is not assigned to a process.
+        self.words.numbers().load(Ordering::Relaxed) == 2
+    }
+
     /// This process's number.
     #[inline]
     fn member(&self) -> Result<u32, Errno> {

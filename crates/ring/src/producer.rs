@@ -116,6 +116,11 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         Ok(self.head_seen)
     }
 
+    /// Whether the consumer has taken everything up to this position, and nothing beyond it.
+    pub fn is_freed_up_to(&self, position: u64) -> bool {
+        self.memory.head().load(Ordering::Acquire) == position
+    }
+
     /// Waits for room without sleeping: asks the consumer to ring once a message of `len` bytes fits and half of the ring is
     /// free. Returns true if a message of that length fits already; in that case nothing was requested.
     ///

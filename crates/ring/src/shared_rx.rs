@@ -234,6 +234,27 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         doorbell::settle(self.rx.words.bell(), bells)
     }
 
+    /// As [`doorbell::await_bell`].
+    pub fn await_bell(&mut self, takes: usize) -> bool {
+        doorbell::await_bell(self.rx.words.bell(), takes)
+    }
+
+    /// As [`doorbell::end_wait`].
+    ///
+    /// # Errors
+    /// The errors of `bells`.
+    pub fn end_wait<B: doorbell::Bells>(&mut self, bells: &B) -> Result<(), B::Error> {
+        doorbell::end_wait(self.rx.words.bell(), bells)
+    }
+
+    /// As [`doorbell::give_up`].
+    ///
+    /// # Errors
+    /// The errors of `bells`.
+    pub fn give_up<B: doorbell::Bells>(&mut self, bells: &B) -> Result<bool, B::Error> {
+        doorbell::give_up(self.rx.words.bell(), bells)
+    }
+
     /// As [`doorbell::eat_stray`].
     ///
     /// # Errors

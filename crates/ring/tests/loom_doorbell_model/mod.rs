@@ -1,12 +1,20 @@
 //! The socket that the models of the bell share, beside the memory of the ring.
 #![cfg(loom)]
 
-use crossway_ring::doorbell::QUIET;
+mod consumer;
+
+use std::convert::Infallible;
+
+use crossway_ring::bell::Silent;
+use crossway_ring::doorbell::{self, QUIET};
 use crossway_ring::shared_rx::ReceiverWords;
+use crossway_ring::{RingTx, SendError, Wait};
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::sync::{Condvar, Mutex};
 
-use crate::loom_memory::Memory;
+pub(crate) use consumer::{Waits, receive};
+
+use crate::loom_memory::{MAX, Memory};
 
 /// The socket's queue towards the program, and the counter with which the program asks for room.
 #[derive(Default)]
@@ -54,6 +62,30 @@ impl Shared {
         result
     }
 
+    /// Removes a bell. Returns whether there was one.
+    pub(crate) fn take_bell(&self) -> bool {
+        self.queue(|queue| {
+            let was_there = queue.bells > 0;
+            queue.bells -= u32::from(was_there);
+            was_there
+        })
+    }
+
+    /// Sleeps until a bell is there and removes it. Returns false at the end.
+    pub(crate) fn await_bell(&self) -> bool {
+        let (lock, condvar) = &self.extra().queue;
+        let mut queue = lock.lock().unwrap();
+        while queue.bells == 0 {
+            if queue.ended {
+                return false;
+            }
+            queue = condvar.wait(queue).unwrap();
+        }
+        queue.bells -= 1;
+        condvar.notify_all();
+        true
+    }
+
     /// Sleeps until `until` is true of the queue.
     pub(crate) fn poll(&self, until: impl Fn(&Queue) -> bool) {
         let (lock, condvar) = &self.extra().queue;
@@ -75,5 +107,45 @@ impl ReceiverWords for Shared {
 
     fn part(&self) -> &AtomicU64 {
         &self.extra().part
+    }
+}
+
+/// Rings for messages of which the first starts at `start`; `None` if that is not known.
+fn ring(shared: &Shared, tx: &RingTx<Shared, Silent>, start: Option<u64>, count: u64) {
+    let Ok(_) = doorbell::announce(
+        shared.bell(),
+        |takes| count == 1 && takes >= MAX && start.is_some_and(|at| tx.is_freed_up_to(at)),
+        || tx.is_freed_up_to(tx.position()),
+        || {
+            shared.queue(|queue| queue.bells += 1);
+            Ok::<_, Infallible>(())
+        },
+    );
+}
+
+/// The part of tipcd: publishes batches of messages and announces each once; then ends.
+pub(crate) fn produce(shared: &Shared, batches: &[u64]) {
+    let mut tx = RingTx::new(shared.clone(), Silent, Wait::Block);
+    let mut value = 0;
+    for batch in batches {
+        let mut start = Some(tx.position());
+        for _ in 0..*batch {
+            loop {
+                match tx.try_send_with(8, |to| to.copy_from_slice(&u64::to_ne_bytes(value))) {
+                    Ok(()) => break,
+                    Err(SendError::Full) => {
+                        ring(shared, &tx, start, *batch);
+                        start = None;
+                        if !tx.ask_for_room(8).unwrap() {
+                            shared.poll(|queue| queue.room);
+                        }
+                        shared.look(|queue| queue.room = false);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            value += 1;
+        }
+        ring(shared, &tx, start, *batch);
     }
 }

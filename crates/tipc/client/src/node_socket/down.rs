@@ -38,10 +38,35 @@ pub(super) enum Found {
     Came(Came),
     /// Nothing. If the descriptor still polls readable when this number of bells has been consumed, it is the bell that was seen before.
     Nothing { bells_eaten: u32 },
+    /// As [`Found::Nothing`], and the lane expects that the call waits by receiving the next bell.
+    Awaits { bells_eaten: u32 },
     /// The end of the connection.
     End,
     /// Nothing, but the next attempt may succeed immediately: the lane is off again, or the first record was of an unknown kind.
     Again,
+}
+
+/// How a call's wait by receiving a bell has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// It has not waited in that way, or has withdrawn.
+    Not,
+    /// It has received a bell.
+    ByBell,
+    /// It has stopped waiting, and a bell may have been sent for it.
+    WithoutBell,
+}
+
+/// What a call knows when it takes a turn at the ring.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    /// The result of the last turn, after which the descriptor polled readable.
+    pub(super) waited: Option<u32>,
+    pub(super) woken: Woken,
+    /// Whether to check for the end of the connection although the call has not waited.
+    pub(super) is_last: bool,
+    /// Whether the call can wait by receiving the bell.
+    pub(super) may_await: bool,
 }
 
 type MyTurn<'a> = Turn<'a, SharedRing, InletWords, Held<'a>>;
@@ -133,16 +158,23 @@ impl NodeSocket {
         Some(down.words.bells_eaten().load(Ordering::Relaxed))
     }
 
-    /// Takes the next item, or only looks at it if `look` is set. `waited` is the result of the last turn, after which the descriptor polled
-    /// readable; `is_last` checks for the end of the connection even so.
+    /// Whether a thread waits by receiving the lane's next bell. For tests.
+    #[doc(hidden)]
+    pub fn awaits_bell(&self) -> bool {
+        let word = self.down_lane().and_then(|down| self.inlet(down));
+        word.is_ok_and(|inlet| {
+            inlet.rx.words().bell().load(Ordering::Relaxed) & doorbell::AWAITED != 0
+        })
+    }
+
+    /// Takes the next item, or only looks at it if `look` is set.
     #[inline]
     pub(super) fn take_turn(
         &self,
         down: &Down,
         buf: &mut [u8],
         look: bool,
-        waited: Option<u32>,
-        is_last: bool,
+        before: Before,
     ) -> Result<Found, Errno> {
         let inlet = self.inlet(down)?;
         let held = down.lock.hold()?;
@@ -169,7 +201,7 @@ impl NodeSocket {
                 None => words.begun().store(1, Ordering::Relaxed),
             }
         }
-        self.look_into_ring(&mut turn, &bell, buf, look, (waited, is_last))
+        self.look_into_ring(&mut turn, &bell, buf, look, before)
     }
 
     #[inline]
@@ -179,18 +211,28 @@ impl NodeSocket {
         bell: &Bell<'_>,
         buf: &mut [u8],
         look: bool,
-        (waited, is_last): (Option<u32>, bool),
+        before: Before,
     ) -> Result<Found, Errno> {
+        let Before { waited, woken, is_last, may_await } = before;
+        // A bell that was received counts for one message.
+        let mut ate = match woken {
+            Woken::Not => false,
+            Woken::ByBell => !doorbell::withdraw(bell.inlet.rx.words().bell()),
+            Woken::WithoutBell => turn.give_up(bell)?,
+        };
         let bells_eaten = turn.bells_eaten();
         loop {
             let Some(front) = turn.front().map_err(|_| Errno::PROTO)? else {
+                if std::mem::take(&mut ate) {
+                    turn.end_wait(bell)?;
+                }
                 turn.emptied(bell, || bell.wake_producer())?;
                 // Published in the meantime, under the existing bell: a program that relies on edge-triggered events gets no other notification.
                 if !turn.is_empty() {
                     continue;
                 }
                 if waited.is_none() && !is_last {
-                    return Ok(Found::Nothing { bells_eaten });
+                    return Ok(self.find_nothing(turn, bell, buf.len(), may_await));
                 }
                 return match bell.presence()? {
                     Presence::End if turn.is_empty() => Ok(Found::End),
@@ -200,10 +242,10 @@ impl NodeSocket {
                         turn.eat_stray(bell)?;
                         Ok(Found::Nothing { bells_eaten: turn.bells_eaten() })
                     }
-                    _ => Ok(Found::Nothing { bells_eaten }),
+                    _ => Ok(self.find_nothing(turn, bell, buf.len(), may_await)),
                 };
             };
-            if !turn.is_heard(waited == Some(bells_eaten), bell)? {
+            if !ate && !turn.is_heard(waited == Some(bells_eaten), bell)? {
                 return Ok(Found::Nothing { bells_eaten });
             }
             let came = if self.kind == SocketKind::Stream {
@@ -216,6 +258,10 @@ impl NodeSocket {
                 came
             };
             if !look {
+                bell.down.note_taken();
+                if std::mem::take(&mut ate) {
+                    let _ = turn.end_wait(bell);
+                }
                 if turn.is_empty() {
                     // Data that was taken must be delivered even if the bell could not be consumed.
                     let _ = turn.emptied(bell, || bell.wake_producer());
@@ -232,6 +278,43 @@ impl NodeSocket {
                 return Err(Errno::PROTO);
             }
         }
+    }
+
+    /// The result of a turn that found the ring empty and no bell.
+    fn find_nothing(
+        &self,
+        turn: &mut MyTurn<'_>,
+        bell: &Bell<'_>,
+        room: usize,
+        may_await: bool,
+    ) -> Found {
+        let bells_eaten = turn.bells_eaten();
+        if !bell.down.waits_for_one() || !may_await {
+            return Found::Nothing { bells_eaten };
+        }
+        let takes = if self.kind == SocketKind::Stream { room } else { doorbell::TAKES_ALL };
+        // As long as this thread counts as a waiter, others poll: the kernel would wake only one of two that receive.
+        let is_first = self.waiters().fetch_add(1, Ordering::AcqRel) == 0;
+        if is_first && turn.await_bell(takes) {
+            return Found::Awaits { bells_eaten };
+        }
+        self.waiters().fetch_sub(1, Ordering::AcqRel);
+        Found::Nothing { bells_eaten }
+    }
+
+    /// Waits after [`Found::Awaits`] for as long as the descriptor's settings say. Returns the error, if any, which must not be reported before a bell that
+    /// may have been sent for the caller is settled ([`Woken::WithoutBell`]).
+    pub(super) fn await_bell(&self, down: &Down) -> Result<(Woken, Option<Errno>), Errno> {
+        let inlet = self.inlet(down)?;
+        let outcome = Bell { fd: &self.fd, down, inlet }.receive(false);
+        self.waiters().fetch_sub(1, Ordering::AcqRel);
+        let error = match outcome {
+            Ok(true) => return Ok((Woken::ByBell, None)),
+            Ok(false) => None,
+            Err(errno) => Some(errno),
+        };
+        let is_withdrawn = doorbell::withdraw(inlet.rx.words().bell());
+        Ok((if is_withdrawn { Woken::Not } else { Woken::WithoutBell }, error))
     }
 
     /// Number of stream bytes, or bytes of the next record, in the descriptor before the first bell.

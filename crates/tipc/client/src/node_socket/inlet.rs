@@ -28,6 +28,8 @@ pub(super) struct Down {
     /// Wakes the tipcd when it waits for room.
     bell: Arc<EventFd>,
     pub(super) beginning: Beginning,
+    /// Number of messages taken since a call last found none.
+    taken: AtomicU32,
 }
 
 /// The receiving end of one of the two rings.
@@ -75,8 +77,8 @@ impl Down {
         let lock = ProcessLock::join(words.clone(), file).ok()?;
         let both = InletWords { shared: words.clone(), own: words.clone() };
         let lane = Inlet { rx: SharedRx::new(memory.down(), both), direct: None };
-        let (direct, beginning) = (OnceLock::new(), Beginning::default());
-        Some(Self { lane, direct, words, lock, bell, beginning })
+        let (direct, beginning, taken) = (OnceLock::new(), Beginning::default(), AtomicU32::new(0));
+        Some(Self { lane, direct, words, lock, bell, beginning, taken })
     }
 
     /// Handles the answer to a request to receive through the lane, which may have brought the memory of a direct one.
@@ -96,6 +98,21 @@ impl Down {
     /// Renews the claim after another descriptor of the memory's file was closed.
     pub(super) fn claim_again(&self) -> Result<(), Errno> {
         self.lock.claim_again()
+    }
+
+    /// Notes that a message was taken.
+    #[inline]
+    pub(super) fn note_taken(&self) {
+        self.taken.store(self.taken.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Called when none is left. Returns whether the next wait should receive the bell: so far each bell has been for one message, and no other process is
+    /// known to receive, for which a message might be left that this process was killed for.
+    #[inline]
+    pub(super) fn waits_for_one(&self) -> bool {
+        let taken = self.taken.load(Ordering::Relaxed);
+        self.taken.store(0, Ordering::Relaxed);
+        taken <= 1 && self.lock.is_alone()
     }
 
     /// Tells the producer that there is room for waiting messages.
@@ -120,6 +137,19 @@ pub(super) struct Bell<'a> {
 }
 
 impl Bell<'_> {
+    /// Receives a bell. Returns false at the end, and if there is none and the call does not wait.
+    pub(super) fn receive(&self, nonblocking: bool) -> Result<bool, Errno> {
+        match socket::recv(self.fd, &mut [0], nonblocking) {
+            Ok(0) | Err(Errno::CONNRESET) => Ok(false),
+            Err(Errno::AGAIN) if nonblocking => Ok(false),
+            Err(errno) => Err(errno),
+            Ok(_) => {
+                self.inlet.rx.words().bells_eaten().fetch_add(1, Ordering::Relaxed);
+                Ok(true)
+            }
+        }
+    }
+
     /// Tells the producer that there is room for waiting messages.
     pub(super) fn wake_producer(&self) {
         self.down.wake_producer(self.inlet);
@@ -138,13 +168,8 @@ impl Bells for Bell<'_> {
         }
     }
 
-    fn eat(&self) -> Result<(), Errno> {
-        match socket::recv(self.fd, &mut [0], true) {
-            Ok(_) | Err(Errno::AGAIN | Errno::CONNRESET) => {}
-            Err(errno) => return Err(errno),
-        }
-        self.inlet.rx.words().bells_eaten().fetch_add(1, Ordering::Relaxed);
-        Ok(())
+    fn eat_if_there(&self) -> Result<bool, Errno> {
+        self.receive(true)
     }
 
     fn ring_is_empty(&self) -> Result<bool, Errno> {

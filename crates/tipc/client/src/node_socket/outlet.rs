@@ -25,8 +25,6 @@ pub(super) struct Outlet {
     peer: OwnedFd,
     /// The header of its records.
     header: [u8; HEADER_LEN],
-    /// A message was published whose bell could not be sent.
-    unannounced: AtomicBool,
 }
 
 /// How far the request for the outlet has got.
@@ -66,21 +64,19 @@ impl Outlet {
         // The tipcd continues to use the ring after this end.
         tx.disown();
         let bell = Receiver::of(&memory.words(), lane::DOWN);
-        let unannounced = AtomicBool::new(false);
-        Some(Self { way: Way::new(tx, process), bell, peer, header, unannounced })
+        Some(Self { way: Way::new(tx, process), bell, peer, header })
     }
 
-    /// Rings the peer's bell, unless it is rung. A bell that cannot be sent is sent with a later message.
+    /// Rings the peer's bell for a message that starts at `start` in the ring, unless it is rung. A bell that cannot be sent is sent with a later message.
     #[inline]
-    fn announce(&self, end: &mut End<Silent>) {
-        let tx = &mut end.tx;
-        let is_taken = || tx.freed().is_ok_and(|freed| freed == tx.position());
-        let outcome = doorbell::announce(self.bell.bell(), is_taken, || {
-            socket::send(&self.peer, &[doorbell::RUNG as u8], true).map(drop)
-        });
-        if outcome.is_err() != self.unannounced.load(Ordering::Relaxed) {
-            self.unannounced.store(outcome.is_err(), Ordering::Relaxed);
-        }
+    fn announce(&self, end: &End<Silent>, start: u64, len: usize) {
+        let tx = &end.tx;
+        let _ = doorbell::announce(
+            self.bell.bell(),
+            |takes| len <= takes && tx.is_freed_up_to(start),
+            || tx.is_freed_up_to(tx.position()),
+            || socket::send(&self.peer, &[doorbell::RUNG as u8], true).map(drop),
+        );
     }
 }
 
@@ -186,12 +182,12 @@ impl NodeSocket {
             return None;
         }
         handover::resume(words, &mut end.tx);
-        let len = header.len() + payload.len();
+        let (start, len) = (end.tx.position(), header.len() + payload.len());
         if let Err(error) = end.tx.try_send_with(len, |place| fill(place, header, payload)) {
             return Some(Err(error));
         }
         handover::leave(words, &end.tx);
-        outlet.announce(end);
+        outlet.announce(end, start, payload.len());
         drop(turn);
         Some(Ok(()))
     }

@@ -1,6 +1,6 @@
 //! Receiving.
 
-use super::down::Found;
+use super::down::{Before, Found, Woken};
 use super::*;
 
 /// What was received: a message, or bytes of a stream.
@@ -145,17 +145,31 @@ impl NodeSocket {
         peek: bool,
     ) -> Result<Message, Errno> {
         let mut wait = Wait { patience, is_own: patience == Patience::Forever };
-        let mut waited = None;
+        let (mut waited, mut woken, mut error) = (None, Woken::Not, None);
         let mut at_once = true;
         loop {
             if self.is_down_lane_on() {
                 let down = self.down_lane()?;
                 let is_last = wait.patience.is_over();
-                match self.take_turn(down, buf, peek, waited, is_last)? {
+                let may_await = wait.is_own && !peek && error.is_none();
+                let before = Before { waited, woken, is_last, may_await };
+                match self.take_turn(down, buf, peek, before)? {
                     Found::Came(came) => return Ok(self.message(&came, buf.len())),
                     Found::End => return self.end(),
                     Found::Nothing { bells_eaten } => waited = Some(bells_eaten),
+                    Found::Awaits { bells_eaten } => {
+                        waited = Some(bells_eaten);
+                        (woken, error) = self.await_bell(down)?;
+                        match error {
+                            Some(errno) if woken == Woken::Not => return Err(errno),
+                            _ => continue,
+                        }
+                    }
                     Found::Again => continue,
+                }
+                woken = Woken::Not;
+                if let Some(errno) = error {
+                    return Err(errno);
                 }
             } else {
                 match self.read_descriptor(|| self.read(buf, true, peek)) {
@@ -173,6 +187,11 @@ impl NodeSocket {
             wait.until_readable(self)?;
             at_once = false;
         }
+    }
+
+    /// Number of threads that wait for the descriptor.
+    pub(super) fn waiters(&self) -> &AtomicU64 {
+        self.daemon.word(self.opened.slot, slot::WAITERS)
     }
 
     /// Reads the descriptor once. Returns `None` for a record unknown to this version, ECONNRESET at the end.
@@ -292,7 +311,7 @@ impl Wait {
     /// Sleeps until the descriptor polls readable or the time is over; EAGAIN if it was already over.
     fn until_readable(&mut self, socket: &NodeSocket) -> Result<(), Errno> {
         if self.is_own {
-            let waiters = socket.daemon.word(socket.opened.slot, slot::WAITERS);
+            let waiters = socket.waiters();
             let is_first = waiters.fetch_add(1, Ordering::AcqRel) == 0;
             let outcome = if is_first {
                 // Wait as long as the descriptor's settings say, which the kernel applies itself.

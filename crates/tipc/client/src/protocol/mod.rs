@@ -21,7 +21,7 @@ pub mod refusal;
 pub mod slot;
 
 /// Protocol version. A program and a `tipcd` of different versions refuse each other with an explicit error.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// Maximum length of a message's payload, in bytes.
 pub const MESSAGE_LEN_MAX: usize = 66_000;

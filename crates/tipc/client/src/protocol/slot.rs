@@ -31,7 +31,7 @@ pub const SENT: usize = 10;
 /// lane. Programs send through the lane only while this equals [`SENT`].
 pub const TAKEN: usize = 11;
 /// Word 12, written by programs: number of threads that wait for the data descriptor to become readable. The first may sleep in a receive call that
-/// takes nothing, which is a single system call; the kernel wakes only one such sleeper per event, so the others poll.
+/// takes nothing or a bell, which is a single system call; the kernel wakes only one such sleeper per event, so the others poll.
 pub const WAITERS: usize = 12;
 
 /// Word 13, written by `tipcd`: non-zero if the connection's other end is a socket of the same `tipcd`, so that receiving through a direct lane

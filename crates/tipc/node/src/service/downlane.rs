@@ -35,10 +35,21 @@ pub(super) struct Down {
     words: Receiver,
     /// Messages in the ring that the program may not have taken, oldest first, with the position of their end.
     unread: VecDeque<(u64, Unread)>,
-    /// The ring holds messages that have not been announced.
-    to_announce: bool,
+    /// What the ring holds that has not been announced.
+    to_announce: Option<Unannounced>,
     /// The ring is a direct lane. `unread` is then empty: the ring itself shows what was not taken.
     direct: Option<Direct>,
+}
+
+/// Messages in a ring that have not been announced.
+#[derive(Clone, Copy)]
+enum Unannounced {
+    /// One, with its position and the bytes of its payload.
+    One { start: u64, len: usize },
+    /// Several.
+    More,
+    /// Those of a program that was killed, which may have announced some.
+    Inherited,
 }
 
 impl std::fmt::Debug for Down {
@@ -52,7 +63,7 @@ impl Down {
         let memory = direct.as_ref().map_or(&lanes.memory, Direct::memory);
         let tx = RingTx::new(memory.down(), Silent, Wait::Block);
         let words = Receiver::of(&memory.words(), lane::DOWN);
-        Self { tx, words, unread: VecDeque::new(), to_announce: false, direct }
+        Self { tx, words, unread: VecDeque::new(), to_announce: None, direct }
     }
 
     /// The answer to the request to receive through the lane.
@@ -78,7 +89,9 @@ impl Down {
         let Some(direct) = self.direct.as_mut() else { return false };
         direct.resume(&mut self.tx);
         let is_first = direct.end_producer();
-        self.to_announce |= is_first;
+        if is_first {
+            self.to_announce = Some(Unannounced::Inherited);
+        }
         is_first
     }
 
@@ -97,6 +110,7 @@ impl Down {
         if let Some(direct) = &self.direct {
             direct.resume(&mut self.tx);
         }
+        let start = self.tx.position();
         loop {
             let put = self.tx.try_send_with(len, |place| {
                 let (head, body) = place.split_at_mut(header.len());
@@ -111,7 +125,11 @@ impl Down {
                     if let Some(direct) = &self.direct {
                         direct.leave(&self.tx);
                     }
-                    self.to_announce = true;
+                    self.to_announce = Some(match self.to_announce {
+                        None => Unannounced::One { start, len: payload.len() },
+                        Some(Unannounced::Inherited) => Unannounced::Inherited,
+                        Some(_) => Unannounced::More,
+                    });
                     return Ok(());
                 }
                 Err(SendError::Full) => match self.tx.ask_for_room(len) {
@@ -203,14 +221,18 @@ impl Local {
     pub(super) fn announce(&mut self) -> Result<(), Errno> {
         let Self { fd, down: Some(down), .. } = self else { return Ok(()) };
         let Down { tx, words, to_announce, .. } = &mut **down;
-        if !*to_announce {
-            return Ok(());
+        let Some(what) = *to_announce else { return Ok(()) };
+        let ring = || socket::send(&*fd, &[doorbell::RUNG as u8], true).map(drop);
+        if matches!(what, Unannounced::Inherited) {
+            doorbell::repeat(words.bell(), ring)?;
         }
-        let is_taken = || tx.freed().is_ok_and(|freed| freed == tx.position());
-        doorbell::announce(words.bell(), is_taken, || {
-            socket::send(&*fd, &[doorbell::RUNG as u8], true).map(drop)
-        })?;
-        *to_announce = false;
+        let is_for_one = |takes| match what {
+            Unannounced::One { start, len } => len <= takes && tx.is_freed_up_to(start),
+            _ => false,
+        };
+        let is_taken = || tx.is_freed_up_to(tx.position());
+        doorbell::announce(words.bell(), is_for_one, is_taken, ring)?;
+        *to_announce = None;
         Ok(())
     }
 }

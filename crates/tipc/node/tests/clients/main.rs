@@ -4,6 +4,7 @@
 mod direct;
 mod direct_attacks;
 mod direct_kills;
+mod direct_waits;
 mod down_lane;
 mod ends;
 mod exhaustion;
