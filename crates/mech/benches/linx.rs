@@ -125,8 +125,9 @@ fn compare_lengths<M: Mechanism, N: Mechanism>(
         What::Stream => "throughput",
         What::RoundTrip => "round trips",
     };
+    let of_which = if of_other == len { String::new() } else { format!(" at {of_other} B") };
     println!(
-        "{name} at {len} B: {} {:.0} ns, {} {:.0} ns: {ratio:.3} times as fast ({:.3} to {:.3}), target {least:.2}: {}",
+        "{name} at {len} B: {} {:.0} ns, {}{of_which} {:.0} ns: {ratio:.3} times as fast ({:.3} to {:.3}), target {least:.2}: {}",
         M::ID,
         median(&mut over_ns),
         N::ID,
@@ -149,7 +150,9 @@ fn main() {
     for len in [4 << 10, 16 << 10, 64 << 10] {
         compare::<LinxUds, UdsStream>(What::Stream, len, 0.95);
         compare::<LinxFifo, Fifo>(What::Stream, len, 0.95);
-        // What the header alone costs: a pipe's capacity is counted in pages.
+        // What the header alone costs (a pipe's capacity is counted in pages), and what the calls cost beyond it.
+        compare_lengths::<UdsStream, UdsStream>(What::Stream, [len + HEADER, len], 0.0);
+        compare_lengths::<LinxUds, UdsStream>(What::Stream, [len, len + HEADER], 0.95);
         compare_lengths::<Fifo, Fifo>(What::Stream, [len + HEADER, len], 0.0);
         compare_lengths::<LinxFifo, Fifo>(What::Stream, [len, len + HEADER], 0.95);
         compare::<LinxShm, ShmFutex>(What::Stream, len, 0.0);

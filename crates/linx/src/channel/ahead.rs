@@ -12,8 +12,9 @@ use super::parts::Assembly;
 /// Sizes in bytes for which it pays: below, a copy costs less than the further buffers of a read.
 const SIZES: std::ops::RangeInclusive<usize> = 1 << 10..=256 << 10;
 
-/// Number of bytes in signals that a read expects at most, if that is more than one signal.
-const BYTES: usize = 64 << 10;
+/// Number of bytes in signals that a read expects at most, if that is more than one signal: with more, their buffers leave the
+/// first-level cache before the program has read them.
+const BYTES: usize = 16 << 10;
 
 /// Number of signals that a read expects at most.
 const SIGNALS: usize = 15;
