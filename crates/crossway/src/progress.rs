@@ -8,7 +8,7 @@ use crossway_lab::estimate::human;
 use crossway_lab::preflight::Severity;
 use crossway_lab::record::{Record, Span, Status};
 use crossway_lab::run::RunEvent;
-use crossway_report::units::Quantity;
+use crossway_report::units::{Quantity, count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ui::Ui;
@@ -152,6 +152,12 @@ impl Progress {
                     human(*expected_ms),
                     folder.dir().display()
                 );
+                self.begin(*trials as u64);
+            }
+            RunEvent::Repeat { trials } => {
+                self.finish();
+                let disturbed = count(*trials, "trial was", "trials were");
+                eprintln!("{disturbed} disturbed by the machine; measuring as many again");
                 self.begin(*trials as u64);
             }
             RunEvent::Trial { case, .. } => {

@@ -299,17 +299,23 @@ fn spoilers(record: &mut Record) {
         record.reason = Some(why);
         record.remedy = Some(SLOWER.to_owned());
     }
-    // Several hosts may be on the same physical machine, so take the largest value instead of the sum.
-    let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
-    let Some(throughput) = &record.throughput else { return };
-    let steal_share = steal_ns as f64 / (throughput.wall_ns.max(1) as f64);
-    // Below a few clock ticks of /proc/stat the fraction is meaningless.
-    if record.status == Status::Ok && steal_ns >= 30_000_000 && steal_share > STEAL_SHARE {
+    if record.status == Status::Ok
+        && let Some(steal_share) = stolen(record)
+    {
         record.status = Status::Degraded;
         record.reason =
             Some(format!("the hypervisor took away {:.0} % of the time", steal_share * 100.0));
         record.remedy = Some("measure while the physical machine is idle".to_owned());
     }
+}
+
+/// The share of a trial's time that the hypervisor took away, if it is large enough to distort the figures.
+pub(crate) fn stolen(record: &Record) -> Option<f64> {
+    // Several hosts may be on the same physical machine, so take the largest value instead of the sum.
+    let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);
+    let steal_share = steal_ns as f64 / (record.throughput.as_ref()?.wall_ns.max(1) as f64);
+    // Below a few clock ticks of /proc/stat the fraction is meaningless.
+    (steal_ns >= 30_000_000 && steal_share > STEAL_SHARE).then_some(steal_share)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Checks, before anything is measured, for conditions that would distort the figures; each finding includes a remedy.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossway_sys::procfs::HostCpu;
 use serde::{Deserialize, Serialize};
@@ -40,19 +40,22 @@ pub struct Finding {
 pub struct Activity {
     /// Times spent during the sample. The clock ticks of `/proc/stat` make short samples coarse.
     pub passed: HostCpu,
+    /// Duration of the sample, nanoseconds.
+    pub span_ns: u64,
 }
 
 impl Activity {
     /// Samples for this long; 200 ms is 20 ticks.
     pub fn sample(duration: Duration) -> Activity {
-        let before = HostCpu::now().unwrap_or_default();
+        let (begun, before) = (Instant::now(), HostCpu::now().unwrap_or_default());
         std::thread::sleep(duration);
-        Activity { passed: HostCpu::now().unwrap_or_default().since(&before) }
+        let passed = HostCpu::now().unwrap_or_default().since(&before);
+        Activity { passed, span_ns: begun.elapsed().as_nanos() as u64 }
     }
 
     fn busy_share(&self, cpu: u32) -> f64 {
-        let times = self.passed.per_cpu.get(&cpu).copied().unwrap_or_default();
-        times.busy_ns() as f64 / (times.total_ns() as f64).max(1.0)
+        let Some(times) = self.passed.per_cpu.get(&cpu) else { return 0.0 };
+        times.busy_within(self.span_ns) as f64 / (self.span_ns as f64).max(1.0)
     }
 
     fn steal_share(&self) -> f64 {
@@ -330,7 +333,7 @@ mod tests {
         env.topology.cpus[0].siblings = vec![0, 2];
         env.topology.cpus[2].siblings = vec![0, 2];
         let times = |user_ns| CpuTimes { user_ns, idle_ns: 100 - user_ns, ..CpuTimes::default() };
-        let mut activity = Activity::default();
+        let mut activity = Activity { span_ns: 100, ..Activity::default() };
         activity.passed.per_cpu =
             [(0, times(5)), (1, times(90)), (2, times(60)), (3, times(99))].into();
         let found = check(&env, &activity, &need());

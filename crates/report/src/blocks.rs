@@ -148,24 +148,34 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
 /// The notes that explain the marks in these rows.
 fn notes(rows: &[Row]) -> Vec<String> {
     let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.text.ends_with(mark));
-    [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS)]
+    [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS), (FEW, FEW_MEANS)]
         .into_iter()
         .filter(|(mark, _)| has(*mark))
         .map(|(mark, means)| format!("{mark} {means}"))
         .collect()
 }
 
+/// The metric of a column of the comparison, if mechanisms are ranked by it.
+fn metric(head: &str) -> Option<Metric> {
+    match head {
+        CPU_ROUND_TRIP => Some(Metric::CpuPerRoundTrip),
+        head => COLUMNS.iter().find(|(name, _)| *name == head).map(|(_, metric)| *metric),
+    }
+}
+
+/// The figure of a mechanism in a column of the comparison.
+fn figure(head: &str, cases: &[&Case]) -> Option<Estimate> {
+    let metric = metric(head)?;
+    cases.iter().find_map(|c| metric.of(c))
+}
+
 /// The cell of a mechanism in a column of the comparison, and whether its cases are degraded.
 fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
-    let metric = match head {
-        CPU_ROUND_TRIP => Metric::CpuPerRoundTrip,
-        MAX => {
-            let (case, latency) =
-                cases.iter().find_map(|c| Some((c, c.latency(Span::RoundTrip)?)))?;
-            return Some((duration(latency.max), case.degraded));
-        }
-        head => COLUMNS.iter().find(|(name, _)| *name == head)?.1,
-    };
+    if head == MAX {
+        let (case, latency) = cases.iter().find_map(|c| Some((c, c.latency(Span::RoundTrip)?)))?;
+        return Some((duration(latency.max), case.degraded));
+    }
+    let metric = metric(head)?;
     if metric == Metric::RoundTripP99
         && let Some(cell) = cases.iter().find_map(|c| {
             let latency = c.latency(Span::RoundTrip).filter(|l| l.p99.is_none())?;
@@ -185,6 +195,10 @@ const POOLED_MEANS: &str = "computed from the samples of all trials together, be
 const BEYOND: char = '†';
 const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the mechanism avoids a \
                             cost that the limit includes (see the limits in the report)";
+
+/// Mark after a figure that is not ranked although others of its column are.
+const FEW: char = '‡';
+const FEW_MEANS: &str = "fewer than five good trials, and therefore not ranked";
 
 /// A cell with a percentile over the samples of all trials together.
 fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<Cell> {
@@ -220,11 +234,7 @@ fn rows(
     let leaders: Vec<Vec<usize>> = heads
         .iter()
         .map(|head| {
-            let metric = match head.as_str() {
-                CPU_ROUND_TRIP => Some(Metric::CpuPerRoundTrip),
-                head => COLUMNS.iter().find(|(name, _)| *name == head).map(|(_, m)| *m),
-            };
-            metric
+            metric(head)
                 .and_then(|metric| Ranking::of(summary, metric, setting, size, class))
                 .filter(|r| r.entries.len() > 1)
                 .map(|r| r.leaders().iter().map(|e| e.contender).collect())
@@ -250,6 +260,9 @@ fn rows(
             };
             cell.best = leaders.contains(&index) && !degraded;
             mark_beyond(&mut cell, head, contender, &cases);
+            if !leaders.is_empty() && figure(head, &cases).is_some_and(|f| !f.has_interval()) {
+                cell.text.push_str(&format!(" {FEW}"));
+            }
             if degraded {
                 cell.note = Some("degraded".to_owned());
             }

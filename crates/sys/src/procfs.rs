@@ -32,14 +32,17 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// All time except idle, I/O wait and steal.
-    pub fn busy_ns(&self) -> u64 {
-        self.user_ns + self.system_ns + self.irq_ns + self.softirq_ns
+    /// The busy part of `span_ns`, the time that has passed on all of the CPUs together: all but idle, I/O wait and steal. The kernel
+    /// measures idle time, but samples the others at timer ticks in many configurations (CONFIG_TICK_CPU_ACCOUNTING), which miss most of
+    /// what is shorter than a tick on an idle CPU.
+    pub fn busy_within(&self, span_ns: u64) -> u64 {
+        span_ns.saturating_sub(self.idle_ns + self.iowait_ns + self.steal_ns)
     }
 
     /// The sum of all times.
     pub fn total_ns(&self) -> u64 {
-        self.busy_ns() + self.idle_ns + self.iowait_ns + self.steal_ns
+        let busy_ns = self.user_ns + self.system_ns + self.irq_ns + self.softirq_ns;
+        busy_ns + self.idle_ns + self.iowait_ns + self.steal_ns
     }
 
     /// The difference from `earlier`. The kernel's `iowait` decreases at times; that yields 0.

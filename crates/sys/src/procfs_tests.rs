@@ -15,7 +15,8 @@ fn cpu_times_are_read_in_nanoseconds() {
     let host = parse_stat(STAT, 100).expect("a cpu line");
     let tick = 10_000_000;
     assert_eq!(host.total.user_ns, 120 * tick);
-    assert_eq!(host.total.busy_ns(), (120 + 50 + 4 + 6) * tick);
+    assert_eq!(host.total.busy_within(2000 * tick), (2000 - 1000 - 30 - 7) * tick);
+    assert_eq!(host.total.busy_within(tick), 0);
     assert_eq!(host.total.total_ns(), (120 + 50 + 4 + 6 + 1000 + 30 + 7) * tick);
     assert_eq!(host.per_cpu.len(), 2);
     assert_eq!(host.per_cpu[&1].steal_ns, 4 * tick);

@@ -34,6 +34,7 @@ pub(crate) fn run(
         out,
         filters: filters.to_owned(),
         resume: None,
+        repeat_disturbed: false,
         hosts: None,
         agent_program: None,
         reaper: Some((program, vec!["reaper".to_owned()])),

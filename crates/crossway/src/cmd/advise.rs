@@ -250,6 +250,7 @@ impl Advise {
                 filters: Vec::new(),
                 name: None,
                 resume: None,
+                repeat_disturbed: false,
                 hosts: question.hosts.clone(),
                 agent_program: None,
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),

@@ -222,7 +222,16 @@ fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
         interrupt: Some(shutdown::listen()?),
     };
     let reaper = Some((program, vec!["reaper".to_owned()]));
-    let options = Options { name, out, filters, resume, hosts, agent_program, reaper };
+    let options = Options {
+        name,
+        out,
+        filters,
+        resume,
+        repeat_disturbed: true,
+        hosts,
+        agent_program,
+        reaper,
+    };
     let mut progress = Progress::new(ui, quiet);
     let summary = run::measure(plan, &options, &launcher, |event| progress.show(&event))?;
     progress.finish();

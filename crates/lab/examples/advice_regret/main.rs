@@ -145,6 +145,7 @@ impl Place<'_> {
                 filters: Vec::new(),
                 name: None,
                 resume: None,
+                repeat_disturbed: false,
                 hosts: None,
                 agent_program: None,
                 reaper: Some((program.clone(), vec!["reaper".to_owned()])),

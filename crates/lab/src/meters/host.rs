@@ -98,7 +98,7 @@ impl HostMeter {
         };
         Ok(HostMeters {
             host: String::new(),
-            busy_ns: total.busy_ns(),
+            busy_ns: total.busy_within(span_ns * cpus as u64),
             softirq_ns: total.softirq_ns,
             irq_ns: total.irq_ns,
             steal_ns: total.steal_ns,

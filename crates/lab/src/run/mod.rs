@@ -49,6 +49,8 @@ pub struct Options {
     pub name: Option<String>,
     /// Folder of an interrupted run to continue.
     pub resume: Option<PathBuf>,
+    /// Whether to run a further trial for each one that the machine disturbed (moved cores, time taken away by the hypervisor).
+    pub repeat_disturbed: bool,
     /// The hosts named on the command line, already applied to the plan; stored for `--resume`.
     pub hosts: Option<String>,
     /// Path of crossway on those hosts; `None`: `crossway` behind ssh, else this program's file.
@@ -97,6 +99,11 @@ pub enum RunEvent<'a> {
         expected_ms: u64,
         /// Conditions that would distort the figures.
         findings: &'a [Finding],
+    },
+    /// All trials of the plan have ended, and those that the machine disturbed are repeated.
+    Repeat {
+        /// Number of further trials.
+        trials: usize,
     },
     /// A trial begins; nothing may be drawn until it ends, since drawing would disturb the measurement.
     Trial {
@@ -178,6 +185,7 @@ pub fn measure(
         harness: BTreeMap::new(),
         loads_failed: BTreeMap::new(),
         by_status: BTreeMap::new(),
+        disturbed: Vec::new(),
     };
     let open: Vec<&Slot> = slots.iter().filter(|slot| run.is_open(slot, &done)).collect();
     let expected_ms = open.iter().map(|slot| estimate::trial_ms(&cases[slot.case].inputs)).sum();
@@ -188,7 +196,10 @@ pub fn measure(
         findings: &findings,
     });
     run.write_impossible(&done, &mut tell)?;
-    let interrupted = run.run_slots(&slots, &done, &mut tell)?;
+    let mut interrupted = run.run_slots(&slots, &done, &mut tell)?;
+    if options.repeat_disturbed && !interrupted {
+        interrupted = run.repeat_disturbed(slots.len(), &mut tell)?;
+    }
     drop(run.load.take());
     drop(std::mem::take(&mut run.testbeds));
     let (dir, by_status) = (run.folder.dir().to_owned(), run.by_status);

@@ -45,3 +45,42 @@ pub(super) fn interleave(cases: &[Case], seed: u64) -> Vec<Slot> {
     }
     slots
 }
+
+/// A further trial of each of these cases, which may be repeated, after the others: the first has the number that follows
+/// the last one of the plan.
+pub(super) fn repeats(cases: &[Case], again: &[usize], first_order: u32) -> Vec<Slot> {
+    let slot = |(at, &case): (usize, &usize)| {
+        let before = again[..at].iter().filter(|earlier| **earlier == case).count();
+        Slot {
+            case,
+            trial: cases[case].inputs.trials + before as u32,
+            order: first_order + at as u32,
+        }
+    };
+    again.iter().enumerate().map(slot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_trials_are_numbered_after_those_of_the_plan() {
+        let plan = crate::plan::Plan::parse(
+            "test",
+            "test.toml",
+            "[group.g]\nmechanisms = [\"pipe\", \"fifo\"]\nworkload = \"ping-pong\"\nsize_bytes = 64\ntrials = 5\n",
+        )
+        .unwrap();
+        let topology = crossway_sys::topology::Topology::read().unwrap();
+        let cases = crate::case::expand(&plan, &topology, &[]);
+        let all = interleave(&cases, 1);
+        let further = repeats(&cases, &[1, 0, 1], all.len() as u32);
+        let of = |slot: &Slot| (slot.case, slot.trial, slot.order);
+        assert_eq!(
+            further.iter().map(of).collect::<Vec<_>>(),
+            [(1, 5, 10), (0, 5, 11), (1, 6, 12)]
+        );
+        assert!(further.iter().all(|slot| !all.contains(slot)));
+    }
+}

@@ -10,7 +10,7 @@ use super::RunEvent;
 use super::cores;
 use super::folder::{Done, Folder, RunError};
 use super::limits;
-use super::order::Slot;
+use super::order::{self, Slot};
 use super::testbeds::{self, LiveTestbeds};
 use crate::calibrate::Instruments;
 use crate::case::Case;
@@ -20,10 +20,12 @@ use crate::load::{LoadError, RunningLoad};
 use crate::plan::Plan;
 use crate::record::{ContenderNote, HarnessCost, LOCAL, Record, SCHEMA, Status};
 use crate::trial::{self, Setting};
-use crate::{assemble, calibrate, catalogue, shutdown};
+use crate::{assemble, calibrate, catalogue, shutdown, stats};
 
 /// After this number of consecutive failures, the remaining trials of a case are skipped.
 const FAILURES_ENOUGH: u32 = 2;
+/// Trials are repeated if at most one in this number was disturbed.
+const REPEATED_AT_MOST: usize = 4;
 /// Working set of the payload in bytes if the sizes of the caches are unknown.
 const USUAL_WORKING_SET: u64 = 4 << 20;
 /// A run in progress.
@@ -48,6 +50,16 @@ pub(super) struct Running<'a> {
     pub(super) harness: BTreeMap<(u64, bool, u64), HarnessCost>,
     pub(super) loads_failed: BTreeMap<String, LoadError>,
     pub(super) by_status: BTreeMap<Status, usize>,
+    /// The cases of trials that the machine disturbed.
+    pub(super) disturbed: Vec<usize>,
+}
+
+/// Whether the figures of a trial are unreliable because of what the machine did meanwhile. Plans with so few trials that there is
+/// no interval anyway are not worth the time of further ones.
+fn is_disturbed(record: &Record) -> bool {
+    record.status == Status::Degraded
+        && record.inputs.trials as usize >= stats::TRIALS_AT_LEAST
+        && (cores::moved(&record.calibration) || assemble::stolen(record).is_some())
 }
 
 impl Running<'_> {
@@ -107,11 +119,33 @@ impl Running<'_> {
             let case = &self.cases[slot.case];
             tell(RunEvent::Trial { case, trial: slot.trial });
             match self.run_one(slot)? {
-                Some(record) => self.write(record, tell)?,
+                Some(record) => {
+                    if is_disturbed(&record) {
+                        self.disturbed.push(slot.case);
+                    }
+                    self.write(record, tell)?;
+                }
                 None => return Ok(true),
             }
         }
         Ok(false)
+    }
+
+    /// Runs a further trial for each one that the machine disturbed, once: the figures of a case with few good trials have no
+    /// interval. Returns whether it was interrupted.
+    pub(super) fn repeat_disturbed(
+        &mut self,
+        planned: usize,
+        tell: &mut impl FnMut(RunEvent<'_>),
+    ) -> Result<bool, RunError> {
+        let again = std::mem::take(&mut self.disturbed);
+        // If the machine is disturbed all the time, further trials are no better.
+        if again.is_empty() || again.len() > planned / REPEATED_AT_MOST {
+            return Ok(false);
+        }
+        let slots = order::repeats(self.cases, &again, planned as u32);
+        tell(RunEvent::Repeat { trials: slots.len() });
+        self.run_slots(&slots, &Done::default(), tell)
     }
 
     /// Runs one trial; returns `None` if it was interrupted.

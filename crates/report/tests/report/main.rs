@@ -279,6 +279,15 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
     assert!(verdict.headline.contains("only pipe was measured"), "{verdict:?}");
     let told = "shm-futex has fewer than five good trials of a case";
     assert!(verdict.sentences.iter().any(|s| s.contains(told)), "{verdict:?}");
+    // If others are ranked, its figure is marked, because it may be better than theirs.
+    let run = run_of(vec![
+        round_trips("pipe", Wait::Block, &SLOW),
+        round_trips("fifo", Wait::Block, &SLOW),
+        round_trips("shm-futex", Wait::Block, &FAST[..4]),
+    ]);
+    let text = terminal::terminal(&run, false, 100);
+    assert!(text.contains("10.0 µs ‡"), "{text}");
+    assert!(text.contains("\n‡ fewer than five good trials"), "{text}");
 }
 
 #[test]

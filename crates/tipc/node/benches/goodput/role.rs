@@ -347,13 +347,11 @@ impl Role {
     }
 }
 
-/// The CPU time of the whole machine since an earlier reading. It follows from the idle time, which the kernel measures; the busy time
-/// is often sampled at timer ticks (CONFIG_TICK_CPU_ACCOUNTING), which miss most of what is shorter than a tick on an idle CPU.
+/// The CPU time of the whole machine since an earlier reading.
 fn busy_ns(begin: Instant, then: &HostCpu) -> anyhow::Result<u64> {
     let passed = HostCpu::now()?.since(then);
-    let times = passed.total;
     let all = begin.elapsed().as_nanos() as u64 * passed.per_cpu.len() as u64;
-    Ok(all.saturating_sub(times.idle_ns + times.iowait_ns + times.steal_ns))
+    Ok(passed.total.busy_within(all))
 }
 
 fn is_end(error: &anyhow::Error) -> bool {
