@@ -54,7 +54,7 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         confidence => advice.confidence.map(|c| format!("{:.0} %", c * 100.0)),
         rows => Value::from(Serde(advice.compared.iter().map(row).collect::<Vec<_>>())),
         reasons => Value::from(Serde(advice.reasons())),
-        flips => Value::from(Serde(advice.flips.iter().map(variation).collect::<Vec<_>>())),
+        flips => Value::from(Serde(variations(advice))),
     })?;
     Ok(page)
 }
@@ -94,13 +94,12 @@ fn row(c: &Compared) -> Row {
     }
 }
 
-fn variation(flip: &Flip) -> Variation {
-    let then = match (&flip.choice, flip.differs) {
-        (Some(other), true) => format!("{other} is better"),
-        (None, true) => "none of these meets the goals".to_owned(),
-        (_, false) => "no change".to_owned(),
+fn variations(advice: &Advice) -> Vec<Variation> {
+    let variation = |flip: &Flip| {
+        let then = flip.outcome(advice.choice.as_deref());
+        Variation { title: format!("{}: {then}", flip.variation), bars: bars(&flip.costs_ns) }
     };
-    Variation { title: format!("{}: {then}", flip.variation), bars: bars(&flip.costs_ns) }
+    advice.flips.iter().map(variation).collect()
 }
 
 /// The candidates' bars with their intervals, on a logarithmic scale from a fifth of the least to the largest figure.

@@ -54,6 +54,20 @@ pub struct Flip {
     pub costs_ns: Vec<(String, Figure)>,
 }
 
+impl Flip {
+    /// What becomes of the answer's choice there.
+    pub fn outcome(&self, answer: Option<&str>) -> String {
+        match (&self.choice, self.differs) {
+            (Some(other), true) => format!("{other} is better there"),
+            (None, true) => "none of these meets the goals".to_owned(),
+            (Some(other), false) if answer.is_some_and(|answer| answer != other) => {
+                "no certain change".to_owned()
+            }
+            (_, false) => "no change".to_owned(),
+        }
+    }
+}
+
 /// The answer to a question.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {

@@ -67,11 +67,7 @@ pub(super) fn print(
     if !advice.flips.is_empty() {
         println!("\nWhat would change the answer (measured):");
         for flip in &advice.flips {
-            let then = match (&flip.choice, flip.differs) {
-                (Some(other), true) => format!("{other} is better there"),
-                (_, false) => "no change".to_owned(),
-                (None, true) => "none of these meets the goals".to_owned(),
-            };
+            let then = flip.outcome(advice.choice.as_deref());
             let costs: Vec<String> =
                 flip.costs_ns.iter().map(|(name, f)| format!("{name} {}", ns(f))).collect();
             println!("  {}: {then} ({})", flip.variation, costs.join(", "));
