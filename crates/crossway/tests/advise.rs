@@ -163,7 +163,16 @@ fn between_containers_what_they_share_decides() {
         eprintln!("SKIP: containers need root; run the test as root");
         return;
     }
-    let few = ["--where", "other-container", "--require", "pollable", "--prohibit", "boundaries"];
+    let few = [
+        "--where",
+        "other-container",
+        "--require",
+        "pollable",
+        "--prohibit",
+        "boundaries",
+        "--placement",
+        "unpinned",
+    ];
     let (answer, errors) = asked(&place, &few);
     let found = compared(&answer);
     assert!(found.contains(&"pipe") && !found.contains(&"fifo"), "{found:?}: {errors}");

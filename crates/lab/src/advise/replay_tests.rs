@@ -84,7 +84,20 @@ impl Bench for Simulated {
     }
 }
 
-fn answer(question: &Question, bench: &mut Simulated) -> Advice {
+/// A machine on which no case can be measured, such as one with a single CPU for a question about two cores.
+struct Unable;
+
+impl Bench for Unable {
+    fn run(&mut self, _: &Plan) -> Result<Vec<Trial>, AdviseError> {
+        Ok(Vec::new())
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+fn answer(question: &Question, bench: &mut dyn Bench) -> Advice {
     let library = Library::default();
     let sources = Sources {
         known: Known { probes: &[], faults: &[] },
@@ -93,6 +106,14 @@ fn answer(question: &Question, bench: &mut Simulated) -> Advice {
         budget: Some(BUDGET),
     };
     advise(question, &sources, bench, &mut |_| {}).expect("an answer")
+}
+
+#[test]
+fn a_machine_that_can_measure_no_candidate_gets_a_reason() {
+    let question = Question::parse("scenario", "scenario", "size_bytes = 512").expect("a question");
+    let advice = answer(&question, &mut Unable);
+    assert_eq!(advice.choice, None);
+    assert!(advice.abstained.is_some_and(|why| !why.is_empty()));
 }
 
 #[test]

@@ -257,6 +257,10 @@ impl Surveyor<'_> {
         setting: &Setting,
         trials: u32,
     ) -> Result<(), AdviseError> {
+        // No candidate may be left because none works here.
+        if candidates.is_empty() {
+            return Ok(());
+        }
         let question = setting.apply(self.question);
         self.seed += 1;
         let plan = plan(&question, candidates, trials, self.seed)?;
