@@ -46,7 +46,7 @@ struct Pauses {
 impl Pauses {
     fn print(&self, what: &str) {
         println!(
-            "{what}: {} intervals of {:.2} ms, {} messages, {} errors; longest pause in an interval: median {:.0} us, p99 {:.0} us, maximum {:.0} us; control thread: {:.0} us of CPU and {:.1} sleeps an interval",
+            "{what}: {} intervals of {:.2} ms, {} messages, {} errors; longest pause in an interval: median {:.0} us, p99 {:.0} us, maximum {:.0} us, above 1 ms in {:.1} %; control thread: {:.0} us of CPU and {:.1} sleeps an interval",
             self.all.len(),
             self.took.as_secs_f64() * 1e3 / self.all.len() as f64,
             self.messages,
@@ -54,6 +54,7 @@ impl Pauses {
             at(&self.all, 0.5),
             at(&self.all, 0.99),
             at(&self.all, 1.0),
+            self.all.iter().filter(|us| **us > 1e3).count() as f64 * 100.0 / self.all.len() as f64,
             self.control_us,
             self.control_sleeps,
         );

@@ -115,7 +115,7 @@ impl Handle {
             if state.over {
                 return Err(SwitchError::Closed);
             }
-            if !asked && state.switch.is_settled() {
+            if !asked && state.switch.is_settled() && !state.is_releasing() {
                 // The switch that was in the way has just ended.
                 epoch = state.switch.epoch();
                 continue;

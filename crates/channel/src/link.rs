@@ -5,6 +5,7 @@ mod lossy;
 mod markers;
 mod moving;
 mod peer;
+mod release;
 mod state;
 mod steer;
 mod wakes;

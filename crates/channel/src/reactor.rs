@@ -304,6 +304,9 @@ impl Reactor {
                         let pause = retry.map_or(FIRST_RETRY, |(_, d)| (2 * d).min(LAST_RETRY));
                         *retry = link.attend().then(|| (now + pause, pause));
                     }
+                    if let Some(at) = link.release(now) {
+                        soonest(at);
+                    }
                     if let Some(tick) = watch.look(link, now) {
                         soonest(tick);
                     }

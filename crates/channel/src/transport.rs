@@ -10,6 +10,7 @@ use crossway_mech::mechanisms::shm_futex::{ShmFutex, ShmFutexRx, ShmFutexTx};
 use crossway_mech::mechanisms::shm_spin::{ShmSpin, ShmSpinRx, ShmSpinTx};
 use crossway_mech::mechanisms::uds_seqpacket::UdsSeqpacket;
 use crossway_mech::{Listener, Mechanism, Offer, OpenError, Spec, Wait};
+use crossway_ring::region::SharedRing;
 use crossway_sys::socket::{self, SocketType};
 use serde::{Deserialize, Serialize};
 
@@ -153,11 +154,33 @@ impl TxHalf {
         }
     }
 
+    /// The ring, within a host.
+    pub(crate) fn ring(&self) -> Option<&SharedRing> {
+        match self {
+            TxHalf::Spin(tx) => Some(tx.memory()),
+            TxHalf::Futex(tx) => Some(tx.memory()),
+            TxHalf::Eventfd(tx) => Some(tx.memory()),
+            TxHalf::Uds(_) | TxHalf::Net(_) | TxHalf::Lossy(_) | TxHalf::Parked => None,
+        }
+    }
+
     /// The datagrams, where there are any.
     pub(crate) fn datagrams(&self) -> Option<&Arc<Datagrams>> {
         match self {
             TxHalf::Lossy(tx) => Some(tx.datagrams()),
             _ => None,
+        }
+    }
+}
+
+impl RxHalf {
+    /// The ring, within a host.
+    pub(crate) fn ring(&self) -> Option<&SharedRing> {
+        match self {
+            RxHalf::Spin(rx) => Some(rx.memory()),
+            RxHalf::Futex(rx) => Some(rx.memory()),
+            RxHalf::Eventfd(rx) => Some(rx.memory()),
+            RxHalf::Uds(_) | RxHalf::Net(_) | RxHalf::Lossy(_) | RxHalf::Parked => None,
         }
     }
 }

@@ -127,7 +127,7 @@ impl Watch {
         let verdict = {
             let mut guard = link.lock();
             let state = &mut *guard;
-            if !state.switch.is_settled() || state.is_elsewhere() {
+            if !state.switch.is_settled() || state.is_releasing() || state.is_elsewhere() {
                 return;
             }
             let current = state.transport;

@@ -170,6 +170,14 @@ impl SharedRing {
         SharedRing { mapping, control, records, dimensions }
     }
 
+    /// Gives back the memory of records from an offset on, once neither end uses the ring any more; its content is lost at both ends. Returns
+    /// false if the ring ends before the offset.
+    pub fn give_back(&self, offset: usize, len: usize) -> bool {
+        let left = self.dimensions.capacity.saturating_sub(offset);
+        let start = self.records.addr() - self.mapping.start().as_ptr().addr();
+        left > 0 && self.mapping.give_back(start + offset, len.min(left))
+    }
+
     /// The mapping.
     pub fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping

@@ -161,6 +161,20 @@ impl Mapping {
         };
     }
 
+    /// Gives back the memory of a part, in whole pages: all mappings of it then show zeros, as if another process had written them. Returns false where
+    /// the kernel cannot do so.
+    ///
+    /// # Panics
+    /// If the part lies outside the mapping.
+    pub fn give_back(&self, offset: usize, len: usize) -> bool {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "beyond the mapping");
+        // SAFETY: the range is this mapping's, and stays mapped; that its content changes is what users of shared memory must expect.
+        unsafe {
+            let start = self.start.as_ptr().add(offset);
+            rustix::mm::madvise(start.cast(), len, Advice::LinuxRemove).is_ok()
+        }
+    }
+
     /// The address of the first byte. Another process may write to the memory at any time: access it through atomics,
     /// or under a protocol that defines who may touch what and when.
     pub fn start(&self) -> NonNull<u8> {
@@ -211,6 +225,22 @@ mod tests {
             assert_eq!(m.start().as_ptr().add(4096 + 5).read(), 9);
         }
         assert!(Mapping::of_pieces(&fd, &[(1, 4096)]).is_err());
+    }
+
+    #[test]
+    fn what_is_given_back_is_zero_in_every_mapping() {
+        let page = page_len();
+        let fd = create_sealed("crossway-test", 3 * page).unwrap();
+        let (a, b) = (Mapping::new(&fd, 3 * page).unwrap(), Mapping::new(&fd, 3 * page).unwrap());
+        // SAFETY: in range, and nothing else has the descriptor.
+        let at = |m: &Mapping, n: usize| unsafe { m.start().as_ptr().add(n * page).read() };
+        for n in 0..3 {
+            // SAFETY: as above.
+            unsafe { a.start().as_ptr().add(n * page).write(7) };
+        }
+        assert!(a.give_back(page, page));
+        assert_eq!([0, 1, 2].map(|n| at(&b, n)), [7, 0, 7]);
+        assert_eq!(at(&a, 1), 0);
     }
 
     #[test]

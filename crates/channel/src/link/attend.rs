@@ -4,6 +4,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::moving::FIRST_CONNECTION;
+use super::release::Release;
 use super::state::{Old, Pending};
 use super::{Abroad, Link, State};
 use crate::event::EventKind;
@@ -69,11 +70,13 @@ impl Link {
             let mut state = self.lock();
             state.wire.flush();
             let installed = state.next_rx.is_some();
-            let old = if state.switch.is_settled() || state.over {
-                std::mem::take(&mut state.old)
-            } else {
-                Old::default()
-            };
+            let mut old = Old::default();
+            if state.over {
+                // The peer may still read what is in its memory.
+                old = std::mem::take(&mut state.old);
+            } else if state.switch.is_settled() && state.is_releasing && state.release.is_none() {
+                state.release = Some(Release::new(std::mem::take(&mut state.old)));
+            }
             let unsent = state.wire.is_unsent();
             let far = state.abroad.is_some() && !state.over;
             (state.must_mark, installed, unsent, state.dropped, far, old)
@@ -242,7 +245,7 @@ impl Link {
         let rx = self.rx.try_visit(|rx| std::mem::replace(&mut rx.half, RxHalf::Parked));
         drop((tx, rx));
         let mut state = self.lock();
-        let old = std::mem::take(&mut state.old);
+        let old = (std::mem::take(&mut state.old), state.release.take());
         let next = (state.next_tx.take(), state.next_rx.take(), state.pending.take());
         drop(state);
         drop((old, next));

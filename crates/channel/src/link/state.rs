@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use super::Parts;
+use super::release::Release;
 use crate::event::{Event, EventKind, Reason};
 use crate::judge::Judge;
 use crate::message::{Message, OfferText};
@@ -78,6 +79,10 @@ pub(crate) struct State {
     /// It is time to open it.
     pub(super) must_open: bool,
     pub(super) old: Old,
+    /// The transport before this one, while its memory is given back.
+    pub(super) release: Option<Release>,
+    /// It is not all given back yet.
+    pub(super) is_releasing: bool,
     /// The control connection.
     pub(crate) wire: Wire,
     /// Between hosts: those of this epoch and the next.
@@ -131,6 +136,8 @@ impl State {
             offered: None,
             must_open: false,
             old: Old::default(),
+            release: None,
+            is_releasing: false,
             wire: std::mem::replace(&mut parts.wire, Wire::none()),
             sessions: Vec::new(),
             searching: false,

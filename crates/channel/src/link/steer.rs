@@ -57,6 +57,7 @@ impl Link {
                 Action::Settled(_) => {
                     let pending = state.pending.take().expect("a switch ends that has begun");
                     let from = std::mem::replace(&mut state.transport, pending.transport);
+                    state.is_releasing = true;
                     let epoch = state.switch.epoch();
                     state.sessions.retain(|session| session.epoch() >= Some(epoch));
                     let took_us =
@@ -90,6 +91,7 @@ impl Link {
             let state = self.lock();
             if self.role != Role::Leader
                 || !state.switch.is_settled()
+                || state.is_releasing()
                 || state.over
                 || state.is_elsewhere()
             {

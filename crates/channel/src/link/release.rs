@@ -1,0 +1,77 @@
+//! How the memory of an old transport is given back: in steps, with pauses.
+//!
+//! The kernel takes about a microsecond for each page. On a CPU that an end keeps busy, giving megabytes back in one go would keep that end from it for
+//! milliseconds. The next switch waits until all is given back, so that switches in quick succession do not pile memory up.
+
+use std::time::{Duration, Instant};
+
+use super::Link;
+use super::state::{Old, State};
+
+/// A step takes about this long ...
+const STEP: Duration = Duration::from_micros(100);
+/// ... and is followed by a pause.
+const PAUSE: Duration = Duration::from_micros(500);
+/// Bytes that are given back by one system call.
+const CHUNK: usize = 256 << 10;
+
+/// An old transport whose memory is being given back.
+pub(super) struct Release {
+    old: Old,
+    /// Bytes of each ring that were given back.
+    done: usize,
+    next: Instant,
+}
+
+impl Release {
+    pub(super) fn new(old: Old) -> Release {
+        Release { old, done: 0, next: Instant::now() }
+    }
+
+    /// Gives some of it back; true when nothing is left.
+    fn step(&mut self) -> bool {
+        let start = Instant::now();
+        let rings = || self.old.tx.iter().filter_map(|tx| tx.ring());
+        let rings = || rings().chain(self.old.rx.iter().filter_map(|rx| rx.ring()));
+        while rings().filter(|ring| ring.give_back(self.done, CHUNK)).count() > 0 {
+            self.done += CHUNK;
+            if start.elapsed() >= STEP {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl State {
+    /// Whether a transport that was left is still there, so that no switch can begin.
+    pub(crate) const fn is_releasing(&self) -> bool {
+        self.is_releasing
+    }
+}
+
+impl Link {
+    /// Control thread: gives back some memory of an old transport, if it is time; returns when to continue.
+    pub(crate) fn release(&self, now: Instant) -> Option<Instant> {
+        let mut release = self.lock().release.take()?;
+        let finished = release.next <= now && release.step();
+        if finished {
+            drop(release);
+            let mut state = self.lock();
+            state.is_releasing = false;
+            let wished = state.wished.is_some();
+            drop(state);
+            self.changed.notify_all();
+            if wished {
+                self.call_policy();
+            }
+            return None;
+        }
+        if release.next <= now {
+            release.next = Instant::now() + PAUSE;
+        }
+        let next = release.next;
+        self.lock().release = Some(release);
+        Some(next)
+    }
+}
