@@ -41,6 +41,13 @@
 //! remains. Nothing else changes for the others, except that none of them can wait in this way. If it is killed after the bell
 //! was removed and before its turn, the message is announced together with the next one; a message that the kernel has given to
 //! a process that is killed in that call would be lost.
+//!
+//! If that consumer spins first, the flag [`SPINS`] says so. Then no bell is sent for it, and nothing wakes another consumer in
+//! its place if it is killed; the next one that has the turn removes the flag, and the first one waits for a bell.
+
+mod waiting;
+
+pub use waiting::{await_bell, end_wait, give_up, is_spinning, stop_spinning, withdraw};
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
@@ -56,10 +63,12 @@ pub const EATING: u32 = 3;
 pub const AWAITED: u32 = 4;
 /// Flag: one more bell was sent, for a consumer that waits.
 pub const GIVEN: u32 = 8;
+/// Flag, beside one of the two others: the consumer that waits spins, and needs no bell.
+pub const SPINS: u32 = 16;
 
 /// The bits of the state itself.
 const STATE: u32 = 3;
-const TAKES_SHIFT: u32 = 4;
+const TAKES_SHIFT: u32 = 5;
 
 /// The greatest number of bytes that a waiting consumer can say it takes: it takes any message.
 pub const TAKES_ALL: usize = (u32::MAX >> TAKES_SHIFT) as usize;
@@ -162,9 +171,11 @@ pub fn announce<E>(
             // A consumer saw what we published and left the bell, or does not wait any more.
             Err(other) => seen = other,
             Ok(_) if is_awaited => {
-                ring_for_waiter(word, seen, &mut ring)?;
+                if seen & SPINS == 0 {
+                    ring_for_waiter(word, seen, &mut ring)?;
+                }
                 if is_enough {
-                    return Ok(true);
+                    return Ok(seen & SPINS == 0);
                 }
                 seen = word.load(Ordering::Acquire);
             }
@@ -221,7 +232,8 @@ fn ring_for_waiter<E>(
 /// # Errors
 /// The errors of `ring`.
 pub fn repeat<E>(word: &AtomicU32, ring: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-    if word.load(Ordering::Acquire) & GIVEN != 0 { ring() } else { Ok(()) }
+    let is_given = word.load(Ordering::Acquire) & (GIVEN | SPINS) == GIVEN;
+    if is_given { ring() } else { Ok(()) }
 }
 
 /// Whether the messages in the ring count as received from a poller's point of view. `seen` says that the current bell was
@@ -242,58 +254,6 @@ pub fn is_heard<B: Bells>(word: &AtomicU32, seen: bool, bells: &B) -> Result<boo
     }
 }
 
-/// Called by a consumer that has the turn and has seen the ring empty: it will wait by receiving a bell, and then take one
-/// message of up to `takes` bytes. Returns false if it must not, because a bell is there or another consumer waits in this way.
-///
-/// What was published since then is not missed: its producer changes the word, too, before this (which then fails) or after it
-/// (and then rings for us).
-pub fn await_bell(word: &AtomicU32, takes: usize) -> bool {
-    let awaited = AWAITED | (takes.min(TAKES_ALL) as u32) << TAKES_SHIFT;
-    word.compare_exchange(QUIET, awaited, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-}
-
-/// Called by a consumer that has received the bell for which it waited, has the turn, and has taken the message if there was one.
-///
-/// # Errors
-/// The errors of `bells`.
-pub fn end_wait<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
-    word.fetch_and(STATE, Ordering::AcqRel);
-    // What a killed consumer has begun could not be completed while this one waited.
-    settle(word, bells)
-}
-
-/// Called by a consumer that stops waiting. Returns false if a bell was sent for it: [`give_up`] must be called.
-pub fn withdraw(word: &AtomicU32) -> bool {
-    let seen = word.load(Ordering::Acquire);
-    seen & AWAITED != 0
-        && word.compare_exchange(seen, seen & STATE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-}
-
-/// Called by a consumer that has stopped waiting without having received a bell, and has the turn. Returns whether it has received
-/// one now, so that it must continue as if it had not stopped.
-///
-/// # Errors
-/// The errors of `bells`.
-pub fn give_up<B: Bells>(word: &AtomicU32, bells: &B) -> Result<bool, B::Error> {
-    for _ in 0..ATTEMPTS {
-        let seen = word.load(Ordering::Acquire);
-        if seen & (AWAITED | GIVEN) == 0 {
-            return Ok(false);
-        }
-        if seen & GIVEN != 0 && bells.eat_if_there()? {
-            return Ok(true);
-        }
-        // A bell that was given and is not there yet will be there for all.
-        let is_coming = seen & GIVEN != 0 && seen & STATE == QUIET;
-        let next = if is_coming { RINGING } else { seen & STATE };
-        if word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            settle(word, bells)?;
-            return Ok(false);
-        }
-    }
-    Ok(false)
-}
-
 /// Called when the ring was seen empty: removes the bell, unless something has been published meanwhile.
 ///
 /// # Errors
@@ -306,14 +266,25 @@ pub fn emptied<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
             RUNG => {}
             // With a waiting consumer, the bell in the socket may be the one for it.
             RINGING if !is_given && bells.presence()? == Presence::Bell => {}
+            QUIET if seen & (AWAITED | SPINS) == AWAITED | SPINS => {
+                // From here on a bell wakes whoever waits.
+                let _ =
+                    word.compare_exchange(seen, seen & !SPINS, Ordering::AcqRel, Ordering::Relaxed);
+                return Ok(());
+            }
             QUIET if is_given => {
                 // What the waiting consumer's bell announced was taken here: it waits for another one.
                 if !bells.ring_is_empty()? {
                     return Ok(());
                 }
-                let back = seen & !GIVEN | AWAITED;
-                if word.compare_exchange(seen, back, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    return bells.eat_if_there().map(drop);
+                let back = seen & !(GIVEN | SPINS) | AWAITED;
+                let is_back =
+                    word.compare_exchange(seen, back, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                if is_back && seen & SPINS == 0 {
+                    bells.eat_if_there()?;
+                }
+                if is_back {
+                    return Ok(());
                 }
                 continue;
             }

@@ -235,8 +235,8 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     }
 
     /// As [`doorbell::await_bell`].
-    pub fn await_bell(&mut self, takes: usize) -> bool {
-        doorbell::await_bell(self.rx.words.bell(), takes)
+    pub fn await_bell(&mut self, takes: usize, spins: bool) -> bool {
+        doorbell::await_bell(self.rx.words.bell(), takes, spins)
     }
 
     /// As [`doorbell::end_wait`].

@@ -149,12 +149,12 @@ fn a_consumer_killed_anywhere_leaves_no_producer_waiting_for_room() {
     }
 }
 
-/// What a consumer that waits by receiving bells says that it takes: anything, or less than a message.
-const TAKES: [usize; 2] = [MAX, 1];
+/// A consumer that waits by receiving bells says that it takes anything, or less than a message, or it spins first.
+const WAYS: [Waits; 3] = [Waits::Receives(MAX), Waits::Spins, Waits::Receives(1)];
 
 #[test]
 fn a_consumer_may_wait_by_receiving_the_bell_and_none_is_left() {
-    for takes in TAKES {
+    for waits in WAYS {
         model(2, move || {
             let shared = Shared::with_socket(256);
             let tipcd = {
@@ -162,16 +162,16 @@ fn a_consumer_may_wait_by_receiving_the_bell_and_none_is_left() {
                 thread::spawn(move || produce(&shared, &[1, 2, 1]))
             };
             for value in 0..4 {
-                assert_eq!(receive(&shared, Waits::Receives(takes), FOREVER).unwrap(), Some(value));
+                assert_eq!(receive(&shared, waits, FOREVER).unwrap(), Some(value));
             }
             tipcd.join().unwrap();
-            if takes == MAX {
+            if waits != Waits::Receives(1) {
                 return assert_quiet(&shared);
             }
             // The second bell may have come after the message was taken under the first.
             let waiter = {
                 let shared = shared.clone();
-                thread::spawn(move || receive(&shared, Waits::Receives(takes), FOREVER).unwrap())
+                thread::spawn(move || receive(&shared, waits, FOREVER).unwrap())
             };
             shared.poll(|queue| queue.bells == 0);
             shared.queue(|queue| queue.ended = true);
@@ -184,14 +184,15 @@ fn a_consumer_may_wait_by_receiving_the_bell_and_none_is_left() {
 /// A consumer that waited by receiving a bell takes one message; whatever else comes is announced to all, in batches and one by one.
 #[test]
 fn what_a_waiting_consumer_leaves_is_announced_to_all() {
-    for batches in [&[2][..], &[1, 1], &[1, 2]] {
+    let cases = [&[2][..], &[1, 1], &[1, 2]];
+    for (batches, waits) in cases.into_iter().flat_map(|b| [(b, WAYS[0]), (b, WAYS[1])]) {
         model(3, move || {
             let shared = Shared::with_socket(256);
             let tipcd = {
                 let shared = shared.clone();
                 thread::spawn(move || produce(&shared, batches))
             };
-            assert_eq!(receive(&shared, Waits::Receives(MAX), FOREVER).unwrap(), Some(0));
+            assert_eq!(receive(&shared, waits, FOREVER).unwrap(), Some(0));
             for value in 1..batches.iter().sum() {
                 shared.poll(|queue| queue.bells > 0);
                 assert_eq!(receive(&shared, Waits::Polls, FOREVER).unwrap(), Some(value));
@@ -219,7 +220,11 @@ fn a_consumer_may_stop_waiting_at_any_time() {
 
 #[test]
 fn a_consumer_that_polls_and_one_that_receives_bells_share_what_comes() {
-    model(2, || {
+    WAYS.into_iter().for_each(share);
+}
+
+fn share(waits: Waits) {
+    model(2, move || {
         let shared = Shared::with_socket(256);
         let tipcd = {
             let shared = shared.clone();
@@ -237,7 +242,7 @@ fn a_consumer_that_polls_and_one_that_receives_bells_share_what_comes() {
                 got
             }
         };
-        let other = thread::spawn(consume(shared.clone(), Waits::Receives(MAX)));
+        let other = thread::spawn(consume(shared.clone(), waits));
         let mut got = consume(shared.clone(), Waits::Polls)();
         assert!(got.is_sorted());
         got.extend(other.join().unwrap());
@@ -270,7 +275,11 @@ fn a_waiting_consumer_killed_anywhere_leaves_everything_to_the_next() {
 /// A consumer that does not wait either takes the message, or leaves it to the one that waits for the bell.
 #[test]
 fn a_consumer_that_looks_in_does_not_take_the_bell_of_one_that_waits() {
-    model(3, || {
+    WAYS.into_iter().for_each(look_in);
+}
+
+fn look_in(waits: Waits) {
+    model(3, move || {
         let shared = Shared::with_socket(256);
         let tipcd = {
             let shared = shared.clone();
@@ -278,7 +287,7 @@ fn a_consumer_that_looks_in_does_not_take_the_bell_of_one_that_waits() {
         };
         let waiter = {
             let shared = shared.clone();
-            thread::spawn(move || receive(&shared, Waits::Receives(MAX), FOREVER).unwrap())
+            thread::spawn(move || receive(&shared, waits, FOREVER).unwrap())
         };
         let took = receive(&shared, Waits::Never, FOREVER).unwrap();
         if took.is_some() {

@@ -82,7 +82,9 @@ pub(crate) enum Waits {
     Polls,
     /// By receiving the bell; it says that it takes this number of bytes.
     Receives(usize),
-    /// As above, but it stops waiting the first time before a bell has come, and polls from then on.
+    /// As above, for a message of any length, but it spins first.
+    Spins,
+    /// By receiving the bell, but it stops waiting the first time before a bell has come, and polls from then on.
     GivesUp,
 }
 
@@ -134,6 +136,13 @@ pub(crate) fn receive(shared: &Shared, waits: Waits, fuse: u32) -> Result<Option
             continue;
         }
         socket.step()?;
+        if waits == Waits::Spins {
+            thread::yield_now();
+            if !doorbell::stop_spinning(shared.bell()) {
+                woken = Woken::ByBell;
+                continue;
+            }
+        }
         if waits == Waits::GivesUp {
             (woken, waits) = (Woken::WithoutBell, Waits::Polls);
         } else if shared.await_bell() {
@@ -208,7 +217,11 @@ fn attempt<G>(
     let takes = match waits {
         Waits::Never | Waits::Polls => return Ok(Attempt::Nothing),
         Waits::Receives(takes) => takes,
-        Waits::GivesUp => MAX,
+        Waits::Spins | Waits::GivesUp => MAX,
     };
-    Ok(if turn.await_bell(takes) { Attempt::Awaits } else { Attempt::Nothing })
+    Ok(if turn.await_bell(takes, waits == Waits::Spins) {
+        Attempt::Awaits
+    } else {
+        Attempt::Nothing
+    })
 }

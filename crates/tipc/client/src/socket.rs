@@ -96,6 +96,13 @@ impl Socket {
         }
     }
 
+    /// Makes receive calls that block spin before they sleep, see [`NodeSocket::set_spin`]. It has no effect on the kernel's sockets.
+    pub fn set_spin(&self, limit: std::time::Duration) {
+        if let Self::Node(socket) = self {
+            socket.set_spin(limit);
+        }
+    }
+
     /// The kind of the socket.
     pub const fn kind(&self) -> SocketKind {
         either!(self, s => s.kind())

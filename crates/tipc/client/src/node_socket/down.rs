@@ -12,6 +12,7 @@ use crossway_sys::poll;
 
 use super::inlet::{Bell, Down, Inlet, InletWords};
 use super::receive::Came;
+use super::waiting::Woken;
 use super::*;
 
 /// Number of consecutive calls that find a message waiting from which on a lane is worth the cost of its bells.
@@ -46,17 +47,6 @@ pub(super) enum Found {
     Again,
 }
 
-/// How a call's wait by receiving a bell has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Woken {
-    /// It has not waited in that way, or has withdrawn.
-    Not,
-    /// It has received a bell.
-    ByBell,
-    /// It has stopped waiting, and a bell may have been sent for it.
-    WithoutBell,
-}
-
 /// What a call knows when it takes a turn at the ring.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
@@ -69,7 +59,7 @@ pub(super) struct Before {
     pub(super) may_await: bool,
 }
 
-type MyTurn<'a> = Turn<'a, SharedRing, InletWords, Held<'a>>;
+pub(super) type MyTurn<'a> = Turn<'a, SharedRing, InletWords, Held<'a>>;
 
 impl NodeSocket {
     fn down_word(&self) -> &AtomicU64 {
@@ -131,7 +121,7 @@ impl NodeSocket {
 
     /// The ring of the active lane.
     #[inline]
-    fn inlet<'a>(&self, down: &'a Down) -> Result<&'a Inlet, Errno> {
+    pub(super) fn inlet<'a>(&self, down: &'a Down) -> Result<&'a Inlet, Errno> {
         if self.down_word().load(Ordering::Acquire) != slot::DOWN_DIRECT {
             return Ok(&down.lane);
         }
@@ -156,15 +146,6 @@ impl NodeSocket {
         }
         let down = self.down_lane().ok()?;
         Some(down.words.bells_eaten().load(Ordering::Relaxed))
-    }
-
-    /// Whether a thread waits by receiving the lane's next bell. For tests.
-    #[doc(hidden)]
-    pub fn awaits_bell(&self) -> bool {
-        let word = self.down_lane().and_then(|down| self.inlet(down));
-        word.is_ok_and(|inlet| {
-            inlet.rx.words().bell().load(Ordering::Relaxed) & doorbell::AWAITED != 0
-        })
     }
 
     /// Takes the next item, or only looks at it if `look` is set.
@@ -278,43 +259,6 @@ impl NodeSocket {
                 return Err(Errno::PROTO);
             }
         }
-    }
-
-    /// The result of a turn that found the ring empty and no bell.
-    fn find_nothing(
-        &self,
-        turn: &mut MyTurn<'_>,
-        bell: &Bell<'_>,
-        room: usize,
-        may_await: bool,
-    ) -> Found {
-        let bells_eaten = turn.bells_eaten();
-        if !bell.down.waits_for_one() || !may_await {
-            return Found::Nothing { bells_eaten };
-        }
-        let takes = if self.kind == SocketKind::Stream { room } else { doorbell::TAKES_ALL };
-        // As long as this thread counts as a waiter, others poll: the kernel would wake only one of two that receive.
-        let is_first = self.waiters().fetch_add(1, Ordering::AcqRel) == 0;
-        if is_first && turn.await_bell(takes) {
-            return Found::Awaits { bells_eaten };
-        }
-        self.waiters().fetch_sub(1, Ordering::AcqRel);
-        Found::Nothing { bells_eaten }
-    }
-
-    /// Waits after [`Found::Awaits`] for as long as the descriptor's settings say. Returns the error, if any, which must not be reported before a bell that
-    /// may have been sent for the caller is settled ([`Woken::WithoutBell`]).
-    pub(super) fn await_bell(&self, down: &Down) -> Result<(Woken, Option<Errno>), Errno> {
-        let inlet = self.inlet(down)?;
-        let outcome = Bell { fd: &self.fd, down, inlet }.receive(false);
-        self.waiters().fetch_sub(1, Ordering::AcqRel);
-        let error = match outcome {
-            Ok(true) => return Ok((Woken::ByBell, None)),
-            Ok(false) => None,
-            Err(errno) => Some(errno),
-        };
-        let is_withdrawn = doorbell::withdraw(inlet.rx.words().bell());
-        Ok((if is_withdrawn { Woken::Not } else { Woken::WithoutBell }, error))
     }
 
     /// Number of stream bytes, or bytes of the next record, in the descriptor before the first bell.

@@ -8,6 +8,7 @@ mod lanes;
 mod outlet;
 mod receive;
 mod send;
+mod waiting;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -66,6 +67,8 @@ pub struct NodeSocket {
     through: AtomicU64,
     usage: lane_request::Usage,
     pace: down::Pace,
+    /// How long calls that block spin, in microseconds.
+    spin_us: AtomicU32,
 }
 
 impl AsFd for NodeSocket {
@@ -97,7 +100,8 @@ impl NodeSocket {
         let (shut, group, through) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU64::new(0));
         let (memory, usage, pace) =
             (Mutex::default(), lane_request::Usage::default(), down::Pace::default());
-        Self { fd, kind, opened, daemon, memory, shut, group, through, usage, pace }
+        let spin_us = AtomicU32::new(0);
+        Self { fd, kind, opened, daemon, memory, shut, group, through, usage, pace, spin_us }
     }
 
     fn note_service(&self, service: Option<ServiceRange>) {

@@ -1,6 +1,7 @@
 //! Receiving.
 
-use super::down::{Before, Found, Woken};
+use super::down::{Before, Found};
+use super::waiting::Woken;
 use super::*;
 
 /// What was received: a message, or bytes of a stream.

@@ -38,6 +38,9 @@ struct Args {
     /// An argument for each tipcd, as --tipcd-arg=--lane-after=0
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     tipcd_arg: Vec<String>,
+    /// Microseconds for which TIPC's receivers on a tipcd spin before they sleep
+    #[arg(long, default_value_t = 0)]
+    spin_us: u64,
     /// Also write the figures as JSON to this file
     #[arg(long)]
     json: Option<PathBuf>,
@@ -77,6 +80,7 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         let mut site = Site::make(place, &args.tipcd_arg)
             .with_context(|| format!("cannot set up {place:?}"))?;
+        site.spin_us = args.spin_us;
         let mut found: Vec<Row> = cases.into_iter().map(Row::new).collect();
         for pair in 0..args.pairs {
             for row in &mut found {

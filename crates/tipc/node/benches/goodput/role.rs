@@ -81,6 +81,9 @@ pub(crate) struct Role {
     /// Number of the trial
     #[arg(long)]
     pub(crate) instance: u32,
+    /// How long receivers spin before they sleep
+    #[arg(long, default_value_t = 0)]
+    pub(crate) spin_us: u64,
 }
 
 /// Result of the measuring end.
@@ -213,6 +216,7 @@ impl Role {
             socket.bind(ServiceRange::single(SERVICE, self.instance), Scope::Cluster)?;
             ready();
             let socket = if connected { socket.accept(Patience::Forever)?.0 } else { socket };
+            socket.set_spin(Duration::from_micros(self.spin_us));
             return Ok(Channel::Tipc { socket, to: None });
         }
         let to = (!connected).then_some(service);
@@ -226,6 +230,7 @@ impl Role {
                 }
             }
         })?;
+        socket.set_spin(Duration::from_micros(self.spin_us));
         Ok(Channel::Tipc { socket, to })
     }
 

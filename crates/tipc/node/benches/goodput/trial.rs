@@ -30,6 +30,8 @@ pub(crate) struct Site {
     lab: Option<Lab>,
     _dir: tempfile::TempDir,
     trials: u32,
+    /// How long receivers spin before they sleep.
+    pub(crate) spin_us: u64,
 }
 
 /// A process that ends when this value is dropped.
@@ -51,7 +53,14 @@ impl Site {
             let mut command = Command::new(tipcd);
             command.args(tipcd_args);
             let node = LoneTipcd::start(command, &socket("tipcd"))?;
-            return Ok(Self { nodes: vec![node], guest: None, lab: None, _dir: dir, trials: 0 });
+            return Ok(Self {
+                nodes: vec![node],
+                guest: None,
+                lab: None,
+                _dir: dir,
+                trials: 0,
+                spin_us: 0,
+            });
         };
         let lab = Lab::up(&topology)?;
         let mut nodes = Vec::new();
@@ -64,7 +73,7 @@ impl Site {
             command.args(["--id", &host.name, "--address", address]).args(tipcd_args);
             nodes.push(LoneTipcd::start(command, &socket(&host.name))?);
         }
-        Ok(Self { nodes, guest, lab: Some(lab), _dir: dir, trials: 0 })
+        Ok(Self { nodes, guest, lab: Some(lab), _dir: dir, trials: 0, spin_us: 0 })
     }
 
     fn host(&self, index: usize) -> Option<&Host> {
@@ -104,6 +113,7 @@ impl Site {
             ("--measure-ms", role.measure_ms.to_string()),
             ("--to", role.to.to_string()),
             ("--instance", role.instance.to_string()),
+            ("--spin-us", role.spin_us.to_string()),
         ] {
             command.args([name, &value]);
         }
@@ -149,6 +159,7 @@ impl Site {
             to: SocketAddr::new(ip, 20_000 + (self.trials % 10_000) as u16),
             tipcd: tipcd.map(Path::to_owned),
             instance: self.trials,
+            spin_us: self.spin_us,
         };
         let limit = WATCHDOG + warmup + measure;
         let (server_part, from_server) = self.start(server, &role(true, self.tipcd(server)))?;

@@ -75,6 +75,48 @@ fn a_receiver_that_blocks_takes_one_message_and_leaves_the_rest_visible() {
     }
 }
 
+/// A receiver that spins gets a message without a bell, and one for which it has spun in vain with one.
+#[test]
+fn a_receiver_may_spin_before_it_sleeps() {
+    const LONG: Duration = Duration::from_secs(1);
+    for kind in KINDS {
+        for (_site, client, server) in pairs(kind) {
+            let round = |pause: Duration| {
+                scope(|scope| {
+                    let receive = || server.recv(&mut [0; 4], Patience::Forever);
+                    let waiting = blocked(&server, scope.spawn(receive));
+                    std::thread::sleep(pause);
+                    client.send(b"ping", None, soon()).unwrap();
+                    assert_eq!(waiting.join().unwrap(), Ok(4));
+                });
+                assert_nothing_is_there(&server);
+                server.down_lane_bells().unwrap()
+            };
+            let before = round(Duration::ZERO);
+            assert_eq!(round(Duration::ZERO), before + 1);
+            server.set_spin(WATCHDOG);
+            assert_eq!(round(Duration::ZERO), before + 1, "no bell");
+            server.set_spin(LONG / 1_000);
+            assert_eq!(round(LONG / 10), before + 2);
+            // What it does not take is announced to all.
+            server.set_spin(WATCHDOG);
+            scope(|scope| {
+                let receive = || server.recv(&mut [0; 4], Patience::Forever);
+                let waiting = blocked(&server, scope.spawn(receive));
+                for _ in 0..3 {
+                    client.send(b"ping", None, soon()).unwrap();
+                }
+                assert_eq!(waiting.join().unwrap(), Ok(4));
+            });
+            for _ in 0..2 {
+                wait_until_readable(&server);
+                assert_eq!(server.recv(&mut [0; 4], Patience::Now), Ok(4));
+            }
+            assert_nothing_is_there(&server);
+        }
+    }
+}
+
 #[test]
 fn what_a_short_read_of_a_stream_leaves_is_visible() {
     for (_site, client, server) in pairs(SocketKind::Stream) {
