@@ -51,7 +51,7 @@ pub(crate) struct Judge {
     counted: Option<(f64, f64)>,
 }
 
-/// What is not tried for a while since it failed.
+/// A transport, or a kind of them, that is not tried for some time because it failed.
 #[derive(Debug, Default)]
 struct Ban {
     until: Option<Instant>,

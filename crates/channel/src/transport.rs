@@ -154,7 +154,7 @@ impl TxHalf {
         }
     }
 
-    /// The ring, within a host.
+    /// The ring, if the transport is one within the host.
     pub(crate) fn ring(&self) -> Option<&SharedRing> {
         match self {
             TxHalf::Spin(tx) => Some(tx.memory()),
@@ -164,7 +164,7 @@ impl TxHalf {
         }
     }
 
-    /// The datagrams, where there are any.
+    /// The UDP socket, if the transport is UDP.
     pub(crate) fn datagrams(&self) -> Option<&Arc<Datagrams>> {
         match self {
             TxHalf::Lossy(tx) => Some(tx.datagrams()),
@@ -174,7 +174,7 @@ impl TxHalf {
 }
 
 impl RxHalf {
-    /// The ring, within a host.
+    /// The ring, if the transport is one within the host.
     pub(crate) fn ring(&self) -> Option<&SharedRing> {
         match self {
             RxHalf::Spin(rx) => Some(rx.memory()),

@@ -1,4 +1,4 @@
-//! How a link opens a transport of datagrams: only once they have passed both ways.
+//! How a link opens the UDP transport: only after datagrams have passed in both directions.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,10 +16,10 @@ use crate::transport::{Halves, Transport};
 
 /// Time between the follower's greetings.
 const AGAIN: Duration = Duration::from_millis(20);
-/// Datagrams that have not passed both ways by then do not pass.
+/// How long the ends try to exchange greetings. If none has passed in both directions by then, UDP is taken not to work.
 const PROOF: Duration = Duration::from_secs(1);
 
-/// Greetings on sockets that are not in use yet, exchanged by the control thread.
+/// An exchange of greetings by the control thread, over sockets that the halves do not use yet.
 pub(crate) struct Proof {
     datagrams: Arc<Datagrams>,
     link: Weak<Link>,
@@ -42,7 +42,7 @@ impl Proof {
         self.datagrams.as_fd()
     }
 
-    /// Reads what has come.
+    /// Reads the greetings that have arrived.
     pub(crate) fn hear(&mut self) {
         // The leader answers every greeting, since its answer may be lost.
         if self.is_awaited() && self.datagrams.hear() && !self.datagrams.leads() {
@@ -50,7 +50,7 @@ impl Proof {
         }
     }
 
-    /// Does what is due; returns when to do so again, `None` once there is nothing left to do.
+    /// Greets if it is time, or gives up; returns when to call this again, `None` if there is nothing left to do.
     pub(crate) fn attend(&mut self, now: Instant) -> Option<Instant> {
         if !self.is_awaited() {
             return None;
@@ -70,7 +70,7 @@ impl Proof {
         Some(self.next)
     }
 
-    /// Whether there are halves that are not in use yet.
+    /// Whether a switch still waits for the outcome.
     fn is_awaited(&self) -> bool {
         let has_halves = Arc::strong_count(&self.datagrams) > 1;
         has_halves && !self.done && !self.datagrams.is_in_use()
@@ -85,7 +85,7 @@ impl Proof {
 }
 
 impl Drop for Proof {
-    /// One that cannot be watched proves nothing.
+    /// An exchange that ends early, because its socket cannot be watched, has failed.
     fn drop(&mut self) {
         if !self.done && !self.datagrams.leads() {
             self.finish(false);
@@ -94,7 +94,7 @@ impl Drop for Proof {
 }
 
 impl Link {
-    /// Leader: this end of a transport of datagrams, and the offer for the follower.
+    /// Leader: creates this end of the UDP transport, and the offer for the follower.
     pub(super) fn make_lossy(&self) -> Result<(Halves, Offer), OpenError> {
         let (local, peer) = self.addresses()?;
         let (datagrams, offer) = Datagrams::offer(local, peer)?;
@@ -103,7 +103,7 @@ impl Link {
         Ok((halves, offer))
     }
 
-    /// Follower: this end; the control thread says when it is open.
+    /// Follower: opens this end. The control thread calls [`Link::proved`] when datagrams have passed.
     pub(super) fn open_lossy(&self, offer: &Offer) -> Result<Halves, OpenError> {
         let (local, peer) = self.addresses()?;
         let datagrams = Datagrams::open(local, peer, offer)?;
@@ -119,7 +119,7 @@ impl Link {
         })
     }
 
-    /// Follower: datagrams pass both ways, or none has for long enough.
+    /// Follower: the exchange of greetings has ended.
     fn proved(&self, epoch: u32, worked: bool) {
         let mut state = self.lock();
         if state.over || state.switch.epoch().wrapping_add(1) != epoch {
@@ -133,7 +133,7 @@ impl Link {
         self.carry_out(&mut state);
     }
 
-    /// Follower: what was offered cannot be opened.
+    /// Follower: the transport that the leader offered cannot be opened.
     pub(super) fn not_opened(&self, state: &mut State, to: Transport, because: String) {
         state.pending = None;
         let from = state.transport;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::Link;
 use super::state::{Old, State};
 
-/// A step takes about this long ...
+/// Approximate duration of a step.
 const STEP: Duration = Duration::from_micros(100);
-/// ... and is followed by a pause.
+/// Pause after each step.
 const PAUSE: Duration = Duration::from_micros(500);
 /// Bytes that are given back by one system call.
 const CHUNK: usize = 256 << 10;
@@ -18,7 +18,7 @@ const CHUNK: usize = 256 << 10;
 /// An old transport whose memory is being given back.
 pub(super) struct Release {
     old: Old,
-    /// Bytes of each ring that were given back.
+    /// Number of bytes of each ring that were given back already.
     done: usize,
     next: Instant,
 }
@@ -28,7 +28,7 @@ impl Release {
         Release { old, done: 0, next: Instant::now() }
     }
 
-    /// Gives some of it back; true when nothing is left.
+    /// Gives back as much as one step allows; returns whether nothing is left.
     fn step(&mut self) -> bool {
         let start = Instant::now();
         let rings = || self.old.tx.iter().filter_map(|tx| tx.ring());
@@ -44,7 +44,7 @@ impl Release {
 }
 
 impl State {
-    /// Whether a transport that was left is still there, so that no switch can begin.
+    /// Whether an old transport still has memory, so that no switch can begin.
     pub(crate) const fn is_releasing(&self) -> bool {
         self.is_releasing
     }

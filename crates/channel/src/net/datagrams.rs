@@ -25,16 +25,16 @@ use crate::transport::Transport;
 
 /// Longest message of a channel that may use datagrams: it fits into one frame of an Ethernet, over IPv6 too.
 pub const MAX_LOSSY_MESSAGE: usize = 1400;
-/// Bytes of the number.
+/// Size in bytes of a datagram's number.
 const NUMBER: usize = 8;
-/// The greeting's.
+/// The number of a greeting.
 const GREETING: u64 = 0;
-/// Requested for the socket's buffers; a receiver that is slower for longer loses messages.
+/// Size in bytes requested for the socket's buffers. When the receiver's is full, messages are lost.
 const BUFFER: usize = 1 << 20;
-/// The words of an offer: the leader's port, and the keys for what each end sends.
+/// Names of the entries of an offer: the leader's port, and the key with which each end seals its datagrams.
 const WORDS: [&str; 3] = ["port", "key_of_leader", "key_of_follower"];
 
-/// Room for a datagram and for the message in it.
+/// Space for one sealed datagram and the message in it.
 pub(super) struct Buffer {
     sealed: Vec<u8>,
     open: Vec<u8>,
@@ -46,31 +46,31 @@ impl Buffer {
         Buffer { sealed, open: vec![0; MAX_LOSSY_MESSAGE + TAG] }
     }
 
-    /// The message that was received last.
+    /// The first `len` bytes of the message that was received last.
     pub(super) fn message(&self, len: usize) -> &[u8] {
         &self.open[..len]
     }
 }
 
-/// What a socket had.
+/// The result of an attempt to receive.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// The next message, its number and its length.
+    /// The next message: its number and its length in bytes.
     Message(u64, usize),
-    /// Something that is repeated, late, or not from the peer.
+    /// A datagram that was dropped: repeated, late, or not sealed by the peer.
     Useless,
-    /// Nothing.
+    /// There is no datagram now.
     Nothing,
 }
 
-/// One end's socket of an epoch.
+/// One end's UDP socket for one epoch, with the keys of both directions.
 pub(crate) struct Datagrams {
     socket: OwnedFd,
     ours: Box<dyn Cipher>,
     theirs: Box<dyn Cipher>,
     peer: SocketAddr,
     leads: bool,
-    /// The halves are in use: what comes now are messages.
+    /// Whether the halves receive from the socket, so that the control thread must not.
     in_use: AtomicBool,
 }
 
@@ -85,7 +85,7 @@ fn bad_offer(why: &str) -> OpenError {
     OpenError::BadOffer { mechanism: Transport::Udp.id(), why: why.to_owned() }
 }
 
-/// A socket at an address, with a port of its own.
+/// Creates a UDP socket bound to an address and a port that the system chooses.
 fn bound(mut local: SocketAddr) -> Result<OwnedFd, OsError> {
     local.set_port(0);
     let socket = socket::inet(Inet::Udp, local)?;
@@ -96,7 +96,7 @@ fn bound(mut local: SocketAddr) -> Result<OwnedFd, OsError> {
 }
 
 impl Datagrams {
-    /// The leader's end, and what the follower must know. `local` and `peer` are the addresses of the control connection.
+    /// Creates the leader's end and the offer from which the follower opens its own. `local` and `peer` are the addresses of the control connection.
     pub(crate) fn offer(
         local: SocketAddr,
         peer: SocketAddr,
@@ -112,7 +112,7 @@ impl Datagrams {
         Ok((Self::with(socket, &ours, &theirs, peer, true)?, offer))
     }
 
-    /// The follower's end.
+    /// Opens the follower's end.
     pub(crate) fn open(
         local: SocketAddr,
         mut peer: SocketAddr,
@@ -143,7 +143,8 @@ impl Datagrams {
         Ok(Arc::new(Datagrams { socket, ours, theirs, peer, leads, in_use }))
     }
 
-    /// Sends a message under a number that no other one had; EAGAIN when there is no room, and any other error when the message is lost.
+    /// Seals and sends a message. Its number must not have been used before, since it is the nonce. EAGAIN means that there is no room; after
+    /// any other error the message is lost.
     pub(super) fn send(
         &self,
         number: u64,
@@ -156,7 +157,7 @@ impl Datagrams {
         socket::send(&self.socket, sealed, true).map(drop)
     }
 
-    /// Receives a message whose number is above `last`.
+    /// Receives the next datagram, whose number must be above `last`.
     pub(super) fn receive(&self, last: u64, buffer: &mut Buffer) -> Came {
         match socket::recv_message(&self.socket, &mut buffer.sealed, true) {
             Ok(len) => match self.unseal(len, buffer, |number| number > last) {
@@ -169,7 +170,8 @@ impl Datagrams {
         }
     }
 
-    /// Opens a datagram of that many bytes: the message's number and length. `None` if its number is not wanted or it is not the peer's.
+    /// Unseals a datagram of `len` bytes and returns the message's number and length. `None` if the number is not wanted or the seal is not the
+    /// peer's.
     fn unseal(
         &self,
         len: usize,
@@ -179,19 +181,20 @@ impl Datagrams {
         let datagram = buffer.sealed.get(..len)?;
         let (number, sealed) = datagram.split_first_chunk::<NUMBER>()?;
         let number = Some(u64::from_le_bytes(*number)).filter(|number| is_wanted(*number))?;
-        // The cipher takes for granted that a tag is there.
+        // The cipher requires that there is a tag.
         let message = sealed.len().checked_sub(TAG)?;
         self.theirs.decrypt(number, &[], sealed, &mut buffer.open).ok()?;
         Some((number, message))
     }
 
-    /// Follower: says that it is there.
+    /// Sends a greeting, which tells the leader the follower's port, or answers one.
     pub(crate) fn greet(&self) {
-        // One that is lost is repeated.
+        // A lost greeting is repeated.
         let _ = self.send(GREETING, &[], &mut Buffer::new());
     }
 
-    /// Control thread, while the transport is not in use: whether the peer's greeting has come. The leader answers it.
+    /// Reads the datagrams that have arrived; returns whether a greeting of the peer was among them, which the leader answers. Called by the
+    /// control thread until the halves are in use.
     pub(crate) fn hear(&self) -> bool {
         let mut buffer = Buffer::new();
         let mut heard = false;
@@ -216,12 +219,12 @@ impl Datagrams {
         self.leads
     }
 
-    /// From now on the halves receive, and the control thread does not.
+    /// Marks that the halves receive from the socket from now on.
     pub(crate) fn take_into_use(&self) {
         self.in_use.store(true, Ordering::Release);
     }
 
-    /// Whether they do.
+    /// Whether the halves receive from the socket.
     pub(crate) fn is_in_use(&self) -> bool {
         self.in_use.load(Ordering::Acquire)
     }

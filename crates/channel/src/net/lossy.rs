@@ -67,7 +67,7 @@ impl LossyTx {
     }
 }
 
-/// What came next.
+/// What the receiving half has next.
 pub(crate) enum Next<R> {
     /// A message, or what ends the transport.
     Item(R),
@@ -79,16 +79,16 @@ pub(crate) enum Next<R> {
 pub(crate) struct LossyRx {
     net: NetRx,
     datagrams: Arc<Datagrams>,
-    /// Polls readable while something may have come either way.
+    /// Readable while a datagram or something of the session may have arrived.
     either: Epoll,
-    /// That of the last message.
+    /// Number of the last message.
     number: u64,
     buffer: Buffer,
-    /// The length of a message in the buffer that was not shown yet.
+    /// Length of a message in the buffer that the caller has not seen yet.
     ahead: Option<usize>,
-    /// What ends the transport: datagrams that came before it come first.
+    /// A marker or the end of the channel, which waits until all datagrams that arrived before it were received.
     last: Option<Vec<u8>>,
-    /// Readable while that waits.
+    /// Readable while such an end waits.
     last_waits: EventFd,
 }
 
@@ -112,7 +112,7 @@ impl LossyRx {
         &mut self.net
     }
 
-    /// Shows what came next to `look`, without waiting.
+    /// Passes what is next to `look`, without waiting.
     pub(crate) fn try_recv<R>(
         &mut self,
         look: impl FnOnce(&[u8]) -> R,
@@ -169,7 +169,7 @@ impl LossyRx {
     }
 }
 
-/// Both halves of one end.
+/// Creates both halves of one end.
 pub(crate) fn halves(
     session: &Arc<Session>,
     datagrams: Arc<Datagrams>,
