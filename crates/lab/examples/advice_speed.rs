@@ -2,7 +2,7 @@
 //!
 //! Copies the records of a run until they are that many, in several runs of a temporary folder, and answers a question from them alone.
 //!
-//! `cargo run --release -p crossway-lab --example advice_speed -- records/2026-11-23-xeon-2cpu`
+//! `cargo run --release -p crossway-lab --example advice_speed -- records/2026-11-25-epyc-2cpu`
 
 use std::path::PathBuf;
 use std::time::Instant;
