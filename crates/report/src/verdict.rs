@@ -187,12 +187,13 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
             "For {subject}, {} has the {of_what}: {value} ({interval})",
             name(summary, first)
         ),
-        2 | 3 => format!(
+        2 => format!(
             "For {subject}, {} share the {of_what}: their intervals overlap, {interval} together",
             list(leaders.iter().map(|e| name(summary, e)))
         ),
         n => format!(
-            "For {subject}, {n} mechanisms share the {of_what}: their intervals overlap, {interval} together"
+            "For {subject}, {n} mechanisms share the {of_what}: their intervals overlap that of {}, {interval} together",
+            name(summary, first)
         ),
     };
     let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning);

@@ -239,7 +239,7 @@ fn a_factor_over_several_mechanisms_comes_from_all_their_intervals() {
     let headline = run_of(parts).verdict().headline;
     assert_eq!(
         headline,
-        "For 64-byte messages that may block, 4 mechanisms share the shortest round trip: their intervals overlap, 23.0–53.7 µs \
+        "For 64-byte messages that may block, 4 mechanisms share the shortest round trip: their intervals overlap that of fifo, 23.0–53.7 µs \
          together; shm-spin, at 200 ns, is 115 to 269 times as fast, but spins: each end owns a core."
     );
 }
