@@ -50,8 +50,11 @@ pub fn extended_state_bytes() -> usize {
     {
         use std::arch::x86_64::{__cpuid, __cpuid_count};
         const OSXSAVE: u32 = 1 << 27;
-        if __cpuid(1).ecx & OSXSAVE != 0 {
-            return __cpuid_count(0xD, 0).ebx as usize;
+        // SAFETY: every x86-64 processor has the instruction. Newer compilers declare both functions safe.
+        #[allow(unused_unsafe)]
+        let (features, area) = unsafe { (__cpuid(1), __cpuid_count(0xD, 0)) };
+        if features.ecx & OSXSAVE != 0 {
+            return area.ebx as usize;
         }
     }
     0
