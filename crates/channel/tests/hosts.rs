@@ -1,13 +1,14 @@
 //! Channels between hosts: directories that share nothing, TCP between them, keys, connections that are cut, peers that die.
 
+mod addresses;
 mod cutter;
 mod stream;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use addresses::free_address;
 use crossway_channel::{
     Channel, Directory, Error, EventKind, Hosts, Key, Listener, Network, Options, Policy,
     RecvError, SendError, SwitchError, Transport,
@@ -16,16 +17,6 @@ use cutter::Cutter;
 use stream::{Stream, check, fill, soon, stream_while};
 
 const NAME: &str = "camera/left";
-
-/// An address at which nothing listens, on a loopback address of its own: no connection of another test or program can
-/// take its port before it is used.
-fn free_address() -> SocketAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let pid = std::process::id();
-    let [b, c] = [64 + pid / 250 % 64, 1 + pid % 250].map(|byte| byte as u8);
-    let host = Ipv4Addr::new(127, b, c, NEXT.fetch_add(1, Ordering::Relaxed));
-    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
-}
 
 /// The options of a host of its own: no directory is shared.
 fn host(dir: &Path, network: &Network) -> Options {

@@ -4,6 +4,7 @@
 //! The process to be killed is a child that runs this test program with a role; the two others are threads of this process. The survivors'
 //! searches for each other, which take most of the time, run in parallel.
 
+mod addresses;
 mod child;
 mod loopback;
 mod serving;

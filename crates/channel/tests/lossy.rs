@@ -1,13 +1,15 @@
 //! Channels between hosts whose programs allow loss: what arrives does so once and in order, what does not is counted, and a close is always heard.
 
+mod addresses;
 mod cutter;
 mod relay;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use addresses::free_address;
 use crossway_channel::{
     Channel, Directory, Error, EventKind, Handle, Hosts, Key, Listener, MAX_LOSSY_MESSAGE, Network,
     Options, Policy, Reason, Receiver, RecvError, SendError, Sender, SwitchError, Transport,
@@ -20,15 +22,6 @@ const NAME: &str = "camera/left";
 /// Only catches hangs.
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(120))
-}
-
-/// An address at which nothing listens, on a loopback address of its own.
-fn free_address() -> SocketAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let pid = std::process::id();
-    let [b, c] = [192 + pid / 250 % 60, 1 + pid % 250].map(|byte| byte as u8);
-    let host = Ipv4Addr::new(127, b, c, NEXT.fetch_add(1, Ordering::Relaxed));
-    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap()
 }
 
 /// The options of a program on a host of its own, which reaches the name at an address.

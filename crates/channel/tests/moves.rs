@@ -1,5 +1,6 @@
 //! A listening end that moves between hosts in the middle of traffic: from its peer's host to another one, to a third, and back.
 
+mod addresses;
 mod cutter;
 mod loopback;
 mod serving;
@@ -9,12 +10,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use addresses::free_address;
 use crossway_channel::{
     Channel, Error, Event, EventKind, Handle, Key, Listener, Network, Options, Reason, Receiver,
     RecvError, SendError, Sender, TakenOver, Transport,
 };
 use cutter::Cutter;
-use loopback::{Host, NAME, free_address};
+use loopback::{Host, NAME};
 use serving::serve;
 use stream::{Stream, check, fill, soon};
 
