@@ -333,7 +333,8 @@ fn judge(
         return (Verdict::Same, Some("both sides contain the same trials".to_owned()));
     }
     let Some(slowdown) = slowdown else {
-        let why = format!("{trials} trials are too few; run {TRIALS_AT_LEAST} or more");
+        let are = if trials == 1 { "trial is" } else { "trials are" };
+        let why = format!("{trials} {are} too few; run {TRIALS_AT_LEAST} or more");
         return (Verdict::Unclear, Some(why));
     };
     if let (Some(before), Some(after)) = between.cache_lines_ns

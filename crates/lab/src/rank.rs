@@ -60,17 +60,22 @@ pub enum Speed {
     RoundTripP50Ns,
     /// 99th percentile of the one-way latency from the intended instant, nanoseconds.
     OneWayP99Ns,
+    /// Its median, where a trial has too few samples for the percentile.
+    OneWayP50Ns,
     /// Medians of set-up, exchange and tear-down together, nanoseconds.
     WholeExchangeNs,
 }
 
 impl Speed {
-    /// The figure for a workload.
-    pub fn of_workload(workload: &Workload) -> Speed {
+    /// The figure by which trials of one workload are ranked: one that all of them have.
+    fn common_to(workload: &Workload, trials: &[&Record]) -> Speed {
+        let has_p99 =
+            |record: &&Record| latency(record, Span::OneWay).is_none_or(|l| l.p99.is_some());
         match workload.facts().measure {
             Measure::Rate => Speed::MsgsPerS,
             Measure::RoundTrip => Speed::RoundTripP50Ns,
-            Measure::OneWay => Speed::OneWayP99Ns,
+            Measure::OneWay if trials.iter().all(has_p99) => Speed::OneWayP99Ns,
+            Measure::OneWay => Speed::OneWayP50Ns,
             Measure::Exchange => Speed::WholeExchangeNs,
         }
     }
@@ -81,11 +86,8 @@ impl Speed {
         match self {
             Speed::MsgsPerS => record.throughput.map(|t| t.msgs_per_s),
             Speed::RoundTripP50Ns => p50(Span::RoundTrip),
-            Speed::OneWayP99Ns => {
-                let latency = latency(record, Span::OneWay)?;
-                // At low message rates there are too few samples for a p99; the median is then all there is.
-                Some(latency.p99.unwrap_or(latency.p50) as f64)
-            }
+            Speed::OneWayP99Ns => latency(record, Span::OneWay)?.p99.map(|p99| p99 as f64),
+            Speed::OneWayP50Ns => p50(Span::OneWay),
             Speed::WholeExchangeNs => {
                 Some(p50(Span::SetUp)? + p50(Span::Exchange)? + p50(Span::TearDown)?)
             }
@@ -185,7 +187,8 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         if members.len() < 2 {
             continue;
         }
-        let speed = Speed::of_workload(&members[0].records[0].inputs.workload);
+        let trials: Vec<&Record> = members.iter().flat_map(|c| c.records.iter().copied()).collect();
+        let speed = Speed::common_to(&trials[0].inputs.workload, &trials);
         rankings.push(Ranking {
             setting: format!("{}, {}", key.label(), class.name()),
             inputs: cases::FIELD_NAMES
@@ -303,105 +306,5 @@ pub fn moved_explained() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::inputs::Load;
-    use crate::samples;
-
-    fn five(middle: u64) -> [u64; 5] {
-        [middle, middle + 2, middle - 2, middle + 1, middle - 1]
-    }
-
-    fn places_of(entries: &[Entry]) -> Vec<(usize, &str)> {
-        entries.iter().map(|e| (e.rank.unwrap_or(0), e.mechanism.as_str())).collect()
-    }
-
-    #[test]
-    fn fewer_than_five_trials_have_no_place_and_no_interval() {
-        let mut records = samples::trials("pipe", 64, &five(1000), 400.0);
-        records.extend(samples::trials("fifo", 64, &five(500)[..4], 300.0));
-        let ranked = rank(&records);
-        let by_speed = &ranked.rankings[0].by_speed;
-        assert_eq!(places_of(by_speed), [(1, "pipe"), (0, "fifo")]);
-        assert_eq!((by_speed[1].rank, by_speed[1].figure.interval), (None, None));
-        records.retain(|r| r.inputs.trial < 2);
-        let ranked = rank(&records);
-        assert!(ranked.rankings[0].by_speed.iter().all(|e| e.rank.is_none()));
-    }
-
-    #[test]
-    fn overlapping_intervals_share_a_place_and_the_next_place_is_skipped() {
-        let mut records = samples::trials("fifo", 64, &five(1001), 300.0);
-        records.extend(samples::trials("pipe", 64, &five(1000), 400.0));
-        records.extend(samples::trials("tcp", 64, &five(5000), 100.0));
-        let ranked = rank(&records);
-        assert_eq!(ranked.rankings.len(), 1);
-        let ranking = &ranked.rankings[0];
-        assert_eq!(ranking.speed, Speed::RoundTripP50Ns);
-        assert_eq!(places_of(&ranking.by_speed), [(1, "pipe"), (1, "fifo"), (3, "tcp")]);
-        // The order by CPU time is different.
-        assert_eq!(places_of(&ranking.by_bits_per_cpu_s), [(1, "tcp"), (2, "fifo"), (3, "pipe")]);
-    }
-
-    #[test]
-    fn spinning_and_blocking_never_share_a_ranking() {
-        let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
-        records.extend(samples::trials("tcp", 64, &five(3000), 1.0));
-        for (name, middle) in [("shm-spin", 100), ("shm-futex", 110)] {
-            let mut spinning = samples::trials(name, 64, &five(middle), 1.0);
-            spinning.iter_mut().for_each(|r| r.inputs.wait = Wait::Spin);
-            records.extend(spinning);
-        }
-        let ranked = rank(&records);
-        let classes: Vec<WaitClass> = ranked.rankings.iter().map(|r| r.wait_class).collect();
-        assert_eq!(classes, [WaitClass::Blocking, WaitClass::Spinning]);
-        assert!(ranked.rankings.iter().all(|r| r.by_speed.len() == 2));
-    }
-
-    #[test]
-    fn a_setting_with_one_mechanism_is_no_ranking() {
-        assert_eq!(rank(&samples::trials("pipe", 64, &five(1000), 1.0)), Rankings::default());
-    }
-
-    #[test]
-    fn a_change_of_places_under_load_is_found() {
-        let busy = Load { cpu: 2, memory: 0, io: 0 };
-        let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
-        records.extend(samples::trials("tcp", 64, &five(2000), 1.0));
-        records.extend(samples::loaded(samples::trials("pipe", 64, &five(9000), 1.0), busy));
-        records.extend(samples::loaded(samples::trials("tcp", 64, &five(4000), 1.0), busy));
-        let reversals = rank(&records).reversals;
-        assert_eq!(reversals.len(), 1, "{reversals:?}");
-        assert_eq!(
-            (reversals[0].better_idle.as_str(), reversals[0].better_loaded.as_str()),
-            ("pipe", "tcp")
-        );
-        assert_eq!((reversals[0].load.as_str(), reversals[0].by), ("cpu-2", By::Speed));
-    }
-
-    #[test]
-    fn ties_are_no_reversal() {
-        let busy = Load { cpu: 2, memory: 0, io: 0 };
-        let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
-        records.extend(samples::trials("tcp", 64, &five(1001), 1.0));
-        records.extend(samples::loaded(samples::trials("pipe", 64, &five(9000), 1.0), busy));
-        records.extend(samples::loaded(samples::trials("tcp", 64, &five(4000), 1.0), busy));
-        assert_eq!(rank(&records).reversals, []);
-    }
-
-    #[test]
-    fn trials_on_moved_cores_are_marked() {
-        let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
-        records.extend(samples::trials("fifo", 64, &five(1100), 1.0));
-        records.extend(samples::trials("tcp", 64, &five(2000), 1.0));
-        records[12].calibration.cache_line_after_ns = Some(700.0);
-        let ranked = rank(&records);
-        let marked: Vec<&str> = ranked.rankings[0]
-            .by_speed
-            .iter()
-            .filter(|e| e.cores_moved)
-            .map(|e| e.mechanism.as_str())
-            .collect();
-        assert_eq!(marked, ["tcp"]);
-    }
-}
+#[path = "rank_tests.rs"]
+mod tests;

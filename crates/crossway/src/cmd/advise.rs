@@ -36,7 +36,7 @@ use crate::ui::{self, Ui};
 /// file. Advise uses earlier records of this machine and measures what they do not cover. It prints the recommended mechanism,
 /// the runner-up, what was ruled out and on what evidence, and what would change the answer.
 ///
-/// Exit status: 0 a mechanism is recommended, 1 none can be, 2 the question cannot be used.
+/// Exit status: 0 a mechanism is recommended, 1 none can be, 2 the question cannot be used, 130 interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Advise {
     /// File of a question, or name of a ready-made one

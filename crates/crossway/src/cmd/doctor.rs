@@ -22,6 +22,7 @@ pub(crate) struct Doctor {
 impl Run for Doctor {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let mut items = doctor::examine();
+        let all = items.len();
         if self.missing {
             items.retain(|item| !item.ready);
         }
@@ -57,8 +58,7 @@ impl Run for Doctor {
             println!("{}", ui.paint("32", "Everything is ready."));
         } else {
             println!(
-                "{missing} of {} are missing; cases that need them are skipped, and the report says why.",
-                items.len()
+                "{missing} of {all} are missing; cases that need them are skipped, and the report says why."
             );
         }
         Ok(ExitCode::SUCCESS)

@@ -106,6 +106,7 @@ fn title(ranking: &Ranking) -> String {
         Speed::MsgsPerS => "messages per second",
         Speed::RoundTripP50Ns => "median round trip",
         Speed::OneWayP99Ns => "one way, 99th percentile",
+        Speed::OneWayP50Ns => "one way, median",
         Speed::WholeExchangeNs => "median of the whole exchange",
     };
     format!("{}: {what}", ranking.setting)

@@ -1,0 +1,124 @@
+//! Tests of rankings.
+
+use super::*;
+use crate::inputs::Load;
+use crate::samples;
+
+fn five(middle: u64) -> [u64; 5] {
+    [middle, middle + 2, middle - 2, middle + 1, middle - 1]
+}
+
+fn places_of(entries: &[Entry]) -> Vec<(usize, &str)> {
+    entries.iter().map(|e| (e.rank.unwrap_or(0), e.mechanism.as_str())).collect()
+}
+
+#[test]
+fn fewer_than_five_trials_have_no_place_and_no_interval() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 400.0);
+    records.extend(samples::trials("fifo", 64, &five(500)[..4], 300.0));
+    let ranked = rank(&records);
+    let by_speed = &ranked.rankings[0].by_speed;
+    assert_eq!(places_of(by_speed), [(1, "pipe"), (0, "fifo")]);
+    assert_eq!((by_speed[1].rank, by_speed[1].figure.interval), (None, None));
+    records.retain(|r| r.inputs.trial < 2);
+    let ranked = rank(&records);
+    assert!(ranked.rankings[0].by_speed.iter().all(|e| e.rank.is_none()));
+}
+
+#[test]
+fn overlapping_intervals_share_a_place_and_the_next_place_is_skipped() {
+    let mut records = samples::trials("fifo", 64, &five(1001), 300.0);
+    records.extend(samples::trials("pipe", 64, &five(1000), 400.0));
+    records.extend(samples::trials("tcp", 64, &five(5000), 100.0));
+    let ranked = rank(&records);
+    assert_eq!(ranked.rankings.len(), 1);
+    let ranking = &ranked.rankings[0];
+    assert_eq!(ranking.speed, Speed::RoundTripP50Ns);
+    assert_eq!(places_of(&ranking.by_speed), [(1, "pipe"), (1, "fifo"), (3, "tcp")]);
+    // The order by CPU time is different.
+    assert_eq!(places_of(&ranking.by_bits_per_cpu_s), [(1, "tcp"), (2, "fifo"), (3, "pipe")]);
+}
+
+#[test]
+fn spinning_and_blocking_never_share_a_ranking() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("tcp", 64, &five(3000), 1.0));
+    for (name, middle) in [("shm-spin", 100), ("shm-futex", 110)] {
+        let mut spinning = samples::trials(name, 64, &five(middle), 1.0);
+        spinning.iter_mut().for_each(|r| r.inputs.wait = Wait::Spin);
+        records.extend(spinning);
+    }
+    let ranked = rank(&records);
+    let classes: Vec<WaitClass> = ranked.rankings.iter().map(|r| r.wait_class).collect();
+    assert_eq!(classes, [WaitClass::Blocking, WaitClass::Spinning]);
+    assert!(ranked.rankings.iter().all(|r| r.by_speed.len() == 2));
+}
+
+#[test]
+fn a_setting_with_one_mechanism_is_no_ranking() {
+    assert_eq!(rank(&samples::trials("pipe", 64, &five(1000), 1.0)), Rankings::default());
+}
+
+#[test]
+fn a_change_of_places_under_load_is_found() {
+    let busy = Load { cpu: 2, memory: 0, io: 0 };
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("tcp", 64, &five(2000), 1.0));
+    records.extend(samples::loaded(samples::trials("pipe", 64, &five(9000), 1.0), busy));
+    records.extend(samples::loaded(samples::trials("tcp", 64, &five(4000), 1.0), busy));
+    let reversals = rank(&records).reversals;
+    assert_eq!(reversals.len(), 1, "{reversals:?}");
+    assert_eq!(
+        (reversals[0].better_idle.as_str(), reversals[0].better_loaded.as_str()),
+        ("pipe", "tcp")
+    );
+    assert_eq!((reversals[0].load.as_str(), reversals[0].by), ("cpu-2", By::Speed));
+}
+
+#[test]
+fn ties_are_no_reversal() {
+    let busy = Load { cpu: 2, memory: 0, io: 0 };
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("tcp", 64, &five(1001), 1.0));
+    records.extend(samples::loaded(samples::trials("pipe", 64, &five(9000), 1.0), busy));
+    records.extend(samples::loaded(samples::trials("tcp", 64, &five(4000), 1.0), busy));
+    assert_eq!(rank(&records).reversals, []);
+}
+
+#[test]
+fn trials_on_moved_cores_are_marked() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("fifo", 64, &five(1100), 1.0));
+    records.extend(samples::trials("tcp", 64, &five(2000), 1.0));
+    records[12].calibration.cache_line_after_ns = Some(700.0);
+    let ranked = rank(&records);
+    let marked: Vec<&str> = ranked.rankings[0]
+        .by_speed
+        .iter()
+        .filter(|e| e.cores_moved)
+        .map(|e| e.mechanism.as_str())
+        .collect();
+    assert_eq!(marked, ["tcp"]);
+}
+
+#[test]
+fn a_median_is_not_ranked_as_a_percentile_that_some_trials_lack() {
+    let paced = |mechanism, middle| {
+        let mut records = samples::trials(mechanism, 64, &five(middle), 1.0);
+        for record in &mut records {
+            record.inputs.workload = Workload::Paced { burst_bytes: 64, period_us: 1000 };
+            record.latency_ns.iter_mut().for_each(|latency| {
+                latency.span = Span::OneWay;
+                latency.p99 = Some(10 * latency.p50);
+            });
+        }
+        records
+    };
+    let mut records = paced("pipe", 1000);
+    records.extend(paced("tcp", 2000));
+    let ranking = rank(&records).rankings.remove(0);
+    assert_eq!((ranking.speed, ranking.by_speed[0].figure.median), (Speed::OneWayP99Ns, 10_000.0));
+    records[7].latency_ns.iter_mut().for_each(|latency| latency.p99 = None);
+    let ranking = rank(&records).rankings.remove(0);
+    assert_eq!((ranking.speed, ranking.by_speed[0].figure.median), (Speed::OneWayP50Ns, 1000.0));
+}
