@@ -102,7 +102,7 @@ impl Speed {
 /// A mechanism's entry in a ranking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its rank, from 1, shared by all whose intervals overlap that of the first of them. Null for a mechanism with
+    /// Its rank, from 1, shared by all whose intervals overlap that of the first of them (the one with the best median). Null for a mechanism with
     /// fewer than five trials, which is listed after the ranked ones.
     pub rank: Option<usize>,
     /// The mechanism's id.
@@ -127,9 +127,9 @@ pub struct Ranking {
     pub wait_class: WaitClass,
     /// The figure by which speed is ranked.
     pub speed: Speed,
-    /// Entries by speed, fastest first.
+    /// Entries by rank, those of one rank by their median speed.
     pub by_speed: Vec<Entry>,
-    /// Entries by payload bits per CPU-second of all roles, highest first; empty for empty messages.
+    /// Likewise by payload bits per CPU-second of all roles; empty for empty messages.
     pub by_bits_per_cpu_s: Vec<Entry>,
 }
 
@@ -238,15 +238,17 @@ fn places(
         let order = if more_is_better { order.reverse() } else { order };
         a.figure.interval.is_none().cmp(&b.figure.interval.is_none()).then(order)
     });
+    // A tie requires an overlap with the first entry of the rank, not with the last: otherwise a chain of overlaps would tie
+    // all. An entry that ties with it is listed with it, even if the median of one that does not lies between them.
+    let ranked = entries.iter().take_while(|e| e.figure.interval.is_some()).count();
     let mut leader = 0;
-    for at in 0..entries.len() {
-        let Some(interval) = entries[at].figure.interval else { break };
-        // A tie requires an overlap with the first entry of the rank, not the last: otherwise a chain of overlaps would
-        // tie all.
-        if entries[leader].figure.interval.is_some_and(|first| !interval.overlaps(&first)) {
-            leader = at;
-        }
-        entries[at].rank = Some(leader + 1);
+    while leader < ranked {
+        let first = entries[leader].figure.interval;
+        let apart = |e: &Entry| !e.figure.interval.zip(first).is_some_and(|(i, f)| i.overlaps(&f));
+        entries[leader + 1..ranked].sort_by_key(apart);
+        let next = leader + 1 + entries[leader + 1..ranked].iter().take_while(|e| !apart(e)).count();
+        entries[leader..next].iter_mut().for_each(|e| e.rank = Some(leader + 1));
+        leader = next;
     }
     entries
 }

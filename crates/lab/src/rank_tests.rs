@@ -40,6 +40,16 @@ fn overlapping_intervals_share_a_place_and_the_next_place_is_skipped() {
 }
 
 #[test]
+fn a_tie_with_the_best_holds_beyond_one_that_is_clearly_worse() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("fifo", 64, &five(1100), 1.0));
+    records.extend(samples::trials("tcp", 64, &[990, 1150, 1200, 1250, 1300], 1.0));
+    records.extend(samples::trials("udp", 64, &five(9000), 1.0));
+    let ranking = rank(&records).rankings.remove(0);
+    assert_eq!(places_of(&ranking.by_speed), [(1, "pipe"), (1, "tcp"), (3, "fifo"), (4, "udp")]);
+}
+
+#[test]
 fn spinning_and_blocking_never_share_a_ranking() {
     let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
     records.extend(samples::trials("tcp", 64, &five(3000), 1.0));

@@ -79,7 +79,7 @@ pub struct Entry {
 pub struct Ranking {
     /// The figure they are ranked by.
     pub metric: Metric,
-    /// The ranked contenders, best first; each has five trials or more.
+    /// The ranked contenders: the best and those tied with it, then the others, each by its median; each has five trials or more.
     pub entries: Vec<Entry>,
     /// Contenders with fewer than five trials, best first; they are not ranked.
     pub too_few: Vec<Entry>,
@@ -118,7 +118,11 @@ impl Ranking {
             let order = if metric.more_is_better() { order.reverse() } else { order };
             order.then(a.contender.cmp(&b.contender))
         });
-        let (entries, too_few) = all.into_iter().partition(|e| e.figure.has_interval());
+        let (mut entries, too_few): (Vec<Entry>, _) =
+            all.into_iter().partition(|e| e.figure.has_interval());
+        if let Some(first) = entries.first().map(|e| e.figure) {
+            entries.sort_by_key(|e| !first.overlaps(&e.figure));
+        }
         Ranking { metric, entries, too_few }
     }
 
