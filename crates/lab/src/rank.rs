@@ -246,7 +246,8 @@ fn places(
         let first = entries[leader].figure.interval;
         let apart = |e: &Entry| !e.figure.interval.zip(first).is_some_and(|(i, f)| i.overlaps(&f));
         entries[leader + 1..ranked].sort_by_key(apart);
-        let next = leader + 1 + entries[leader + 1..ranked].iter().take_while(|e| !apart(e)).count();
+        let next =
+            leader + 1 + entries[leader + 1..ranked].iter().take_while(|e| !apart(e)).count();
         entries[leader..next].iter_mut().for_each(|e| e.rank = Some(leader + 1));
         leader = next;
     }

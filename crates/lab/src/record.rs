@@ -138,8 +138,8 @@ pub struct Pacing {
     pub lateness_ns: Option<Lateness>,
 }
 
-/// Delay between the intended and the actual start of a paced sender's bursts, nanoseconds. It is part of the one-way
-/// latency, which counts from the intended instant.
+/// Delay of a paced sender in starting its bursts, nanoseconds, from the intended instant or, if the previous burst was
+/// still being sent then, from its end. It is part of the latency, which counts from the intended instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Number of bursts.

@@ -9,9 +9,9 @@ use crossway_mech::{Mechanism, Tx};
 use crossway_sys::clock::{Ticker, monotonic_ns};
 use crossway_sys::{OsError, poll};
 
-use super::paced::Pace;
+use super::paced::{Pace, Punctuality};
 use super::{enter, metered, take};
-use crate::control::{Outcome, PaceSeen, Part};
+use crate::control::{Outcome, Part};
 use crate::inputs::Workload;
 use crate::payload::Seen;
 use crate::record::Span;
@@ -112,25 +112,21 @@ fn send_paced<M: Mechanism>(
 ) -> Result<Outcome, RoleError> {
     let RoleContext { channels, source, .. } = context;
     let (tx, _) = &mut channels[0];
-    let mut seen = PaceSeen { bursts: 0, late_bursts: 0, drift_ns: 0, lateness: String::new() };
-    let mut lateness = Distribution::new();
+    let mut punctuality = Punctuality::new(pace);
     let mut sent = 0;
     let mut outcome = metered(|| {
         loop {
-            let instant = pace.instant_ns(seen.bursts);
-            if !pace.wait_unless(seen.bursts, || stop.after(seen.bursts))? {
+            let burst = punctuality.bursts();
+            if !pace.wait_unless(burst, || stop.after(burst))? {
                 break;
             }
-            let late_ns = monotonic_ns() - instant;
+            let began = monotonic_ns();
             for _ in 0..pace.messages_per_burst() {
                 tx.send(source.next_message(), None)?;
                 sent += 1;
             }
             tx.flush()?;
-            seen.bursts += 1;
-            seen.drift_ns = monotonic_ns() as i64 - instant as i64;
-            seen.late_bursts += u64::from(late_ns > pace.late_after_ns());
-            lateness.record(late_ns);
+            punctuality.add(pace.instant_ns(burst), began, monotonic_ns());
         }
         tx.send(source.end_message(), None)?;
         Ok(tx.flush()?)
@@ -138,8 +134,7 @@ fn send_paced<M: Mechanism>(
     outcome.sent = sent;
     // The first operation is the first burst, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.instant_ns(0));
-    seen.lateness = lateness.encode();
-    outcome.pacing = Some(seen);
+    outcome.pacing = Some(punctuality.finish());
     Ok(outcome)
 }
 

@@ -85,8 +85,49 @@ impl Pace {
         }
     }
 
-    pub(super) fn late_after_ns(&self) -> u64 {
+    fn late_after_ns(&self) -> u64 {
         LATE_NS.min(self.period_ns / 10)
+    }
+}
+
+/// A paced sender's own record of its bursts.
+pub(super) struct Punctuality {
+    late_after_ns: u64,
+    /// When the sender had finished its previous burst.
+    free_ns: u64,
+    lateness: Distribution,
+    seen: PaceSeen,
+}
+
+impl Punctuality {
+    pub(super) fn new(pace: &Pace) -> Punctuality {
+        let seen = PaceSeen { bursts: 0, late_bursts: 0, drift_ns: 0, lateness: String::new() };
+        Punctuality {
+            late_after_ns: pace.late_after_ns(),
+            free_ns: 0,
+            lateness: Distribution::new(),
+            seen,
+        }
+    }
+
+    /// Number of bursts so far.
+    pub(super) fn bursts(&self) -> u64 {
+        self.seen.bursts
+    }
+
+    /// Adds a burst that was due at `instant`, began at `began` and ended at `ended`. While an earlier burst is being sent,
+    /// the mechanism delays the next one, not the sender: the sender's own delay counts from the time at which it was free.
+    pub(super) fn add(&mut self, instant: u64, began: u64, ended: u64) {
+        self.seen.bursts += 1;
+        self.seen.late_bursts += u64::from(began - instant > self.late_after_ns);
+        self.seen.drift_ns = ended as i64 - instant as i64;
+        self.lateness.record(began.saturating_sub(instant.max(self.free_ns)));
+        self.free_ns = ended;
+    }
+
+    pub(super) fn finish(mut self) -> PaceSeen {
+        self.seen.lateness = self.lateness.encode();
+        self.seen
     }
 }
 
@@ -122,27 +163,23 @@ fn send_by<M: Mechanism, P: Put>(
     let (tx, _) = &mut channels[0];
     let bursts = window.messages.div_ceil(pace.messages_per_burst);
     let mut left = window.messages;
-    let mut seen = PaceSeen { bursts, late_bursts: 0, drift_ns: 0, lateness: String::new() };
-    let mut lateness = Distribution::new();
+    let mut punctuality = Punctuality::new(pace);
     let mut outcome = metered(|| {
         for burst in 0..bursts {
             let instant = pace.instant_ns(burst);
-            let late_ns = pace.wait_for(burst, spin_ahead_ns) - instant;
+            let began = pace.wait_for(burst, spin_ahead_ns);
             for _ in 0..left.min(pace.messages_per_burst) {
                 P::put(tx, source, scratch)?;
             }
             left = left.saturating_sub(pace.messages_per_burst);
             tx.flush()?;
-            seen.drift_ns = monotonic_ns() as i64 - instant as i64;
-            seen.late_bursts += u64::from(late_ns > pace.late_after_ns());
-            lateness.record(late_ns);
+            punctuality.add(instant, began, monotonic_ns());
         }
         Ok(())
     })?;
     // The first operation is the first burst, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.first_ns);
-    seen.lateness = lateness.encode();
-    outcome.pacing = Some(seen);
+    outcome.pacing = Some(punctuality.finish());
     Ok(outcome)
 }
 
@@ -196,6 +233,21 @@ pub(super) fn receive<M: Mechanism>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram;
+
+    #[test]
+    fn a_burst_behind_a_slow_one_is_late_but_not_by_the_senders_doing() {
+        let mut punctuality = Punctuality::new(&Pace::new(64, 100, 64, 0));
+        punctuality.add(0, 3_000, 900_000);
+        for burst in 1..4 {
+            punctuality.add(burst * 100_000, 900_000 + burst * 10, 900_000 + burst * 10);
+        }
+        let seen = punctuality.finish();
+        assert_eq!((seen.bursts, seen.late_bursts, seen.drift_ns), (4, 3, 600_030));
+        let lateness = histogram::decode(&seen.lateness).unwrap();
+        assert_eq!((lateness.len(), lateness.max() / 1000), (4, 3));
+        assert!(lateness.value_at_quantile(0.75) < 100, "{lateness:?}");
+    }
 
     #[test]
     fn instants_follow_the_period_and_lateness_its_tenth() {

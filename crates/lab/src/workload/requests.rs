@@ -5,9 +5,9 @@
 use crossway_mech::{Mechanism, Tx};
 use crossway_sys::clock::monotonic_ns;
 
-use super::paced::{Pace, SPIN_AHEAD_NS, owns_a_core};
+use super::paced::{Pace, Punctuality, SPIN_AHEAD_NS, owns_a_core};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
-use crate::control::{Outcome, PaceSeen, Window};
+use crate::control::{Outcome, Window};
 use crate::record::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
@@ -38,28 +38,24 @@ fn ask_by<M: Mechanism, P: Put>(
     let RoleContext { channels, source, scratch, checkers, .. } = context;
     let (tx, rx) = &mut channels[0];
     let checker = &mut checkers[0];
-    let bursts = window.messages;
-    let mut seen = PaceSeen { bursts, late_bursts: 0, drift_ns: 0, lateness: String::new() };
-    let (mut lateness, mut delays) = (Distribution::new(), Distribution::new());
+    let mut punctuality = Punctuality::new(pace);
+    let mut delays = Distribution::new();
     let mut outcome = metered(|| {
         for request in 0..window.messages {
             let instant = pace.instant_ns(request);
-            let late_ns = pace.wait_for(request, spin_ahead_ns) - instant;
+            let began = pace.wait_for(request, spin_ahead_ns);
             P::put(tx, source, scratch)?;
             tx.flush()?;
             take(rx, &mut scratch[..len], checker)?;
             let now = monotonic_ns();
             delays.record(now - instant);
-            seen.drift_ns = (now - instant) as i64;
-            seen.late_bursts += u64::from(late_ns > pace.late_after_ns());
-            lateness.record(late_ns);
+            punctuality.add(instant, began, now);
         }
         Ok(())
     })?;
     // The first operation is the first request, not the sleep before it.
     outcome.start_ns = outcome.start_ns.max(pace.instant_ns(0));
-    seen.lateness = lateness.encode();
-    outcome.pacing = Some(seen);
+    outcome.pacing = Some(punctuality.finish());
     outcome.histograms.push((Span::RoundTrip, delays.encode()));
     Ok(outcome)
 }
