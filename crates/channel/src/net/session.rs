@@ -4,74 +4,29 @@
 //! how many items its program has got, and the sender continues there on the next connection. So each item arrives exactly once while both ends
 //! live, whatever happens to the connections. Acknowledgements travel on the control connection, each for many items.
 
+mod bell;
 mod halves;
+mod kept;
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use crossway_mech::{Deadline, SendError};
-use crossway_sys::epoll::{Epoll, Trigger};
-use crossway_sys::eventfd::EventFd;
+use crossway_sys::Errno;
 use crossway_sys::poll::{Interest, wait_ready};
-use crossway_sys::{Errno, OsError};
 
 use super::frames::{HEADER, Reader, Writer};
 use super::stream::Stream;
 use crate::link::Link;
 use crate::message::Message;
 
+use bell::Bell;
 pub(crate) use halves::{NetRx, NetTx};
+use kept::Kept;
 
 /// Bytes that a sender keeps until they are acknowledged, unless told otherwise.
 const KEPT: usize = 1 << 20;
-
-/// What a sender has not been told that it arrived.
-#[derive(Default)]
-struct Kept {
-    /// Frames, from `start` on.
-    bytes: Vec<u8>,
-    start: usize,
-    /// The connection has taken what is before this.
-    written: usize,
-    /// The number of the first frame.
-    first: u64,
-}
-
-impl Kept {
-    fn len(&self) -> usize {
-        self.bytes.len() - self.start
-    }
-
-    fn unwritten(&self) -> usize {
-        self.bytes.len() - self.written
-    }
-
-    fn push(&mut self, item: &[u8]) {
-        let len = u32::try_from(item.len()).expect("a message is shorter than 4 GiB");
-        self.bytes.extend_from_slice(&len.to_le_bytes());
-        self.bytes.extend_from_slice(item);
-    }
-
-    /// Forgets all items before a number; false if that many were never sent.
-    fn forget(&mut self, number: u64) -> bool {
-        while self.first < number {
-            let Some(header) = self.bytes[self.start..].first_chunk::<HEADER>() else {
-                return false;
-            };
-            self.start += HEADER + u32::from_le_bytes(*header) as usize;
-            self.first += 1;
-        }
-        self.written = self.written.max(self.start);
-        if self.start >= self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
-            self.written -= self.start;
-            self.start = 0;
-        }
-        true
-    }
-}
 
 struct Sending {
     kept: Kept,
@@ -89,44 +44,6 @@ struct Receiving {
     next: Option<Reader>,
     /// That of the receiver, to wake it.
     stream: Option<Arc<Stream>>,
-}
-
-/// For programs that poll: a descriptor that stays while connections change.
-struct Bell {
-    epoll: Mutex<Epoll>,
-    /// A second descriptor of it.
-    fd: OwnedFd,
-    /// Raised while a whole item waits in the receiver's memory, or nothing more will come.
-    ready: EventFd,
-    is_raised: AtomicBool,
-}
-
-impl Bell {
-    fn new() -> Result<Bell, OsError> {
-        let (epoll, ready) = (Epoll::new(1)?, EventFd::new()?);
-        epoll.add(&ready, 1, Trigger::WhileReadable)?;
-        let fd = epoll.as_fd().try_clone_to_owned();
-        let fd = fd.map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "epoll", e))?;
-        Ok(Bell { epoll: Mutex::new(epoll), fd, ready, is_raised: AtomicBool::new(false) })
-    }
-
-    fn watch(&self, stream: &Stream) {
-        let epoll = self.epoll.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that is closed meanwhile is replaced by another.
-        let _ = epoll.add(stream, 0, Trigger::WhileReadable);
-    }
-
-    /// A connection that has ended would poll readable until its descriptor is closed.
-    fn unwatch(&self, stream: &Stream) {
-        let epoll = self.epoll.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = epoll.remove(stream);
-    }
-
-    fn raise(&self, on: bool) {
-        if self.is_raised.swap(on, Ordering::AcqRel) != on {
-            let _ = if on { self.ready.signal() } else { self.ready.clear().map(drop) };
-        }
-    }
 }
 
 /// What both halves, the control thread and whoever reconnects share.
