@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crossway_linx::{Condition, Endpoint, Error, Reference, Spid};
 
-use super::{EINVAL, Linx, Sig, done, endpoint, fail, failed, take, text};
+use super::ownership::take;
+use super::{EINVAL, Linx, Sig, done, endpoint, fail, failed, text};
 
 /// The room in bytes that programs have for the version, according to the documentation of LINX.
 const VERSION_ROOM: usize = 14;

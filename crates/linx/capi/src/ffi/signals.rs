@@ -1,0 +1,131 @@
+//! Allocates and frees signals, and reads and changes what their headers hold.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+
+use super::ownership::{head, release, to_c};
+use super::{EINVAL, Linx, Sig, endpoint, fail, failed};
+use crate::buffer::{END_MARK, Head};
+
+/// Allocates a signal of a size in bytes with a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> Sig {
+    // SAFETY: a handle, as the header says.
+    let Some(linx) = (unsafe { endpoint(linx) }) else {
+        fail(EINVAL);
+        return ptr::null_mut();
+    };
+    let Some(payload) = (size as usize).checked_sub(4) else {
+        fail(libc::EMSGSIZE);
+        return ptr::null_mut();
+    };
+    match linx.endpoint.alloc(sig_no, payload) {
+        Ok(signal) => to_c(linx, signal),
+        Err(error) => {
+            failed(&error);
+            ptr::null_mut()
+        }
+    }
+}
+
+/// Allocates a signal in memory that is shared with the endpoint which this one communicated with last; an ordinary one if
+/// there is no such memory. C programs do not say for whom they allocate a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_s_alloc(linx: *mut Linx, size: u32, sig_no: u32, _flags: u32) -> Sig {
+    // SAFETY: a handle, as the header says.
+    let shared = unsafe { endpoint(linx) }.and_then(|linx| {
+        let payload = (size as usize).checked_sub(4)?;
+        let signal = linx.endpoint.alloc_for(sig_no, payload, linx.recent?).ok()?;
+        Some(to_c(linx, signal))
+    });
+    // SAFETY: as above.
+    shared.unwrap_or_else(|| unsafe { linx_alloc(linx, size, sig_no) })
+}
+
+/// Frees a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_free_buf(linx: *mut Linx, sig: *mut Sig) -> c_int {
+    // SAFETY: a handle and the address of a signal's pointer, as the header says.
+    unsafe {
+        match (endpoint(linx), sig.as_mut()) {
+            (Some(linx), Some(place)) if !place.is_null() => {
+                release(linx, *place);
+                *place = ptr::null_mut();
+                0
+            }
+            _ => fail(EINVAL),
+        }
+    }
+}
+
+/// Applies a function to a signal's header.
+///
+/// # Safety
+/// As `linx.h` requires of the handle and the signal.
+unsafe fn with_head<R>(
+    linx: *mut Linx,
+    sig: *mut Sig,
+    act: impl FnOnce(&mut Head, Sig) -> R,
+) -> Option<R> {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let linx = endpoint(linx)?;
+        let sig = *sig.as_ref()?;
+        (!sig.is_null()).then(|| act(head(linx, sig), sig))
+    }
+}
+
+/// The sender of a received signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_sender(linx: *mut Linx, sig: *mut Sig) -> u32 {
+    // SAFETY: as the header says.
+    unsafe { with_head(linx, sig, |head, _| head.sender) }.unwrap_or_else(|| {
+        fail(EINVAL);
+        0
+    })
+}
+
+/// The size of a signal in bytes, including its number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_sigsize(linx: *mut Linx, sig: *mut Sig) -> u32 {
+    // SAFETY: as the header says.
+    unsafe { with_head(linx, sig, |head, _| head.size) }.unwrap_or_else(|| fail(EINVAL) as u32)
+}
+
+/// Reduces the size of a signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_set_sigsize(linx: *mut Linx, sig: *mut Sig, sigsize: u32) -> c_int {
+    // SAFETY: as the header says.
+    let changed = unsafe {
+        with_head(linx, sig, |head, sig| {
+            if !(4..=head.room).contains(&sigsize) {
+                return fail(libc::EMSGSIZE);
+            }
+            head.size = sigsize;
+            // SAFETY: within the room, or the byte after it.
+            sig.add(sigsize as usize).write(END_MARK);
+            0
+        })
+    };
+    changed.unwrap_or_else(|| fail(EINVAL))
+}
+
+/// Reads an attribute of a signal; attribute 1 is whether it was sent out of band.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linx_sigattr(
+    linx: *const Linx,
+    sig: *const Sig,
+    attr: u32,
+    value: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: as the header says; nothing is changed through these pointers.
+    let oob = unsafe { with_head(linx.cast_mut(), sig.cast_mut(), |head, _| head.out_of_band) };
+    match (oob, NonNull::new(value)) {
+        (Some(oob), Some(value)) if attr == 1 => {
+            // SAFETY: can be written to, as the header says.
+            unsafe { value.write(ptr::without_provenance_mut(oob as usize)) };
+            0
+        }
+        _ => fail(EINVAL),
+    }
+}
