@@ -1,189 +1,24 @@
-//! Programs that may connect and then misbehave disturb only their own channels.
+//! Signals and shared memory that a receiving endpoint must withstand.
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossway_ring::pool::{Pool, Reference, UNIT};
 use crossway_sys::fdpass;
 use crossway_sys::socket::{self, SocketType};
 use crossway_sys::words::SharedWords;
 
+use super::{Intruder, Place, soon};
 use crate::channel::frame::{ABANDONED, FIRST, GONE, HEADER, Header};
 use crate::channel::{Outgoing, RingChannel, Sent};
-use crate::control::Control;
-use crate::limits::{LARGEST_SIGNAL, POOL, RECORD};
+use crate::limits::{LARGEST_SIGNAL, POOL};
 use crate::signal::USER_BASE;
-use crate::trace::Trace;
-use crate::wire::local::{Channel, Event, Report, Request, VERSION};
+use crate::wire::local::{Channel, Event};
 use crate::{
     Endpoint, Filter, LinkSettings, Node, NodeThread, Options, Settings, Signal, Spid, Transport,
 };
-
-/// A deadline that only catches hangs.
-fn soon() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(60))
-}
-
-/// A node with two endpoints that communicate with each other.
-struct Place {
-    node: NodeThread,
-    a: Endpoint,
-    b: Endpoint,
-    exchanged: u32,
-}
-
-impl Place {
-    fn new(transport: Transport) -> Place {
-        let node = Node::spawn_private(Settings { transport, ..Settings::default() }).unwrap();
-        let open = |name| {
-            Endpoint::open_on(node.connection().unwrap(), name, &Options::default()).unwrap()
-        };
-        let (a, b) = (open("a"), open("b"));
-        Place { node, a, b, exchanged: 0 }
-    }
-
-    fn intruder(&self) -> Intruder {
-        Intruder { fd: self.node.connection().unwrap() }
-    }
-
-    /// Asserts that the two endpoints still find each other and communicate, and have received nothing else.
-    fn is_unharmed(&mut self, after: &str) {
-        let found = self.a.hunt_and_wait("b", soon()).unwrap();
-        assert_eq!(found, self.b.spid(), "{after}");
-        for _ in 0..5 {
-            self.exchanged += 1;
-            let signal = Signal::with_payload(USER_BASE + self.exchanged, b"payload").unwrap();
-            self.a.send(signal, found).unwrap();
-            let got = self.b.receive(&Filter::ANY, soon()).unwrap().expect(after);
-            assert_eq!(got.sender(), Some(self.a.spid()), "{after}");
-            assert_eq!(
-                (got.number(), got.payload()),
-                (USER_BASE + self.exchanged, &b"payload"[..])
-            );
-        }
-    }
-}
-
-/// A connection to the node.
-struct Intruder {
-    fd: OwnedFd,
-}
-
-impl Intruder {
-    fn say(&self, request: &Request) {
-        self.say_bytes(&request.encode());
-    }
-
-    /// A failure because the node has already closed the connection is expected, too.
-    fn say_bytes(&self, bytes: &[u8]) {
-        let _ = socket::send(&self.fd, bytes, false);
-    }
-
-    /// The next event, `None` at the end of the connection.
-    fn hear(&self) -> Option<(Event, Vec<OwnedFd>)> {
-        let (mut record, mut fds) = ([0; RECORD], Vec::new());
-        match fdpass::receive(&self.fd, &mut record, &mut fds, false) {
-            Ok(0) | Err(_) => None,
-            Ok(len) => Some((Event::decode(&record[..len]).unwrap(), fds)),
-        }
-    }
-
-    fn open(self, name: &str) -> (Self, Spid) {
-        self.say(&Request::Open { version: VERSION, name: name.to_owned() });
-        match self.hear() {
-            Some((Event::Opened { spid }, _)) => (self, spid),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn is_disconnected(&self, after: &str) {
-        while let Some((event, _)) = self.hear() {
-            assert!(
-                matches!(event, Event::Refused { .. } | Event::Opened { .. }),
-                "{after}: {event:?}"
-            );
-        }
-    }
-
-    /// The descriptors of a channel to an endpoint.
-    fn channel_to(&self, spid: Spid, transport: Transport) -> (Channel, Vec<OwnedFd>) {
-        self.say(&Request::Connect { spid, transport: Some(transport) });
-        match self.hear() {
-            Some((Event::Channel { channel, .. }, fds)) => (channel, fds),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-#[test]
-fn a_malformed_request_ends_its_own_connection_and_no_other() {
-    let mut place = Place::new(Transport::Uds);
-    let own = Request::Hunt { id: 1, owner: None, path: "a".into() };
-    let open = Request::Open { version: VERSION, name: "x".into() };
-    let report = Request::Report { serial: 0, report: Report::default() };
-    let bad_path = Request::Hunt { id: 1, owner: None, path: "//".into() };
-    // Sent immediately, and after opening an endpoint.
-    let at_once: [Vec<u8>; 6] =
-        [vec![0], vec![255; 100], vec![1; RECORD], own.encode(), report.encode(), {
-            let mut cut = open.encode();
-            cut.pop();
-            cut
-        }];
-    for bytes in &at_once {
-        let intruder = place.intruder();
-        intruder.say_bytes(bytes);
-        intruder.is_disconnected(&format!("{bytes:?} at once"));
-    }
-    let later = [vec![0], vec![77; 5], open.encode(), bad_path.encode(), vec![6; RECORD + 100]];
-    for bytes in later {
-        let (intruder, _) = place.intruder().open("x");
-        intruder.say_bytes(&bytes);
-        intruder.is_disconnected(&format!("{bytes:?} after opening"));
-    }
-    // The same reference used twice.
-    for twice in [
-        Request::Hunt { id: 7, owner: None, path: "nobody".into() },
-        Request::Attach { id: 7, spid: place.b.spid() },
-    ] {
-        let (intruder, _) = place.intruder().open("x");
-        intruder.say(&twice);
-        intruder.say(&twice);
-        intruder.is_disconnected(&format!("{twice:?} twice"));
-    }
-    place.is_unharmed("garbage");
-}
-
-#[test]
-fn requests_that_name_other_endpoints_change_nothing_of_theirs() {
-    let mut place = Place::new(Transport::Uds);
-    place.is_unharmed("nothing yet");
-    let (a, b) = (place.a.spid(), place.b.spid());
-    place.a.attach(b, None).unwrap();
-    place.a.hunt("late", None).unwrap();
-    let (intruder, own) = place.intruder().open("x");
-    // References are local to each connection.
-    for id in 0..100 {
-        intruder.say(&Request::CancelHunt { id });
-        intruder.say(&Request::Detach { id });
-        intruder.say(&Request::CancelNewLink { id });
-        intruder.say(&Request::Report { serial: id, report: Report::default() });
-    }
-    // Ending a hunt that is owned by another endpoint does not affect that endpoint.
-    intruder.say(&Request::Hunt { id: 1, owner: Some(a), path: "nobody".into() });
-    intruder.say(&Request::Attach { id: 1, spid: a });
-    intruder.say(&Request::Name { spid: own });
-    assert!(matches!(intruder.hear(), Some((Event::NameIs(_), _))));
-    drop(intruder);
-    place.is_unharmed("requests about others");
-    let _late = Endpoint::open_on(place.node.connection().unwrap(), "late", &Options::default());
-    let found = place.a.receive(&Filter::only(&[crate::signal::HUNT]), soon()).unwrap();
-    assert!(found.is_some(), "its hunt is still there");
-    drop(place.b);
-    let told = place.a.receive(&Filter::only(&[crate::signal::ATTACH]), soon()).unwrap().unwrap();
-    assert_eq!(told.sender(), Some(b), "its attach is still there");
-}
 
 /// Headers and following bytes that a receiver must reject.
 fn forgeries(own: Spid, other: Spid, to: Spid) -> Vec<Vec<u8>> {
@@ -205,6 +40,11 @@ fn forgeries(own: Spid, other: Spid, to: Spid) -> Vec<Vec<u8>> {
         vec![0; 5000],
         vec![255; 5000],
     ]
+}
+
+/// Writes to a descriptor that is not a socket.
+fn write(to: &OwnedFd, bytes: &[u8]) {
+    let _ = std::fs::File::from(to.try_clone().unwrap()).write_all(bytes);
 }
 
 #[test]
@@ -232,11 +72,6 @@ fn forged_signals_end_their_own_channel_and_no_other() {
             place.is_unharmed(&format!("the end of forgery {n} by {transport}"));
         }
     }
-}
-
-/// Writes to a descriptor that is not a socket.
-fn write(to: &OwnedFd, bytes: &[u8]) {
-    let _ = std::fs::File::from(to.try_clone().unwrap()).write_all(bytes);
 }
 
 #[test]
@@ -357,66 +192,6 @@ fn forged_signals_for_a_link_end_their_own_channel_and_not_the_link() {
         assert_eq!((got.number(), got.payload()), (USER_BASE + n, &b"payload"[..]));
         assert_eq!(a.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None, "forgery {n}");
     }
-}
-
-#[test]
-fn a_program_that_floods_the_node_and_reads_nothing_stops_no_other() {
-    let mut place = Place::new(Transport::Uds);
-    let b = place.b.spid();
-    let (flood, _) = place.intruder().open("x");
-    let (answers, _) = place.intruder().open("y");
-    let bytes = |request: Request| request.encode();
-    let mut id = 0;
-    for round in 0..100 {
-        for _ in 0..300 {
-            id += 1;
-            for (to, request) in [
-                (&flood, bytes(Request::Hunt { id, owner: None, path: format!("nobody-{id}") })),
-                // Answered immediately, but never received.
-                (&answers, bytes(Request::Hunt { id, owner: None, path: "a".into() })),
-                (&answers, bytes(Request::Name { spid: b })),
-            ] {
-                // As fast as the node accepts it.
-                let _ = socket::send(&to.fd, &request, true);
-            }
-        }
-        if round % 10 == 0 {
-            place.is_unharmed("a flood of hunts");
-        }
-    }
-    place.is_unharmed("floods");
-}
-
-#[test]
-fn records_that_a_program_invents_harm_no_trace() {
-    let mut place = Place::new(Transport::Uds);
-    let tool = place.node.connection().unwrap();
-    let mut trace = Trace::on(Control::on(tool), 16).unwrap();
-    let (intruder, _) = place.intruder().open("x");
-    intruder.say(&Request::JoinTrace);
-    let Some((Event::Trace { .. }, fds)) = intruder.hear() else { panic!("no trace") };
-    for bytes in [&[0; 1][..], &[0; 60], &[1; 60], &vec![9; 60_000]] {
-        socket::send(&fds[0], bytes, false).unwrap();
-    }
-    let to = place.b.spid();
-    place.a.send(Signal::with_payload(USER_BASE, b"true").unwrap(), to).unwrap();
-    let mut sent = Vec::new();
-    while let Some(record) = trace.try_next().unwrap() {
-        sent.push(record.bytes.to_vec());
-    }
-    assert_eq!(trace.invalid(), 4);
-    assert!(sent.last().unwrap().ends_with(b"true"), "{sent:?}");
-    // A program can fill the socket, but only the trace suffers.
-    while socket::send(&fds[0], &[0; 60_000], true).is_ok() {}
-    place.b.receive(&Filter::ANY, soon()).unwrap().unwrap();
-    place.is_unharmed("a full trace");
-    assert!(trace.lost() > 0);
-    // Nor can it write to the memory by which others notice a trace.
-    let (second, own) = (place.intruder(), Request::Open { version: VERSION, name: "y".into() });
-    second.say(&own);
-    let Some((Event::Opened { .. }, fds)) = second.hear() else { panic!("not opened") };
-    assert!(SharedWords::open(&fds[0], 1).is_err());
-    assert!(std::fs::File::from(fds[0].try_clone().unwrap()).write_at(&[7], 0).is_err());
 }
 
 #[test]
