@@ -9,6 +9,7 @@ mod elf;
 mod lines;
 mod part;
 mod sampler;
+mod samples;
 mod script;
 
 use std::collections::BTreeMap;
@@ -27,7 +28,8 @@ use crate::control::Outcome;
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::Plan;
 use crate::trial::{self, Setting};
-use sampler::{Sampled, Sampler};
+use sampler::Sampler;
+use samples::Sampled;
 
 /// Working set of the payload, bytes.
 const WORKING_SET_BYTES: u64 = 4 << 20;
