@@ -139,7 +139,7 @@ fn cases_are_filtered_sorted_and_fit_eighty_columns() {
     }
     let ranked = text(&crossway(at, &["rank", "latest"]));
     let places: Vec<_> =
-        ["ping-pong 64 B", "ping-pong 4096 B", "ping-pong 65536 B", "throughput 64 B"]
+        ["ping-pong 64 B", "ping-pong 4 KiB", "ping-pong 64 KiB", "throughput 64 B"]
             .map(|setting| ranked.find(setting).expect("a ranking"))
             .to_vec();
     assert!(places.is_sorted(), "{ranked}");
@@ -163,7 +163,7 @@ fn cases_are_filtered_sorted_and_fit_eighty_columns() {
     assert!(!figures.is_empty() && figures.iter().all(|line| line.contains(" % ")), "{compared}");
     let gate = crossway(at, &["compare", "out/a", "out/slow", "--fail-on", "slower:5%"]);
     let gate = String::from_utf8_lossy(&gate.stdout).into_owned();
-    let failing: Vec<_> = ["FAIL pipe throughput 64 B", "FAIL pipe throughput 65536 B"]
+    let failing: Vec<_> = ["FAIL pipe throughput 64 B", "FAIL pipe throughput 64 KiB"]
         .map(|case| gate.find(case).unwrap_or_else(|| panic!("{case}: {gate}")))
         .to_vec();
     assert!(failing.is_sorted(), "{gate}");

@@ -91,8 +91,8 @@ impl CaseKey {
             .iter()
             .filter(|(_, value)| !usual.contains(&value.as_str()))
             .map(|(name, value)| match *name {
-                "size" => format!("{value} B"),
-                "reply" => format!("reply {value} B"),
+                "size" => size_text(value),
+                "reply" => format!("reply {}", size_text(value)),
                 "socket-buffer" | "capacity" | "messages" | "load" | "beside" => {
                     format!("{name} {value}")
                 }
@@ -101,6 +101,19 @@ impl CaseKey {
             .collect::<Vec<_>>()
             .join(" ")
     }
+}
+
+/// A size with the largest unit that divides it.
+pub(crate) fn size_words(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
+fn size_text(value: &str) -> String {
+    value.parse().map_or_else(|_| format!("{value} B"), size_words)
 }
 
 /// The name of a way of waiting.

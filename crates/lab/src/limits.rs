@@ -225,7 +225,20 @@ impl Limits {
             .filter(|c| c.size_bytes <= size_bytes.max(64))
             .max_by_key(|c| c.size_bytes)
     }
+
+    /// Whether the loop with two copies was faster than this one with one copy, between the same CPUs and at the same size.
+    pub fn two_copies_faster(&self, one: &CopyLimit) -> bool {
+        let twin = |c: &&CopyLimit| {
+            (c.copies, c.a, c.b, c.size_bytes) == (2, one.a, one.b, one.size_bytes)
+        };
+        let two = self.copies.iter().find(twin).filter(|_| one.copies == 1);
+        two.is_some_and(|two| two.bytes_per_s.median > one.bytes_per_s.median)
+    }
 }
+
+/// Explains a limit for which [`Limits::two_copies_faster`] holds.
+pub const TWO_COPIES_FASTER: &str = "slower than with two copies: copying a message out of the ring before reading it was faster here than \
+     reading it in place; the limit of a mechanism with one copy is the faster of the two";
 
 fn spread_of(samples: &[f64]) -> Spread {
     Spread::of(samples).expect("loops return as many finite times as they were asked for")
@@ -376,6 +389,12 @@ mod tests {
         assert_eq!(limits.copy_limit(1, 1000).map(|c| c.size_bytes), Some(64));
         assert_eq!(limits.copy_limit(2, 1 << 20).map(|c| c.size_bytes), Some(4096));
         assert!(limits.copies.iter().all(|c| c.bytes_per_s.median > 0.0));
+        let mut turned = limits.clone();
+        for c in &mut turned.copies {
+            c.bytes_per_s.median = f64::from(c.copies);
+        }
+        let slower: Vec<bool> = turned.copies.iter().map(|c| turned.two_copies_faster(c)).collect();
+        assert_eq!(slower, turned.copies.iter().map(|c| c.copies == 1).collect::<Vec<_>>());
         assert!(told.len() >= 5);
         let text = serde_json::to_string(&limits).expect("JSON");
         assert_eq!(serde_json::from_str::<Limits>(&text).expect("read back"), limits);

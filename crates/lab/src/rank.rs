@@ -165,9 +165,20 @@ pub struct Rankings {
     pub rankings: Vec<Ranking>,
     /// Reversals of the order under load.
     pub reversals: Vec<Reversal>,
+    /// Settings in which a single mechanism was measured; they have no ranking.
+    pub alone: Vec<Alone>,
 }
 
-/// Ranks everything that is comparable; settings with a single mechanism are omitted.
+/// A setting in which a single mechanism was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alone {
+    /// The setting, in readable form.
+    pub setting: String,
+    /// The mechanism.
+    pub mechanism: String,
+}
+
+/// Ranks everything that is comparable; settings with a single mechanism are only named.
 pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
     let cases = cases::group(records);
     let mut groups: Vec<((CaseKey, WaitClass), Vec<&Case>)> = Vec::new();
@@ -182,15 +193,18 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         groups[i].1.push(case);
     }
     let mut rankings = Vec::new();
-    let mut keys = Vec::new();
+    let (mut keys, mut alone) = (Vec::new(), Vec::new());
     for ((key, class), members) in groups {
-        if members.len() < 2 {
+        let setting = format!("{}, {}", key.label(), class.name());
+        if let [only] = members[..] {
+            let mechanism = only.key.get("mechanism").unwrap_or_default().to_owned();
+            alone.push(Alone { setting, mechanism });
             continue;
         }
         let trials: Vec<&Record> = members.iter().flat_map(|c| c.records.iter().copied()).collect();
         let speed = Speed::common_to(&trials[0].inputs.workload, &trials);
         rankings.push(Ranking {
-            setting: format!("{}, {}", key.label(), class.name()),
+            setting,
             inputs: cases::FIELD_NAMES
                 .iter()
                 .filter_map(|name| Some(((*name).to_owned(), key.get(name)?.to_owned())))
@@ -208,7 +222,7 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         keys.push((key, class));
     }
     let reversals = reversals(&rankings, &keys);
-    Rankings { rankings, reversals }
+    Rankings { rankings, reversals, alone }
 }
 
 fn places(

@@ -66,7 +66,9 @@ fn spinning_and_blocking_never_share_a_ranking() {
 
 #[test]
 fn a_setting_with_one_mechanism_is_no_ranking() {
-    assert_eq!(rank(&samples::trials("pipe", 64, &five(1000), 1.0)), Rankings::default());
+    let ranked = rank(&samples::trials("pipe", 64, &five(1000), 1.0));
+    assert_eq!((ranked.rankings.len(), ranked.alone.len()), (0, 1));
+    assert_eq!(ranked.alone[0].mechanism, "pipe");
 }
 
 #[test]

@@ -19,6 +19,8 @@ use crate::run_info::{RUN, RunInfo};
 pub const RESULTS: &str = "results.jsonl";
 /// The file of the environment's fingerprint.
 pub const ENVIRONMENT: &str = "env.json";
+/// The file of conditions, found before the run and each time it was continued, that could distort its figures.
+pub const PREFLIGHT: &str = "preflight.json";
 /// The file of the machine's limits.
 pub const LIMITS: &str = "limits.json";
 

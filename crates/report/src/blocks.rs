@@ -197,6 +197,10 @@ const BEYOND_MEANS: &str = "beyond the limit that was measured between the trial
                             cost that the limit includes (see the limits in the report)";
 
 /// Mark after a figure that is not ranked although others of its column are.
+/// All marks that follow a figure.
+pub(crate) const MARKS: [char; 3] = [POOLED, BEYOND, FEW];
+/// The note of a cell whose trials are all degraded.
+pub(crate) const DEGRADED: &str = "degraded";
 const FEW: char = '‡';
 const FEW_MEANS: &str = "fewer than five good trials, and therefore not ranked";
 
@@ -264,7 +268,7 @@ fn rows(
                 cell.text.push_str(&format!(" {FEW}"));
             }
             if degraded {
-                cell.note = Some("degraded".to_owned());
+                cell.note = Some(DEGRADED.to_owned());
             }
             cells.push(cell);
         }
@@ -370,7 +374,7 @@ fn by_workload(
                 let contender = &summary.contenders[case.contender];
                 let class = contender.discipline();
                 let mut label = Cell::text(contender.label());
-                label.note = case.degraded.then(|| "degraded".to_owned());
+                label.note = case.degraded.then(|| DEGRADED.to_owned());
                 let cells = std::iter::once(label).chain(row(case)).collect();
                 ((class, order(case)), Row { class: marked(class), cells })
             })

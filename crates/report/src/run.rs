@@ -18,9 +18,6 @@ use crate::summary::Summary;
 use crate::units::count;
 use crate::verdict::Verdict;
 
-/// The file with the problems found before the run that could distort its figures.
-const PREFLIGHT: &str = "preflight.json";
-
 /// The file with the options with which the run was started.
 const RUN: &str = "run.json";
 
@@ -92,7 +89,7 @@ impl Run {
             Err(error) => run.notices.push(error.to_string()),
         }
         run.machine.add_hosts(&run.records);
-        match records_io::read_beside::<Vec<Finding>>(path, PREFLIGHT) {
+        match records_io::read_beside::<Vec<Finding>>(path, records_io::PREFLIGHT) {
             Ok(findings) => {
                 run.notices.extend(
                     findings.into_iter().flatten().filter(|f| f.severity == Severity::Warning).map(
@@ -204,13 +201,15 @@ impl Run {
         use crate::units::utc_minute;
         let summary = &self.summary;
         let sizes = summary.sizes(|_| true).len();
-        let trials = self.records.iter().map(|r| r.inputs.trials).max().unwrap_or(0);
+        let per_case = || self.records.iter().map(|r| r.inputs.trials);
+        let (least, trials) = (per_case().min().unwrap_or(0), per_case().max().unwrap_or(0));
+        let least = if least < trials { format!("{least} to ") } else { String::new() };
         let mut parts = vec![
             format!("plan {}", self.plan_name()),
             count(summary.contenders.len(), "contender", "contenders"),
             count(sizes, "size", "sizes"),
             count(summary.settings.len(), "setting", "settings"),
-            format!("{} per case", count(trials as usize, "trial", "trials")),
+            format!("{least}{} per case", count(trials as usize, "trial", "trials")),
         ];
         parts.extend(self.started_unix_ms().map(utc_minute));
         parts.join(" · ")

@@ -8,7 +8,7 @@ use comfy_table::{
 
 mod left_out;
 
-use crate::blocks::{blocks, have_best};
+use crate::blocks::{DEGRADED, MARKS, blocks, have_best};
 use crate::run::Run;
 use crate::sections::goals;
 use crate::sheet::{self, Row, Sheet};
@@ -39,11 +39,11 @@ const HEADS: [(&str, &str); 22] = [
     ("CPU / exchange", "CPU"),
     ("CPU / message", "CPU/msg"),
     ("max", "max"),
+    ("Noise", "noise"),
     ("Late bursts", "late"),
     ("p99.9", "p99.9"),
     ("Fairness", "fairness"),
     ("Longest wait", "longest wait"),
-    ("Noise", "noise"),
     ("CPU / round trip", "CPU/RTT"),
     ("Messages", "messages"),
 ];
@@ -150,7 +150,10 @@ pub fn markdown(run: &Run) -> String {
                 .iter()
                 .map(|(at, _)| {
                     let cell = &row.cells[*at];
-                    let text = escape(&cell.text);
+                    let mut text = escape(&cell.text);
+                    if cell.note.as_deref() == Some(DEGRADED) {
+                        let _ = write!(text, " ({DEGRADED})");
+                    }
                     if cell.best { format!("**{text}**") } else { text }
                 })
                 .collect();
@@ -220,7 +223,7 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
 }
 
 /// Columns that may be left out and only named if they do not fit: they follow from others, or qualify them.
-const DISPENSABLE: [&str; 3] = ["Noise", "CPU / round trip", "Messages"];
+const DISPENSABLE: [&str; 2] = ["CPU / round trip", "Messages"];
 
 /// A table with as many columns as fit the width, the most useful first; the others follow in a second table below.
 fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
@@ -292,10 +295,16 @@ fn drawn(sheet: &Sheet, texts: &[Vec<String>], columns: &[(usize, &str)], colour
 fn texts(row: &Row) -> Vec<String> {
     let one = |(at, cell): (usize, &sheet::Cell)| {
         let mut text = clean(&cell.text);
-        if cell.best {
-            text.push_str(" *");
-        } else if at > 0 {
-            text.push_str("  ");
+        if at > 0 || cell.best {
+            // All marks share two columns, so that the digits of a column stay aligned.
+            let mut marks = String::new();
+            while let Some(mark) = text.chars().last().filter(|c| MARKS.contains(c)) {
+                marks.insert(0, mark);
+                text.truncate(text.len() - mark.len_utf8());
+                text.truncate(text.trim_end().len());
+            }
+            marks.extend(cell.best.then_some('*'));
+            let _ = write!(text, "{marks:>2}");
         }
         if at == 0
             && let Some(class) = row.class
@@ -304,8 +313,8 @@ fn texts(row: &Row) -> Vec<String> {
         {
             let _ = write!(text, " ({class})");
         }
-        if at == 0 && cell.note.as_deref() == Some("degraded") {
-            text.push_str(" (degraded)");
+        if at == 0 && cell.note.as_deref() == Some(DEGRADED) {
+            let _ = write!(text, " ({DEGRADED})");
         }
         text
     };

@@ -209,7 +209,27 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
         ));
     }
     text.push('.');
+    if let Some(sentence) = better_but_unranked(summary, &blocking) {
+        text.push_str(&sentence);
+    }
     Some(text)
+}
+
+/// Names contenders whose figure is better than that of the best ranked one, but which have too few good trials.
+fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
+    let first = ranking.entries[0].figure.value;
+    let better = |e: &&Entry| {
+        let order = e.figure.value.total_cmp(&first);
+        if ranking.metric.more_is_better() { order.is_gt() } else { order.is_lt() }
+    };
+    let names: Vec<String> =
+        ranking.too_few.iter().filter(better).map(|e| name(summary, e)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            " Not ranked, for want of five good trials, but with a better median: {}.",
+            list(names.into_iter())
+        )
+    })
 }
 
 /// `" often enough"` if other contenders were measured, but with too few trials.

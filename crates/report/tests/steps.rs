@@ -84,7 +84,7 @@ fn the_studies_step_is_found_explained_and_shown_everywhere() {
     assert_eq!(*packets, Some((2.0, 3.0)));
     assert_eq!(found.cause.as_deref(), Some("needs packet number 3: 2 x 1476 bytes + 1"));
 
-    let line = "tipc-kernel-stream, one way, two cores, shared cache, idle: step down at 2953 B, throughput −";
+    let line = "tipc-kernel-stream, one way, two cores, shared cache, no load added: step down at 2953 B, throughput −";
     assert!(terminal::terminal(&run, false, 100).replace('\n', " ").contains(line));
     let markdown = terminal::markdown(&run);
     assert!(markdown.contains("| step down | at 2953 B | throughput −"), "{markdown}");

@@ -10,7 +10,7 @@ use crossway_lab::compare::{
 };
 use crossway_lab::env::{Environment, difference};
 use crossway_lab::record::Record;
-use crossway_lab::records_io::{ENVIRONMENT, read_beside, read_records};
+use crossway_lab::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
 use crossway_lab::runs;
 use crossway_report::units::Quantity;
 use serde::Serialize;
@@ -145,6 +145,16 @@ impl Run for Compare {
         if let (Some(path), Some(loaded)) = (&b_path, &second) {
             warnings.extend(loaded.warnings.clone());
             warnings.extend(self.check_machines(path)?);
+        }
+        let nothing =
+            |loaded: &Loaded| loaded.records.is_empty() && !self.filters.filters.is_empty();
+        if nothing(&first) {
+            return Err(self.filters.nothing_left(&self.a));
+        }
+        if let (Some(path), Some(loaded)) = (&b_path, &second)
+            && nothing(loaded)
+        {
+            return Err(self.filters.nothing_left(path));
         }
         let a = filter_a.of(&first.records);
         let b = filter_b.of(second.as_ref().map_or(&first.records[..], |l| &l.records));

@@ -187,12 +187,19 @@ fn print(ui: &Ui, limits: &limits::Limits) {
                 format!("{}-{}", c.a, c.b),
                 rate(&c.each_by_itself_msgs_per_s),
                 rate(&c.msgs_per_s),
-                bytes,
+                if limits.two_copies_faster(c) {
+                    format!("{bytes} ↓")
+                } else {
+                    format!("{bytes}  ")
+                },
                 p10,
                 p90,
             ]);
         }
         println!("{}", copies.text(ui));
+        if limits.copies.iter().any(|c| limits.two_copies_faster(c)) {
+            ui.print_noted("1", "↓", limits::TWO_COPIES_FASTER);
+        }
     }
     if !limits.control.is_empty() {
         println!("\n{}", ui.paint("1", "Creating, querying and removing objects"));

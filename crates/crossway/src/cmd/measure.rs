@@ -163,7 +163,7 @@ impl Run for Measure {
 
 /// Runs a plan, then prints the outcome: the report, or JSON. Returns the exit code.
 pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<ExitCode> {
-    let (json, allow_unclear) = (job.json, job.allow_unclear);
+    let (json, allow_unclear, resumed) = (job.json, job.allow_unclear, job.resume.is_some());
     let summary = match measure(plan, job, ui) {
         Err(error) if matches!(error.downcast_ref(), Some(RunError::Interrupted)) => {
             eprintln!("{error}");
@@ -180,6 +180,16 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
     }
     if plan.moves && !summary.interrupted {
         summary.interrupted = !moves::take_beside(&summary.dir, plan.most_trials())?;
+    }
+    if resumed && !summary.interrupted {
+        if summary.by_status.is_empty() {
+            eprintln!("The run was complete; nothing was left to measure.");
+        }
+        // The trials of all sittings decide, not only those of the last one.
+        summary.by_status.clear();
+        for record in read_records(&summary.dir)?.records {
+            *summary.by_status.entry(record.status).or_default() += 1;
+        }
     }
     let outcome = outcome(plan, &summary)?;
     if json {
@@ -284,7 +294,11 @@ impl Measure {
         let topology = Topology::read()?;
         let cases = case::expand(plan, &topology, &self.filters.filters);
         if cases.is_empty() {
-            return Err(RunError::Nothing { filters: self.filters.filters.join(", ") }.into());
+            return Err(RunError::Nothing {
+                filters: self.filters.filters.join(", "),
+                hosts: self.hosts.is_some(),
+            }
+            .into());
         }
         let preview = self.dry_run.then(|| Preview::of(&cases));
         match (self.json, &preview) {

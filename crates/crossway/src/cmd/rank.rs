@@ -47,6 +47,9 @@ enum Sort {
 /// Width in columns below which the interval of the CPU time is omitted.
 const WIDE: u16 = 92;
 
+/// Marks a mechanism during whose trials the cores moved; `*` marks the best elsewhere.
+const MOVED: &str = "§";
+
 impl Run for Rank {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let path = args::run(&self.run)?;
@@ -76,6 +79,15 @@ impl Run for Rank {
             println!(
                 "No two mechanisms were measured in the same setting: there is nothing to rank."
             );
+        } else if let [first, ..] = &rankings.alone[..] {
+            let n = rankings.alone.len();
+            let text = format!(
+                "{} a single mechanism, so nothing is ranked there, for example {} in \"{}\"",
+                count(n, "further setting has", "further settings have"),
+                first.mechanism,
+                first.setting
+            );
+            ui.print_noted("1", "note", &text);
         }
         for reversal in &rankings.reversals {
             let by = match reversal.by {
@@ -89,7 +101,7 @@ impl Run for Rank {
             ui.print_noted("1", "reversal", &text);
         }
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.cores_moved)) {
-            ui.print_noted("1", "*", &moved_explained());
+            ui.print_noted("1", MOVED, &moved_explained());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -133,7 +145,7 @@ impl Rank {
         let mut grid = Grid::new(heads);
         for (speed, cpu) in self.rows(ranking) {
             let Some(either) = speed.or(cpu) else { continue };
-            let mark = if either.cores_moved { "*" } else { "" };
+            let mark = if either.cores_moved { MOVED } else { "" };
             let tone = |entry: Option<&Entry>| match entry {
                 Some(entry) if entry.rank == Some(1) => Tone::Good,
                 _ => Tone::Plain,

@@ -71,7 +71,10 @@ fn requests_are_measured_beside_a_stream_and_both_are_verified() {
     // Commands that read records distinguish them and show both.
     let report = place.command(&["report", "latest", "--terminal"]).output().unwrap();
     let text = String::from_utf8_lossy(&report.stdout);
-    assert!(text.contains("unpinned, idle, beside one way by uds-stream, 4 KiB"), "{text}");
+    assert!(
+        text.contains("unpinned, no load added, beside one way by uds-stream, 4 KiB"),
+        "{text}"
+    );
     assert!(text.contains("background workloads"), "{text}");
     let line = place.command(&["rerun", "latest:2", "--json"]).output().unwrap();
     assert_success(&line);

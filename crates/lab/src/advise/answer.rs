@@ -13,6 +13,7 @@ use super::property::Wish;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
+use crate::run::Folder;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -166,12 +167,26 @@ pub(super) fn put_together(
     let mut runs: Vec<&String> = judged.iter().flat_map(|j| &j.runs).collect();
     runs.sort();
     runs.dedup();
+    if survey.trials.is_empty() && runs.len() > 1 {
+        advice.notes.push(format!(
+            "The figures come from {} runs at different times, so a difference between candidates can be the machine's; \
+             without --no-measure they are measured in turn in one run.",
+            runs.len()
+        ));
+    }
     let plan = |run: &String| sources.folder.join(run).join("plan.toml");
+    let filters = |run: &String| {
+        let info = Folder::info(&sources.folder.join(run));
+        let filters = info.map(|info| info.filters).unwrap_or_default();
+        filters.iter().map(|f| format!(" --filter {}", quoted(f))).collect::<String>()
+    };
     // The plan that is kept with a run does not name hosts.
     let hosts =
         question.hosts.as_ref().map_or(String::new(), |h| format!(" --hosts {}", quoted(h)));
-    advice.commands =
-        runs.iter().map(|run| format!("crossway measure {}{hosts}", plan(run).display())).collect();
+    advice.commands = runs
+        .iter()
+        .map(|run| format!("crossway measure {}{}{hosts}", plan(run).display(), filters(run)))
+        .collect();
     match &choice {
         None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),
         Some(choice) => enter_choice(&mut advice, question, choice, &judged, survey),

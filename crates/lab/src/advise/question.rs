@@ -12,7 +12,6 @@ use crossway_netlab::Link;
 use parts::{Wishes, float, goals, sizes, wishes, word};
 use toml::Table;
 
-pub(super) use sentence::size_words;
 pub(super) use values::goal;
 pub use values::{Goals, Objective, Pattern, Percentile, Share, Site};
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::Options;
 use crate::env::{Build, Environment};
 use crate::plan::{Plan, PlanError};
+use crate::preflight::Finding;
 use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
 use crate::run_info::{RUN, RunInfo};
@@ -24,10 +25,13 @@ const PLAN: &str = "plan.toml";
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No case is left after filtering.
-    #[error("no case matches the filter {filters}; `crossway measure PLAN --list` shows all cases")]
+    #[error("no case{} matches the filter {filters}; `crossway measure PLAN{} --list` shows all cases", between(*hosts),
+        if *hosts { " --hosts ..." } else { "" })]
     Nothing {
         /// The filters, separated by commas.
         filters: String,
+        /// Whether hosts were named on the command line.
+        hosts: bool,
     },
     /// The folder is not a run.
     #[error("{}: cannot continue this run: {why}; name a folder that `crossway measure` wrote", dir.display())]
@@ -81,6 +85,10 @@ pub enum RunError {
     /// A system call failed.
     #[error("{0}")]
     Os(#[from] OsError),
+}
+
+fn between(hosts: bool) -> &'static str {
+    if hosts { " of a mechanism that works between hosts" } else { "" }
 }
 
 /// The open folder of a run.
@@ -230,6 +238,18 @@ impl Folder {
             let _ = fs::remove_file(&part);
             self.unwritten(path.clone(), cause)
         })
+    }
+
+    /// Adds findings on the machine's state to those stored when the run was started or last continued.
+    pub(super) fn add_findings(&self, findings: &[Finding]) -> Result<(), RunError> {
+        let mut all: Vec<Finding> =
+            records_io::read_beside(&self.dir, records_io::PREFLIGHT)?.unwrap_or_default();
+        for finding in findings {
+            if !all.contains(finding) {
+                all.push(finding.clone());
+            }
+        }
+        self.write_beside(records_io::PREFLIGHT, &all)
     }
 
     /// The error for a file in the folder that could not be written.

@@ -140,7 +140,10 @@ pub fn measure(
     let topology = Topology::read()?;
     let cases = case::expand(plan, &topology, &options.filters);
     if cases.is_empty() {
-        return Err(RunError::Nothing { filters: options.filters.join(", ") });
+        return Err(RunError::Nothing {
+            filters: options.filters.join(", "),
+            hosts: options.hosts.is_some(),
+        });
     }
     if let Some(dir) = &options.resume {
         Folder::check_origin(dir, &Environment::take()?)?;
@@ -161,7 +164,7 @@ pub fn measure(
     let environment = RunEnvironment { here: Environment::take()?, hosts: testbeds.environments() };
     folder.write_beside(records_io::ENVIRONMENT, &environment)?;
     let findings = preflight::check(&environment.here, &Activity::sample(WATCH), &need(&cases));
-    folder.write_beside("preflight.json", &findings)?;
+    folder.add_findings(&findings)?;
     limits_beside(&folder, &topology, &cases, &mut tell)?;
     let ready = probe(&cases);
     let slots = order::interleave(&cases, plan.seed);

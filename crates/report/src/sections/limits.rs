@@ -1,6 +1,6 @@
 //! The machine's physical limits, and each figure compared with the limit that bounds it.
 
-use crossway_lab::limits::{Limits as Measured, Spread, WakeKind};
+use crossway_lab::limits::{Limits as Measured, Spread, TWO_COPIES_FASTER, WakeKind};
 use crossway_lab::record::Span;
 
 use crate::estimate::Estimate;
@@ -195,16 +195,23 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
                 sort: Some(c.size_bytes as f64),
                 ..Cell::default()
             },
-            Cell::figure(Quantity::ByteRate, Some(estimate(&c.bytes_per_s))),
+            {
+                let mut cell = Cell::figure(Quantity::ByteRate, Some(estimate(&c.bytes_per_s)));
+                if limits.two_copies_faster(c) {
+                    cell.text.push_str(" ↓");
+                }
+                cell
+            },
         ],
     }));
+    let slower = limits.copies.iter().any(|c| limits.two_copies_faster(c));
     if !copies.is_empty() {
         sheets.push(Sheet {
             title: "Copying".to_owned(),
             heads: ["Limit", "Size", "Median"].map(str::to_owned).to_vec(),
             rows: copies,
             sortable: true,
-            notes: Vec::new(),
+            notes: slower.then(|| format!("↓ {TWO_COPIES_FASTER}")).into_iter().collect(),
         });
     }
     if !limits.control.is_empty() {

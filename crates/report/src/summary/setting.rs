@@ -107,12 +107,14 @@ pub fn beside_name(beside: &Beside) -> String {
 /// The background load in words.
 pub fn load_name(load: Load) -> String {
     if load.is_idle() {
-        return "idle".to_owned();
+        // Not "idle": what else ran on the machine is another matter, on which the preflight reports.
+        return "no load added".to_owned();
     }
     let parts: Vec<String> = [(load.cpu, "CPU"), (load.memory, "memory"), (load.io, "I/O")]
         .into_iter()
         .filter(|(workers, _)| *workers > 0)
         .map(|(workers, kind)| format!("{workers} {kind}"))
         .collect();
-    format!("loaded ({} workers)", parts.join(", "))
+    let noun = if load.cpu + load.memory + load.io == 1 { "worker" } else { "workers" };
+    format!("loaded ({} {noun})", parts.join(", "))
 }

@@ -14,30 +14,38 @@ const REASONS: usize = 3;
 
 pub(super) fn left_out(summary: &Summary, width: u16) -> String {
     let mut out = String::new();
-    let skipped = summary.skipped_mechanisms();
-    if !skipped.is_empty() {
-        let text = format!(
-            "Skipped: {} ({}). `crossway doctor` says what each needs.",
-            count(skipped.len(), "mechanism", "mechanisms"),
-            list(skipped.iter().map(|s| (*s).to_owned()))
-        );
-        let _ = writeln!(out, "\n{}", wrap(&text, width));
-    }
     for (status, what) in [
+        (Status::Skipped, "skipped"),
         (Status::Failed, "failed"),
         (Status::Degraded, "degraded: kept, but left out of the figures where clean trials exist"),
     ] {
         let n = summary.trials(status);
+        let nouns = match status {
+            // A skipped case has a single record.
+            Status::Skipped => ("case", "cases"),
+            _ => ("trial", "trials"),
+        };
+        let reasons = by_reason(&summary.troubles, status);
         if n > 0 {
-            let text = format!("{} {what}.", count(n, "trial", "trials"));
+            let mut text = format!("{} {what}", count(n, nouns.0, nouns.1));
+            let whole = summary.skipped_mechanisms();
+            if status == Status::Skipped && !whole.is_empty() {
+                text.push_str(", among them all of ");
+                text.push_str(&list(whole.iter().map(|id| (*id).to_owned())));
+            }
+            if reasons.len() > REASONS {
+                let most = format!("; the {REASONS} most frequent of {} reasons", reasons.len());
+                text.push_str(&most);
+            }
+            text.push(if reasons.is_empty() { '.' } else { ':' });
             let _ = writeln!(out, "\n{}", wrap(&text, width));
         }
-        for reason in by_reason(&summary.troubles, status).into_iter().take(REASONS) {
+        for reason in reasons.into_iter().take(REASONS) {
             let example = if reason.several { ", for example" } else { "" };
             let remedy = reason.first.remedy.as_deref().map(|r| format!("; {r}"));
             let text = format!(
                 "{}{example}: {}{} ({})",
-                count(reason.trials, "trial", "trials"),
+                count(reason.trials, nouns.0, nouns.1),
                 reason.first.reason,
                 remedy.unwrap_or_default(),
                 few(&reason.mechanisms)

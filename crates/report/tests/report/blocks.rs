@@ -25,15 +25,15 @@ fn every_setting_and_workload_has_its_block() {
     assert_eq!(
         titles,
         [
-            "two cores, shared cache, idle",
-            "two cores, shared cache, idle: exchanges",
+            "two cores, shared cache, no load added",
+            "two cores, shared cache, no load added: exchanges",
             "two cores, shared cache, loaded (2 CPU workers)"
         ]
     );
     let text = terminal::terminal(&run, false, 100);
     assert!(titles.iter().all(|title| text.contains(title)), "{text}");
     // With several settings, the headline names the one it is about.
-    assert!(run.verdict().headline.contains("“two cores, shared cache, idle”"), "{text}");
+    assert!(run.verdict().headline.contains("“two cores, shared cache, no load added”"), "{text}");
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn a_run_that_only_skipped_says_so() {
         "Nothing was measured: every case was skipped. What each needs is listed below."
     );
     assert_eq!(run.summary.skipped_mechanisms(), ["vsock"]);
-    assert!(terminal::terminal(&run, false, 100).contains("Skipped: 1 mechanism (vsock)."));
+    assert!(terminal::terminal(&run, false, 100).contains("1 case skipped, among them all of vsock:"));
 }
 
 #[test]

@@ -1,15 +1,7 @@
 //! Describes a question in words.
 
 use super::{Pattern, Question, Site};
-
-/// A size with the largest unit that divides it.
-pub(in crate::advise) fn size_words(bytes: u64) -> String {
-    match bytes {
-        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
-        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
-        b => format!("{b} B"),
-    }
-}
+use crate::cases::size_words;
 
 impl Question {
     /// The question in one sentence.
