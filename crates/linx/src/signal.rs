@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use crossway_ring::pool::Block;
 
+use crate::channel::frame::HEADER;
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
 use crate::{Error, Spid};
 
@@ -19,6 +20,11 @@ pub const ATTACH: u32 = 252;
 
 /// The lowest number that programs should use for their own signals; lower ones are reserved for the system.
 pub const USER_BASE: u32 = 0x1000_0000;
+
+/// Number of bytes in front of a signal in a buffer of an endpoint: at least those of a header, which a channel then sends together with the
+/// signal, and as many as keep the signal aligned.
+pub(crate) const HEADROOM: usize = 32;
+const _: () = assert!(HEADROOM >= HEADER);
 
 /// A message: a number that identifies its type, and bytes. Sending moves it away from the sender, so that a program cannot
 /// access a signal after sending it.
@@ -35,8 +41,8 @@ pub struct Signal {
 
 /// Number and payload.
 enum Bytes {
-    /// In memory of this process only.
-    Own(Vec<u8>),
+    /// In memory of this process only, from `start` on.
+    Own { buffer: Vec<u8>, start: usize },
     /// At the start of a block that is shared with one other endpoint.
     Shared { block: Block, size: usize },
 }
@@ -47,7 +53,7 @@ impl Deref for Bytes {
     #[inline]
     fn deref(&self) -> &[u8] {
         match self {
-            Bytes::Own(bytes) => bytes,
+            Bytes::Own { buffer, start } => &buffer[*start..],
             Bytes::Shared { block, size } => &block[..*size],
         }
     }
@@ -57,7 +63,7 @@ impl DerefMut for Bytes {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
-            Bytes::Own(bytes) => bytes,
+            Bytes::Own { buffer, start } => &mut buffer[*start..],
             Bytes::Shared { block, size } => &mut block[..*size],
         }
     }
@@ -105,7 +111,36 @@ impl Signal {
     }
 
     fn own(bytes: Vec<u8>) -> Signal {
-        Signal { bytes: Bytes::Own(bytes), sender: None, out_of_band: false, remote: false }
+        Signal::own_from(bytes, 0)
+    }
+
+    fn own_from(buffer: Vec<u8>, start: usize) -> Signal {
+        let bytes = Bytes::Own { buffer, start };
+        Signal { bytes, sender: None, out_of_band: false, remote: false }
+    }
+
+    /// Creates a signal in a buffer that has room for a header in front; the caller has checked number and size.
+    #[inline]
+    pub(crate) fn with_headroom(number: u32, mut buffer: Vec<u8>) -> Signal {
+        buffer[HEADROOM..HEADROOM + LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
+        Signal::own_from(buffer, HEADROOM)
+    }
+
+    /// Writes a header in front of number and payload, if there is room for one.
+    #[inline]
+    pub(crate) fn put_header(&mut self, header: &[u8; HEADER]) {
+        if let Bytes::Own { buffer, start: HEADROOM } = &mut self.bytes {
+            buffer[HEADROOM - HEADER..HEADROOM].copy_from_slice(header);
+        }
+    }
+
+    /// The header in front of number and payload, and these; `None` if there is no room for a header.
+    #[inline]
+    pub(crate) fn with_header(&self) -> Option<&[u8]> {
+        match &self.bytes {
+            Bytes::Own { buffer, start: HEADROOM } => Some(&buffer[HEADROOM - HEADER..]),
+            _ => None,
+        }
     }
 
     /// Creates a signal in a block that is longer than the signal; the caller has checked number and size.
@@ -125,7 +160,7 @@ impl Signal {
     /// The block in which it is.
     pub(crate) fn block(&self) -> Option<&Block> {
         match &self.bytes {
-            Bytes::Own(_) => None,
+            Bytes::Own { .. } => None,
             Bytes::Shared { block, .. } => Some(block),
         }
     }
@@ -140,7 +175,7 @@ impl Signal {
     /// Its buffer, to be used for further signals; `None` if it was shared and is now free.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
-            Bytes::Own(bytes) => Some(bytes),
+            Bytes::Own { buffer, .. } => Some(buffer),
             Bytes::Shared { .. } => None,
         }
     }
@@ -148,7 +183,7 @@ impl Signal {
     /// Creates a received signal from its number and payload.
     pub(crate) fn received(bytes: Vec<u8>, sender: Spid, out_of_band: bool) -> Signal {
         debug_assert!(bytes.len() >= LEAST_SIGNAL);
-        Signal { bytes: Bytes::Own(bytes), sender: Some(sender), out_of_band, remote: false }
+        Signal { sender: Some(sender), out_of_band, ..Signal::own(bytes) }
     }
 
     /// Marks it as one that came over a link.
@@ -208,7 +243,7 @@ impl Signal {
     /// All of the shared memory that belongs to a shared signal, at least one byte more than its size.
     pub fn shared_room(&mut self) -> Option<&mut [u8]> {
         match &mut self.bytes {
-            Bytes::Own(_) => None,
+            Bytes::Own { .. } => None,
             Bytes::Shared { block, .. } => Some(block),
         }
     }
@@ -222,7 +257,7 @@ impl Signal {
             return Err(Error::BadSize { size });
         }
         match &mut self.bytes {
-            Bytes::Own(bytes) => bytes.resize(size, 0),
+            Bytes::Own { buffer, start } => buffer.resize(*start + size, 0),
             Bytes::Shared { block, size: of_signal } if size < block.len() => {
                 if let Some(added) = block.get_mut(*of_signal..size) {
                     added.fill(0);
@@ -232,7 +267,7 @@ impl Signal {
             Bytes::Shared { .. } => {
                 let mut bytes = self.bytes.to_vec();
                 bytes.resize(size, 0);
-                self.bytes = Bytes::Own(bytes);
+                self.bytes = Bytes::Own { buffer: bytes, start: 0 };
             }
         }
         Ok(())
@@ -266,7 +301,10 @@ impl Signal {
     /// Number and payload in the layout of C programs; a shared signal is copied.
     pub fn into_bytes(self) -> Vec<u8> {
         match self.bytes {
-            Bytes::Own(bytes) => bytes,
+            Bytes::Own { mut buffer, start } => {
+                buffer.drain(..start);
+                buffer
+            }
             Bytes::Shared { .. } => self.bytes.to_vec(),
         }
     }
@@ -298,6 +336,22 @@ mod tests {
         assert!(signal.set_size(3).is_err());
         let again = Signal::from_bytes(signal.into_bytes()).unwrap();
         assert_eq!((again.number(), again.sender()), (9, None));
+    }
+
+    #[test]
+    fn a_signal_with_headroom_is_as_any_other_and_its_header_is_in_front() {
+        let mut signal = Signal::with_headroom(7, vec![0xAA; HEADROOM + LEAST_SIGNAL + 3]);
+        signal.payload_mut().copy_from_slice(b"abc");
+        assert_eq!(signal, Signal::with_payload(7, b"abc").unwrap());
+        signal.put_header(&[1; HEADER]);
+        let framed = [&[1; HEADER][..], &7u32.to_ne_bytes(), b"abc"].concat();
+        assert_eq!(signal.with_header(), Some(&framed[..]));
+        signal.set_size(9).unwrap();
+        assert_eq!((signal.size(), signal.payload()), (9, &b"abc\0\0"[..]));
+        assert_eq!(signal.into_bytes(), [&7u32.to_ne_bytes()[..], b"abc\0\0"].concat());
+        let mut without = Signal::with_payload(7, b"abc").unwrap();
+        without.put_header(&[1; HEADER]);
+        assert_eq!((without.with_header(), without.payload()), (None, &b"abc"[..]));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! touched, so the relative cost of the calls is as high as possible. This is a benchmark, not a test: the exit status is 0 whatever the
 //! result.
 
+use std::io::{IoSlice, Read};
+use std::os::unix::net::UnixStream;
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use crossway_mech::mechanisms::shm_futex::ShmFutex;
 use crossway_mech::mechanisms::tcp::Tcp;
 use crossway_mech::mechanisms::uds_stream::UdsStream;
 use crossway_mech::{Listener, Mechanism, Rx, Spec, Tx};
-use crossway_sys::affinity;
+use crossway_sys::{Errno, affinity, records, socket};
 
 /// Length in bytes of a signal's header and number on a channel.
 const HEADER: usize = 24;
@@ -52,6 +54,8 @@ fn cpus() -> (u32, u32) {
 #[derive(Clone, Copy)]
 enum What {
     Stream,
+    /// As `Stream`, but each message is sent from memory that the mechanism allocates for it.
+    Allocated,
     RoundTrip,
 }
 
@@ -67,7 +71,12 @@ impl<M: Mechanism> Ends<M> {
                     if let What::RoundTrip = what {
                         there.1.recv_in_place(&mut there.2, None, <[u8]>::len).unwrap();
                     }
-                    there.0.send(&there.2, None).unwrap();
+                    if let What::Allocated = what {
+                        let len = there.2.len();
+                        there.0.send_in_place(len, &mut there.2, None, |_| ()).unwrap();
+                    } else {
+                        there.0.send(&there.2, None).unwrap();
+                    }
                 }
             });
             // In a thread of its own: nodes that are created later would inherit the CPU of this one.
@@ -123,6 +132,7 @@ fn compare_lengths<M: Mechanism, N: Mechanism>(
     let ratio = median(&mut ratios);
     let name = match what {
         What::Stream => "throughput",
+        What::Allocated => "throughput of allocated messages",
         What::RoundTrip => "round trips",
     };
     let of_which = if of_other == len { String::new() } else { format!(" at {of_other} B") };
@@ -138,8 +148,44 @@ fn compare_lengths<M: Mechanism, N: Mechanism>(
     );
 }
 
+/// Prints what sending `len` bytes costs in the kernel alone, without a header, with one in front of the bytes, and with one in a buffer of its
+/// own: the least time of many, without a receiver that runs or has to be woken.
+fn print_cost_of_calls(len: usize) {
+    let bytes = vec![7; HEADER + len];
+    let parts = [IoSlice::new(&bytes[..HEADER]), IoSlice::new(&bytes[HEADER..])];
+    let (from, to) = UnixStream::pair().unwrap();
+    let least = |send: &dyn Fn() -> Result<usize, Errno>, expected: usize| {
+        let mut rest = vec![0; expected];
+        let mut least = f64::MAX;
+        for _ in 0..20_000 {
+            let start = Instant::now();
+            let sent = send().unwrap();
+            least = least.min(start.elapsed().as_nanos() as f64);
+            assert_eq!(sent, expected);
+            (&to).read_exact(&mut rest).unwrap();
+        }
+        least
+    };
+    let costs = [
+        least(&|| socket::send(&from, &bytes[..len], false), len),
+        least(&|| socket::send(&from, &bytes, false), len + HEADER),
+        least(&|| records::send_parts(&from, &parts, false), len + HEADER),
+    ];
+    println!(
+        "one call for {len} B through a UNIX socket: {:.0} ns; {HEADER} B more {:.0} ns ({:.3}); these in a second buffer {:.0} ns ({:.3})",
+        costs[0],
+        costs[1],
+        costs[0] / costs[1],
+        costs[2],
+        costs[0] / costs[2]
+    );
+}
+
 fn main() {
     cpus();
+    for len in [4 << 10, 16 << 10, 64 << 10] {
+        print_cost_of_calls(len);
+    }
     compare::<LinxShm, LinxUds>(What::Stream, 64, 3.0);
     compare::<LinxShm, ShmFutex>(What::RoundTrip, 64, 1.0 / 1.3);
     for len in [64, 1 << 10] {
@@ -148,13 +194,16 @@ fn main() {
         compare::<LinxShm, ShmFutex>(What::Stream, len, 0.0);
     }
     for len in [4 << 10, 16 << 10, 64 << 10] {
-        compare::<LinxUds, UdsStream>(What::Stream, len, 0.95);
-        compare::<LinxFifo, Fifo>(What::Stream, len, 0.95);
-        // What the header alone costs (a pipe's capacity is counted in pages), and what the calls cost beyond it.
+        for what in [What::Stream, What::Allocated] {
+            compare::<LinxUds, UdsStream>(what, len, 0.95);
+            compare::<LinxFifo, Fifo>(what, len, 0.95);
+            // What is beyond the cost of a header.
+            compare_lengths::<LinxUds, UdsStream>(what, [len, len + HEADER], 0.95);
+            compare_lengths::<LinxFifo, Fifo>(what, [len, len + HEADER], 0.95);
+        }
+        // What the header alone costs (a pipe's capacity is counted in pages).
         compare_lengths::<UdsStream, UdsStream>(What::Stream, [len + HEADER, len], 0.0);
-        compare_lengths::<LinxUds, UdsStream>(What::Stream, [len, len + HEADER], 0.95);
         compare_lengths::<Fifo, Fifo>(What::Stream, [len + HEADER, len], 0.0);
-        compare_lengths::<LinxFifo, Fifo>(What::Stream, [len, len + HEADER], 0.95);
         compare::<LinxShm, ShmFutex>(What::Stream, len, 0.0);
     }
     compare::<LinxTcp, Tcp>(What::Stream, 16 << 20, 0.9);

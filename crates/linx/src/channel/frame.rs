@@ -34,6 +34,13 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// The header before a signal of `size` bytes that is a single piece.
+    #[inline]
+    pub(crate) fn of_signal(size: usize, from: Spid, to: Spid, out_of_band: bool) -> Header {
+        let oob = if out_of_band { OUT_OF_BAND } else { 0 };
+        Header { piece: size as u32, size: size as u32, from, to: to.get(), flags: FIRST | oob }
+    }
+
     /// The header before the reference to a signal of `size` bytes.
     pub(crate) fn of_reference(size: usize, from: Spid, to: Spid, out_of_band: bool) -> Header {
         let oob = if out_of_band { OUT_OF_BAND } else { 0 };

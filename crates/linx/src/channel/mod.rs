@@ -13,6 +13,7 @@ use crossway_sys::{Errno, OsError};
 
 use crate::{Signal, Spid};
 
+use frame::Header;
 pub(crate) use parts::{Assembly, Came};
 pub(crate) use ring::{RingChannel, dimensions};
 pub(crate) use stream::{Pipe, StreamChannel};
@@ -27,11 +28,15 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) payload: &'a [u8],
     /// The block that contains all of it, if it is in a pool.
     pub(crate) block: Option<&'a Block>,
+    /// The header as a single piece, number and payload, if they are one buffer.
+    pub(crate) frame: Option<&'a [u8]>,
 }
 
 impl<'a> Outgoing<'a> {
     /// All of a signal.
-    pub(crate) fn of(signal: &'a Signal, from: Spid, to: Spid, out_of_band: bool) -> Self {
+    pub(crate) fn of(signal: &'a mut Signal, from: Spid, to: Spid, out_of_band: bool) -> Self {
+        signal.put_header(&Header::of_signal(signal.size(), from, to, out_of_band).encode());
+        let signal = &*signal;
         Outgoing {
             from,
             to,
@@ -39,6 +44,7 @@ impl<'a> Outgoing<'a> {
             number: signal.number(),
             payload: signal.payload(),
             block: signal.block(),
+            frame: signal.with_header(),
         }
     }
 

@@ -59,7 +59,7 @@ impl Assembly {
     }
 
     /// A buffer of `len` bytes of any content.
-    pub(super) fn filled(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn filled(&mut self, len: usize) -> Vec<u8> {
         let found = self.free.iter().rposition(|free| free.capacity() >= len);
         let mut buffer = found.map_or_else(Vec::new, |at| self.free.swap_remove(at));
         // Costs nothing if the buffer was used for a signal of this size before.

@@ -37,6 +37,15 @@ impl Pipe {
         }
     }
 
+    /// As [`Pipe::write`], from one buffer, for which there are calls that cost less.
+    #[inline]
+    fn write_one(&mut self, bytes: &[u8], patient: bool) -> Result<usize, Errno> {
+        match self {
+            Pipe::Socket(fd) => socket::send(fd, bytes, !patient),
+            Pipe::Fifo { write, .. } => write.write(bytes, true),
+        }
+    }
+
     #[inline]
     fn read(&mut self, buf: &mut [u8], patient: bool) -> Result<usize, Errno> {
         match self {
@@ -140,8 +149,7 @@ impl StreamChannel {
 
     pub(crate) fn flush(&mut self, patient: bool) -> Result<bool, Broken> {
         while self.holds_back() {
-            let rest = IoSlice::new(&self.unsent[self.unsent_from..]);
-            match self.pipe.write(&[rest], patient) {
+            match self.pipe.write_one(&self.unsent[self.unsent_from..], patient) {
                 Ok(n) => self.unsent_from += n,
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(errno) => return Err(Broken::of("write", errno)),
@@ -176,6 +184,11 @@ impl StreamChannel {
                 }
                 return Ok(sent);
             }
+        }
+        if let Some(frame) = out.frame
+            && (!self.in_pieces || out.size() <= PIECE)
+        {
+            return self.put_one(frame, patient);
         }
         let most = if self.in_pieces { PIECE - LEAST_SIGNAL } else { usize::MAX };
         let (first, mut rest) = out.payload.split_at(out.payload.len().min(most));
@@ -237,6 +250,17 @@ impl StreamChannel {
     #[cfg(test)]
     pub(crate) fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
+    }
+
+    /// As [`StreamChannel::put`], for both in one buffer.
+    #[inline]
+    fn put_one(&mut self, frame: &[u8], patient: bool) -> Result<Sent, Broken> {
+        match self.pipe.write_one(frame, patient) {
+            Ok(n) => self.unsent.extend_from_slice(&frame[n..]),
+            Err(Errno::AGAIN) => return Ok(Sent::Full),
+            Err(errno) => return Err(Broken::of("write", errno)),
+        }
+        Ok(Sent::Taken)
     }
 
     /// Writes a header and its body; what has no room is kept, unless nothing was written.

@@ -22,6 +22,7 @@ use crate::channel::{Assembly, Channel};
 use crate::control::Control;
 use crate::limits::{LOOK_AROUND, LOOK_AT_LAST, LOOK_BELOW};
 use crate::mailbox::Mailbox;
+use crate::signal::HEADROOM;
 use crate::trace::tap::{Follower, Watch};
 use crate::wire::local::{Event, Request, VERSION};
 use crate::{Error, Filter, Queue, Signal, Spid, Traffic, Transport};
@@ -182,16 +183,29 @@ impl Endpoint {
         &self.name
     }
 
-    /// A signal in a buffer that was freed before ([`Endpoint::free`]), if one is large enough.
+    /// A signal in a buffer that was freed before ([`Endpoint::free`]), if one is large enough. Its payload is what earlier
+    /// signals have left there; [`Signal::new`] has one of zeros.
+    ///
+    /// It is sent at less cost than other signals: its buffer has room for the header that is sent with it.
     ///
     /// # Errors
     /// As [`Signal::new`].
     pub fn alloc(&mut self, number: u32, payload_len: usize) -> Result<Signal, Error> {
         let size = crate::signal::check(number, payload_len)?;
-        let mut bytes = self.assembly.buffer(size);
-        bytes.extend_from_slice(&number.to_ne_bytes());
-        bytes.resize(size, 0);
-        Signal::from_bytes(bytes)
+        let buffer = self.assembly.filled(HEADROOM + size);
+        Ok(Signal::with_headroom(number, buffer))
+    }
+
+    /// As [`Endpoint::alloc`], with number and payload in the layout of C programs.
+    ///
+    /// # Errors
+    /// As [`Signal::from_bytes`].
+    pub fn alloc_copy(&mut self, bytes: &[u8]) -> Result<Signal, Error> {
+        let (number, payload) =
+            bytes.split_first_chunk().ok_or(Error::BadSize { size: bytes.len() })?;
+        let mut signal = self.alloc(u32::from_ne_bytes(*number), payload.len())?;
+        signal.payload_mut().copy_from_slice(payload);
+        Ok(signal)
     }
 
     /// A signal for one receiver, in memory that both share if they use [`Transport::Shm`] and belong to the same user: sent to

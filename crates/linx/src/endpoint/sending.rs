@@ -74,7 +74,8 @@ impl Endpoint {
     ) -> Result<(), Error> {
         crate::signal::check(number, payload.len())?;
         let from = self.spid;
-        let out = Outgoing { from, to, out_of_band: false, number, payload, block: None };
+        let out =
+            Outgoing { from, to, out_of_band: false, number, payload, block: None, frame: None };
         let outcome = self.transmit(&out, until);
         self.show()?;
         outcome.map(drop)
@@ -100,13 +101,13 @@ impl Endpoint {
     #[inline]
     fn transmit_signal(
         &mut self,
-        signal: Signal,
+        mut signal: Signal,
         from: Spid,
         to: Spid,
         out_of_band: bool,
         until: Option<Instant>,
     ) -> Result<(), Error> {
-        let mut out = Outgoing::of(&signal, from, to, out_of_band);
+        let mut out = Outgoing::of(&mut signal, from, to, out_of_band);
         if out.block.is_some() && !self.is_untraced() {
             // It is reported after it was sent, when it must still belong to this endpoint.
             out.block = None;

@@ -134,6 +134,7 @@ fn invalid_references_end_their_own_channel_and_no_other() {
             number: 1,
             payload: &payload,
             block: None,
+            frame: None,
         };
         let reference = Reference { at, units };
         let mut came = Vec::new();

@@ -115,7 +115,8 @@ pub(super) unsafe fn take(linx: &mut Linx, sig: *mut Sig) -> Result<Option<Signa
             signal.set_size(size)?;
             return Ok(Some(signal));
         }
-        let signal = Signal::from_bytes(bytes(linx, *place).to_vec());
+        let bytes = bytes(linx, *place);
+        let signal = linx.endpoint.alloc_copy(bytes);
         release(linx, *place);
         *place = ptr::null_mut();
         signal.map(Some)

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 
+use crossway_linx::Signal;
+
 use super::ownership::{head, release, to_c};
 use super::{EINVAL, Linx, Sig, endpoint, fail, failed};
 use crate::buffer::{END_MARK, Head};
@@ -19,7 +21,7 @@ pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> 
         fail(libc::EMSGSIZE);
         return ptr::null_mut();
     };
-    match linx.endpoint.alloc(sig_no, payload) {
+    match Signal::new(sig_no, payload) {
         Ok(signal) => to_c(linx, signal),
         Err(error) => {
             failed(&error);
