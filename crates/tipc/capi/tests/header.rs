@@ -1,5 +1,8 @@
 //! The header matches the library, and C programs that use it work.
 
+#[path = "header/killed_receiver.rs"]
+mod killed_receiver;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,0 +1,130 @@
+//! A program that is killed while it waits in a receive call, for a bell that only that call would receive, and whose child shares the socket.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crossway_tipc_client::admin::{Administration, Order, Outcome};
+use crossway_tipc_client::{Errno, NodeSocket, Patience, Scope, ServiceRange, SocketKind};
+
+use super::Built;
+
+/// Only catches hangs.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+fn soon() -> Patience {
+    Patience::Until(Instant::now() + WATCHDOG)
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < WATCHDOG, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn exchange(peer: &NodeSocket, data: [u8; 4]) {
+    assert_eq!(peer.send(&data, None, soon()), Ok(4));
+    expect(peer, data);
+}
+
+fn expect(peer: &NodeSocket, data: [u8; 4]) {
+    let mut got = [0; 4];
+    assert_eq!(peer.recv(&mut got, soon()), Ok(4));
+    assert_eq!(got, data);
+}
+
+/// Whether the main thread of a process sleeps.
+fn sleeps(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.starts_with('S')
+}
+
+fn kill(pid: &str) {
+    assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
+}
+
+/// How the child waits for messages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Child {
+    Blocks,
+    Polls,
+    /// It is killed, too.
+    Dies,
+}
+
+fn one(built: &Built, program: &Path, direct: bool, kind: SocketKind, mode: Child) {
+    let all = ["--lane-after", "1", "--no-direct-lanes"];
+    let tipcd = built.tipcd(if direct { &all[..2] } else { &all });
+    let listener = NodeSocket::open(tipcd.path(), kind).unwrap();
+    listener.listen().unwrap();
+    listener.bind(ServiceRange::single(5000, 1), Scope::Cluster).unwrap();
+    let mut parent = Command::new(program)
+        .arg(tipcd.path())
+        .arg(if kind == SocketKind::Stream { "stream" } else { "seqpacket" })
+        .arg("1")
+        .arg(if mode == Child::Polls { "polls" } else { "blocks" })
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (peer, _) = listener.accept(soon()).unwrap();
+    until("the lane of the receiver", || {
+        exchange(&peer, *b"echo");
+        if direct { peer.sends_directly() } else { lanes(tipcd.path()) == 2 }
+    });
+    // Its last bells are for one message each, so that it waits for the next one in its receive call.
+    for _ in 0..50 {
+        exchange(&peer, *b"echo");
+    }
+    peer.send(b"fork", None, soon()).unwrap();
+    let mut said = BufReader::new(parent.stdout.take().unwrap());
+    let mut child = String::new();
+    said.read_line(&mut child).unwrap();
+    until("a receiver that waits", || sleeps(parent.id()));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    if mode == Child::Dies {
+        kill(child.trim());
+        assert_eq!(peer.recv(&mut [0; 4], soon()), Err(Errno::CONNRESET));
+    } else {
+        for n in 0..100_u32 {
+            exchange(&peer, n.to_ne_bytes());
+        }
+        for n in 0..100_u32 {
+            assert_eq!(peer.send(&n.to_ne_bytes(), None, soon()), Ok(4));
+        }
+        for n in 0..100_u32 {
+            expect(&peer, n.to_ne_bytes());
+        }
+    }
+    drop(peer);
+    // The end of the output is the end of both processes.
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, if mode == Child::Dies { "" } else { "ended\n" });
+    until("the lanes' end", || lanes(tipcd.path()) == 0);
+}
+
+/// Number of sockets with lanes.
+fn lanes(path: &Path) -> usize {
+    let outcome = Administration::at(path).unwrap().order(&Order::Sockets).unwrap();
+    let Outcome::Sockets(sockets) = outcome else { panic!("{outcome:?}") };
+    sockets.iter().filter(|socket| socket.lanes.is_some()).count()
+}
+
+#[test]
+fn a_child_goes_on_when_its_parent_is_killed_as_it_awaits_a_bell() {
+    let Some(built) = Built::new() else { return };
+    let words = ["-std=c99", "-D_POSIX_C_SOURCE=200809L"];
+    let program = built.program("cc", &words, "tests/killed_receiver.c");
+    for mode in [Child::Blocks, Child::Polls, Child::Dies] {
+        for kind in [SocketKind::Seqpacket, SocketKind::Stream] {
+            for direct in [true, false] {
+                eprintln!("{mode:?}, {kind:?}, direct: {direct}");
+                one(&built, &program, direct, kind, mode);
+            }
+        }
+    }
+}
