@@ -1,6 +1,5 @@
-/* Connects, returns every message until "fork" comes, and then shares the socket with a child. After that this process only receives, and the child, when
-   this process is dead, returns every message until the end of the connection; "polls" makes it wait for the descriptor instead of in the call, and from
-   the beginning. Prints the child's process ID, and "ended" when the child has seen the end. */
+/* Connects and returns every message. When "fork" comes, it shares the socket with a child, which returns every message when its parent is dead, until the end
+   of the connection; "polls" makes it wait for the descriptor instead of in the call. Prints the child's process ID, and "ended" when the child has seen the end. */
 #include <crossway_tipc.h>
 #include <errno.h>
 #include <poll.h>
@@ -24,8 +23,7 @@ static void child(ctipc_socket *s, int parent_lives, int polls)
 {
     struct pollfd readable = {ctipc_fd(s), POLLIN, 0};
     char data[LEN];
-    if (!polls)
-        HOLDS(read(parent_lives, data, 1) == 0);
+    HOLDS(read(parent_lives, data, 1) == 0);
     for (;;) {
         int64_t len;
         if (polls)
@@ -56,21 +54,20 @@ int main(int argc, char **argv)
     name.family = 30, name.form = CTIPC_SERVICE, name.scope = CTIPC_CLUSTER;
     name.a = 5000, name.b = (uint32_t)atoi(argv[3]);
     HOLDS(ctipc_connect(s, &name, SOON) == 0);
-    do {
-        HOLDS(ctipc_recv(s, data, sizeof data, NULL, -1) == LEN);
-        if (memcmp(data, "fork", LEN) == 0)
-            break;
-    } while (ctipc_send(s, data, sizeof data, NULL, SOON) == LEN);
-    HOLDS(pipe(lives) == 0);
-    pid = fork();
-    HOLDS(pid >= 0);
-    if (pid == 0) {
-        alarm(900);
-        close(lives[1]);
-        child(s, lives[0], strcmp(argv[4], "polls") == 0);
+    while (ctipc_recv(s, data, sizeof data, NULL, -1) == LEN) {
+        if (memcmp(data, "fork", LEN) == 0) {
+            HOLDS(pipe(lives) == 0);
+            pid = fork();
+            HOLDS(pid >= 0);
+            if (pid == 0) {
+                alarm(900);
+                close(lives[1]);
+                child(s, lives[0], strcmp(argv[4], "polls") == 0);
+            }
+            printf("%ld\n", (long)pid);
+            fflush(stdout);
+        }
+        HOLDS(ctipc_send(s, data, LEN, NULL, SOON) == LEN);
     }
-    printf("%ld\n", (long)pid);
-    fflush(stdout);
-    for (;;)
-        HOLDS(ctipc_recv(s, data, sizeof data, NULL, -1) == LEN);
+    return 1;
 }

@@ -74,17 +74,19 @@ fn one(built: &Built, program: &Path, direct: bool, kind: SocketKind, mode: Chil
         exchange(&peer, *b"echo");
         if direct { peer.sends_directly() } else { lanes(tipcd.path()) == 2 }
     });
-    // Its last bells are for one message each, so that it waits for the next one in its receive call.
-    for _ in 0..50 {
-        exchange(&peer, *b"echo");
-    }
-    peer.send(b"fork", None, soon()).unwrap();
+    exchange(&peer, *b"fork");
     let mut said = BufReader::new(parent.stdout.take().unwrap());
     let mut child = String::new();
     said.read_line(&mut child).unwrap();
-    until("a receiver that waits", || sleeps(parent.id()));
+    until("a receiver that waits for its bell", || {
+        // It does so if its last bell was for one message.
+        exchange(&peer, *b"next");
+        until("a receiver that sleeps", || sleeps(parent.id()));
+        !direct || peer.peer_awaits_bell()
+    });
     parent.kill().unwrap();
     parent.wait().unwrap();
+    assert_eq!(peer.peer_awaits_bell(), direct, "nothing ends the wait of a dead receiver");
     if mode == Child::Dies {
         kill(child.trim());
         assert_eq!(peer.recv(&mut [0; 4], soon()), Err(Errno::CONNRESET));

@@ -87,6 +87,15 @@ impl NodeSocket {
         self.lanes().is_some_and(|lanes| lanes.outlet.is_granted())
     }
 
+    /// Whether the peer waits by receiving the next bell of its direct lane. For tests.
+    #[doc(hidden)]
+    pub fn peer_awaits_bell(&self) -> bool {
+        let outlet = self.lanes().and_then(|lanes| lanes.outlet.granted.get());
+        outlet.is_some_and(|outlet| {
+            outlet.bell.bell().load(Ordering::Relaxed) & doorbell::AWAITED != 0
+        })
+    }
+
     /// The peer's direct lane, requested once there is one.
     #[inline]
     pub(super) fn outlet<'a>(&self, lanes: &'a Lanes) -> Option<&'a Outlet> {

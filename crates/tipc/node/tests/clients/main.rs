@@ -14,6 +14,7 @@ mod lane_attacks;
 mod lane_wakeups;
 mod lanes;
 mod lingering;
+mod names;
 #[path = "../on_lanes/mod.rs"]
 mod on_lanes;
 mod operator;
