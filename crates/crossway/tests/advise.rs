@@ -148,10 +148,20 @@ fn between_hosts_only_what_crosses_them_is_measured_by_their_agents() {
         pipe["why"].as_str().is_some_and(|why| why.contains("does not work between hosts")),
         "{pipe}"
     );
-    // These records answer for these hosts, and for no others.
+    // These records answer for these hosts, and for no others. A command that reproduces figures has the filter of their run.
+    for run in std::fs::read_dir(place.dir.path().join("out")).expect("runs") {
+        let path = run.expect("a run").path().join("run.json");
+        let mut info: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).expect("run.json")).expect("JSON");
+        info["filters"] = serde_json::json!(["tcp|udp x"]);
+        std::fs::write(&path, info.to_string()).expect("written");
+    }
     let again = [&few[..], &["--no-measure", "--hosts"]].concat();
     let (answer, _) = asked(&place, &[&again[..], &[hosts]].concat());
     assert!(compared(&answer).contains(&"tcp"), "{answer}");
+    let command = answer["commands"][0].as_str().expect("a command");
+    let told = format!("plan.toml --filter 'tcp|udp x' --hosts '{hosts}'");
+    assert!(command.ends_with(&told), "{command}");
     let (answer, _) = asked(&place, &[&again[..], &["env A=1,env A=3"]].concat());
     assert_eq!(compared(&answer), Vec::<&str>::new());
 }

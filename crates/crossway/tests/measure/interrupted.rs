@@ -46,6 +46,23 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
     keys.dedup();
     assert_eq!((keys.len(), records.len()), (4 * 6, 4 * 6));
     assert_eq!(place.leftovers(), Vec::<String>::new());
+
+    // Continued once more, it has nothing to do; what was found before the run stays.
+    let preflight = run.join("preflight.json");
+    let mut findings: Vec<serde_json::Value> =
+        serde_json::from_slice(&fs::read(&preflight).unwrap()).unwrap();
+    let earlier = serde_json::json!({
+        "severity": "warning", "about": "load", "what": "a test was here", "next_step": "wait"
+    });
+    findings.insert(0, earlier.clone());
+    fs::write(&preflight, serde_json::to_vec(&findings).unwrap()).unwrap();
+    let again = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
+    assert_success(&again);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(said.contains("nothing was left to measure"), "{said}");
+    let findings: Vec<serde_json::Value> =
+        serde_json::from_slice(&fs::read(&preflight).unwrap()).unwrap();
+    assert_eq!(findings[0], earlier);
 }
 
 #[test]

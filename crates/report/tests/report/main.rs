@@ -114,7 +114,9 @@ fn a_run_that_only_skipped_says_so() {
         "Nothing was measured: every case was skipped. What each needs is listed below."
     );
     assert_eq!(run.summary.skipped_mechanisms(), ["vsock"]);
-    assert!(terminal::terminal(&run, false, 100).contains("1 case skipped, among them all of vsock:"));
+    assert!(
+        terminal::terminal(&run, false, 100).contains("1 case skipped, among them all of vsock:")
+    );
 }
 
 #[test]
@@ -285,6 +287,9 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
         round_trips("fifo", Wait::Block, &SLOW),
         round_trips("shm-futex", Wait::Block, &FAST[..4]),
     ]);
+    let headline = run.verdict().headline;
+    let told = "Not ranked, for want of five good trials, but with a better median: shm-futex.";
+    assert!(headline.ends_with(told), "{headline}");
     let text = terminal::terminal(&run, false, 100);
     assert!(text.contains("10.0 µs ‡"), "{text}");
     assert!(text.contains("\n‡ fewer than five good trials"), "{text}");
