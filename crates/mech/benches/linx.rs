@@ -5,8 +5,8 @@
 //! touched, so the relative cost of the calls is as high as possible. This is a benchmark, not a test: the exit status is 0 whatever the
 //! result.
 
+use std::fs::File;
 use std::io::{IoSlice, Read};
-use std::os::unix::net::UnixStream;
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ use crossway_mech::mechanisms::shm_futex::ShmFutex;
 use crossway_mech::mechanisms::tcp::Tcp;
 use crossway_mech::mechanisms::uds_stream::UdsStream;
 use crossway_mech::{Listener, Mechanism, Rx, Spec, Tx};
+use crossway_sys::pipe::{PipeEnd, pipe};
+use crossway_sys::socket::SocketType;
 use crossway_sys::{Errno, affinity, records, socket};
 
 /// Length in bytes of a signal's header and number on a channel.
@@ -148,43 +150,65 @@ fn compare_lengths<M: Mechanism, N: Mechanism>(
     );
 }
 
-/// Prints what sending `len` bytes costs in the kernel alone, without a header, with one in front of the bytes, and with one in a buffer of its
-/// own: the least time of many, without a receiver that runs or has to be woken.
-fn print_cost_of_calls(len: usize) {
-    let bytes = vec![7; HEADER + len];
-    let parts = [IoSlice::new(&bytes[..HEADER]), IoSlice::new(&bytes[HEADER..])];
-    let (from, to) = UnixStream::pair().unwrap();
-    let least = |send: &dyn Fn() -> Result<usize, Errno>, expected: usize| {
-        let mut rest = vec![0; expected];
-        let mut least = f64::MAX;
-        for _ in 0..20_000 {
+/// Prints what it costs to send `len` bytes in the kernel alone, without a header, with one in front of the bytes, and with one in a buffer of its
+/// own: the least time of many, without a receiver that runs or has to be woken. `send` sends its parts, and `to` is the other end.
+fn print_cost_of_calls(
+    what: &str,
+    len: usize,
+    mut send: impl FnMut(&[&[u8]]) -> Result<usize, Errno>,
+    to: impl Into<File>,
+) {
+    let (bytes, mut to) = (vec![7; HEADER + len], to.into());
+    let mut rest = bytes.clone();
+    let ways: [&[&[u8]]; 3] =
+        [&[&bytes[HEADER..]], &[&bytes], &[&bytes[..HEADER], &bytes[HEADER..]]];
+    let least = ways.map(|parts| {
+        let expected = parts.iter().map(|part| part.len()).sum();
+        let times = (0..20_000).map(|_| {
             let start = Instant::now();
-            let sent = send().unwrap();
-            least = least.min(start.elapsed().as_nanos() as f64);
+            let sent = send(parts).unwrap();
+            let took = start.elapsed().as_nanos() as f64;
             assert_eq!(sent, expected);
-            (&to).read_exact(&mut rest).unwrap();
-        }
-        least
-    };
-    let costs = [
-        least(&|| socket::send(&from, &bytes[..len], false), len),
-        least(&|| socket::send(&from, &bytes, false), len + HEADER),
-        least(&|| records::send_parts(&from, &parts, false), len + HEADER),
-    ];
+            to.read_exact(&mut rest[..expected]).unwrap();
+            took
+        });
+        times.fold(f64::MAX, f64::min)
+    });
     println!(
-        "one call for {len} B through a UNIX socket: {:.0} ns; {HEADER} B more {:.0} ns ({:.3}); these in a second buffer {:.0} ns ({:.3})",
-        costs[0],
-        costs[1],
-        costs[0] / costs[1],
-        costs[2],
-        costs[0] / costs[2]
+        "{what}, one call to send {len} B: {:.0} ns; {HEADER} B more: {:.0} ns ({:.2} times as fast); these in another buffer: {:.0} ns ({:.2})",
+        least[0],
+        least[1],
+        least[0] / least[1],
+        least[2],
+        least[0] / least[2]
     );
+}
+
+fn print_costs_of_calls(len: usize) {
+    let (from, to) = socket::unix_pair(SocketType::Stream).unwrap();
+    let by_socket = |parts: &[&[u8]]| match parts {
+        [bytes] => socket::send(&from, bytes, false),
+        parts => records::send_parts(&from, &slices(parts), false),
+    };
+    print_cost_of_calls("UNIX socket", len, by_socket, to);
+    let (to, from) = pipe().unwrap();
+    let mut from = PipeEnd::new(from).unwrap();
+    from.set_capacity_bytes(4 * len).unwrap();
+    let by_pipe = |parts: &[&[u8]]| match parts {
+        [bytes] => from.write(bytes, false),
+        parts => from.write_parts(&slices(parts), false),
+    };
+    print_cost_of_calls("pipe", len, by_pipe, to);
+}
+
+fn slices<'a>(parts: &[&'a [u8]]) -> [IoSlice<'a>; 2] {
+    [IoSlice::new(parts[0]), IoSlice::new(parts[1])]
 }
 
 fn main() {
     cpus();
     for len in [4 << 10, 16 << 10, 64 << 10] {
-        print_cost_of_calls(len);
+        print_costs_of_calls(len);
     }
     compare::<LinxShm, LinxUds>(What::Stream, 64, 3.0);
     compare::<LinxShm, ShmFutex>(What::RoundTrip, 64, 1.0 / 1.3);
