@@ -4,12 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crossway_mech::mechanisms::connection::ConnectionFamily;
 use crossway_mech::mechanisms::shm_eventfd::{ShmEventfd, ShmEventfdRx, ShmEventfdTx};
 use crossway_mech::mechanisms::shm_futex::{ShmFutex, ShmFutexRx, ShmFutexTx};
 use crossway_mech::mechanisms::shm_spin::{ShmSpin, ShmSpinRx, ShmSpinTx};
 use crossway_mech::mechanisms::uds_seqpacket::UdsSeqpacket;
-use crossway_mech::{Listener, Mechanism, Offer, OpenError, Spec, Wait};
+use crossway_mech::{ConnectionFamily, Listener, Mechanism, Offer, OpenError, Spec, Wait};
 use crossway_ring::region::SharedRing;
 use crossway_sys::socket::{self, SocketType};
 use serde::{Deserialize, Serialize};
@@ -24,7 +23,7 @@ pub(crate) type UdsTx = <UdsSeqpacket as Mechanism>::Tx;
 /// The receiving half of an AF_UNIX socket.
 pub(crate) type UdsRx = <UdsSeqpacket as Mechanism>::Rx;
 
-/// A way for the messages of a channel. Those within a host are mechanisms of `crossway-mech` of the same name.
+/// What carries the messages of a channel. The transports within a host are the mechanisms of `crossway-mech` with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -42,12 +41,12 @@ pub enum Transport {
     Udp,
     /// A stream of TIPC, the kernel's or a tipcd's, to another host.
     Tipc,
-    /// None: messages wait at their sender. A channel is parked while it is handed to another process.
+    /// No transport: messages wait at their sender. A channel is parked while it is handed to another process.
     Parked,
 }
 
 impl Transport {
-    /// Those that carry messages.
+    /// All transports that carry messages.
     pub const ALL: [Transport; 7] = [
         Transport::ShmSpin,
         Transport::ShmFutex,
@@ -57,11 +56,11 @@ impl Transport {
         Transport::Udp,
         Transport::Tipc,
     ];
-    /// Those within a host.
+    /// The transports within a host.
     pub const LOCAL: [Transport; 4] =
         [Transport::ShmSpin, Transport::ShmFutex, Transport::ShmEventfd, Transport::UdsSeqpacket];
 
-    /// The stable id.
+    /// The stable id, such as `shm-futex`.
     pub const fn id(self) -> &'static str {
         match self {
             Transport::ShmSpin => ShmSpin::ID,
@@ -80,7 +79,7 @@ impl Transport {
         matches!(self, Transport::ShmSpin)
     }
 
-    /// Whether a receiver has a descriptor for poll.
+    /// Whether the receiver has a descriptor for poll.
     pub const fn pollable(self) -> bool {
         use Transport::{ShmEventfd, Tcp, Tipc, Udp, UdsSeqpacket};
         matches!(self, ShmEventfd | UdsSeqpacket | Tcp | Udp | Tipc)
@@ -93,11 +92,11 @@ impl fmt::Display for Transport {
     }
 }
 
-/// There is no transport of that name.
+/// The error of parsing a name that no transport has.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no transport '{name}'; those of a channel are {}", Transport::ALL.map(Transport::id).join(", "))]
 pub struct UnknownTransport {
-    /// What was asked for.
+    /// The unknown name.
     name: String,
 }
 

@@ -19,6 +19,7 @@ pub mod registry;
 pub mod ring;
 mod self_test;
 
+pub use building_blocks::connection::ConnectionFamily;
 pub use caps::{Boundaries, Caps, Order, Privilege, Reliability};
 pub use carrier::{Carrier, Family, NodeKind, Transport};
 pub use contract::{

@@ -68,7 +68,7 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     }
 
     /// Whether sending to a peer that has closed fails by itself, sooner or later.
-    const SENDER_IS_TOLD: bool = true;
+    const SENDS_FAIL_AFTER_CLOSE: bool = true;
 
     /// How to make the family available if it is missing.
     fn remedy() -> &'static str;

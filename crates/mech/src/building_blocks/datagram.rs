@@ -206,7 +206,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
             return Err(super::complete::no_second_channel(F::NAME));
         }
         let start = Instant::now();
-        let who = loop {
+        let peer = loop {
             let came = wait_ready(&self.greeting, Interest::Readable, until)
                 .map_err(|e| OsError::new("poll", "greeting socket", e))?;
             if !came {
@@ -215,7 +215,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
             let mut word = [0; HELLO.len()];
             match self.greeting.hear(&mut word) {
                 // Any other message there is from a stranger and is ignored.
-                Ok((len, Some(who))) if len == HELLO.len() && word == *HELLO => break who,
+                Ok((len, Some(peer))) if len == HELLO.len() && word == *HELLO => break peer,
                 Ok(_) | Err(Errno::AGAIN) => {}
                 Err(errno) => return Err(OsError::new("recvfrom", "greeting socket", errno).into()),
             }
@@ -223,7 +223,7 @@ impl<F: DatagramFamily> Listener for DatagramListener<F> {
         let Some(inbox) = self.inbox.take() else {
             return Err(super::complete::no_second_channel(F::NAME));
         };
-        halves::<F>(&self.spec, inbox, &who)
+        halves::<F>(&self.spec, inbox, &peer)
     }
 }
 

@@ -16,7 +16,7 @@ pub type SocketRx<F> = StreamRx<SocketHalf<F>>;
 impl<F: ConnectionFamily> ByteSink for SocketHalf<F> {
     #[inline]
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno> {
-        if !F::SENDER_IS_TOLD && self.has_ended() {
+        if !F::SENDS_FAIL_AFTER_CLOSE && self.has_ended() {
             return Err(Errno::PIPE);
         }
         socket::send(self.as_fd(), bytes, nonblocking)
@@ -38,7 +38,7 @@ impl<F: ConnectionFamily> ByteSource for SocketHalf<F> {
         if let Ok(bytes) = outcome {
             self.note_received(bytes);
         }
-        if !F::SENDER_IS_TOLD && outcome == Ok(0) {
+        if !F::SENDS_FAIL_AFTER_CLOSE && outcome == Ok(0) {
             self.note_end();
         }
         outcome

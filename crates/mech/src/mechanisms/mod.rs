@@ -39,6 +39,3 @@ pub mod uring_tcp;
 pub mod uring_uds;
 pub mod vmsplice;
 pub mod vsock;
-
-// For crossway-channel, which takes over the halves of a connection.
-pub use crate::building_blocks::connection;

@@ -24,7 +24,7 @@ impl ConnectionFamily for Mptcp {
     type Socket = OwnedFd;
     type Sender = SocketTx<Self>;
     type Receiver = SocketRx<Self>;
-    const SENDER_IS_TOLD: bool = false;
+    const SENDS_FAIL_AFTER_CLOSE: bool = false;
 
     fn capabilities() -> Caps {
         stream_caps(true, Privilege::None)
