@@ -58,7 +58,7 @@ pub(crate) struct Ends {
     pub(crate) moves: u32,
 }
 
-/// One end of a channel: whole messages, in order, both ways, each exactly once while both ends live.
+/// One end of a channel. Messages arrive whole, in order and exactly once in both directions while both ends live.
 pub struct Channel {
     sender: Sender,
     receiver: Receiver,
@@ -124,7 +124,7 @@ impl Channel {
         self.receiver.link()
     }
 
-    /// What steers and watches the channel, for any thread.
+    /// A handle to control and observe the channel, which any thread may use.
     pub fn handle(&self) -> Handle {
         Handle::new(self.link())
     }
@@ -139,7 +139,7 @@ impl Channel {
         &mut self.receiver
     }
 
-    /// Both halves, for two threads.
+    /// Splits the channel into its halves, for use by two threads.
     pub fn split(self) -> (Sender, Receiver) {
         (self.sender, self.receiver)
     }

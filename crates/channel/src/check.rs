@@ -13,7 +13,7 @@ use crate::error::RecvError;
 use crate::event::{Event, EventKind};
 use crate::transport::Transport;
 
-/// Bytes of a message's number.
+/// Shortest message in bytes: each one carries its number.
 pub const SHORTEST: usize = size_of::<u64>();
 /// Gaps between two messages that are remembered.
 const GAP: Duration = Duration::from_micros(100);
@@ -39,11 +39,11 @@ pub struct Checked {
     pub damaged: u64,
     /// Duration in seconds.
     pub seconds: f64,
-    /// The transports one after another.
+    /// The transports used, in order.
     pub legs: Vec<Leg>,
     /// Moves of the listening end.
     pub moves: Vec<Move>,
-    /// The error that ended the channel, if it did not end in order.
+    /// The error that ended the channel, or `None` if it was closed normally.
     pub error: Option<String>,
 }
 
@@ -59,14 +59,14 @@ impl Checked {
     }
 }
 
-/// The time on one transport.
+/// An interval during which one transport was in use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Leg {
     /// The transport.
     pub transport: Transport,
-    /// Messages that came back during this time.
+    /// Number of messages that came back during the interval.
     pub messages: u64,
-    /// Its length in seconds.
+    /// Length of the interval in seconds.
     pub seconds: f64,
 }
 
@@ -140,7 +140,7 @@ fn listen(events: &mpsc::Receiver<Event>, back: &AtomicU64, ended: &AtomicBool) 
     }
 }
 
-/// Sends messages of `size_bytes` until `done`, then closes the channel and waits for what is still on its way back.
+/// Sends messages of `size_bytes` until `done`, then closes the channel and waits for the messages still in transit.
 ///
 /// # Panics
 /// `size_bytes` is less than [`SHORTEST`] or more than the channel's longest message.

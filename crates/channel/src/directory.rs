@@ -26,7 +26,7 @@ const ABANDONED: Duration = Duration::from_secs(60);
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// A directory of names.
+/// A directory that contains the sockets of listeners, by name.
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
 
@@ -69,12 +69,12 @@ impl Directory {
         ))
     }
 
-    /// Another one.
+    /// The directory at this path, instead of that of the user.
     pub fn at(path: impl Into<PathBuf>) -> Directory {
         Directory(path.into())
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -83,8 +83,8 @@ impl Directory {
         self.0.join(name.replace('/', "%2F"))
     }
 
-    /// Makes the directory if it is not there. One that others may write to is refused, unless it was named by the program or the
-    /// environment, who then answer for it.
+    /// Makes the directory if it does not exist. One that other users may write to is refused, unless the program or the
+    /// environment names it explicitly.
     fn make(&self) -> Result<(), Error> {
         let failed = |e| OsError::new("mkdir", self.0.display(), e);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
@@ -174,7 +174,7 @@ impl Directory {
         Ok(all)
     }
 
-    /// The names that somebody listened on; some may be gone.
+    /// The names in the directory. Some of their listeners may have ended.
     pub fn names(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.0) else { return Vec::new() };
         let mut names: Vec<String> = entries

@@ -8,13 +8,13 @@ use crossway_sys::OsError;
 
 use crate::net::BadNetwork;
 
-/// Why a channel could not be made.
+/// Why a channel could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not a name.
+    /// The name is invalid.
     #[error("'{name}' is no channel name: {why}")]
     Name {
-        /// What was given.
+        /// The name.
         name: String,
         /// What is wrong with it.
         why: &'static str,
@@ -26,11 +26,11 @@ pub enum Error {
     NobodyListens {
         /// The channel's name.
         name: String,
-        /// Where it was looked for.
+        /// The directory in which it was looked up.
         directory: PathBuf,
-        /// What other hosts said, in words; empty if none were asked.
+        /// The answers of other hosts, as text; empty if none were asked.
         elsewhere: String,
-        /// How long it was waited for.
+        /// How long this process waited for a listener.
         waited: Duration,
     },
     /// A listener exists, but did not answer before the deadline.
@@ -38,15 +38,15 @@ pub enum Error {
     NoAnswer {
         /// The channel's name.
         name: String,
-        /// What was seen.
+        /// What happened instead of an answer.
         why: String,
     },
-    /// The listener does not want the channel.
+    /// The listener refused the channel.
     #[error("the listener of channel '{name}' refuses: {why}")]
     Refused {
         /// The channel's name.
         name: String,
-        /// In its words.
+        /// The listener's reason.
         why: String,
     },
     /// A channel between hosts would be neither encrypted nor authenticated, and nobody has said that it may be.
@@ -57,7 +57,7 @@ pub enum Error {
         /// The channel's name.
         name: String,
     },
-    /// Settings for other hosts cannot be used.
+    /// The settings for other hosts are invalid.
     #[error("{0}")]
     Network(#[from] BadNetwork),
     /// Two hosts do not agree on a key.
@@ -65,9 +65,9 @@ pub enum Error {
     Disagreed {
         /// The channel's name.
         name: String,
-        /// Where it listens.
+        /// The address of the listener.
         place: String,
-        /// On what.
+        /// What they do not agree on, such as the key.
         why: String,
     },
     /// The list of hosts has addresses of the name, none of them this host's.
@@ -77,7 +77,7 @@ pub enum Error {
     NotHere {
         /// The channel's name.
         name: String,
-        /// Those of the list.
+        /// The addresses in the list of hosts.
         addresses: String,
     },
     /// Both ends answer, but they share no memory.
@@ -95,7 +95,7 @@ pub enum Error {
     CannotFollow {
         /// The channel's name.
         name: String,
-        /// In the connecting end's words.
+        /// The reason that the connecting end gave.
         why: String,
     },
     /// No connection was accepted before the deadline.
@@ -103,13 +103,13 @@ pub enum Error {
     NobodyConnected {
         /// The channel's name.
         name: String,
-        /// The time given.
+        /// How long the listener waited.
         waited: Duration,
     },
-    /// The policy leaves no transport.
+    /// The policy allows no transport.
     #[error("{0}")]
     Policy(String),
-    /// The transport could not be made.
+    /// The transport could not be opened.
     #[error("{0}")]
     Open(#[from] OpenError),
     /// A system call failed.
@@ -120,7 +120,7 @@ pub enum Error {
 /// Why no message was received.
 #[derive(Debug, thiserror::Error)]
 pub enum RecvError {
-    /// Nothing there now (`try_recv` only).
+    /// No message is there now (`try_recv` only).
     #[error("nothing to receive")]
     Empty,
     /// No message arrived before the deadline.
@@ -129,9 +129,9 @@ pub enum RecvError {
     /// The message is larger than the buffer. It stays for the next call.
     #[error("message of {need} bytes does not fit the buffer of {have} bytes")]
     TooSmall {
-        /// Its length.
+        /// Length of the message in bytes.
         need: usize,
-        /// The buffer's.
+        /// Length of the buffer in bytes.
         have: usize,
     },
     /// The peer closed its sender, and everything it had sent has been received.
@@ -141,7 +141,7 @@ pub enum RecvError {
     /// is all it wanted to send is unknown.
     #[error("the peer died")]
     PeerDied,
-    /// The shared state is damaged: the peer wrote what no correct peer writes.
+    /// The shared memory is damaged: the peer wrote what no correct peer writes.
     #[error("damaged channel: {0}")]
     Damaged(String),
     /// A system call failed.

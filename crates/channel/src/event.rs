@@ -11,37 +11,37 @@ use crate::transport::Transport;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// The connection stands; this is the best transport that both ends allow and can open.
+    /// The channel has just been established, and this is the best transport that both ends allow and can open.
     Upgrade,
     /// The program asked for it.
     Asked,
-    /// The transport in use is forbidden now, or another one is pinned.
+    /// The policy now forbids the transport in use, or pins another one.
     Policy,
-    /// Both ends ran on this CPU while they spun.
+    /// Both ends were spinning on this CPU.
     SameCpu(u32),
-    /// More threads want to run than there are CPUs.
+    /// More threads are runnable than there are CPUs.
     Load {
-        /// Threads that want to run.
+        /// Number of runnable threads.
         runnable: u32,
         /// CPUs on which this process may run.
         cpus: u32,
     },
-    /// Waiting would take more CPU time than allowed, in thousandths of a CPU.
+    /// Waiting by spinning would exceed the CPU budget ([`Policy::cpu_budget`](crate::Policy)).
     CpuBudget {
-        /// What it would take.
+        /// CPU time that it would take, in thousandths of a CPU.
         needed_permille: u32,
-        /// What is allowed.
+        /// The budget, in thousandths of a CPU.
         allowed_permille: u32,
     },
-    /// The traffic is such that a message costs less there.
+    /// With the traffic measured, a message costs less on the new transport.
     Traffic {
         /// Messages per second, both directions.
         rate_msgs_per_s: u64,
-        /// Their mean length.
+        /// Mean length of these messages in bytes.
         mean_bytes: u64,
-        /// Expected cost of a message before, by the profile.
+        /// Expected cost of a message on the old transport, according to the profile, in nanoseconds.
         before_ns: u64,
-        /// Expected cost of a message after, by the profile.
+        /// Expected cost of a message on the new transport, according to the profile, in nanoseconds.
         after_ns: u64,
     },
     /// The program prefers it.
@@ -52,7 +52,7 @@ pub enum Reason {
     HandOver,
     /// One end has moved to another process.
     PeerMoved {
-        /// The other end is on another host now.
+        /// Whether the other end is on another host now.
         far: bool,
     },
 }
@@ -116,63 +116,63 @@ impl fmt::Display for Nanos {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
-    /// The ends found each other.
+    /// The channel was established.
     Connected {
         /// The transport on which the channel began.
         on: Transport,
     },
-    /// Both directions are on a new transport, and nothing is left on the old one.
+    /// Both directions use a new transport, and nothing is left on the old one.
     Switched {
-        /// The old one.
+        /// The transport that was in use.
         from: Transport,
-        /// The new one.
+        /// The new transport.
         to: Transport,
-        /// Why.
+        /// Why the channel switched.
         why: Reason,
-        /// From the offer to the end, in microseconds. Messages flow meanwhile.
+        /// Duration of the switch in microseconds. Messages flow meanwhile.
         took_us: u64,
     },
     /// The policy would have switched, but is only watching (a dry run).
     WouldSwitch {
         /// The transport in use.
         from: Transport,
-        /// The better one.
+        /// The transport to which the channel would switch.
         to: Transport,
-        /// Why.
+        /// Why it would switch.
         why: Reason,
     },
     /// The new transport could not be made or opened; the channel stays where it is.
     Refused {
         /// The transport in use.
         from: Transport,
-        /// The one that did not work.
+        /// The transport that could not be opened.
         to: Transport,
-        /// In words.
+        /// The error, as text.
         because: String,
     },
-    /// A connection to another host broke; the ends look for each other.
+    /// The connection to another host broke; the ends try to connect again.
     Interrupted,
-    /// They found each other, and go on where they were.
+    /// The ends connected again and continue where they stopped.
     Resumed {
-        /// How long the search took, in microseconds.
+        /// Time without a connection, in microseconds.
         took_us: u64,
     },
     /// The peer closed the channel.
     PeerClosed,
-    /// The peer died, or its connection broke, without closing.
+    /// The peer died, or its connection broke, without the channel being closed.
     PeerDied,
-    /// The peer broke the protocol; the channel is closed.
+    /// The peer violated the protocol; the channel is closed.
     Violated(String),
 }
 
-/// An entry of the log.
+/// An entry of a channel's log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970 (UTC).
     pub at_unix_ms: u64,
     /// The channel's name.
     pub channel: String,
-    /// The channel's number, the same at both ends.
+    /// The channel's id, the same at both ends.
     pub id: u64,
     /// What happened.
     pub what: EventKind,

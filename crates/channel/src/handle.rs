@@ -17,7 +17,7 @@ use crate::protocol::Role;
 use crate::status::Status;
 use crate::transport::Transport;
 
-/// Steers and watches a channel.
+/// Controls and observes a channel.
 #[derive(Clone)]
 pub struct Handle(Arc<Link>);
 
@@ -27,24 +27,24 @@ impl Handle {
     }
 }
 
-/// A switch that did not take place.
+/// Why a switch was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
-    /// It was not over until the deadline; it goes on.
+    /// The switch was not complete at the deadline; it continues.
     #[error("the switch to {to} was not over until the deadline")]
     TimedOut {
-        /// Where it leads.
+        /// The new transport.
         to: Transport,
     },
     /// One of the ends could not open the transport; the channel keeps the one in use.
     #[error("the channel keeps its transport, because {to} could not be opened: {why}")]
     Refused {
-        /// Where it should have led.
+        /// The transport that could not be opened.
         to: Transport,
-        /// The last words of the log.
+        /// The last entry of the log, as text.
         why: String,
     },
-    /// The channel is closed, or its peer is gone.
+    /// The channel is closed, or its peer has ended.
     #[error("the channel is closed")]
     Closed,
 }
@@ -55,34 +55,34 @@ impl Handle {
         &self.0.name
     }
 
-    /// The channel's number, the same at both ends.
+    /// The channel's id, the same at both ends.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// The transport in use; while a switch goes on, the old one.
+    /// The transport in use; during a switch, the old one.
     pub fn transport(&self) -> Transport {
         self.0.lock().transport
     }
 
-    /// Switches so far, refused ones included.
+    /// Number of switches so far, including refused ones.
     pub fn epoch(&self) -> u32 {
         self.0.lock().switch.epoch()
     }
 
-    /// Whether this end has closed or lost its peer.
+    /// Whether this end is closed or its peer has ended.
     pub fn is_over(&self) -> bool {
         self.0.lock().over
     }
 
-    /// Asks for a transport. The switch begins as soon as no other goes on; the log tells of its end. Unless it is pinned, the policy
-    /// may leave it again.
+    /// Requests a switch to a transport. It begins as soon as no other switch is in progress, and the log records its end.
+    /// Unless the transport is pinned, the policy may leave it again.
     pub fn ask_for(&self, transport: Transport) {
         self.0.wish(transport);
     }
 
-    /// Switches, and waits until both directions are on the new transport. For that, both programs must receive or be elsewhere: one that
-    /// sends without receiving blocks a switch as it blocks its peer.
+    /// Switches to a transport, and waits until both directions use it. Both programs must keep receiving meanwhile, or not be
+    /// inside a call: a program that sends without receiving blocks the switch as it blocks its peer.
     ///
     /// # Errors
     /// See [`SwitchError`].
@@ -131,7 +131,7 @@ impl Handle {
         state.switch.is_settled() && state.transport == transport
     }
 
-    /// Replaces the policy; the channel leaves at once what it may not use any more. [`Policy::pollable`] stays as it was.
+    /// Replaces the policy. The channel immediately leaves a transport that is no longer allowed. [`Policy::pollable`] cannot be changed.
     pub fn set_policy(&self, policy: Policy) {
         let mut state = self.0.lock();
         let pollable = state.policy.pollable;
@@ -144,17 +144,17 @@ impl Handle {
         self.0.call_policy();
     }
 
-    /// Subscribes to what happens from now on.
+    /// Subscribes to all further events of the channel.
     pub fn events(&self) -> mpsc::Receiver<Event> {
         self.0.events()
     }
 
-    /// What has happened, the oldest first; the last 64 entries.
+    /// The last 64 events, oldest first.
     pub fn log(&self) -> Vec<Event> {
         self.0.log_so_far()
     }
 
-    /// The channel from outside.
+    /// The state of the channel, as `crossway channel top` shows it.
     pub fn status(&self) -> Status {
         self.0.status()
     }
@@ -178,7 +178,7 @@ pub fn status(
     Ok(all)
 }
 
-/// Asks the channels of a name to use a transport; returns how many were asked.
+/// Asks all channels of a name to use a transport; returns the number of channels asked.
 pub fn ask_for(
     directory: &Directory,
     name: &str,

@@ -65,7 +65,7 @@ impl Core {
     }
 }
 
-/// Listens on a name; connectors become channels without further ado, and wait here until they are accepted.
+/// Listens on a name. Connectors are answered in the background; their channels wait until they are accepted.
 pub struct Listener {
     core: Arc<Core>,
     entry: Entry,
@@ -104,7 +104,7 @@ impl Listener {
         Ok(Listener { core, entry })
     }
 
-    /// Its number.
+    /// The random id of this listener.
     pub(crate) fn id(&self) -> u64 {
         self.core.id
     }
@@ -119,15 +119,15 @@ impl Listener {
         self.entry.path()
     }
 
-    /// The name.
+    /// The name that it listens on.
     pub fn name(&self) -> &str {
         &self.core.name
     }
 
-    /// Takes the next channel, waiting for it until the deadline.
+    /// Accepts the next channel, waiting for one until the deadline.
     ///
     /// # Errors
-    /// [`Error::NobodyConnected`].
+    /// [`Error::NobodyConnected`] if none arrives before the deadline.
     pub fn accept(&self, until: Deadline) -> Result<Channel, Error> {
         let start = Instant::now();
         let mut waiting = self.core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +152,7 @@ impl Listener {
         }
     }
 
-    /// Whether a process asks to take this one's channels over ([`Options::take_over`](crate::Options::take_over)).
+    /// Whether another process asks to take over this one's channels ([`Options::take_over`](crate::Options::take_over)).
     pub fn is_asked_to_hand_over(&self) -> bool {
         let successors = self.core.successors();
         let waiting = self.core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,14 +163,16 @@ impl Listener {
         !successors.is_empty()
     }
 
-    /// Hands channels to a process that asks for them, on this host or another, waiting for it until the deadline, and stops listening. Returns
-    /// how many channels were handed over. The peers notice nothing but a pause; each message arrives exactly once, those included that this
-    /// process had not received yet. Handles of the channels must be dropped: they would keep the peers from noticing the new process's death.
-    /// A channel whose peer is gone is not handed over.
+    /// Hands channels to a process that asks for them, on this host or another, waiting for that process until the deadline, and
+    /// stops listening. Returns the number of channels handed over.
+    ///
+    /// The peers only notice a pause: each message arrives exactly once, including those that this process has not received yet. Drop all
+    /// handles of the channels first; they would keep the peers from noticing the death of the new process. A channel whose peer has ended is
+    /// not handed over.
     ///
     /// # Errors
-    /// Nobody asked until the deadline; everything is closed then. Or a peer cannot follow, since its program knows no way to other
-    /// hosts: its channel is closed, and the others are handed over.
+    /// No process asked before the deadline; then everything is closed. Or a peer cannot follow because its program has no network settings
+    /// to reach other hosts; then its channel is closed, and the others are handed over.
     pub fn hand_over(self, channels: Vec<Channel>, until: Deadline) -> Result<usize, Error> {
         let start = Instant::now();
         let successor = loop {

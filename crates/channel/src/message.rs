@@ -16,7 +16,7 @@ use crate::transport::{Shape, Transport};
 
 /// The version of the control protocol; peers of different versions refuse each other by name.
 pub(crate) const VERSION: u32 = 3;
-/// Longest packet.
+/// Longest packet on a control connection, in bytes.
 pub(crate) const PACKET: usize = 128 << 10;
 
 /// A transport on offer; its descriptors travel beside the packet, in the order of `fds`.
@@ -85,7 +85,7 @@ impl Hello {
     }
 }
 
-/// The listener's answer.
+/// The listener's answer to a connector that it accepts.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Welcome {
     /// The number that the connector wrote to the page.
@@ -131,70 +131,70 @@ pub(crate) struct Rejoin {
     pub(crate) near: Vec<u64>,
 }
 
-/// A packet.
+/// A packet of the control connection.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Message {
-    /// First, from the connector.
+    /// The connector's first message.
     Hello(Box<Hello>),
-    /// The answer.
+    /// Answer to [`Message::Hello`]: the connector is accepted.
     Welcome(Welcome),
-    /// The other answer.
+    /// Answer to [`Message::Hello`]: the connector is refused, for this reason.
     Refused(String),
-    /// Between hosts: the listener there has this other name, which has the same TIPC service.
+    /// Between hosts: the listener there has this other name, which shares the TIPC service of the one wanted.
     OtherName(String),
-    /// Of the switch protocol; an offer brings the transport and the reason.
+    /// A message of the switch protocol. An offer carries the transport and the reason.
     Signal { signal: Signal, offer: Option<OfferText>, why: Option<Reason> },
     /// The follower asks the leader for a transport.
     Wish { transport: Transport, why: Reason },
     /// The follower's program has changed what the channel may use.
     Policy { transports: Vec<Transport> },
-    /// The program has dropped its receiver: sending is in vain.
+    /// The program has dropped its receiver, so that sending is pointless.
     Deaf,
     /// The program has closed the channel.
     Bye,
-    /// First, from somebody who wants to know what this process's channels do.
+    /// First message of a program that asks for the state of this process's channels.
     AskStatus,
-    /// The answer.
+    /// Answer to [`Message::AskStatus`].
     Status(Vec<Status>),
-    /// First, from somebody who wants a channel of this process to use a transport.
+    /// First message of a program that asks this process's channels of a name to use a transport.
     AskSwitch { name: String, transport: Transport },
-    /// How many channels were asked to.
+    /// Answer to [`Message::AskSwitch`]: the number of channels that were asked.
     Asked(usize),
-    /// First, from a process that takes this listener's channels over: the number of its own listener.
+    /// First message of a process that takes over this listener's channels, with the id of its own listener.
     TakeOver(u64),
-    /// Between hosts: the answer to that. The channels follow as soon as the program hands them over.
+    /// Between hosts, the answer to [`Message::TakeOver`]. The channels follow as soon as the program hands them over.
     Heard,
     /// A channel. Within a host, what its program has not received is in the last descriptor beside it, and before that are its control
     /// connection and its shared page, if the new process is given them. Between hosts, each message that it has not received follows
     /// in a frame.
     Handed(Handed),
-    /// No further one.
+    /// All channels were handed over.
     AllHanded,
-    /// Between hosts: this many items of the epoch's session have been received.
+    /// Between hosts: the number of items of the epoch's session that were received.
     Received { epoch: u32, items: u64 },
-    /// Between hosts, from the leader: the connection of that number of the epoch's session has broken.
+    /// Between hosts, from the leader: the connection with this number of the epoch's session has broken.
     Broken { epoch: u32, connection: u64 },
     /// First between hosts, from a connector that lost its control connection: how many packets it has received there, and how often the
     /// listening end had moved before that connection.
     Resume { id: u64, secret: [u64; 2], moves: u32, received: u64 },
     /// First between hosts: a connection for the messages of an epoch, and how many items were received before.
     Attach { id: u64, secret: [u64; 2], epoch: u32, received: u64 },
-    /// The answer to both: how many packets or items this end has received.
+    /// Answer to [`Message::Resume`] and [`Message::Attach`]: the number of packets or items that this end has received.
     Resumed { received: u64 },
-    /// The other answer: that epoch is over.
+    /// Answer to [`Message::Attach`]: the epoch is over.
     Settled,
-    /// The other answer: no such channel is here.
+    /// Answer to [`Message::Resume`] and [`Message::Attach`]: this process has no such channel.
     Unknown,
     /// From the leader: another process gets the channel, but not this connection; on another host if `far`.
     Moving { far: bool },
-    /// The answer, and the follower's last packet on this connection.
+    /// Answer to [`Message::Moving`], and the follower's last packet on this connection.
     Gone,
-    /// The other answer: the follower cannot follow, in words.
+    /// Answer to [`Message::Moving`]: the follower cannot follow, for this reason.
     Stays(String),
-    /// First, from the follower of a channel that was moved. Within a host, its shared page is beside it.
+    /// First message of the follower of a channel that was moved. Within a host, its shared page comes with it.
     Rejoin(Rejoin),
-    /// Within a host, the answer of a listener that does not have the channel, with its number.
+    /// Within a host, the answer of a listener that does not have the channel, with the listener's id.
     NotHere(u64),
     /// The follower's first packet on the new connection.
     Rejoined,
@@ -238,13 +238,13 @@ impl Outbox {
 pub(crate) enum Packet {
     /// A message and its descriptors.
     Message(Message, Vec<OwnedFd>),
-    /// Nothing now.
+    /// No packet is there yet.
     Nothing,
-    /// The peer closed it or died.
+    /// The peer closed the connection or died.
     End,
     /// The connection between hosts died; another may take its place.
     Broken,
-    /// What no correct peer sends, in words.
+    /// A packet that no correct peer sends; the text describes it.
     Nonsense(String),
 }
 

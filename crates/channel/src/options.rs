@@ -31,18 +31,18 @@ use crate::transport::Shape;
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
-/// How a channel is opened.
+/// The settings with which a channel is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Longest message in bytes. The connecting end decides.
     pub max_message: usize,
     /// Bytes of a ring in each direction; `None` for one that suits `max_message`. The connecting end decides.
     pub capacity_bytes: Option<usize>,
-    /// What the channel may use.
+    /// Which transports the channel may use, and how it chooses among them.
     pub policy: Policy,
-    /// Where the names of this host are.
+    /// The directory in which names of this host are looked up.
     pub directory: Directory,
-    /// How other hosts are reached; `None`: as the environment says ([`Network::of_environment`]).
+    /// How other hosts are reached; `None` to read this from the environment ([`Network::of_environment`]).
     pub network: Option<Network>,
 }
 
@@ -58,14 +58,14 @@ impl Default for Options {
     }
 }
 
-/// What a process has taken over ([`Options::take_over`]).
+/// The result of [`Options::take_over`].
 pub struct TakenOver {
-    /// The listener to which new connectors come.
+    /// The listener for new connectors.
     pub listener: Listener,
-    /// The channels that were handed over. No other process has them.
+    /// The channels that were handed over. No other process uses them any more.
     pub channels: Vec<Channel>,
-    /// Why there may be more channels, which are lost: the other process died, could not continue or was too late. `None` if it has handed
-    /// over all it had.
+    /// Why further channels may be lost: the other process died, failed, or did not finish before the deadline. `None` if it
+    /// has handed over all of its channels.
     pub incomplete: Option<Error>,
 }
 
@@ -73,7 +73,7 @@ impl Options {
     /// Listens on a name.
     ///
     /// # Errors
-    /// The name is none, the directory cannot be written to, or the policy allows no transport.
+    /// The name is invalid, the directory is not writable, or the policy allows no transport.
     pub fn listen(self, name: &str) -> Result<Listener, Error> {
         let network = self.network_for(name)?;
         Listener::new(&self.directory, name, self.policy, network)
@@ -94,19 +94,21 @@ impl Options {
         Ok(Some(Arc::new(network)))
     }
 
-    /// Listens on a name, and takes over the channels of a process that does and hands them over ([`Listener::hand_over`]). From the moment of the
-    /// call new connectors come here.
+    /// Listens on a name, and takes over the channels of the process that listens on it now and hands them over
+    /// ([`Listener::hand_over`]). From the time of the call, new connectors reach this process.
     ///
     /// # Errors
-    /// As [`Options::listen`]; [`Error::NobodyListens`] when nobody listens until the deadline; [`Error::NoAnswer`] when whoever does dies, or has
-    /// handed nothing over until then. After the first channel, [`TakenOver::incomplete`] holds the error.
+    /// As [`Options::listen`]; [`Error::NobodyListens`] if no process listens on the name before the deadline; [`Error::NoAnswer`] if the
+    /// listening process dies, or has handed over nothing before the deadline. After the first channel, the error is in
+    /// [`TakenOver::incomplete`] instead.
     pub fn take_over(self, name: &str, until: Deadline) -> Result<TakenOver, Error> {
         let listener = self.clone().listen(name)?;
         let (channels, incomplete) = hand_over::take_over(&self, name, &listener, until)?;
         Ok(TakenOver { listener, channels, incomplete })
     }
 
-    /// Connects to a listener of a name, on this host if there is one, else on another; waits for one until the deadline.
+    /// Connects to the listener of a name, on this host if there is one, otherwise on another host; waits for a listener until
+    /// the deadline.
     ///
     /// # Errors
     /// See [`Error`].

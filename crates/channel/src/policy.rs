@@ -4,27 +4,27 @@ use crate::error::Error;
 use crate::profile::Profile;
 use crate::transport::Transport;
 
-/// What a program lets its channel use, and what it asks of it. The stricter of both ends holds.
+/// Which transports a channel may use, and how it chooses among them. Where the two ends differ, the stricter setting holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Use this and nothing else. Both ends must allow it.
+    /// Use only this transport. Both ends must allow it.
     pub pin: Option<Transport>,
-    /// Use this whenever both ends allow it, even if another one is cheaper. What rules spinning out (one CPU, load, the CPU budget) still
-    /// does. Only the accepting end's preference counts, which chooses.
+    /// Use this transport whenever both ends allow it, even if another one is cheaper. Spinning is still avoided on a single CPU,
+    /// under load, and beyond the CPU budget. Only the preference of the accepting end counts, because it chooses the transport.
     pub prefer: Option<Transport>,
-    /// Never use these. A channel begins on its sockets all the same, and leaves them at once.
+    /// Never use these transports. A channel still begins on sockets, and leaves them at once if they are forbidden.
     pub forbid: Vec<Transport>,
     /// The receiver has a descriptor for poll ([`Receiver::poll_fd`](crate::Receiver::poll_fd)); restricts the transports to those with one.
     pub pollable: bool,
-    /// The most CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is left to streams that never wait.
+    /// Maximum CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is only used for streams that never wait.
     pub cpu_budget: f64,
     /// Between hosts, messages may be lost: they travel by UDP if the other end allows that, too, and the hosts are connected by TCP. Those that
     /// arrive do so once and in order. Messages are at most [`MAX_LOSSY_MESSAGE`](crate::MAX_LOSSY_MESSAGE) bytes long. Within a host, nothing
     /// is lost.
     pub lossy: bool,
-    /// Do not switch; only log what would be done.
+    /// Do not switch; only log the switches that would be made.
     pub dry_run: bool,
-    /// What messages cost.
+    /// The cost of messages on each transport, from which the channel chooses.
     pub profile: Profile,
 }
 
@@ -61,7 +61,7 @@ impl Policy {
         Ok(())
     }
 
-    /// What this end lets the channel use within a host.
+    /// The transports that this end allows within a host.
     pub fn transports(&self) -> Vec<Transport> {
         Transport::LOCAL.into_iter().filter(|t| self.allows(*t)).collect()
     }

@@ -23,11 +23,11 @@ pub struct Cost {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// By transport.
+    /// The cost of a message by transport.
     pub costs: BTreeMap<Transport, Cost>,
 }
 
-/// A profile that cannot be used.
+/// A profile file that cannot be read or parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("profile {}: {why}", path.display())]
 pub struct BadProfile {
@@ -54,10 +54,10 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// Reads a file; transports that it does not name keep their defaults.
+    /// Reads a profile from a file; transports that it does not name keep their default costs.
     ///
     /// # Errors
-    /// The file cannot be read or is no profile.
+    /// The file cannot be read, or is not a profile.
     pub fn read(path: &Path) -> Result<Profile, BadProfile> {
         let bad = |why: String| BadProfile { path: path.to_owned(), why };
         let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;

@@ -16,7 +16,8 @@ use crate::transport::TxHalf;
 use state::Fin;
 pub(crate) use state::TxState;
 
-/// The sending half. Dropping it tells the peer's receiver, after everything that was sent, that nothing follows.
+/// The sending half of a channel. When it is dropped, the peer's receiver gets everything that was sent and then
+/// [`RecvError::Closed`](crate::RecvError::Closed).
 pub struct Sender {
     tx: Owner<TxState>,
     link: Arc<Link>,
@@ -51,10 +52,10 @@ impl Sender {
         })
     }
 
-    /// Sends a message if there is room now.
+    /// Sends a message if there is room for it now.
     ///
     /// # Errors
-    /// [`SendError::Full`] if not; else as [`Sender::send`].
+    /// [`SendError::Full`] if there is no room; otherwise as [`Sender::send`].
     #[inline]
     pub fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
         let link = &*self.link;
@@ -76,7 +77,7 @@ impl Sender {
         })
     }
 
-    /// Sends a message of `len` bytes that `fill` writes where the transport holds it. `fill` must write every byte.
+    /// Sends a message of `len` bytes, which `fill` writes directly into the transport's memory. `fill` must write every byte.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -121,13 +122,13 @@ impl Sender {
         })
     }
 
-    /// Messages sent since the channel was made.
+    /// Number of messages sent since the channel was opened.
     pub fn sequence(&mut self) -> u64 {
         self.tx.with(|tx, _| tx.sequence)
     }
 
-    /// Closes the sending direction, waiting until the deadline for room for the last word; between hosts, also for a connection to send it on.
-    /// Dropping does the same without waiting: the last word then goes out as soon as there is room, while this process lives.
+    /// Closes the sending direction, waiting until the deadline for room for the closing marker and, between hosts, for a connection to
+    /// send it on. Dropping the sender does not wait: the marker is then sent as soon as there is room, as long as this process lives.
     ///
     /// # Errors
     /// As [`Sender::send`].

@@ -5,36 +5,36 @@ use serde::{Deserialize, Serialize};
 use crate::event::Event;
 use crate::transport::Transport;
 
-/// One end of a channel.
+/// The state of one end of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name.
+    /// The channel's name.
     pub name: String,
-    /// Its number, the same at both ends.
+    /// The channel's id, the same at both ends.
     pub id: u64,
-    /// The listening process, whose counts these are.
+    /// Process id of the listening end, whose counts these are.
     pub pid: u32,
-    /// The connected process; 0 if it lives in a PID namespace that the listener does not see.
+    /// Process id of the connected end; 0 if it is in a PID namespace that the listening end does not see.
     pub peer_pid: u32,
-    /// Where the peer is, if on another host: the transport and its address there, or how it reached the listener.
+    /// The transport and address of a peer on another host, or how it reached the listener.
     pub peer_host: Option<String>,
     /// The transport in use.
     pub transport: Transport,
-    /// The one that a switch leads to.
+    /// The new transport while the channel switches.
     pub switching_to: Option<Transport>,
-    /// Switches so far, refused ones included.
+    /// Number of switches so far, including refused ones.
     pub epoch: u32,
-    /// Messages sent by the listening process.
+    /// Number of messages sent by the listening process.
     pub sent_msgs: u64,
-    /// Their bytes.
+    /// Payload bytes of the messages sent.
     pub sent_bytes: u64,
-    /// Messages received by the listening process.
+    /// Number of messages received by the listening process.
     pub received_msgs: u64,
-    /// Their bytes.
+    /// Payload bytes of the messages received.
     pub received_bytes: u64,
-    /// Messages that were sent to the listening process and lost on the way, where both ends allow that.
+    /// Number of messages to the listening process that were lost in transit, where both ends allow loss.
     #[serde(default)]
     pub lost_msgs: u64,
-    /// The last entries of its log.
+    /// The last entries of the channel's log.
     pub log: Vec<Event>,
 }

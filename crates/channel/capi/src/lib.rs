@@ -1,5 +1,5 @@
-//! Channels for C, `include/crossway_channel.h`. Each function here is its prototype there; a test holds the two together.
+//! Channels for C, `include/crossway_channel.h`. Each function here matches a prototype there; a test compares the two.
 //!
-//! A channel may be used by several threads at a time, one of which sends and one receives; who closes it must be the last.
+//! A channel may be used by several threads at a time, one of which sends and one receives; it is closed after the last use.
 
 pub mod ffi;

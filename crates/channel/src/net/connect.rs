@@ -24,11 +24,11 @@ use crate::transport::Shape;
 pub(crate) enum Asked {
     /// An answer, and the connection that brought it.
     Answer(Box<(Message, Writer, Reader)>),
-    /// Nobody is there, or it is not who was looked for.
+    /// Nothing listens there, or only another listener than the one looked for.
     Nobody,
-    /// No answer, in words.
+    /// No answer; the text describes why.
     Silence(String),
-    /// The two do not agree on a key, in words.
+    /// The two ends do not agree on a key; the text describes how.
     Disagreed(String),
 }
 

@@ -40,9 +40,9 @@ const fn mode(network: &Network) -> Mode {
 /// Why two sides do not go on.
 #[derive(Debug)]
 pub(crate) enum BadGreeting {
-    /// The connection broke or the time was up, in words.
+    /// The connection broke or timed out; the text describes how.
     Broken(String),
-    /// They do not agree on a key, or the other one speaks something else, in words.
+    /// The ends do not agree on a key, or the peer speaks another protocol; the text describes which.
     Disagreed(String),
 }
 
@@ -122,11 +122,11 @@ pub(crate) struct Incoming {
 
 /// The result of reading from it.
 pub(crate) enum Progress {
-    /// More must come.
+    /// More bytes must arrive.
     Waiting,
-    /// Its first frame.
+    /// The connector's first frame is complete.
     Asks(Vec<u8>),
-    /// It is to be closed.
+    /// The connection must be closed.
     Over,
 }
 

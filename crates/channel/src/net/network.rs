@@ -26,7 +26,7 @@ pub struct Network {
     /// Allow connections between hosts that are neither encrypted nor authenticated. Without it and without a key, listening on another
     /// host's network and connecting to it are refused.
     pub plain: bool,
-    /// How long the ends look for each other after their connection broke, before each takes the other for dead. Zero: not at all.
+    /// How long the ends try to connect again after their connection broke, before each considers the other dead. Zero: not at all.
     pub resume: Duration,
 }
 
@@ -36,7 +36,7 @@ impl Default for Network {
     }
 }
 
-/// A setting that cannot be used: a file that cannot be read or is malformed.
+/// The error of settings for other hosts: a file that cannot be read or is malformed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}: {why}", place.display())]
 pub struct BadNetwork {
@@ -54,8 +54,9 @@ fn read(what: &'static str, path: &Path) -> Result<String, BadNetwork> {
 }
 
 impl Network {
-    /// What the environment says: CROSSWAY_CHANNEL_HOSTS and CROSSWAY_CHANNEL_KEY name files, CROSSWAY_CHANNEL_TIPC is `auto`, `kernel` or the
-    /// path of a tipcd's socket, CROSSWAY_CHANNEL_PLAIN is 1 to allow plain connections.
+    /// Reads the settings from the environment: `CROSSWAY_CHANNEL_HOSTS` and `CROSSWAY_CHANNEL_KEY` name files,
+    /// `CROSSWAY_CHANNEL_TIPC` is `auto`, `kernel` or the path of a tipcd's socket, and `CROSSWAY_CHANNEL_PLAIN` is 1 to allow connections
+    /// that are not encrypted.
     ///
     /// # Errors
     /// A file that one of them names cannot be read or is malformed.
@@ -84,7 +85,7 @@ impl Network {
     }
 }
 
-/// Names and their addresses: a file with a name and an address per line, the same on all hosts.
+/// The addresses of names: a file with a name and an address per line, the same on all hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts(BTreeMap<String, Vec<SocketAddr>>);
 
@@ -139,7 +140,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// A new key from the kernel's random generator.
+    /// Generates a key with the kernel's random generator.
     ///
     /// # Errors
     /// As [`random::unguessable`].
@@ -151,15 +152,15 @@ impl Key {
         Ok(Key(bytes))
     }
 
-    /// As 64 hexadecimal digits, the form that [`Key::read`] takes.
+    /// The key as 64 hexadecimal digits, the form that [`Key::read`] accepts.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads a file of 64 hexadecimal digits.
+    /// Reads a key from a file of 64 hexadecimal digits.
     ///
     /// # Errors
-    /// The file cannot be read or holds something else; what it holds is not repeated.
+    /// The file cannot be read or is malformed; the error does not quote its content.
     pub fn read(path: &Path) -> Result<Key, BadNetwork> {
         const WHAT: &str = "key";
         let text = read(WHAT, path)?;

@@ -4,25 +4,25 @@
 //! is not a message has a length of [`MARKER_LEN`] and begins with 16 bytes that the kernel's random generator made for this
 //! channel and that only the two ends know: a message that begins with them by chance is a matter of 2^-128.
 
-/// Bytes of everything internal.
+/// Length in bytes of every internal message.
 pub const MARKER_LEN: usize = 48;
 const NONCE_LEN: usize = 16;
 
-/// What is not a message.
+/// Internal messages, which travel on a transport between those of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Internal {
-    /// The last thing on this transport.
+    /// The last message on this transport.
     Move {
-        /// The epoch that begins.
+        /// The epoch that begins after it.
         epoch: u32,
-        /// Messages sent before it, since the channel was made.
+        /// Number of messages sent before it since the channel was opened.
         sequence: u64,
     },
-    /// A message of no bytes, which not every transport carries.
+    /// An empty message, which not every transport can carry.
     Empty,
-    /// The sender closed; nothing but markers follows.
+    /// The sender has closed; only markers follow.
     Fin {
-        /// Messages sent before it.
+        /// Number of messages sent before it.
         sequence: u64,
     },
 }
@@ -31,7 +31,7 @@ const MOVE: u32 = 1;
 const EMPTY: u32 = 2;
 const FIN: u32 = 3;
 
-/// The bytes by which both ends of a channel know what is internal.
+/// The random bytes by which both ends of a channel recognise internal messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Marks([u8; NONCE_LEN]);
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Marks {
 }
 
 impl Marks {
-    /// From two random numbers.
+    /// Derives the bytes from two random numbers.
     pub fn new(random: [u64; 2]) -> Self {
         let mut bytes = [0; NONCE_LEN];
         bytes[..8].copy_from_slice(&random[0].to_le_bytes());
@@ -50,20 +50,20 @@ impl Marks {
         Marks(bytes)
     }
 
-    /// The random numbers again.
+    /// The two random numbers.
     pub fn random(&self) -> [u64; 2] {
         let half =
             |at: usize| u64::from_le_bytes(self.0[at..at + 8].try_into().unwrap_or_default());
         [half(0), half(8)]
     }
 
-    /// Whether these bytes are internal.
+    /// Whether a message is internal.
     #[inline]
     pub fn is_internal(&self, bytes: &[u8]) -> bool {
         bytes.len() == MARKER_LEN && bytes[..NONCE_LEN] == self.0
     }
 
-    /// As bytes.
+    /// Encodes an internal message.
     pub fn encode(&self, internal: Internal) -> [u8; MARKER_LEN] {
         let (kind, epoch, sequence) = match internal {
             Internal::Move { epoch, sequence } => (MOVE, epoch, sequence),
@@ -78,7 +78,7 @@ impl Marks {
         bytes
     }
 
-    /// From bytes that [`Marks::is_internal`]; `None` if no correct peer sends them.
+    /// Decodes a message for which [`Marks::is_internal`] is true; `None` if no correct peer sends it.
     pub fn decode(&self, bytes: &[u8]) -> Option<Internal> {
         if !self.is_internal(bytes) {
             return None;

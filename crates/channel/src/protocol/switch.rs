@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// Which end of the channel.
+/// The two ends of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Accepted the connection; offers epochs.
+    /// The end that accepted the connection; it offers epochs.
     Leader,
-    /// Connected.
+    /// The end that connected.
     Follower,
 }
 
-/// What the ends tell each other over the control connection, which keeps order. The transport that belongs to an offer travels with it.
+/// Messages between the ends over the control connection, which preserves their order. An offer carries its transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signal {
@@ -23,13 +23,13 @@ pub enum Signal {
     Ready(u32),
     /// The follower cannot open it.
     Refuse(u32),
-    /// The leader can receive on it, and sends there from its marker on.
+    /// The leader can receive on the new transport, and will send on it after its marker.
     Go(u32),
-    /// The sender of this signal has followed its peer's marker.
+    /// The sender of this signal has received its peer's marker and uses the new transport.
     Moved(u32),
 }
 
-/// What the driver must do, in order.
+/// What the driver must do, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send this to the peer.
@@ -42,47 +42,47 @@ pub enum Action {
     MoveTx(u32),
     /// The offer was refused: drop the transport made for it.
     Discard(u32),
-    /// Nothing is on the old transport any more: drop it.
+    /// Nothing is left on the old transport: drop it.
     Settled(u32),
 }
 
-/// A switch is going on, or the peer is gone: no other can begin.
+/// A switch cannot begin: another one is in progress, or the peer has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a switch is going on already, or the peer is gone")]
 pub struct Busy;
 
-/// The peer said what no correct peer says now.
+/// The peer sent a signal that is not valid in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer signalled {signal:?} in epoch {epoch}, where it makes no sense")]
 pub struct Violation {
-    /// What it said.
+    /// The signal.
     pub signal: Signal,
-    /// The settled epoch.
+    /// The epoch in which this end was last settled.
     pub epoch: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Settled,
-    /// Leader: the offer is out.
+    /// Leader: an offer was sent.
     Offered,
-    /// Follower: the driver opens the transport.
+    /// Follower: the driver is opening the transport.
     Opening,
     /// Follower: ready; the leader's marker may overtake its Go.
     Prepared {
         rx: bool,
     },
     Moving {
-        /// This end's marker is out.
+        /// This end's marker was sent.
         tx: bool,
-        /// This end has followed the peer's marker.
+        /// This end has received the peer's marker.
         rx: bool,
-        /// The peer has followed this end's marker.
+        /// The peer has received this end's marker.
         peer: bool,
     },
 }
 
-/// One end.
+/// The switch protocol at one end of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Switch {
     role: Role,
@@ -95,12 +95,12 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// An end of a new channel, in epoch 0.
+    /// The state of a new channel, in epoch 0.
     pub fn new(role: Role) -> Self {
         Self::at(role, 0)
     }
 
-    /// An end of a channel that is settled in an epoch.
+    /// The state of a channel that is settled in an epoch.
     pub fn at(role: Role, epoch: u32) -> Self {
         let phase = Phase::Settled;
         Switch { role, epoch, phase, early_offer: false, ended: false, actions: VecDeque::new() }
@@ -111,17 +111,17 @@ impl Switch {
         self.epoch
     }
 
-    /// Whether no switch is going on.
+    /// Whether no switch is in progress.
     pub fn is_settled(&self) -> bool {
         self.phase == Phase::Settled
     }
 
-    /// Whether the peer is gone.
+    /// Whether the peer has ended.
     pub const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// This end's part.
+    /// Which end this is.
     pub const fn role(&self) -> Role {
         self.role
     }
@@ -139,10 +139,10 @@ impl Switch {
         Ok(self.next())
     }
 
-    /// What the peer has said.
+    /// Handles a signal of the peer.
     ///
     /// # Errors
-    /// [`Violation`]; the channel cannot be trusted then.
+    /// [`Violation`]; the channel must then be closed.
     pub fn handle_signal(&mut self, signal: Signal) -> Result<(), Violation> {
         if self.ended {
             return Ok(());
@@ -197,7 +197,7 @@ impl Switch {
         }
     }
 
-    /// The marker of [`Action::MoveTx`] is out, and the sender uses the new transport.
+    /// The marker of [`Action::MoveTx`] was sent, and the sender uses the new transport.
     pub fn tx_moved(&mut self) {
         match self.phase {
             _ if self.ended => {}
@@ -222,13 +222,13 @@ impl Switch {
         }
     }
 
-    /// The peer is gone. What is installed stays available to the receiver.
+    /// The peer has ended. Installed transports stay available to the receiver.
     pub fn end(&mut self) {
         self.ended = true;
         self.actions.clear();
     }
 
-    /// What to do next.
+    /// Returns the next action, if there is one.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
