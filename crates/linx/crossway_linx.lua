@@ -41,7 +41,7 @@ function proto.init()
     names = {}
 end
 
-local function who(spid)
+local function name_of(spid)
     return names[spid] or string.format("0x%x", spid)
 end
 
@@ -90,13 +90,13 @@ function proto.dissector(buffer, pinfo, tree)
     if link ~= "" then root:add(f.link, buffer(name_end + 2, link_end - name_end - 2)) end
     if link_end < buffer:len() then root:add(f.payload, buffer(link_end)) end
 
-    pinfo.cols.src = event < 32 and who(from) or ""
-    pinfo.cols.dst = event < 32 and to ~= 0 and who(to) or ""
+    pinfo.cols.src = event < 32 and name_of(from) or ""
+    pinfo.cols.dst = event < 32 and to ~= 0 and name_of(to) or ""
     local words = { EVENTS[event] or string.format("Event %d", event) }
     if event == SIGNAL then
         words[2] = string.format("0x%x %s, %d bytes", number, WAYS[way] or "?", size)
     elseif event == FOUND or event == GONE then
-        words[2] = who(from)
+        words[2] = name_of(from)
     elseif name ~= "" then
         words[2] = name
     end

@@ -312,12 +312,12 @@ impl Node {
             while let Some(output) =
                 self.waiting.pop_front().or_else(|| self.registry.poll_output())
             {
-                if let Output::Event(who, event) = &output {
-                    self.tracing.event(*who, event);
+                if let Output::Event(endpoint, event) = &output {
+                    self.tracing.event(*endpoint, event);
                 }
                 match output {
-                    Output::Event(who, Event::Gone { id, spid })
-                        if self.tell_behind(who, id, spid) => {}
+                    Output::Event(endpoint, Event::Gone { id, spid })
+                        if self.tell_behind(endpoint, id, spid) => {}
                     Output::Event(spid, event) => self.clients.tell(spid, &event, Vec::new()),
                     Output::Link(link, message) => self.say(link, message),
                 }

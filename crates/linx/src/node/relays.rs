@@ -328,9 +328,9 @@ impl Node {
     }
 
     /// Queues the notice that a remote endpoint has ended after its remaining signals. Returns false if none remain.
-    pub(super) fn tell_behind(&mut self, who: Spid, id: u32, spid: Spid) -> bool {
+    pub(super) fn tell_behind(&mut self, endpoint: Spid, id: u32, spid: Spid) -> bool {
         let index = self.relays.all.iter().find(|(_, relay)| {
-            relay.endpoint == who && relay.outbox.iter().any(|letter| is_from(letter, spid))
+            relay.endpoint == endpoint && relay.outbox.iter().any(|letter| is_from(letter, spid))
         });
         let Some((index, _)) = index else { return false };
         let header = Header { piece: 0, size: 0, from: spid, to: id, flags: GONE };

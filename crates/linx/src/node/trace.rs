@@ -175,12 +175,13 @@ fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, OsError> {
 
 impl Node {
     /// Whether a program may see all signals of the node: root, the node's user, and the members of the group that the node was given.
-    fn may_trace(&self, fd: &OwnedFd, who: Credentials) -> bool {
+    fn may_trace(&self, fd: &OwnedFd, credentials: Credentials) -> bool {
         let of_group = |group| {
-            who.gid == group || socket::peer_groups(fd).is_ok_and(|groups| groups.contains(&group))
+            credentials.gid == group
+                || socket::peer_groups(fd).is_ok_and(|groups| groups.contains(&group))
         };
-        who.uid == 0
-            || who.uid == proc::effective_user()
+        credentials.uid == 0
+            || credentials.uid == proc::effective_user()
             || self.settings.group.is_some_and(of_group)
     }
 
@@ -188,10 +189,10 @@ impl Node {
     pub(super) fn start_trace(
         &mut self,
         fd: &OwnedFd,
-        who: Credentials,
+        credentials: Credentials,
         payload: u32,
     ) -> Result<Vec<OwnedFd>, Refused> {
-        if !self.may_trace(fd, who) {
+        if !self.may_trace(fd, credentials) {
             let why = "only root, the user who runs the node and the members of its group (--group) may trace it".to_owned();
             return Err((Refusal::NotPermitted, why));
         }
@@ -204,7 +205,7 @@ impl Node {
         }
         let payload = (payload as usize).min(MOST_PAYLOAD);
         self.tracing
-            .start(payload, who.pid)
+            .start(payload, credentials.pid)
             .map_err(|error| (Refusal::Limit, format!("the node cannot start a trace: {error}")))
     }
 

@@ -75,15 +75,15 @@ impl Registry {
     /// Handles the hunt of a local endpoint for a name, or for a path of link names with a name at its end.
     pub(crate) fn handle_hunt(
         &mut self,
-        who: Spid,
+        endpoint: Spid,
         id: u32,
         path: &str,
         owner: Option<Spid>,
     ) -> Result<(), Refused> {
-        if let Some(refused) = self.too_many_hunts(who, id) {
+        if let Some(refused) = self.too_many_hunts(endpoint, id) {
             return Err(refused);
         }
-        let owner = owner.filter(|owner| *owner != who);
+        let owner = owner.filter(|owner| *owner != endpoint);
         if let Some(owner) = owner
             && self.table.get(owner).is_none()
         {
@@ -91,9 +91,9 @@ impl Registry {
             return Ok(());
         }
         let (name, rest) = split(path)?;
-        let hunt = Hunt { hunter: Hunter::Endpoint(who, id), owner, name, rest, asked: None };
+        let hunt = Hunt { hunter: Hunter::Endpoint(endpoint, id), owner, name, rest, asked: None };
         let serial = self.hunts.add(hunt);
-        if let Some(entry) = self.table.get_mut(who) {
+        if let Some(entry) = self.table.get_mut(endpoint) {
             entry.hunts.insert(id, serial);
         }
         if let Some(owner) = owner.and_then(|owner| self.table.get_mut(owner)) {
@@ -104,8 +104,8 @@ impl Registry {
     }
 
     /// Handles the cancellation of a hunt.
-    pub(crate) fn handle_cancel_hunt(&mut self, who: Spid, id: u32) {
-        let serial = self.table.get_mut(who).and_then(|entry| entry.hunts.remove(&id));
+    pub(crate) fn handle_cancel_hunt(&mut self, endpoint: Spid, id: u32) {
+        let serial = self.table.get_mut(endpoint).and_then(|entry| entry.hunts.remove(&id));
         if let Some(serial) = serial {
             self.forget_hunt(serial);
         }
@@ -164,11 +164,11 @@ impl Registry {
     fn answer(&mut self, serial: u64, spid: Spid) {
         let Some(hunt) = self.forget_hunt(serial) else { return };
         match hunt {
-            Hunter::Endpoint(who, id) => {
-                if let Some(entry) = self.table.get_mut(who) {
+            Hunter::Endpoint(endpoint, id) => {
+                if let Some(entry) = self.table.get_mut(endpoint) {
                     entry.hunts.remove(&id);
                 }
-                self.tell(who, Event::Found { id, spid });
+                self.tell(endpoint, Event::Found { id, spid });
             }
             Hunter::Peer(link, id) => {
                 self.publish(link, spid);
@@ -197,8 +197,8 @@ impl Registry {
 
     /// Ends a hunt whose owner or link has ended.
     pub(super) fn cancel_hunt(&mut self, serial: u64) {
-        if let Some(Hunter::Endpoint(who, id)) = self.forget_hunt(serial)
-            && let Some(entry) = self.table.get_mut(who)
+        if let Some(Hunter::Endpoint(endpoint, id)) = self.forget_hunt(serial)
+            && let Some(entry) = self.table.get_mut(endpoint)
         {
             entry.hunts.remove(&id);
         }

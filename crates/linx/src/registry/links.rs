@@ -79,18 +79,18 @@ impl Registry {
         for serial in self.hunts.waiting_for_link(name) {
             self.pursue(serial);
         }
-        for (who, id) in std::mem::take(&mut self.link_waiters) {
-            self.tell_of_link(who, id, link);
+        for (endpoint, id) in std::mem::take(&mut self.link_waiters) {
+            self.tell_of_link(endpoint, id, link);
         }
         Ok(spid)
     }
 
-    fn tell_of_link(&mut self, who: Spid, id: u32, link: LinkId) {
+    fn tell_of_link(&mut self, endpoint: Spid, id: u32, link: LinkId) {
         let Some(name) = self.links.get(&link).map(|link| link.name.clone()) else { return };
-        if let Some(entry) = self.table.get_mut(who) {
+        if let Some(entry) = self.table.get_mut(endpoint) {
             entry.new_links.remove(&id);
         }
-        self.tell(who, Event::LinkUp { id, token: link.0, name });
+        self.tell(endpoint, Event::LinkUp { id, token: link.0, name });
     }
 
     /// Handles the loss of a link: everything beyond it has ended.
@@ -118,25 +118,25 @@ impl Registry {
     }
 
     /// Handles a request for the next link that comes up after that of the token; 0 for any.
-    pub(crate) fn handle_new_link(&mut self, who: Spid, id: u32, token: u64) {
+    pub(crate) fn handle_new_link(&mut self, endpoint: Spid, id: u32, token: u64) {
         let next = self.links.keys().copied().find(|link| link.0 > token);
         match next {
-            Some(link) => self.tell_of_link(who, id, link),
+            Some(link) => self.tell_of_link(endpoint, id, link),
             None => {
-                if let Some(entry) = self.table.get_mut(who) {
+                if let Some(entry) = self.table.get_mut(endpoint) {
                     entry.new_links.insert(id, token);
-                    self.link_waiters.insert((who, id));
+                    self.link_waiters.insert((endpoint, id));
                 }
             }
         }
     }
 
     /// Handles the cancellation of such a request.
-    pub(crate) fn handle_cancel_new_link(&mut self, who: Spid, id: u32) {
-        if let Some(entry) = self.table.get_mut(who) {
+    pub(crate) fn handle_cancel_new_link(&mut self, endpoint: Spid, id: u32) {
+        if let Some(entry) = self.table.get_mut(endpoint) {
             entry.new_links.remove(&id);
         }
-        self.link_waiters.remove(&(who, id));
+        self.link_waiters.remove(&(endpoint, id));
     }
 
     /// Handles a message from the peer of a link; the caller handles signals and credit. Returns false if no

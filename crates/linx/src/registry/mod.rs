@@ -215,39 +215,44 @@ impl Registry {
     }
 
     /// Handles an attach; it is answered immediately if the endpoint has already ended.
-    pub(crate) fn handle_attach(&mut self, who: Spid, id: u32, to: Spid) -> Result<(), Refused> {
-        let Some(watcher) = self.table.get_mut(who) else { return Ok(()) };
+    pub(crate) fn handle_attach(
+        &mut self,
+        endpoint: Spid,
+        id: u32,
+        to: Spid,
+    ) -> Result<(), Refused> {
+        let Some(watcher) = self.table.get_mut(endpoint) else { return Ok(()) };
         if watcher.attaches.len() >= ATTACHES || watcher.attaches.contains_key(&id) {
             let why = format!("an endpoint has at most {ATTACHES} attaches; detach some first");
             return Err((Refusal::Limit, why));
         }
         if let Some(target) = self.table.get_mut(to) {
-            target.attached_by.insert((who, id));
-            if let Some(watcher) = self.table.get_mut(who) {
+            target.attached_by.insert((endpoint, id));
+            if let Some(watcher) = self.table.get_mut(endpoint) {
                 watcher.attaches.insert(id, to);
             }
             return Ok(());
         }
-        self.tell(who, Event::Gone { id, spid: to });
+        self.tell(endpoint, Event::Gone { id, spid: to });
         Ok(())
     }
 
     /// Handles a detach.
-    pub(crate) fn handle_detach(&mut self, who: Spid, id: u32) {
-        let target = self.table.get_mut(who).and_then(|entry| entry.attaches.remove(&id));
+    pub(crate) fn handle_detach(&mut self, endpoint: Spid, id: u32) {
+        let target = self.table.get_mut(endpoint).and_then(|entry| entry.attaches.remove(&id));
         if let Some(target) = target.and_then(|target| self.table.get_mut(target)) {
-            target.attached_by.remove(&(who, id));
+            target.attached_by.remove(&(endpoint, id));
         }
     }
 
     /// Handles a request for a channel between two endpoints; returns false if they have one.
-    pub(crate) fn handle_connect(&mut self, who: Spid, to: Spid) -> Result<bool, Refused> {
+    pub(crate) fn handle_connect(&mut self, endpoint: Spid, to: Spid) -> Result<bool, Refused> {
         let has = |table: &SpidTable<Entry>, spid| table.get(spid).map(|e| e.partners.len());
         let Some(theirs) = has(&self.table, to) else { return Err(self.refusal_of(to)) };
-        if self.table.get(who).is_some_and(|entry| entry.partners.contains(&to)) {
+        if self.table.get(endpoint).is_some_and(|entry| entry.partners.contains(&to)) {
             return Ok(false);
         }
-        for (count, spid) in [(has(&self.table, who).unwrap_or(0), who), (theirs, to)] {
+        for (count, spid) in [(has(&self.table, endpoint).unwrap_or(0), endpoint), (theirs, to)] {
             // A remote endpoint or link has no descriptors of its own.
             let local =
                 matches!(self.table.get(spid).map(|e| e.kind), Some(EntryKind::Local { .. }));
@@ -257,13 +262,14 @@ impl Registry {
                 return Err((Refusal::Limit, why));
             }
         }
-        if theirs >= PROCESS_CHANNELS && self.channels_of_process(to, who) >= PROCESS_CHANNELS {
+        if theirs >= PROCESS_CHANNELS && self.channels_of_process(to, endpoint) >= PROCESS_CHANNELS
+        {
             let why = format!(
                 "this process has reached the limit of {PROCESS_CHANNELS} channels to {to}, an endpoint of another process"
             );
             return Err((Refusal::Limit, why));
         }
-        for (spid, other) in [(who, to), (to, who)] {
+        for (spid, other) in [(endpoint, to), (to, endpoint)] {
             if let Some(entry) = self.table.get_mut(spid) {
                 entry.partners.insert(other);
             }
@@ -271,13 +277,13 @@ impl Registry {
         Ok(true)
     }
 
-    /// Number of channels that the process of `who` has to an endpoint of another process.
-    fn channels_of_process(&self, to: Spid, who: Spid) -> usize {
+    /// Number of channels that the process of `endpoint` has to an endpoint of another process.
+    fn channels_of_process(&self, to: Spid, endpoint: Spid) -> usize {
         let process = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(EntryKind::Local { pid, .. }) => Some(pid),
             _ => None,
         };
-        let own = process(who);
+        let own = process(endpoint);
         let Some(target) = self.table.get(to).filter(|_| own.is_some() && own != process(to))
         else {
             return 0;
@@ -286,8 +292,8 @@ impl Registry {
     }
 
     /// Called when the channel could not be created after all.
-    pub(crate) fn handle_connect_failed(&mut self, who: Spid, to: Spid) {
-        for (spid, other) in [(who, to), (to, who)] {
+    pub(crate) fn handle_connect_failed(&mut self, endpoint: Spid, to: Spid) {
+        for (spid, other) in [(endpoint, to), (to, endpoint)] {
             if let Some(entry) = self.table.get_mut(spid) {
                 entry.partners.remove(&other);
             }
@@ -296,18 +302,19 @@ impl Registry {
 
     /// Called when an endpoint could not receive its end of a channel to another endpoint of this node; returns false if
     /// they have no channel.
-    pub(crate) fn handle_no_channel(&mut self, who: Spid, other: Spid) -> bool {
+    pub(crate) fn handle_no_channel(&mut self, endpoint: Spid, other: Spid) -> bool {
         let local =
             |spid| matches!(self.table.get(spid).map(|e| e.kind), Some(EntryKind::Local { .. }));
-        let had = local(other) && self.table.get(who).is_some_and(|e| e.partners.contains(&other));
+        let had =
+            local(other) && self.table.get(endpoint).is_some_and(|e| e.partners.contains(&other));
         if had {
-            self.handle_connect_failed(who, other);
+            self.handle_connect_failed(endpoint, other);
         }
         had
     }
 
-    /// Whether `who` may use `from` as the sender of a signal to `to`: only endpoints of its own user.
-    pub(crate) fn may_send_as(&self, who: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
+    /// Whether `endpoint` may use `from` as the sender of a signal to `to`: only endpoints of its own user.
+    pub(crate) fn may_send_as(&self, endpoint: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
         let user = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(EntryKind::Local { user, .. }) => Some(user),
             _ => None,
@@ -318,7 +325,7 @@ impl Registry {
         if self.table.get(to).is_none() {
             return Err(self.refusal_of(to));
         }
-        if user(who).is_some() && user(who) == user(from) {
+        if user(endpoint).is_some() && user(endpoint) == user(from) {
             return Ok(());
         }
         let why =
@@ -352,8 +359,8 @@ impl Registry {
         self.table.iter().map(|(spid, _)| spid)
     }
 
-    fn too_many_hunts(&self, who: Spid, id: u32) -> Option<Refused> {
-        let entry = self.table.get(who)?;
+    fn too_many_hunts(&self, endpoint: Spid, id: u32) -> Option<Refused> {
+        let entry = self.table.get(endpoint)?;
         (entry.hunts.len() >= HUNTS || entry.hunts.contains_key(&id)).then(|| {
             let why = format!("an endpoint has at most {HUNTS} pending hunts; cancel some first");
             (Refusal::Limit, why)

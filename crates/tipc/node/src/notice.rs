@@ -26,7 +26,7 @@ pub enum Notice {
     /// Programs were refused, or did not receive a descriptor.
     TurnedAway {
         /// The last program concerned.
-        who: Option<Credentials>,
+        program: Option<Credentials>,
         /// Reason of the last refusal.
         why: Refusal,
         /// Number of refusals since the last notice.
@@ -53,10 +53,10 @@ impl std::fmt::Display for Notice {
                  a path that takes smaller packets than the device (set mtu= below it), IPsec, or an old kernel does that",
                 bearer.0
             ),
-            Self::TurnedAway { who, why, count, largest_process, largest_user } => {
+            Self::TurnedAway { program, why, count, largest_process, largest_user } => {
                 write!(f, "programs refused: {count}, the last one was ")?;
-                match who {
-                    Some(who) => write!(f, "process {} of user {}", who.pid, who.uid)?,
+                match program {
+                    Some(program) => write!(f, "process {} of user {}", program.pid, program.uid)?,
                     None => f.write_str("a process unknown to the system")?,
                 }
                 write!(f, ": {why}")?;
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn notices_of_refused_programs_name_the_cause_and_the_users_with_most_connections() {
         let notice = Notice::TurnedAway {
-            who: Some(Credentials { pid: 7, uid: 1_001, gid: 1_001 }),
+            program: Some(Credentials { pid: 7, uid: 1_001, gid: 1_001 }),
             why: Refusal::Places,
             count: 3,
             largest_process: Some((8, 16)),

@@ -200,10 +200,10 @@ impl Node {
             Request::Open { name, .. } => self.open_for(index, &name, pid, user),
             Request::StartTrace { payload, .. } => {
                 let Client { fd, credentials, .. } = &self.clients.all[index];
-                let (fd, who) = (fd.try_clone(), *credentials);
+                let (fd, credentials) = (fd.try_clone(), *credentials);
                 let started = fd
                     .map_err(|error| (Refusal::Limit, format!("cannot start a trace: {error}")))
-                    .and_then(|fd| self.start_trace(&fd, who, payload));
+                    .and_then(|fd| self.start_trace(&fd, credentials, payload));
                 match started {
                     Ok(fds) => {
                         self.clients.tracer = Some(index);

@@ -164,7 +164,7 @@ impl Site for BesideKernel {
         cut_of_first(&mut self.lab, n, how)
     }
 
-    fn mend(&mut self, n: usize, how: Cut) {
+    fn restore(&mut self, n: usize, how: Cut) {
         mend_of_first(&mut self.lab, n, how);
         self.node.await_links(2);
         until("both links at the other end", || {

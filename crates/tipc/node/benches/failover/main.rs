@@ -59,7 +59,7 @@ trait Site {
     /// Cuts a medium and returns the time.
     fn cut(&mut self, n: usize, how: Cut) -> Instant;
 
-    fn mend(&mut self, n: usize, how: Cut);
+    fn restore(&mut self, n: usize, how: Cut);
 
     /// How long after that instant the nodes of the first host and of the other lost their links on a medium. They must not lose anything
     /// else.
@@ -94,8 +94,8 @@ impl Site for Pair {
         self.planes.cut(n, how)
     }
 
-    fn mend(&mut self, n: usize, how: Cut) {
-        self.planes.mend(n, how);
+    fn restore(&mut self, n: usize, how: Cut) {
+        self.planes.restore(n, how);
     }
 
     fn noticed(&mut self, n: usize, cut: Instant) -> [Duration; 2] {
@@ -146,7 +146,7 @@ fn measure(mut site: impl Site, tolerance: Duration, cuts: usize) {
             found.own.push(ms(own));
             found.other.push(ms(other));
             found.pause.push(ms(site.longest_pause_since(cut)));
-            site.mend(n % 2, how);
+            site.restore(n % 2, how);
         }
         let Found { own, other, pause, calm } = found;
         println!(

@@ -38,9 +38,9 @@ pub(super) struct TurnedAway {
 }
 
 impl TurnedAway {
-    fn note(&mut self, who: Option<Credentials>, why: Refusal) {
+    fn note(&mut self, program: Option<Credentials>, why: Refusal) {
         self.count += 1;
-        self.last = Some((who, why));
+        self.last = Some((program, why));
     }
 }
 
@@ -49,23 +49,23 @@ impl Service {
     pub(super) fn let_in(&mut self, epoll: &Epoll) {
         for _ in 0..LET_IN_AT_ONCE {
             let Some(control) = self.listening.next() else { return };
-            let who = socket::peer_credentials(&control).ok();
+            let program = socket::peer_credentials(&control).ok();
             let scarce = self.is_scarce(&control).then_some(Refusal::Descriptors);
-            let refusal = self.shares.refuses(who);
+            let refusal = self.shares.refuses(program);
             let crowded = scarce.or_else(|| self.is_full().then_some(Refusal::Places));
             let kept_place = match (refusal, crowded) {
                 (None, None) => None,
-                (None, Some(why)) if is_operator(who) && self.make_way(epoll) => Some(why),
+                (None, Some(why)) if is_operator(program) && self.make_way(epoll) => Some(why),
                 (Some(why), _) | (None, Some(why)) => {
-                    self.turned_away.note(who, why);
+                    self.turned_away.note(program, why);
                     // There is room for one answer, or no program to read it.
                     let answer = Writer::answer(why.errno().raw_os_error()).finish();
                     let _ = fdpass::try_send(&control, &answer, &[]);
                     continue;
                 }
             };
-            let place = self.clients.insert(|_| Client::new(control, who, kept_place));
-            self.shares.enter(who);
+            let place = self.clients.insert(|_| Client::new(control, program, kept_place));
+            self.shares.enter(program);
             if kept_place.is_some() {
                 self.in_kept_places.push_back(place);
             }
@@ -104,7 +104,7 @@ impl Service {
     /// Reason why a program's request is refused, whatever its content.
     pub(super) fn refusal(&mut self, place: Place, request: &Request<'_>) -> Option<Refusal> {
         let client = self.clients.get(place)?;
-        let who = client.credentials;
+        let program = client.credentials;
         if let Some(why) = client.kept_place {
             if let Some(at) = self.in_kept_places.iter().position(|kept| *kept == place) {
                 self.in_kept_places.remove(at);
@@ -129,24 +129,24 @@ impl Service {
                 | Request::Outlet { .. }
                 | Request::Administer { .. }
         );
-        if !carries_descriptors || self.shares.may_fly(who, ANSWER_FDS_MAX) {
+        if !carries_descriptors || self.shares.may_send(program, ANSWER_FDS_MAX) {
             return None;
         }
-        self.release_idle_clients(who);
-        if self.shares.may_fly(who, ANSWER_FDS_MAX) {
+        self.release_idle_clients(program);
+        if self.shares.may_send(program, ANSWER_FDS_MAX) {
             return None;
         }
-        self.turned_away.note(who, Refusal::InFlight);
+        self.turned_away.note(program, Refusal::InFlight);
         Some(Refusal::InFlight)
     }
 
     /// A program that has received its last answer and sent no request since has nothing in flight.
-    fn release_idle_clients(&mut self, who: Option<Credentials>) {
+    fn release_idle_clients(&mut self, program: Option<Credentials>) {
         let shares = &mut self.shares;
         for client in self.clients.iter_mut() {
-            let alike = client.credentials.map(|c| c.uid) == who.map(|c| c.uid);
-            if client.in_flight > 0 && (alike || !is_operator(who)) && client.has_received() {
-                shares.land(client.credentials, std::mem::take(&mut client.in_flight));
+            let alike = client.credentials.map(|c| c.uid) == program.map(|c| c.uid);
+            if client.in_flight > 0 && (alike || !is_operator(program)) && client.has_received() {
+                shares.released(client.credentials, std::mem::take(&mut client.in_flight));
             }
         }
     }
@@ -156,7 +156,7 @@ impl Service {
         let Some(client) = self.clients.get_mut(place) else { return false };
         let Some(control) = &client.control else { return false };
         let report = if client.has_received() {
-            self.shares.land(client.credentials, std::mem::take(&mut client.in_flight));
+            self.shares.released(client.credentials, std::mem::take(&mut client.in_flight));
             if client.ended {
                 self.forget_control(place);
                 return false;
@@ -184,7 +184,7 @@ impl Service {
         match answer.send(control) {
             Ok(()) => {
                 client.in_flight += answer.fds.len();
-                self.shares.fly(client.credentials, answer.fds.len());
+                self.shares.sent(client.credentials, answer.fds.len());
             }
             // More of this user's descriptors are in flight than the system allows, for whatever reason. They are lost with the answer.
             Err(Errno::TOOMANYREFS) => {
@@ -236,7 +236,7 @@ impl Service {
     fn forget_client(&mut self, place: Place) {
         let Some(client) = self.clients.remove(place) else { return };
         self.in_kept_places.retain(|kept| *kept != place);
-        self.shares.land(client.credentials, client.in_flight);
+        self.shares.released(client.credentials, client.in_flight);
         self.shares.leave(client.credentials);
     }
 
@@ -245,12 +245,12 @@ impl Service {
         if now < self.turned_away.next {
             return None;
         }
-        let (who, why) = self.turned_away.last.take()?;
+        let (program, why) = self.turned_away.last.take()?;
         let count = self.turned_away.count - self.turned_away.told;
         self.turned_away.told = self.turned_away.count;
         self.turned_away.next = now + NOTICE_INTERVAL;
         Some(Notice::TurnedAway {
-            who,
+            program,
             why,
             count,
             largest_process: self.shares.largest_process(),

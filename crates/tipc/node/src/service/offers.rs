@@ -18,13 +18,13 @@ impl Service {
         while let Some(local) = self.sockets.get(place)
             && let Some(port) = local.port
         {
-            let who = self.clients.get(local.client).and_then(|client| client.credentials);
+            let program = self.clients.get(local.client).and_then(|client| client.credentials);
             // A program that leaves requests in one socket's queue must still have room for another socket's.
-            let most = if self.shares.is_crowded(who) { 1 } else { OFFERS_MAX };
+            let most = if self.shares.is_crowded(program) { 1 } else { OFFERS_MAX };
             if local.offers.len() >= most {
                 return;
             }
-            if !self.shares.may_be_offered(who) {
+            if !self.shares.may_be_offered(program) {
                 self.starved.insert(place);
                 return;
             }
@@ -66,8 +66,8 @@ impl Service {
         let fds = [std::os::fd::AsFd::as_fd(&theirs)];
         if fdpass::try_send(&local.fd, &bytes, &fds) == Ok(bytes.len()) {
             local.offers.push_back(place);
-            let who = self.clients.get(client).and_then(|client| client.credentials);
-            self.shares.fly(who, 1);
+            let program = self.clients.get(client).and_then(|client| client.credentials);
+            self.shares.sent(program, 1);
             return true;
         }
         self.by_token.remove(&token);
@@ -128,8 +128,8 @@ impl Service {
 
     /// Records that offers to a program are no longer in flight.
     pub(super) fn offer_landed(&mut self, client: Place) {
-        let who = self.clients.get(client).and_then(|client| client.credentials);
-        self.shares.land(who, 1);
+        let program = self.clients.get(client).and_then(|client| client.credentials);
+        self.shares.released(program, 1);
         self.landed = true;
     }
 

@@ -38,17 +38,17 @@ pub(super) struct Shares {
 }
 
 /// Whether these credentials are authorised to give orders to this node and to use reserved connections.
-pub(super) fn is_operator(who: Option<Credentials>) -> bool {
-    who.is_some_and(|who| who.uid == 0 || who.uid == proc::effective_user())
+pub(super) fn is_operator(program: Option<Credentials>) -> bool {
+    program.is_some_and(|program| program.uid == 0 || program.uid == proc::effective_user())
 }
 
 /// Programs with unknown credentials, and processes without a number in this namespace, only count for their user.
-fn process(who: Option<Credentials>) -> u32 {
-    who.map_or(0, |who| who.pid)
+fn process(program: Option<Credentials>) -> u32 {
+    program.map_or(0, |program| program.pid)
 }
 
-fn user(who: Option<Credentials>) -> u32 {
-    who.map_or(u32::MAX, |who| who.uid)
+fn user(program: Option<Credentials>) -> u32 {
+    program.map_or(u32::MAX, |program| program.uid)
 }
 
 impl Shares {
@@ -71,20 +71,20 @@ impl Shares {
     }
 
     /// Reason why one more connection of this process or user is refused, if it is.
-    pub(super) fn refuses(&self, who: Option<Credentials>) -> Option<Refusal> {
-        if process(who) != 0 && self.of_process(who).clients >= self.clients_per_process {
+    pub(super) fn refuses(&self, program: Option<Credentials>) -> Option<Refusal> {
+        if process(program) != 0 && self.of_process(program).clients >= self.clients_per_process {
             return Some(Refusal::PlacesOfProcess);
         }
-        let full = self.of_user(who).clients >= self.clients_per_user;
-        (full && !is_operator(who)).then_some(Refusal::PlacesOfUser)
+        let full = self.of_user(program).clients >= self.clients_per_user;
+        (full && !is_operator(program)).then_some(Refusal::PlacesOfUser)
     }
 
-    fn of_process(&self, who: Option<Credentials>) -> Share {
-        self.processes.get(&process(who)).copied().unwrap_or_default()
+    fn of_process(&self, program: Option<Credentials>) -> Share {
+        self.processes.get(&process(program)).copied().unwrap_or_default()
     }
 
-    fn of_user(&self, who: Option<Credentials>) -> Share {
-        self.users.get(&user(who)).copied().unwrap_or_default()
+    fn of_user(&self, program: Option<Credentials>) -> Share {
+        self.users.get(&user(program)).copied().unwrap_or_default()
     }
 
     /// Maximum number of descriptors in flight to one process.
@@ -93,28 +93,30 @@ impl Shares {
     }
 
     /// Whether this many more descriptors may be sent to a program.
-    pub(super) fn may_fly(&self, who: Option<Credentials>, count: usize) -> bool {
-        let of_process = self.of_process(who).in_flight + count <= self.process_in_flight_max();
-        let others = is_operator(who)
-            || self.of_user(who).in_flight + count <= self.descriptors / 2
+    pub(super) fn may_send(&self, program: Option<Credentials>, count: usize) -> bool {
+        let of_process = self.of_process(program).in_flight + count <= self.process_in_flight_max();
+        let others = is_operator(program)
+            || self.of_user(program).in_flight + count <= self.descriptors / 2
                 && self.in_flight + count <= self.descriptors / 4 * 3;
-        (process(who) == 0 || of_process) && others
+        (process(program) == 0 || of_process) && others
     }
 
     /// Whether one more connection request may be passed to a program. It may stay in the queue indefinitely: a process that leaves many there must
     /// still have room for the answers to its own requests.
-    pub(super) fn may_be_offered(&self, who: Option<Credentials>) -> bool {
-        let room = self.of_process(who).in_flight < self.process_in_flight_max() / 4 * 3;
-        (process(who) == 0 || room) && self.may_fly(who, 1)
+    pub(super) fn may_be_offered(&self, program: Option<Credentials>) -> bool {
+        let room = self.of_process(program).in_flight < self.process_in_flight_max() / 4 * 3;
+        (process(program) == 0 || room) && self.may_send(program, 1)
     }
 
     /// Whether half of a process's limit of descriptors in flight is used.
-    pub(super) fn is_crowded(&self, who: Option<Credentials>) -> bool {
-        self.of_process(who).in_flight >= self.process_in_flight_max() / 2
+    pub(super) fn is_crowded(&self, program: Option<Credentials>) -> bool {
+        self.of_process(program).in_flight >= self.process_in_flight_max() / 2
     }
 
-    fn change(&mut self, who: Option<Credentials>, by: impl Fn(&mut Share)) {
-        for (shares, key) in [(&mut self.processes, process(who)), (&mut self.users, user(who))] {
+    fn change(&mut self, program: Option<Credentials>, by: impl Fn(&mut Share)) {
+        for (shares, key) in
+            [(&mut self.processes, process(program)), (&mut self.users, user(program))]
+        {
             let share = shares.entry(key).or_default();
             by(share);
             if share.clients == 0 && share.in_flight == 0 {
@@ -124,25 +126,25 @@ impl Shares {
     }
 
     /// Counts a new connection.
-    pub(super) fn enter(&mut self, who: Option<Credentials>) {
-        self.change(who, |share| share.clients += 1);
+    pub(super) fn enter(&mut self, program: Option<Credentials>) {
+        self.change(program, |share| share.clients += 1);
     }
 
     /// Counts the end of a connection.
-    pub(super) fn leave(&mut self, who: Option<Credentials>) {
-        self.change(who, |share| share.clients -= 1);
+    pub(super) fn leave(&mut self, program: Option<Credentials>) {
+        self.change(program, |share| share.clients -= 1);
     }
 
     /// Counts descriptors sent to a program.
-    pub(super) fn fly(&mut self, who: Option<Credentials>, count: usize) {
+    pub(super) fn sent(&mut self, program: Option<Credentials>, count: usize) {
         self.in_flight += count;
-        self.change(who, |share| share.in_flight += count);
+        self.change(program, |share| share.in_flight += count);
     }
 
     /// Counts descriptors that it has received or will never receive.
-    pub(super) fn land(&mut self, who: Option<Credentials>, count: usize) {
+    pub(super) fn released(&mut self, program: Option<Credentials>, count: usize) {
         self.in_flight -= count;
-        self.change(who, |share| share.in_flight -= count);
+        self.change(program, |share| share.in_flight -= count);
     }
 
     /// The process with the most connections, and their number.
@@ -162,7 +164,7 @@ impl Shares {
 mod tests {
     use super::*;
 
-    fn who(pid: u32, uid: u32) -> Option<Credentials> {
+    fn credentials(pid: u32, uid: u32) -> Option<Credentials> {
         Some(Credentials { pid, uid, gid: uid })
     }
 
@@ -181,70 +183,70 @@ mod tests {
     fn places_are_shared_by_process_and_user() {
         let (mut shares, uid) = (shares(1024), stranger());
         for _ in 0..2 {
-            assert_eq!(shares.refuses(who(7, uid)), None);
-            shares.enter(who(7, uid));
+            assert_eq!(shares.refuses(credentials(7, uid)), None);
+            shares.enter(credentials(7, uid));
         }
-        assert_eq!(shares.refuses(who(7, uid)), Some(Refusal::PlacesOfProcess));
-        assert_eq!(shares.refuses(who(8, uid)), None);
-        shares.enter(who(8, uid));
-        assert_eq!(shares.refuses(who(9, uid)), Some(Refusal::PlacesOfUser));
-        assert_eq!(shares.refuses(who(9, uid + 1)), None);
+        assert_eq!(shares.refuses(credentials(7, uid)), Some(Refusal::PlacesOfProcess));
+        assert_eq!(shares.refuses(credentials(8, uid)), None);
+        shares.enter(credentials(8, uid));
+        assert_eq!(shares.refuses(credentials(9, uid)), Some(Refusal::PlacesOfUser));
+        assert_eq!(shares.refuses(credentials(9, uid + 1)), None);
         assert_eq!(shares.largest_process(), Some((7, 2)));
         assert_eq!(shares.largest_user(), Some((uid, 3)));
-        shares.leave(who(7, uid));
-        assert_eq!(shares.refuses(who(9, uid)), None);
+        shares.leave(credentials(7, uid));
+        assert_eq!(shares.refuses(credentials(9, uid)), None);
         // Root and the user who runs the tipcd are only limited by the share of a process.
         for pid in 100..200 {
-            assert_eq!(shares.refuses(who(pid, proc::effective_user())), None);
-            shares.enter(who(pid, proc::effective_user()));
+            assert_eq!(shares.refuses(credentials(pid, proc::effective_user())), None);
+            shares.enter(credentials(pid, proc::effective_user()));
         }
         // Processes without a number in this namespace do not count as one process.
         for _ in 0..3 {
-            assert_eq!(shares.refuses(who(0, uid + 2)), None);
-            shares.enter(who(0, uid + 2));
+            assert_eq!(shares.refuses(credentials(0, uid + 2)), None);
+            shares.enter(credentials(0, uid + 2));
         }
-        assert_eq!(shares.refuses(who(0, uid + 2)), Some(Refusal::PlacesOfUser));
+        assert_eq!(shares.refuses(credentials(0, uid + 2)), Some(Refusal::PlacesOfUser));
     }
 
     #[test]
     fn descriptors_on_their_way_are_shared_and_some_are_left_for_operators() {
         let (mut shares, uid) = (shares(64), stranger());
         assert_eq!(shares.first_kept(), 52);
-        let mut sent = |who, most: usize| {
+        let mut sent = |program, most: usize| {
             let mut count = 0;
-            while count < most && shares.may_fly(who, 1) {
-                shares.fly(who, 1);
+            while count < most && shares.may_send(program, 1) {
+                shares.sent(program, 1);
                 count += 1;
             }
             count
         };
-        assert_eq!(sent(who(1, uid), 100), 8);
-        let of_user: usize = (2..20).map(|pid| sent(who(pid, uid), 100)).sum();
+        assert_eq!(sent(credentials(1, uid), 100), 8);
+        let of_user: usize = (2..20).map(|pid| sent(credentials(pid, uid), 100)).sum();
         assert_eq!(of_user, 24, "half of all for one user");
-        let of_others: usize = (20..40).map(|pid| sent(who(pid, uid + 1), 100)).sum();
+        let of_others: usize = (20..40).map(|pid| sent(credentials(pid, uid + 1), 100)).sum();
         assert_eq!(of_others, 16, "three quarters for all but operators");
-        assert_eq!(sent(who(40, uid + 2), 1), 0);
-        assert_eq!(sent(who(41, proc::effective_user()), 2), 2);
-        shares.land(who(1, uid), 8);
-        assert!(shares.may_fly(who(40, uid + 2), 1));
+        assert_eq!(sent(credentials(40, uid + 2), 1), 0);
+        assert_eq!(sent(credentials(41, proc::effective_user()), 2), 2);
+        shares.released(credentials(1, uid), 8);
+        assert!(shares.may_send(credentials(40, uid + 2), 1));
     }
 
     #[test]
     fn requests_left_in_queues_do_not_prevent_further_requests() {
-        let (mut shares, who) = (shares(64), who(1, stranger()));
-        while shares.may_be_offered(who) {
-            shares.fly(who, 1);
+        let (mut shares, program) = (shares(64), credentials(1, stranger()));
+        while shares.may_be_offered(program) {
+            shares.sent(program, 1);
         }
-        assert!(shares.is_crowded(who) && shares.may_fly(who, 2));
+        assert!(shares.is_crowded(program) && shares.may_send(program, 2));
     }
 
     #[test]
     fn what_is_given_back_is_forgotten() {
         let mut shares = shares(1024);
-        shares.enter(who(7, 1));
-        shares.fly(who(7, 1), 3);
-        shares.land(who(7, 1), 3);
-        shares.leave(who(7, 1));
+        shares.enter(credentials(7, 1));
+        shares.sent(credentials(7, 1), 3);
+        shares.released(credentials(7, 1), 3);
+        shares.leave(credentials(7, 1));
         assert!(shares.processes.is_empty() && shares.users.is_empty());
     }
 }

@@ -46,7 +46,7 @@ fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
         flows.await_arrivals_after(noticed[0].max(noticed[1]));
         let pause = flows.longest_pause_since(cut);
         eprintln!("{how:?}: noticed after {:?}, pause {pause:?}", noticed.map(|at| at - cut));
-        planes.mend(n, how);
+        planes.restore(n, how);
     }
     // The removal of a device is reported like one that went down; its replacement is a different device, which the operator specifies
     // again.

@@ -107,7 +107,7 @@ impl Planes {
         cut_of_first(&mut self.lab, n, how)
     }
 
-    pub(crate) fn mend(&mut self, n: usize, how: Cut) {
+    pub(crate) fn restore(&mut self, n: usize, how: Cut) {
         mend_of_first(&mut self.lab, n, how);
         self.await_links(2);
     }

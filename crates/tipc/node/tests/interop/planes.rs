@@ -143,7 +143,7 @@ impl Planes {
         }
     }
 
-    fn mend(&self, n: usize, how: Cut) {
+    fn restore(&self, n: usize, how: Cut) {
         match how {
             // A device that goes down loses its IPv6 addresses.
             Cut::UserDevice => {
@@ -216,7 +216,7 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
         planes.await_links_of(&mut user, 1);
         // Long enough for every kind of traffic to continue over the other link.
         std::thread::sleep(Duration::from_millis(300));
-        planes.mend(n, how);
+        planes.restore(n, how);
         // Both ends: a device that goes down takes the other end's link down immediately.
         planes.await_links_of(&mut user, 2);
     }
@@ -267,7 +267,7 @@ pub(crate) fn preference_and_restart() -> Result<(), NetError> {
     planes.cut(1, Cut::UserDevice);
     planes.await_links_of(&mut user, 1);
     std::thread::sleep(Duration::from_millis(300));
-    planes.mend(1, Cut::UserDevice);
+    planes.restore(1, Cut::UserDevice);
     planes.await_links_of(&mut user, 2);
     planes.site.guest_does(&["touch", STOP]);
     traffic.finish();
