@@ -104,7 +104,7 @@ impl Liar {
     }
 }
 
-/// A STATE message that tells lies of who is there, mostly in a record that is believed; other frames stay as they are.
+/// Forges the nodes that a STATE message lists as present, mostly in a well-formed record; leaves other frames unchanged.
 fn gossip(rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<u8> {
     let mut out = frame.to_vec();
     let is_state =

@@ -240,7 +240,7 @@ impl Talk {
             }
             (9, Some(_)) => {}
             (10, Some(port)) => {
-                // Broadcast to the group, when it is in one; to whom it is connected otherwise.
+                // Broadcast to the group if the socket is a member; otherwise sent to its peer.
                 let _ = node.send(now, port, None, &payload);
                 let anycast = Address::Service { service: GROUP, instance, domain: NodeAddr(0) };
                 let _ = node.send(now, port, Some(anycast), &payload);

@@ -55,7 +55,7 @@ fn a_small_toshiba_runs_between_guests_and_is_judged() {
     if let Some(record) = skipped {
         let reason = record.reason.as_deref().unwrap_or_default();
         let known = reason.contains("root") || reason.contains("install");
-        assert!(known, "skipped for a reason that no set-up mends: {reason}");
+        assert!(known, "skipped for a reason that no set-up removes: {reason}");
         eprintln!("SKIP a_small_toshiba: {reason}; remedy: {:?}", record.remedy);
         return;
     }

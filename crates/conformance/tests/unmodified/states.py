@@ -747,7 +747,7 @@ def events(kind, number):
         others = ["%s: %s" % (state, cell) for state, cell, known in zip(WITH_PEER, found, rows[event]) if cell != known]
         row(event, "; ".join(others) or "none")
     print()
-    head(kind + ": the other end, to whom this one connects", "poll", "receives, send")
+    head(kind + ": the other end, to which this one connects", "poll", "receives, send")
     for event, happen in WHILE_CONNECTING.items():
         row(event, *expected.reached(lambda: while_connecting(Pair(number), happen), expected.cells(event, 0, 2)))
     print()

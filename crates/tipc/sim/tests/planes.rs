@@ -41,7 +41,7 @@ struct Planes {
     broken: BTreeSet<(HostId, HostId)>,
     downs: u64,
     /// When the last cut ended.
-    mended: Nanos,
+    repaired: Nanos,
 }
 
 impl Planes {
@@ -83,7 +83,7 @@ impl Planes {
             received,
             broken,
             downs: 0,
-            mended: Nanos(0),
+            repaired: Nanos(0),
         }
     }
 
@@ -175,7 +175,7 @@ impl Planes {
         let (a, b) = self.pick();
         let plane = self.net.rng().random_range(0..2);
         // A link whose cut has just ended counts as dead until something has been received over it again.
-        let rested = self.net.now().since(self.mended) > TOLERANCE * 2;
+        let rested = self.net.now().since(self.repaired) > TOLERANCE * 2;
         let whole = !self.is_calm() || (rested && self.is_whole());
         let all: Vec<_> = (0..self.count)
             .flat_map(|a| (0..a).map(move |b| (plane, HostId(a), HostId(b))))
@@ -192,11 +192,11 @@ impl Planes {
                 let time = self.net.rng().random_range(10..700);
                 self.net.run(Duration::from_millis(time));
                 self.net.conditions.dead_paths.clear();
-                self.mended = self.net.now();
+                self.repaired = self.net.now();
             }
             3 | 4 => {
                 self.net.conditions.dead_paths.clear();
-                self.mended = self.net.now();
+                self.repaired = self.net.now();
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-/* Connections that end in good order: the client sends more than a window, shuts down and closes at once; the server reads when that has been done. So many
+/* Connections that end in good order: the client sends more than a window, shuts down and closes at once; the server reads when that has been done. Several
  * processes on either side have connections at the same time.
  *
  *   ends server KIND SERVICE COUNT PROCESSES          accepts COUNT connections, and says how they ended

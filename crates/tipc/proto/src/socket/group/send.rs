@@ -1,4 +1,4 @@
-//! A member's own messages: who can receive them, and their cost in window blocks.
+//! A member's own messages: which members can receive them, and their cost in window blocks.
 
 use super::member::Member;
 use super::{Group, Outcome, Refusal, group_blocks};
