@@ -1,72 +1,15 @@
 //! Goals that a plan sets for its cases (`require = { p999_us = 100 }`), and whether the trials show that they are met.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::cases;
+pub use crate::inputs::{GoalFigure, Goals};
 use crate::record::{Latency, Record, Status};
 use crate::stats::{self, TRIALS_AT_LEAST};
 
-/// A figure that a goal bounds. A latency is a round trip, the time from a message's intended instant to its receipt
-/// (paced), or one exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GoalFigure {
-    /// Maximum of the median latency of a trial, microseconds.
-    P50Us,
-    /// Maximum of the 90th percentile, microseconds.
-    P90Us,
-    /// Maximum of the 99th percentile, microseconds.
-    P99Us,
-    /// Maximum of the 99.9th percentile, microseconds.
-    P999Us,
-    /// Maximum of the 99.99th percentile, microseconds.
-    P9999Us,
-    /// Maximum of the largest latency in any trial, microseconds.
-    MaxUs,
-    /// Minimum number of messages received per second.
-    MsgsPerS,
-    /// Minimum number of payload bytes received per second.
-    BytesPerS,
-    /// Maximum CPU time of all roles and servers per message, microseconds.
-    CpuUsPerMsg,
-}
-
 impl GoalFigure {
-    /// All figures, in display order.
-    pub const ALL: [GoalFigure; 9] = [
-        GoalFigure::P50Us,
-        GoalFigure::P90Us,
-        GoalFigure::P99Us,
-        GoalFigure::P999Us,
-        GoalFigure::P9999Us,
-        GoalFigure::MaxUs,
-        GoalFigure::MsgsPerS,
-        GoalFigure::BytesPerS,
-        GoalFigure::CpuUsPerMsg,
-    ];
-
-    /// The key in plans and records; its suffix is the unit.
-    pub fn key(self) -> &'static str {
-        match self {
-            GoalFigure::P50Us => "p50_us",
-            GoalFigure::P90Us => "p90_us",
-            GoalFigure::P99Us => "p99_us",
-            GoalFigure::P999Us => "p999_us",
-            GoalFigure::P9999Us => "p9999_us",
-            GoalFigure::MaxUs => "max_us",
-            GoalFigure::MsgsPerS => "msgs_per_s",
-            GoalFigure::BytesPerS => "bytes_per_s",
-            GoalFigure::CpuUsPerMsg => "cpu_us_per_msg",
-        }
-    }
-
-    /// Whether the bound is a maximum; otherwise it is a minimum.
-    pub fn at_most(self) -> bool {
-        !matches!(self, GoalFigure::MsgsPerS | GoalFigure::BytesPerS)
-    }
-
     /// The figure of one trial, in the goal's unit; `None` where the trial has none.
     pub fn of(self, record: &Record) -> Option<f64> {
         let latency = |get: fn(&Latency) -> Option<u64>| {
@@ -94,18 +37,6 @@ impl GoalFigure {
             GoalFigure::P9999Us => 100_000,
             _ => 1,
         }
-    }
-}
-
-/// The goals of a case: bounds by figure.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Goals(pub BTreeMap<GoalFigure, f64>);
-
-impl Goals {
-    /// Whether nothing is required.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

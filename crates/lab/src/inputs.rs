@@ -1,13 +1,16 @@
 //! The inputs of a case, fully resolved: enough to repeat it.
 
+mod goals;
+mod span;
 mod workload;
 
 pub use crossway_mech::{Access, Wait};
 use serde::{Deserialize, Serialize};
 
-use crate::goals::Goals;
 pub use crate::testbed::Ends;
 use crate::testbed::Testbed;
+pub use goals::{GoalFigure, Goals};
+pub use span::Span;
 pub use workload::{Extent, Measure, Workload, WorkloadFacts};
 
 /// Where the roles run, as requested.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossway_sys::{OsError, lease};
 
 pub(crate) use role_group::{HeldDescriptor, RoleGroup};
-pub(crate) use role_process::{RoleProcess, exit_report};
+pub(crate) use role_process::RoleProcess;
 
 use crate::agent::{Host, HostError};
 use crate::live_testbed::Containers;

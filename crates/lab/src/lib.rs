@@ -18,6 +18,8 @@ pub mod control;
 pub mod doctor;
 pub mod env;
 pub mod estimate;
+pub mod examination;
+mod exit_report;
 pub mod export;
 pub mod faults;
 pub mod fit;

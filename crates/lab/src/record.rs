@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::{self, Contender};
 use crate::inputs::Inputs;
+pub use crate::inputs::Span;
 pub use crate::testbed::LOCAL;
 
 mod beside;
@@ -70,22 +71,6 @@ pub struct Throughput {
     /// The sender's own interval, first to last send, if the hosts have different clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_wall_ns: Option<u64>,
-}
-
-/// The interval that a latency measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Span {
-    /// From sending the request to receiving the reply.
-    RoundTrip,
-    /// From the intended send instant to the receipt, on one clock.
-    OneWay,
-    /// Connecting.
-    SetUp,
-    /// From sending the request to receiving the reply on a fresh connection.
-    Exchange,
-    /// Closing, until the peer has closed as well.
-    TearDown,
 }
 
 /// Summary of a latency distribution. Percentiles without enough samples are null: p99.9 needs 10,000 and p99.99 needs

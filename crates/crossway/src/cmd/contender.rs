@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use crossway_lab::catalogue;
-use crossway_lab::contender::{self, Contender, Folders, Language, Verdict};
+use crossway_lab::contender::{self, Contender, Folders, Language};
+use crossway_lab::examination::{self, Verdict};
 use crossway_lab::launcher::Launcher;
 use crossway_lab::shutdown;
 use crossway_mech::{Caps, Probe};
@@ -225,7 +226,7 @@ fn test(contenders: &[&'static Contender], ui: &Ui) -> anyhow::Result<ExitCode> 
             continue;
         }
         let holds =
-            contender::examine(contender, &launcher, &run, |what, verdict| match verdict {
+            examination::examine(contender, &launcher, &run, |what, verdict| match verdict {
                 Verdict::Holds => println!("  {} {what}", ui.paint("32", "pass  ")),
                 Verdict::Left(why) => println!("  {} {what}: {why}", ui.paint("33", "n/a   ")),
                 Verdict::Broken(why) => println!("  {} {what}: {why}", ui.paint("31", "FAIL  ")),

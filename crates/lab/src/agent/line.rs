@@ -13,7 +13,7 @@ use crossway_sys::{poll, proc, program};
 use super::frames::{self, Frames};
 use super::{FromAgent, HostError, ToAgent};
 use crate::control::ControlError;
-use crate::launcher::exit_report;
+use crate::exit_report::exit_report;
 
 /// Time limit for an agent to exit once its input is closed.
 const END_LIMIT: Duration = Duration::from_secs(3);

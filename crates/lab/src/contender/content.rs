@@ -21,13 +21,13 @@ const FIRST_NUMBERS: u64 = 1 << 40;
 
 /// A file in memory that the program opens by its path.
 #[derive(Debug)]
-pub(super) struct SharedFile {
+pub(crate) struct SharedFile {
     file: std::fs::File,
     path: PathBuf,
 }
 
 impl SharedFile {
-    pub(super) fn new(label: &str, bytes: usize) -> Result<SharedFile, OsError> {
+    pub(crate) fn new(label: &str, bytes: usize) -> Result<SharedFile, OsError> {
         use std::os::fd::AsRawFd;
         let fd = shm::create_sealed(label, bytes.max(1))?;
         let file = std::fs::File::from(fd);
@@ -35,43 +35,43 @@ impl SharedFile {
         Ok(SharedFile { file, path })
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), OsError> {
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), OsError> {
         self.file.write_all_at(bytes, 0).map_err(|e| OsError::new("write", "the payload's file", e))
     }
 
-    pub(super) fn read(&self, bytes: &mut [u8]) -> Result<(), OsError> {
+    pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<(), OsError> {
         self.file.read_exact_at(bytes, 0).map_err(|e| OsError::new("read", "the payload's file", e))
     }
 }
 
 /// The messages of one sender in one window.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(crate) struct Content {
     size: usize,
     stride: usize,
     /// The number of the first message.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     bytes: Vec<u8>,
 }
 
 /// Key that makes the content of one window different from all others.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ContentKey {
-    pub(super) secret: u64,
+pub(crate) struct ContentKey {
+    pub(crate) secret: u64,
     /// Whether the connecting end is the sender.
-    pub(super) from_connector: bool,
+    pub(crate) from_connector: bool,
     /// The sender's index.
-    pub(super) sender: u16,
-    pub(super) window: u32,
+    pub(crate) sender: u16,
+    pub(crate) window: u32,
 }
 
 impl Content {
     /// Creates the content; the roles of both ends do this independently.
-    pub(super) fn new(size: usize, working_set_bytes: u64, key: ContentKey) -> Content {
+    pub(crate) fn new(size: usize, working_set_bytes: u64, key: ContentKey) -> Content {
         let stride = size.next_multiple_of(LINE_BYTES).max(LINE_BYTES);
         let count = (working_set_bytes as usize).div_ceil(stride).max(LEAST_MESSAGES);
         let mut state = key.secret
@@ -86,22 +86,22 @@ impl Content {
         Content { size, stride, first, bytes }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Bytes of a message.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    pub(super) fn described(&self, path: PathBuf) -> Payload {
+    pub(crate) fn described(&self, path: PathBuf) -> Payload {
         let count = (self.bytes.len() / self.stride) as u64;
         Payload { path, count, stride: self.stride as u64 }
     }
 
     /// The sum of the checksums of the first `messages` messages.
-    pub(super) fn checksum(&self, messages: u64, kind: Checksum) -> u64 {
+    pub(crate) fn checksum(&self, messages: u64, kind: Checksum) -> u64 {
         match kind {
             Checksum::Sum64 => self.sum64(messages),
             Checksum::Adler32 => self.adler32(messages),

@@ -1,19 +1,17 @@
 //! Contenders: external programs that are measured like Crossway's own mechanisms.
 //!
 //! A contender is declared in a TOML file ([`declaration`](self)) and uses the protocol described in
-//! docs/CONTENDERS.md ([`protocol`]). `crossway role` mediates between it and the controller ([`role`](self)): it
+//! docs/CONTENDERS.md ([`protocol`]). `crossway role` mediates between it and the controller ([`role`](crate::role)): it
 //! starts the program, translates orders and answers, writes the payload, checks the content, and measures from
 //! outside what the program uses. The controller, the plans and the records treat it like any mechanism.
 
 mod building;
-mod content;
+pub(crate) mod content;
 mod declaration;
 mod end;
-mod examination;
 mod folders;
-mod program;
+pub(crate) mod program;
 pub mod protocol;
-mod role;
 mod starter;
 
 use std::path::PathBuf;
@@ -26,13 +24,15 @@ pub use building::BuildError;
 pub use declaration::DeclarationError;
 pub(crate) use declaration::is_language;
 pub(crate) use end::End;
-pub use examination::{Verdict, examine};
 pub use folders::{Folders, NoFolder};
 pub(crate) use program::ProgramError;
-pub(crate) use role::{SHM_PREFIX, live};
 pub use starter::{Language, StarterError, write_starter};
 
 use program::Program;
+
+/// The word of an offer that the program does not get: the prefix of the listening end's names in `/dev/shm`. The connecting end creates such names, too, and
+/// may be the last to do so.
+pub(crate) const SHM_PREFIX: &str = "crossway-shm-prefix";
 
 /// A contender as described by its declaration.
 #[derive(Clone, Debug, PartialEq)]

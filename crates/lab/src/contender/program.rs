@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::Launch;
 use super::protocol::{Greeting, Reply, VERSION};
-use crate::launcher::exit_report;
+use crate::exit_report::exit_report;
 
 /// Maximum length of a line in bytes; the histogram of a window is the longest.
 const LONGEST_LINE: usize = 16 << 20;

@@ -5,6 +5,7 @@
 //! descriptors; otherwise (a role behind a command prefix that transfers only bytes, such as ssh) answers go to
 //! standard output and offers consist of words only.
 
+mod act;
 mod offers;
 mod outcome;
 mod wire;
@@ -16,9 +17,9 @@ use crossway_sys::clock::Ticker;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Launch;
-use crate::faults::{Act, ActResult};
 use crate::inputs::Inputs;
 
+pub use act::{Act, ActResult, ReportedError};
 pub use offers::{OfferText, offers_from_text, offers_to_text};
 pub use outcome::{Counters, Outcome, PaceSeen, ServerUse};
 pub(crate) use wire::LONGEST;

@@ -41,7 +41,7 @@ pub struct Outcome {
     #[serde(default)]
     pub server: Option<ServerUse>,
     /// Histograms by span: HDR V2, base64, nanoseconds.
-    pub histograms: Vec<(crate::record::Span, String)>,
+    pub histograms: Vec<(crate::inputs::Span, String)>,
     /// Times on CLOCK_MONOTONIC, which the controller pairs with the peer's: when the client began to close, or when the server had closed.
     pub stamps: Vec<u64>,
     /// Open-loop pacing.

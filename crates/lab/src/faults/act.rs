@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crossway_mech::{Boundaries, Mechanism, RecvError, Rx, SendError, Tx};
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::{OsError, shm};
-use serde::{Deserialize, Serialize};
 
 use super::message::{self, Sorter};
+use crate::control::{Act, ActResult, ReportedError};
 use crate::role_context::{RoleContext, RoleError};
 
 /// A channel that accepts this many messages without becoming full is considered never to be full.
@@ -21,65 +21,6 @@ const REFUSALS: u32 = 8;
 
 /// How long a sender waits for room in [`Act::FillThenWait`].
 pub(super) const WAIT_FOR_ROOM: Duration = Duration::from_millis(50);
-
-/// What to do. Calls wait without a deadline, like a program that trusts its channel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Act {
-    /// Send a number of messages, or until an error.
-    Send {
-        /// How many; null: until an error.
-        messages: Option<u64>,
-        /// Microseconds to sleep after each message.
-        gap_us: u32,
-    },
-    /// Receive a number of messages, or until an error.
-    Receive {
-        /// How many; null: until an error.
-        messages: Option<u64>,
-        /// Length of the buffer in bytes, if it differs from that of the channel's messages.
-        buffer_bytes: Option<u64>,
-    },
-    /// Send until there is no room, then wait for room until an error.
-    FillUp,
-    /// Send until there is no room, then try once more with a deadline.
-    FillThenWait,
-    /// Send the rest of a message of which the mechanism accepted only a part.
-    Flush,
-    /// Wait forever while writing a message in place.
-    HoldWriting,
-    /// Wait forever while reading a message in place.
-    HoldReading,
-    /// Send one message of this length.
-    SendLength {
-        /// Length of the message.
-        bytes: u64,
-    },
-}
-
-/// An error that a call returned because of the fault.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReportedError {
-    /// `send` or `receive`.
-    pub call: String,
-    /// Text of the error.
-    pub error: String,
-    /// Whether it is the error that says that the peer is gone.
-    pub peer_closed: bool,
-    /// Time at which the call returned, CLOCK_MONOTONIC, nanoseconds.
-    pub at_ns: u64,
-    /// Duration of the call, nanoseconds.
-    pub took_ns: u64,
-}
-
-/// Result of an act that ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ActResult {
-    /// The error that ended it, or the first error after which it continued.
-    pub error: Option<ReportedError>,
-    /// Whether a send with a deadline returned within a second of the deadline.
-    pub deadline_kept: Option<bool>,
-}
 
 /// Progress of an act, stored where the controller can read it even after the actor has died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -244,6 +244,6 @@ fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixEr
     let text = complaints.join().unwrap_or_default();
     match &status {
         Ok(status) if status.success() => Ok(()),
-        _ => Err(ended(crate::launcher::exit_report(status, &text))),
+        _ => Err(ended(crate::exit_report::exit_report(status, &text))),
     }
 }

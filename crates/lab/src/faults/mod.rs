@@ -23,8 +23,8 @@ mod summary;
 mod vandal;
 mod worker;
 
+pub use crate::control::{Act, ActResult, ReportedError};
 pub(crate) use act::perform;
-pub use act::{Act, ActResult, ReportedError};
 pub use matrix::{FaultEvent, MatrixError, Options, run};
 pub use record::{
     Detection, Fault, FaultRecord, Leftover, LeftoverKind, Outcome, Remover, SCHEMA, Side, State,

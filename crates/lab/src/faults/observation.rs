@@ -1,6 +1,7 @@
 //! Observations of the survivor in one attempt.
 
-use super::act::{Progress, ReportedError};
+use super::ReportedError;
+use super::act::Progress;
 use super::{Detection, Leftover, Outcome};
 
 /// Result of one attempt.

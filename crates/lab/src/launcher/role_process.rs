@@ -3,16 +3,14 @@
 use std::io::{PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 
 use crossway_sys::{OsError, lease, proc};
 
 use super::{LaunchError, Launcher};
 use crate::control::Wire;
-
-/// How many characters of a process's standard error are quoted.
-const QUOTED: usize = 400;
+use crate::exit_report::exit_report;
 
 /// A running role.
 #[derive(Debug)]
@@ -80,23 +78,4 @@ impl RoleProcess {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
-}
-
-/// The exit status and the last part of the output, in one sentence.
-pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> String {
-    let how = match status {
-        Ok(status) => match (status.signal(), status.code()) {
-            (Some(signal), _) => format!("was killed by signal {signal}"),
-            (None, Some(code)) => format!("ended with code {code}"),
-            (None, None) => "ended".to_owned(),
-        },
-        Err(e) => format!("cannot be waited for ({e})"),
-    };
-    let text = wrote.trim();
-    if text.is_empty() {
-        return how;
-    }
-    let from = text.char_indices().rev().take(QUOTED).last().map_or(0, |(at, _)| at);
-    let words: Vec<&str> = text[from..].split_whitespace().collect();
-    format!("{how} (output: {})", words.join(" "))
 }

@@ -1,5 +1,7 @@
 //! A role: one end of a measured channel, in a separate process. It knows only its task.
 
+mod contender;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
@@ -11,7 +13,7 @@ use crate::control::{
     Answer, ControlError, Order, Task, Window, Wire, offers_from_text, offers_to_text,
 };
 use crate::role_context::{RoleContext, RoleError};
-use crate::{contender, faults, meters, verify, workload};
+use crate::{faults, meters, verify, workload};
 
 /// The entry point of the hidden subcommand: executes orders from standard input until it closes.
 pub fn main() -> ExitCode {

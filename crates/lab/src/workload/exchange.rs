@@ -6,7 +6,7 @@ use crossway_sys::clock::monotonic_ns;
 
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
-use crate::record::Span;
+use crate::inputs::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
 pub(super) fn ask<M: Mechanism>(

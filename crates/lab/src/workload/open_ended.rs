@@ -12,9 +12,9 @@ use crossway_sys::{OsError, poll};
 use super::paced::{Pace, Punctuality};
 use super::{enter, metered, take};
 use crate::control::{Outcome, Part};
+use crate::inputs::Span;
 use crate::inputs::Workload;
 use crate::payload::Seen;
-use crate::record::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
 /// Interval in nanoseconds between checks for the controller's order.

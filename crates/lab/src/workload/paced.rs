@@ -9,7 +9,7 @@ use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 use super::throughput::{acknowledge, end_lossy, receive_lossy};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
-use crate::record::Span;
+use crate::inputs::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
 /// Delay in nanoseconds after which a burst counts as late, unless a tenth of the period is less.

@@ -4,7 +4,7 @@ use crossway_mech::{Mechanism, Tx};
 
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, Window};
-use crate::record::Span;
+use crate::inputs::Span;
 use crate::role_context::{RoleContext, RoleError};
 
 pub(super) fn ask<M: Mechanism>(

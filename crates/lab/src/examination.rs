@@ -7,10 +7,8 @@ use crossway_sys::clock::Ticker;
 use crossway_sys::lease;
 use crossway_sys::topology::Topology;
 
-use super::Contender;
-use super::end::End;
-use super::program::ProgramError;
 use crate::case::{self, Case};
+use crate::contender::{Contender, End, ProgramError};
 use crate::inputs::Workload;
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::{Plan, PlanError};

@@ -11,21 +11,17 @@ use crossway_sys::clock::monotonic_ns;
 use crossway_sys::family;
 use crossway_sys::usage::{Usage, process_cpu_ns};
 
-use super::Launch;
-use super::content::{Content, ContentKey, SharedFile};
-use super::program::{Program, ProgramError};
-use super::protocol::{Ask, Checksum, Reply, VERSION};
+use crate::contender::content::{Content, ContentKey, SharedFile};
+use crate::contender::program::{Program, ProgramError};
+use crate::contender::protocol::{Ask, Checksum, Reply, VERSION};
+use crate::contender::{Launch, SHM_PREFIX};
 use crate::control::{
     Answer, Counters, OfferText, Order, Outcome, Part, ServerUse, Task, Window, Wire,
 };
-use crate::inputs::{Wait, Workload};
-use crate::record::Span;
+use crate::inputs::{Span, Wait, Workload};
 use crate::role_context::{Distribution, RoleError};
 use crate::verify;
 
-/// The word of an offer that the program does not get: the prefix of the listening end's names in `/dev/shm`. The connecting end creates such names, too, and
-/// may be the last to do so.
-pub(crate) const SHM_PREFIX: &str = "crossway-shm-prefix";
 /// Maximum time to close, and once more to exit; together they are shorter than the controller's limit.
 const CLOSE_LIMIT: Duration = Duration::from_secs(9);
 /// Largest fraction by which the samples of round trips, which follow each other without a gap, may fail to add up to
@@ -33,7 +29,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(9);
 const SAMPLES_MISS: f64 = 0.2;
 
 /// Executes the controller's orders with a contender's program.
-pub(crate) fn live(task: Task, launch: &Launch, wire: &mut Wire) -> Result<(), RoleError> {
+pub(super) fn live(task: Task, launch: &Launch, wire: &mut Wire) -> Result<(), RoleError> {
     let (mut role, offers) = Role::begin(task, launch)?;
     wire.say(&Answer::Offers { offers, warnings: Vec::new() }, &[])?;
     let Err(error) = serve(&mut role, wire) else { return close(role, wire) };

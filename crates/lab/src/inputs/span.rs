@@ -1,0 +1,19 @@
+//! The intervals that workloads measure.
+
+use serde::{Deserialize, Serialize};
+
+/// The interval that a latency measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Span {
+    /// From sending the request to receiving the reply.
+    RoundTrip,
+    /// From the intended send instant to the receipt, on one clock.
+    OneWay,
+    /// Connecting.
+    SetUp,
+    /// From sending the request to receiving the reply on a fresh connection.
+    Exchange,
+    /// Closing, until the peer has closed as well.
+    TearDown,
+}
