@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// No listener appeared before the deadline.
     #[error(
-        "nobody listens on channel '{name}' ({waited:?} waited, in {}{elsewhere}); start the listener, or give both ends the same CROSSWAY_CHANNEL_DIR, or CROSSWAY_CHANNEL_HOSTS for another host", directory.display()
+        "nobody listens on channel '{name}' (waited {waited:?}, looked in {}{elsewhere}); start the listener, or give both ends the same CROSSWAY_CHANNEL_DIR, or CROSSWAY_CHANNEL_HOSTS for another host", directory.display()
     )]
     NobodyListens {
         /// The channel's name.
@@ -124,7 +124,7 @@ pub enum RecvError {
     #[error("nothing to receive")]
     Empty,
     /// No message arrived before the deadline.
-    #[error("nothing to receive until the deadline")]
+    #[error("no message arrived before the deadline")]
     TimedOut,
     /// The message is larger than the buffer. It stays for the next call.
     #[error("message of {need} bytes does not fit the buffer of {have} bytes")]

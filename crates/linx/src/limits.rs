@@ -43,8 +43,8 @@ pub const PIECE: usize = 64 << 10;
 /// Maximum length in bytes of a record of the protocol between a program and its node, not counting descriptors.
 pub const RECORD: usize = 4096;
 
-/// Maximum number of bytes in flight from one node to an endpoint of the next, until that node has delivered them; a sender
-/// of more waits.
+/// Maximum number of bytes in flight from one node to an endpoint of the next, until that node has delivered them. Senders
+/// wait while this limit is reached.
 pub const WINDOW: usize = 1 << 20;
 
 /// Maximum number of bytes that a node keeps for a link until the peer has acknowledged them; beyond it, all senders over

@@ -54,7 +54,7 @@ pub enum RecvError {
     #[error("nothing to receive")]
     Empty,
     /// No message arrived until the deadline.
-    #[error("nothing to receive until the deadline")]
+    #[error("no message arrived before the deadline")]
     TimedOut,
     /// The message is larger than the buffer. Where the kernel truncates messages, the rest of it is
     /// lost.

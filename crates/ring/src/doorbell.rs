@@ -57,20 +57,20 @@ pub const QUIET: u32 = 0;
 pub const RINGING: u32 = 1;
 /// A bell is in the socket.
 pub const RUNG: u32 = 2;
-/// A consumer is removing the bell, or leaves it if it sees that the ring is not empty.
+/// A consumer is removing the bell, or leaves it there if it finds that the ring is not empty.
 pub const EATING: u32 = 3;
 /// Flag: a consumer receives the next bell.
 pub const AWAITED: u32 = 4;
-/// Flag: one more bell was sent, for a consumer that waits.
+/// Flag: an additional bell was sent to the consumer that waits.
 pub const GIVEN: u32 = 8;
-/// Flag, beside one of the two others: the consumer that waits spins, and needs no bell.
+/// Flag, combined with [`AWAITED`] or [`GIVEN`]: the waiting consumer spins and needs no bell.
 pub const SPINS: u32 = 16;
 
 /// The bits of the state itself.
 const STATE: u32 = 3;
 const TAKES_SHIFT: u32 = 5;
 
-/// The greatest number of bytes that a waiting consumer can say it takes: it takes any message.
+/// The largest number of bytes that a waiting consumer can announce; it then takes messages of any length.
 pub const TAKES_ALL: usize = (u32::MAX >> TAKES_SHIFT) as usize;
 
 /// A correct consumer changes the word only a few times after something was published; a hostile one must not keep a producer

@@ -75,7 +75,8 @@ impl NamedSemaphore {
         }
     }
 
-    /// Sleeps until it is above zero and decrements it. Also returns, without an indication, after `timeout` or when a signal arrives.
+    /// Waits until the value is above zero, and decrements it. Also returns after `timeout` or when a signal arrives; the result
+    /// does not tell which.
     ///
     /// # Errors
     /// The errno of `sem_clockwait`.

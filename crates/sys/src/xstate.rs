@@ -87,7 +87,7 @@ pub fn check_string_functions() -> Result<(), String> {
             if offset == at && !result.is_null() {
                 Ok(())
             } else {
-                Err(format!("{what} finds a byte {said} instead of at {at}"))
+                Err(format!("{what} found a byte {said} instead of at {at}"))
             }
         };
         let (start, map) = fresh()?;

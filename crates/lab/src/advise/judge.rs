@@ -55,7 +55,7 @@ pub struct Judged {
     pub has_server: bool,
     /// Cases of the trials.
     pub cases: Vec<String>,
-    /// Runs that they are from.
+    /// Runs that contain these trials.
     pub runs: Vec<String>,
     /// Whether its trials are from earlier runs, while trials of other candidates were measured for the question.
     pub former: bool,

@@ -80,7 +80,7 @@ pub struct Sources<'a> {
 /// Answers a question.
 ///
 /// # Errors
-/// Measuring failed or was interrupted. If nothing suits, that is an answer, not an error.
+/// Measuring failed or was interrupted. That no candidate suits is an answer, not an error.
 pub fn advise(
     question: &Question,
     sources: &Sources<'_>,

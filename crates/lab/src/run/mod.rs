@@ -53,7 +53,7 @@ pub struct Options {
     pub repeat_disturbed: bool,
     /// The hosts named on the command line, already applied to the plan; stored for `--resume`.
     pub hosts: Option<String>,
-    /// Path of crossway on those hosts; `None`: `crossway` behind ssh, else this program's file.
+    /// Path of crossway on those hosts. `None`: for ssh, the `crossway` in the PATH there; otherwise the file of this program.
     pub agent_program: Option<String>,
     /// The program and arguments that become the reaper. Without it, the leases of a killed controller are cleaned up
     /// by the next start.

@@ -6,7 +6,7 @@ use crate::stats::median;
 /// The knee of a curve that rises and flattens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knee {
-    /// Smallest x from which on the median stays at or above `share` of the plateau.
+    /// The smallest x at and beyond which the median stays at or above `share` of the plateau.
     pub x: f64,
     /// The point before it; the knee lies between the two.
     pub before_x: f64,

@@ -16,7 +16,7 @@ use crate::{
     Transport, Tx,
 };
 
-/// AF_SMC.
+/// SMC-R and SMC-D, shared memory behind the sockets interface (AF_SMC).
 #[derive(Debug)]
 pub struct Smc;
 

@@ -39,7 +39,7 @@ pub struct TipcdOptions {
     /// Permissions of that socket, in octal; users who may write to it may use the node
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
     pub(crate) mode: u32,
-    /// End when standard input ends, and so together with the program that started it
+    /// Exit when standard input closes, and therefore together with the program that started it
     #[arg(long)]
     pub(crate) until_stdin_ends: bool,
     /// Log nothing

@@ -38,8 +38,8 @@ pub const DEFERRED_BYTES_MAX: usize = 8 << 20;
 /// Number of received packets after which an acknowledgement is sent, unless the peer is known to send more before it needs one.
 pub const ACK_EVERY: u16 = 16;
 
-/// Upper bound of the same number for a peer that sends at full rate, for which it is half of what the peer was seen to send without an
-/// acknowledgement. Most acknowledgements are then piggybacked on other packets.
+/// Upper bound of the number of packets after which an acknowledgement is sent, for a peer that sends at full rate. The number is
+/// then half of what the peer was seen to send without an acknowledgement, so that most acknowledgements are piggybacked on other packets.
 pub const ACK_EVERY_MAX: u16 = 128;
 
 /// Number of out-of-order packets that triggers an immediate gap report; smaller gaps are reported by a timer.

@@ -80,7 +80,10 @@ impl Node {
                 Err(errno) if listener.has_ended(errno) => {
                     let place = &mut self.links.listeners[index];
                     let why = std::io::Error::from(errno);
-                    tracing::warn!("no connections at {}: {why}; trying again", place.address);
+                    tracing::warn!(
+                        "cannot accept connections at {}: {why}; trying again",
+                        place.address
+                    );
                     place.listener = None;
                     place.open_at = Some(Instant::now() + REOPEN);
                     return Ok(());
