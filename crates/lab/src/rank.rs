@@ -318,7 +318,7 @@ fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversa
 pub fn moved_explained() -> String {
     format!(
         "the cache-line round trip between the cores changed by more than {MOVED_FACTOR} times around these trials, \
-         or differs by that factor from that of the competitors: the machine changed, not the mechanism"
+         or differs by that factor from that of the competitors: the rank may be due to the machine"
     )
 }
 

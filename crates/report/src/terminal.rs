@@ -313,7 +313,7 @@ fn texts(row: &Row) -> Vec<String> {
         {
             let _ = write!(text, " ({class})");
         }
-        if at == 0 && cell.note.as_deref() == Some(DEGRADED) {
+        if at == 0 && row.cells.iter().any(|c| c.note.as_deref() == Some(DEGRADED)) {
             let _ = write!(text, " ({DEGRADED})");
         }
         text

@@ -44,6 +44,9 @@ pub struct GoalVerdict {
     pub unit: &'static str,
     /// The maximum allowed, in the goal's unit.
     pub most: f64,
+    /// Whether the figure contains maxima of trials that have too few samples for the percentile. They can show that the goal
+    /// is met, but not that it is missed.
+    pub of_maxima: bool,
     /// Whether it is met; `None` if the interval contains the limit, if there is no figure, or if fewer than
     /// [`TRIALS_AT_LEAST`] trials exceed it by no more than a factor of 3.
     pub met: Option<bool>,
@@ -64,11 +67,39 @@ impl GoalVerdict {
             f if f.low > most => Some(false),
             _ => None,
         });
-        GoalVerdict { goal, measured, unit, most, met }
+        GoalVerdict { goal, measured, unit, most, of_maxima: false, met }
+    }
+
+    /// The same goal, where `measured` contains maxima in place of percentiles and `medians` are the trials' medians: the goal is
+    /// missed only if even these exceed the limit.
+    pub(super) fn of_maxima(mut self, medians: Option<Figure>) -> GoalVerdict {
+        self.of_maxima = true;
+        if self.met == Some(false) && medians.is_none_or(|f| f.low <= self.most) {
+            self.met = None;
+        }
+        self
     }
 
     /// The measured figure as a multiple of the limit; 1 if nothing was measured.
     pub fn excess(&self) -> f64 {
         self.measured.map_or(1.0, |f| f.median / self.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maxima_show_that_a_percentile_is_within_a_limit_but_not_that_it_exceeds_it() {
+        let figure = |us: f64| Figure::of(&[us, us + 1.0, us + 2.0, us + 3.0, us + 4.0]);
+        let met = |maxima: f64, medians: f64| {
+            let goal = GoalVerdict::of("p99", 500.0, "us", figure(maxima));
+            goal.of_maxima(figure(medians)).met
+        };
+        assert_eq!(GoalVerdict::of("p99", 500.0, "us", figure(4000.0)).met, Some(false));
+        assert_eq!(met(4000.0, 30.0), None);
+        assert_eq!(met(400.0, 30.0), Some(true));
+        assert_eq!(met(4000.0, 600.0), Some(false));
     }
 }

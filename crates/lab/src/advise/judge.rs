@@ -4,7 +4,7 @@
 use super::belief::within;
 use super::candidate::Candidate;
 use super::figure::{Figure, GoalVerdict};
-use super::question::{Objective, Question};
+use super::question::{Objective, Percentile, Question};
 use super::trials::Trial;
 use crate::inputs::{Ends, Load};
 use crate::record::Status;
@@ -77,8 +77,9 @@ impl Judged {
         for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
             if let Some(f) = goal.measured {
                 why.push(format!(
-                    "{}: {} ({} to {}) {}",
+                    "{}: {}{} ({} to {}) {}",
                     goal.goal,
+                    if goal.of_maxima { "largest sample " } else { "" },
                     Short(f.median),
                     Short(f.low),
                     Short(f.high),
@@ -237,7 +238,15 @@ pub fn judge<'a>(
             // its parts.
             let us: Vec<f64> =
                 worst(&|t: &Trial| t.latency_ns(percentile)).iter().map(|ns| ns / 1e3).collect();
-            GoalVerdict::of(percentile.name(), most, "us", Figure::of(&us))
+            let verdict = GoalVerdict::of(percentile.name(), most, "us", Figure::of(&us));
+            if !by_size.iter().any(|(_, trials)| trials.iter().any(|t| t.lacks(percentile))) {
+                return verdict;
+            }
+            let medians: Vec<f64> = worst(&|t: &Trial| t.latency_ns(Percentile::P50))
+                .iter()
+                .map(|ns| ns / 1e3)
+                .collect();
+            verdict.of_maxima(Figure::of(&medians))
         })
         .collect();
     if let Some(most) = question.goals.cpu_percent {

@@ -206,6 +206,15 @@ impl Trial {
         }
     }
 
+    /// Whether the trial has too few samples for the percentile, so that its maximum stands in.
+    pub fn lacks(&self, percentile: Percentile) -> bool {
+        self.latency_ns.iter().any(|l| match percentile {
+            Percentile::P99 => l.p99.is_none(),
+            Percentile::P999 => l.p999.is_none(),
+            Percentile::P50 | Percentile::P90 | Percentile::Max => false,
+        })
+    }
+
     /// Nanoseconds per message at full speed.
     pub fn ns_per_message(&self) -> Option<f64> {
         self.throughput.map(|t| 1e9 / t.msgs_per_s).filter(|ns| ns.is_finite())

@@ -47,6 +47,9 @@ pub const PRESETS: &[(&str, &str)] = &[
 /// Keys at the top of a plan that override the values of all groups.
 pub const OVERRIDES: [&str; 3] = ["trials", "warmup_ms", "measure_ms"];
 
+/// Most trials per case that a plan may ask for.
+pub const MOST_TRIALS: u32 = 1_000;
+
 /// A plan, parsed and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {

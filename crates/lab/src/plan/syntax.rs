@@ -5,7 +5,9 @@ use toml::{Table, Value};
 
 use super::at::{At, kind};
 use super::axes::{access, bytes_or_default, ends, load, placement, wait, workload};
-use super::{Group, OVERRIDES, Plan, PlanError, beside, mechanisms, require, sizes, testbeds};
+use super::{
+    Group, MOST_TRIALS, OVERRIDES, Plan, PlanError, beside, mechanisms, require, sizes, testbeds,
+};
 use crate::inputs::{Ends, Load};
 use crate::testbed::Testbed;
 
@@ -184,7 +186,7 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
         packet_series_ms: get("packet_series_ms")
             .map(|(at, value)| at.number(value, 1, 60_000).map(|ms| ms as u32))
             .transpose()?,
-        trials: number("trials", 1, 1_000, 5)? as u32,
+        trials: number("trials", 1, u64::from(MOST_TRIALS), 5)? as u32,
         warmup_ms: number("warmup_ms", 0, 60_000, 100)?,
         measure_ms: number("measure_ms", 1, 600_000, 500)?,
         require: get("require")

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crossway_lab::plan::MOST_TRIALS;
 use crossway_lab::stats::TRIALS_AT_LEAST;
 use serde::Serialize;
 use serde_json::{Value, json as value};
@@ -113,6 +114,9 @@ fn why(study: &Study, finding: &Finding) -> String {
             study.trials,
             study.plan,
             2 * study.trials
+        ),
+        (Verdict::Undecided, Some(n)) if n > MOST_TRIALS => format!(
+            "{why} About {n} trials per case would decide it, more than the {MOST_TRIALS} that a run can have."
         ),
         (Verdict::Undecided, Some(n)) => format!(
             "{why} About {n} trials per case would decide it: `crossway measure {} --trials {n}`",

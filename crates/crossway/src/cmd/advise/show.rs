@@ -96,6 +96,9 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
             let kept = match goal.met {
                 Some(true) => "met",
                 Some(false) => "missed",
+                None if goal.of_maxima => {
+                    "undecided: too few samples for the percentile; measure longer (--time)"
+                }
                 None => "undecided",
             };
             println!("  {}: {kept}", goal.goal);
