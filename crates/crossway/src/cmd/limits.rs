@@ -22,7 +22,7 @@ use crate::ui::Ui;
 /// Largest copy that can be measured, bytes.
 const COPY_MOST: u64 = 64 << 20;
 
-/// Measure the physical limits that no mechanism on this machine can beat: system calls, cache lines, wake-ups, copies
+/// Measure what bare loops reach on this machine: system calls, cache lines, wake-ups, copies
 ///
 /// Takes about five seconds on an idle machine with two cores. Between cores, two pinned threads communicate directly, with the
 /// fastest of several memory layouts.

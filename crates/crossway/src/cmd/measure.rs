@@ -45,7 +45,7 @@ pub(crate) struct Measure {
     #[arg(long, conflicts_with_all = ["resume", "list"])]
     dry_run: bool,
     /// Continue an interrupted run with its own plan and filters
-    #[arg(long, value_name = RUN, conflicts_with_all = ["filters", "name"], add = args::known_runs())]
+    #[arg(long, value_name = RUN, conflicts_with_all = ["plan", "filters", "name"], add = args::known_runs())]
     resume: Option<PathBuf>,
     /// Name of the run, under which compare, report and other commands find it; a later run with the same name takes the name over
     #[arg(long, value_name = "NAME", value_parser = runs::check_name)]

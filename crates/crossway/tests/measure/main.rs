@@ -175,6 +175,7 @@ fn bad_plans_and_filters_are_one_clear_error() {
         (vec!["measure", "."], "Is a directory (os error 21); give the path"),
         (vec!["measure", "quick", "-f", "nothing-is-called-so"], "no case matches"),
         (vec!["measure", "quick", "-f", "nothing-is-called-so", "--list"], "no case matches"),
+        (vec!["measure", "quick", "--resume", "rt"], "'[PLAN]' cannot be used with '--resume"),
         (vec!["measure", "--resume", "rt"], "name a folder that `crossway measure` wrote"),
         (vec!["measure", "-o", "/proc/none"], "name another place with --out"),
     ] {
