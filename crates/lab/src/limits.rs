@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use control::ControlRate;
 pub(crate) use copying::Copying;
-pub use copying::{CopyLimit, Layout};
+pub use copying::{CopyLimit, Layout, TWO_COPIES_FASTER};
 pub use waiting::{Wake, WakeKind};
 
 use crate::stats;
@@ -225,20 +225,7 @@ impl Limits {
             .filter(|c| c.size_bytes <= size_bytes.max(64))
             .max_by_key(|c| c.size_bytes)
     }
-
-    /// Whether the loop with two copies was faster than this one with one copy, between the same CPUs and at the same size.
-    pub fn two_copies_faster(&self, one: &CopyLimit) -> bool {
-        let twin = |c: &&CopyLimit| {
-            (c.copies, c.a, c.b, c.size_bytes) == (2, one.a, one.b, one.size_bytes)
-        };
-        let two = self.copies.iter().find(twin).filter(|_| one.copies == 1);
-        two.is_some_and(|two| two.bytes_per_s.median > one.bytes_per_s.median)
-    }
 }
-
-/// Explains a limit for which [`Limits::two_copies_faster`] holds.
-pub const TWO_COPIES_FASTER: &str = "slower than with two copies: copying a message out of the ring before reading it was faster here than \
-     reading it in place; the limit of a mechanism with one copy is the faster of the two";
 
 fn spread_of(samples: &[f64]) -> Spread {
     Spread::of(samples).expect("loops return as many finite times as they were asked for")

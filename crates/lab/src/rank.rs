@@ -314,7 +314,10 @@ fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversa
     found
 }
 
-/// Explains the mark for cores that moved.
+/// Marks figures whose cores moved; `*` marks the best.
+pub const MOVED: char = '§';
+
+/// Explains [`MOVED`].
 pub fn moved_explained() -> String {
     format!(
         "the cache-line round trip between the cores changed by more than {MOVED_FACTOR} times around these trials, \

@@ -4,8 +4,10 @@ mod beside;
 mod paced;
 
 use crossway_lab::inputs::Workload;
-use crossway_lab::rank::WaitClass;
+use crossway_lab::limits::cores_moved;
+use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 use crossway_lab::record::Span;
+use crossway_lab::stats;
 use serde::Serialize;
 
 use crate::contender::Contender;
@@ -147,8 +149,8 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
 
 /// The notes that explain the marks in these rows.
 fn notes(rows: &[Row]) -> Vec<String> {
-    let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.text.ends_with(mark));
-    [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS), (FEW, FEW_MEANS)]
+    let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
+    [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS), (FEW, FEW_MEANS), (MOVED, &moved_explained())]
         .into_iter()
         .filter(|(mark, _)| has(*mark))
         .map(|(mark, means)| format!("{mark} {means}"))
@@ -167,6 +169,24 @@ fn metric(head: &str) -> Option<Metric> {
 fn figure(head: &str, cases: &[&Case]) -> Option<Estimate> {
     let metric = metric(head)?;
     cases.iter().find_map(|c| metric.of(c))
+}
+
+/// The case that has this figure.
+fn case_of<'a>(head: &str, cases: &[&'a Case]) -> Option<&'a Case> {
+    let metric = metric(head)?;
+    cases.iter().copied().find(|c| metric.of(c).is_some())
+}
+
+/// Whether the cores' cache-line time differed from its median over the competitors of this case.
+fn cores_apart(summary: &Summary, case: &Case) -> bool {
+    let class = |c: &Case| summary.contenders[c.contender].discipline();
+    let compete = |c: &&Case| {
+        (c.setting, c.size_bytes, c.workload) == (case.setting, case.size_bytes, case.workload)
+            && class(c) == class(case)
+    };
+    let lines = summary.cases.iter().filter(compete).filter_map(|c| c.cache_line_ns);
+    let usual = stats::median(&lines.map(|line| line.value).collect::<Vec<_>>());
+    usual.zip(case.cache_line_ns).is_some_and(|(usual, own)| cores_moved(usual, own.value))
 }
 
 /// The cell of a mechanism in a column of the comparison, and whether its cases are degraded.
@@ -197,8 +217,6 @@ const BEYOND_MEANS: &str = "beyond the limit that was measured between the trial
                             cost that the limit includes (see the limits in the report)";
 
 /// Mark after a figure that is not ranked although others of its column are.
-/// All marks that follow a figure.
-pub(crate) const MARKS: [char; 3] = [POOLED, BEYOND, FEW];
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";
 const FEW: char = '‡';
@@ -208,7 +226,7 @@ const FEW_MEANS: &str = "fewer than five good trials, and therefore not ranked";
 fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<Cell> {
     let pooled = latency.pooled?;
     let mut cell = duration(get(&pooled)?);
-    cell.text.push_str(&format!(" {POOLED}"));
+    cell.marks.push(POOLED);
     cell.note = Some(format!("n = {}", pooled.n));
     Some(cell)
 }
@@ -222,7 +240,7 @@ fn mark_beyond(cell: &mut Cell, head: &str, contender: &Contender, cases: &[&Cas
             Metric::RoundTripP50 => Quantity::Duration.show(limit.value),
             _ => Quantity::ByteRate.show(limit.value),
         };
-        cell.text.push_str(&format!(" {BEYOND}"));
+        cell.marks.push(BEYOND);
         let note = cell.note.take().unwrap_or_default();
         cell.note = Some(format!("{note}, beyond its limit: {name}, {limit}"));
     }
@@ -265,7 +283,11 @@ fn rows(
             cell.best = leaders.contains(&index) && !degraded;
             mark_beyond(&mut cell, head, contender, &cases);
             if !leaders.is_empty() && figure(head, &cases).is_some_and(|f| !f.has_interval()) {
-                cell.text.push_str(&format!(" {FEW}"));
+                cell.marks.push(FEW);
+            }
+            if !leaders.is_empty() && case_of(head, &cases).is_some_and(|c| cores_apart(summary, c))
+            {
+                cell.marks.push(MOVED);
             }
             if degraded {
                 cell.note = Some(DEGRADED.to_owned());

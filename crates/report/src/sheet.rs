@@ -10,6 +10,8 @@ use crate::units::{self, Quantity};
 pub struct Cell {
     /// The text of the cell.
     pub text: String,
+    /// Footnote marks behind the text, e.g. `°`; notes below the table explain them.
+    pub marks: String,
     /// A remark in smaller type next to the text.
     pub note: Option<String>,
     /// The number to sort by.
@@ -31,6 +33,15 @@ impl Cell {
     /// Makes a cell with code.
     pub fn code(text: impl Into<String>) -> Cell {
         Cell { text: text.into(), code: true, ..Cell::default() }
+    }
+
+    /// The text with its marks.
+    pub(crate) fn marked_text(&self) -> String {
+        if self.marks.is_empty() {
+            self.text.clone()
+        } else {
+            format!("{} {}", self.text, self.marks)
+        }
     }
 
     /// Makes a cell with a figure and its interval.

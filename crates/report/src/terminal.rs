@@ -8,7 +8,7 @@ use comfy_table::{
 
 mod left_out;
 
-use crate::blocks::{DEGRADED, MARKS, blocks, have_best};
+use crate::blocks::{DEGRADED, blocks, have_best};
 use crate::run::Run;
 use crate::sections::goals;
 use crate::sheet::{self, Row, Sheet};
@@ -92,6 +92,9 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     if have_best(&blocks) {
         let rule = "* best in its class, or statistically tied with it";
         let _ = writeln!(out, "\n{}", wrap(rule));
+        if blocks.iter().flat_map(|b| &b.sheets).any(|s| s.heads.iter().any(|h| h == "Noise")) {
+            let _ = writeln!(out, "{}", wrap(&format!("noise: {NOISE}")));
+        }
     }
     for block in &blocks {
         let _ = writeln!(out, "\n{}", bold(wrap(&block.title)));
@@ -150,7 +153,7 @@ pub fn markdown(run: &Run) -> String {
                 .iter()
                 .map(|(at, _)| {
                     let cell = &row.cells[*at];
-                    let mut text = escape(&cell.text);
+                    let mut text = escape(&cell.marked_text());
                     if cell.note.as_deref() == Some(DEGRADED) {
                         let _ = write!(text, " ({DEGRADED})");
                     }
@@ -167,7 +170,7 @@ pub fn markdown(run: &Run) -> String {
     let _ = writeln!(
         out,
         "\nMedians over trials. Bold: best in its class (blocking, hybrid, spinning), or statistically tied with it. \
-         “Noise” is half the width of the 95 % interval; with fewer than five trials there is neither. Reproduce with `{}`.",
+         “Noise” is {NOISE}; with fewer than five trials there is no interval. Reproduce with `{}`.",
         run.command(&[]).replace('`', "")
     );
     let goals = goals::calls(run);
@@ -203,8 +206,8 @@ fn whole(sheet: &Sheet) -> String {
             .cells
             .iter()
             .map(|cell| match &cell.note {
-                Some(note) => format!("{} ({})", escape(&cell.text), escape(note)),
-                None => escape(&cell.text),
+                Some(note) => format!("{} ({})", escape(&cell.marked_text()), escape(note)),
+                None => escape(&cell.marked_text()),
             })
             .collect();
         let _ = writeln!(out, "| {} |", cells.join(" | "));
@@ -221,6 +224,9 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
     found.sort_by_key(|(at, _)| *at);
     found
 }
+
+/// What the column of noise holds.
+const NOISE: &str = "half the width of the 95 % interval of the round trip, or of the throughput where there is no round trip";
 
 /// Columns that may be left out and only named if they do not fit: they follow from others, or qualify them.
 const DISPENSABLE: [&str; 2] = ["CPU / round trip", "Messages"];
@@ -297,14 +303,8 @@ fn texts(row: &Row) -> Vec<String> {
         let mut text = clean(&cell.text);
         if at > 0 || cell.best {
             // All marks share two columns, so that the digits of a column stay aligned.
-            let mut marks = String::new();
-            while let Some(mark) = text.chars().last().filter(|c| MARKS.contains(c)) {
-                marks.insert(0, mark);
-                text.truncate(text.len() - mark.len_utf8());
-                text.truncate(text.trim_end().len());
-            }
-            marks.extend(cell.best.then_some('*'));
-            let _ = write!(text, "{marks:>2}");
+            let best = if cell.best { "*" } else { "" };
+            let _ = write!(text, "{:>2}", format!("{}{best}", cell.marks));
         }
         if at == 0
             && let Some(class) = row.class

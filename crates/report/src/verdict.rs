@@ -6,8 +6,13 @@ use crossway_lab::record::Status;
 use crate::estimate::Estimate;
 use crate::ranking::{Entry, Metric, Ranking, advantage};
 use crate::summary::Summary;
-use crate::units::{self, three_digits};
+use crate::units;
 use crossway_lab::rank::WaitClass;
+
+mod words;
+
+pub(crate) use words::list;
+use words::{plural, range, times};
 
 /// The conclusions of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -225,9 +230,12 @@ fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
     let names: Vec<String> =
         ranking.too_few.iter().filter(better).map(|e| name(summary, e)).collect();
     (!names.is_empty()).then(|| {
+        let n = names.len();
         format!(
-            " Not ranked, for want of five good trials, but with a better median: {}.",
-            list(names.into_iter())
+            " {} {} a better median, but {} not ranked: fewer than five trials are good.",
+            list(names.into_iter()),
+            plural(n, "has", "have"),
+            plural(n, "is", "are")
         )
     })
 }
@@ -373,53 +381,4 @@ fn figure(metric: Metric, entry: &Entry) -> String {
         f.n,
         metric.quantity().show_interval(f.value, f.low, f.high)
     )
-}
-
-/// A range such as `1.2 to 1.4`, or one figure if both ends read the same; rounded outwards, so that it never claims more than the intervals allow.
-fn range(least: f64, most: f64) -> String {
-    let (least, most) = (rounded(least, f64::floor), rounded(most, f64::ceil));
-    if least == most { least } else { format!("{least} to {most}") }
-}
-
-fn times(least: f64, most: f64) -> String {
-    if most < 2.0 {
-        // Below a factor of two, a percentage reads better and hides nothing.
-        let (least, most) = (((least - 1.0) * 100.0).floor(), ((most - 1.0) * 100.0).ceil());
-        return if least < 1.0 {
-            format!("up to {most} %")
-        } else {
-            format!("{least} to {most} %")
-        };
-    }
-    format!("{} times", range(least, most))
-}
-
-/// Rounds to three digits in this direction. With two, dividing the figures of the sentence would give a different factor.
-fn rounded(value: f64, direction: fn(f64) -> f64) -> String {
-    let step = 10f64.powf(value.log10().floor() - 2.0);
-    let text = three_digits(direction(value / step) * step);
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
-fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
-    if n == 1 { one } else { many }
-}
-
-/// `a`, `a and b`, `a, b and c`; items after the sixth are only counted.
-pub(crate) fn list(items: impl Iterator<Item = String>) -> String {
-    let mut items: Vec<String> = items.collect();
-    if items.len() > 6 {
-        let rest = items.len() - 5;
-        items.truncate(5);
-        items.push(format!("{rest} more"));
-    }
-    match items.split_last() {
-        None => String::new(),
-        Some((only, [])) => only.clone(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
-    }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crossway_lab::rank::{By, Entry, Ranking, Speed, moved_explained, rank};
+use crossway_lab::rank::{By, Entry, MOVED, Ranking, Speed, moved_explained, rank};
 use crossway_lab::records_io::read_records;
 use crossway_report::units::{Quantity, count};
 
@@ -46,9 +46,6 @@ enum Sort {
 
 /// Width in columns below which the interval of the CPU time is omitted.
 const WIDE: u16 = 92;
-
-/// Marks a mechanism during whose trials the cores moved; `*` marks the best elsewhere.
-const MOVED: &str = "§";
 
 impl Run for Rank {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
@@ -101,7 +98,7 @@ impl Run for Rank {
             ui.print_noted("1", "reversal", &text);
         }
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.cores_moved)) {
-            ui.print_noted("1", MOVED, &moved_explained());
+            ui.print_noted("1", &MOVED.to_string(), &moved_explained());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -145,7 +142,7 @@ impl Rank {
         let mut grid = Grid::new(heads);
         for (speed, cpu) in self.rows(ranking) {
             let Some(either) = speed.or(cpu) else { continue };
-            let mark = if either.cores_moved { MOVED } else { "" };
+            let mark = if either.cores_moved { MOVED.to_string() } else { String::new() };
             let tone = |entry: Option<&Entry>| match entry {
                 Some(entry) if entry.rank == Some(1) => Tone::Good,
                 _ => Tone::Plain,

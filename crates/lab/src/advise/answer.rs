@@ -2,7 +2,7 @@
 
 mod reasons;
 
-use reasons::{enter_flips, nothing_admissible, objective_words, prefer_if, settings};
+use reasons::{commands, enter_flips, nothing_admissible, objective_words, prefer_if, settings};
 use serde::Serialize;
 
 use super::Sources;
@@ -13,7 +13,6 @@ use super::property::Wish;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
-use crate::run::Folder;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -174,19 +173,7 @@ pub(super) fn put_together(
             runs.len()
         ));
     }
-    let plan = |run: &String| sources.folder.join(run).join("plan.toml");
-    let filters = |run: &String| {
-        let info = Folder::info(&sources.folder.join(run));
-        let filters = info.map(|info| info.filters).unwrap_or_default();
-        filters.iter().map(|f| format!(" --filter {}", quoted(f))).collect::<String>()
-    };
-    // The plan that is kept with a run does not name hosts.
-    let hosts =
-        question.hosts.as_ref().map_or(String::new(), |h| format!(" --hosts {}", quoted(h)));
-    advice.commands = runs
-        .iter()
-        .map(|run| format!("crossway measure {}{}{hosts}", plan(run).display(), filters(run)))
-        .collect();
+    advice.commands = commands(question, sources, &runs);
     match &choice {
         None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),
         Some(choice) => enter_choice(&mut advice, question, choice, &judged, survey),
@@ -248,11 +235,6 @@ fn all_judged(
     }
     judged.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
     judged
-}
-
-/// Quotes the text as one word for a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 fn enter_table(

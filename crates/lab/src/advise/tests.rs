@@ -110,7 +110,7 @@ fn rates_become_bursts_that_a_sleeping_sender_can_keep() {
 #[test]
 fn a_goal_makes_cpu_time_the_objective_and_its_percentile_the_latency() {
     let asked = question("size_bytes = 64\n[goal]\np50_us = 10\np99_us = 100");
-    assert!(asked.sentence().ends_with(", machine idle, p50 at most 10 us, p99 at most 100 us"));
+    assert!(asked.sentence().ends_with(", no load added, p50 at most 10 us, p99 at most 100 us"));
     assert_eq!((asked.objective, asked.percentile()), (Objective::Cpu, Percentile::P99));
     assert_eq!(question("size_bytes = 64").objective, Objective::Latency);
     assert_eq!(question("size_bytes = 64\npattern = \"stream\"").objective, Objective::Throughput);

@@ -5,7 +5,7 @@ use crossway_sys::topology::Topology;
 use crossway_sys::yardstick::{Copies, CopyPlan, copy_run};
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, Spread, spread_of};
+use super::{Ask, Limits, Spread, spread_of};
 
 /// The layout of the ring in the best measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,21 @@ pub struct CopyLimit {
     /// The layout of the best measurement.
     pub layout: Layout,
 }
+
+impl Limits {
+    /// Whether the loop with two copies was faster than this one with one copy, between the same CPUs and at the same size.
+    pub fn two_copies_faster(&self, one: &CopyLimit) -> bool {
+        let twin = |c: &&CopyLimit| {
+            (c.copies, c.a, c.b, c.size_bytes) == (2, one.a, one.b, one.size_bytes)
+        };
+        let two = self.copies.iter().find(twin).filter(|_| one.copies == 1);
+        two.is_some_and(|two| two.bytes_per_s.median > one.bytes_per_s.median)
+    }
+}
+
+/// Explains a limit for which [`Limits::two_copies_faster`] holds.
+pub const TWO_COPIES_FASTER: &str = "slower than with two copies: copying a message out of the ring before reading it was faster here than \
+     reading it in place; the limit of a mechanism with one copy is the faster of the two";
 
 /// Sizes of rings to try: within the nearest cache, within the private caches, within the last level.
 const RINGS: [usize; 4] = [16 << 10, 128 << 10, 512 << 10, 4 << 20];

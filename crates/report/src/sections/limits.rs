@@ -195,12 +195,9 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
                 sort: Some(c.size_bytes as f64),
                 ..Cell::default()
             },
-            {
-                let mut cell = Cell::figure(Quantity::ByteRate, Some(estimate(&c.bytes_per_s)));
-                if limits.two_copies_faster(c) {
-                    cell.text.push_str(" ↓");
-                }
-                cell
+            Cell {
+                marks: if limits.two_copies_faster(c) { "↓".to_owned() } else { String::new() },
+                ..Cell::figure(Quantity::ByteRate, Some(estimate(&c.bytes_per_s)))
             },
         ],
     }));

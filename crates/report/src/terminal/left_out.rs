@@ -1,5 +1,6 @@
 //! The trials that the figures do not include, and why.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crossway_lab::record::Status;
@@ -19,13 +20,13 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
         (Status::Failed, "failed"),
         (Status::Degraded, "degraded: kept, but left out of the figures where clean trials exist"),
     ] {
-        let n = summary.trials(status);
-        let nouns = match status {
-            // A skipped case has a single record.
-            Status::Skipped => ("case", "cases"),
-            _ => ("trial", "trials"),
-        };
         let reasons = by_reason(&summary.troubles, status);
+        // A case that fails repeatedly leaves a skipped record for each of its remaining trials.
+        let cases: BTreeSet<&str> = reasons.iter().flat_map(|r| r.cases.iter().copied()).collect();
+        let (n, nouns) = match status {
+            Status::Skipped => (cases.len(), ("case", "cases")),
+            _ => (summary.trials(status), ("trial", "trials")),
+        };
         if n > 0 {
             let mut text = format!("{} {what}", count(n, nouns.0, nouns.1));
             let whole = summary.skipped_mechanisms();
@@ -43,9 +44,11 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
         for reason in reasons.into_iter().take(REASONS) {
             let example = if reason.several { ", for example" } else { "" };
             let remedy = reason.first.remedy.as_deref().map(|r| format!("; {r}"));
+            let of_reason =
+                if status == Status::Skipped { reason.cases.len() } else { reason.trials };
             let text = format!(
                 "{}{example}: {}{} ({})",
-                count(reason.trials, nouns.0, nouns.1),
+                count(of_reason, nouns.0, nouns.1),
                 reason.first.reason,
                 remedy.unwrap_or_default(),
                 few(&reason.mechanisms)

@@ -8,6 +8,7 @@ use crossway_report::blocks::blocks;
 use crossway_report::{Run, sections, steps::Shapes, terminal};
 
 use super::synthetic::{self, Ask, MADE};
+use super::{FAST, SLOW, Wait, round_trips, run_of};
 
 fn run(asks: &[Ask]) -> Run {
     Run::of_records(Path::new("run"), synthetic::run(&MADE[..4], asks, 5, 21))
@@ -156,4 +157,29 @@ fn degraded_trials_are_grouped_by_their_reason() {
     let row = &table.rows[0].cells;
     assert!(row[0].text.starts_with("the hypervisor took") && row[0].note.is_some());
     assert_eq!((row[3].text.as_str(), row[4].text.as_str()), ("4", "8"));
+}
+
+#[test]
+fn figures_on_other_cores_than_their_competitors_are_marked_and_explained() {
+    let mut fifo = round_trips("fifo", Wait::Block, &SLOW);
+    for record in &mut fifo {
+        record.calibration.cache_line_before_ns = Some(960.0);
+    }
+    let pipe = round_trips("pipe", Wait::Block, &SLOW);
+    let run = run_of(vec![round_trips("shm-futex", Wait::Block, &FAST), pipe, fifo]);
+    let text = terminal::terminal(&run, false, 100);
+    let of = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(of("fifo").contains("20.2 µs §"), "{text}");
+    assert!(!of("pipe").contains('§') && !of("shm-futex").contains('§'), "{text}");
+    assert!(text.contains("\n§ the cache-line round trip between the cores"), "{text}");
+    assert!(terminal::markdown(&run).contains("20.2 µs §"), "{text}");
+}
+
+#[test]
+fn trials_of_one_case_that_were_skipped_are_one_case() {
+    let skipped = || synthetic::skipped("udp", "2 trials of this case failed before", "see those");
+    let pipe = round_trips("pipe", Wait::Block, &SLOW);
+    let run = run_of(vec![pipe, vec![skipped(), skipped(), skipped()]]);
+    let text = terminal::terminal(&run, false, 100);
+    assert!(text.contains("1 case skipped, among them all of udp:\n- 1 case: 2 trials"), "{text}");
 }

@@ -288,7 +288,7 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
         round_trips("shm-futex", Wait::Block, &FAST[..4]),
     ]);
     let headline = run.verdict().headline;
-    let told = "Not ranked, for want of five good trials, but with a better median: shm-futex.";
+    let told = "shm-futex has a better median, but is not ranked: fewer than five trials are good.";
     assert!(headline.ends_with(told), "{headline}");
     let text = terminal::terminal(&run, false, 100);
     assert!(text.contains("10.0 µs ‡"), "{text}");

@@ -4,7 +4,8 @@ use super::super::candidate::Candidate;
 use super::super::judge::{EQUAL_WITHIN, Judged, RATE_REACHED, choose, judge};
 use super::super::question::{Objective, Pattern, Question};
 use super::super::survey::{Survey, describe};
-use super::{Advice, Flip};
+use super::{Advice, Flip, Sources};
+use crate::run::Folder;
 
 /// Advantages of the runner-up over the choice.
 pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) -> Vec<String> {
@@ -146,4 +147,27 @@ pub(super) fn objective_words(question: &Question) -> String {
         (Objective::Throughput, _) => "time per message".to_owned(),
         (Objective::Cpu, _) => "CPU time per message".to_owned(),
     }
+}
+
+/// The commands that repeat the runs from which the figures are.
+pub(super) fn commands(
+    question: &Question,
+    sources: &Sources<'_>,
+    runs: &[&String],
+) -> Vec<String> {
+    // The plan that is kept with a run does not name hosts.
+    let hosts =
+        question.hosts.as_ref().map_or(String::new(), |h| format!(" --hosts {}", quoted(h)));
+    let one = |run: &&String| {
+        let dir = sources.folder.join(run);
+        let filters = Folder::info(&dir).map(|info| info.filters).unwrap_or_default();
+        let filters: String = filters.iter().map(|f| format!(" --filter {}", quoted(f))).collect();
+        format!("crossway measure {}{filters}{hosts}", dir.join("plan.toml").display())
+    };
+    runs.iter().map(one).collect()
+}
+
+/// Quotes the text as one word for a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }

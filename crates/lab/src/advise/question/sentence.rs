@@ -54,7 +54,7 @@ impl Question {
         text += &format!(
             ", {}",
             match crate::cases::load_name(&self.load) {
-                idle if idle == "idle" => "machine idle".to_owned(),
+                idle if idle == "idle" => "no load added".to_owned(),
                 load => format!("load {load}"),
             }
         );

@@ -1,0 +1,52 @@
+//! Factors, plurals and lists in words.
+
+use crate::units::three_digits;
+
+/// A range such as `1.2 to 1.4`, or one figure if both ends read the same; rounded outwards, so that it never claims more than the intervals allow.
+pub(super) fn range(least: f64, most: f64) -> String {
+    let (least, most) = (rounded(least, f64::floor), rounded(most, f64::ceil));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
+pub(super) fn times(least: f64, most: f64) -> String {
+    if most < 2.0 {
+        // Below a factor of two, a percentage reads better and hides nothing.
+        let (least, most) = (((least - 1.0) * 100.0).floor(), ((most - 1.0) * 100.0).ceil());
+        return if least < 1.0 {
+            format!("up to {most} %")
+        } else {
+            format!("{least} to {most} %")
+        };
+    }
+    format!("{} times", range(least, most))
+}
+
+/// Rounds to three digits in this direction. With two, dividing the figures of the sentence would give a different factor.
+fn rounded(value: f64, direction: fn(f64) -> f64) -> String {
+    let step = 10f64.powf(value.log10().floor() - 2.0);
+    let text = three_digits(direction(value / step) * step);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+pub(super) fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
+    if n == 1 { one } else { many }
+}
+
+/// `a`, `a and b`, `a, b and c`; items after the sixth are only counted.
+pub(crate) fn list(items: impl Iterator<Item = String>) -> String {
+    let mut items: Vec<String> = items.collect();
+    if items.len() > 6 {
+        let rest = items.len() - 5;
+        items.truncate(5);
+        items.push(format!("{rest} more"));
+    }
+    match items.split_last() {
+        None => String::new(),
+        Some((only, [])) => only.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}
