@@ -175,7 +175,7 @@ fn print_cost_of_calls(
         times.fold(f64::MAX, f64::min)
     });
     println!(
-        "{what}, one call to send {len} B: {:.0} ns; {HEADER} B more: {:.0} ns ({:.2} times as fast); these in another buffer: {:.0} ns ({:.2})",
+        "{what}, one call to send {len} B: {:.0} ns; {HEADER} B more: {:.0} ns ({:.2} times as fast); as much in a second buffer: {:.0} ns ({:.2})",
         least[0],
         least[1],
         least[0] / least[1],
