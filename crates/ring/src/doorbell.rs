@@ -142,7 +142,7 @@ const fn given(awaited: u32) -> u32 {
 
 /// Called by the producer after publishing: rings, unless a bell is in the socket, or `is_taken` says that everything was
 /// taken under an earlier bell. `is_for_one` says whether a consumer that takes one message of at most this number of bytes
-/// takes everything that is in the ring. Returns whether it rang.
+/// takes everything that is in the ring.
 ///
 /// # Errors
 /// The errors of `ring`; this must be called again then.
@@ -151,18 +151,29 @@ pub fn announce<E>(
     is_for_one: impl Fn(usize) -> bool,
     is_taken: impl Fn() -> bool,
     mut ring: impl FnMut() -> Result<(), E>,
-) -> Result<bool, E> {
+) -> Result<(), E> {
     // Either we see that the consumer is removing the bell, or it sees what we have published.
     fence(Ordering::SeqCst);
     // Acquire: what a waiting consumer has freed before it said that it waits is seen by `is_for_one`.
     let mut seen = word.load(Ordering::Acquire);
     for _ in 0..ATTEMPTS {
-        if seen & STATE == RUNG {
-            return Ok(false);
+        match seen & STATE {
+            RUNG => return Ok(()),
+            // This producer never leaves this state behind: a consumer stopped waiting after the bell for it was sent, so that
+            // bell is one for all. A second one would be a stray.
+            RINGING => {
+                let rung = seen & !STATE | RUNG;
+                match word.compare_exchange(seen, rung, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => return Ok(()),
+                    Err(other) => seen = other,
+                }
+                continue;
+            }
+            _ => {}
         }
         let is_awaited = seen & AWAITED != 0;
         if is_awaited && is_taken() {
-            return Ok(false);
+            return Ok(());
         }
         // Nothing is taken before its bell was sent, so this cannot change before the next step.
         let is_enough = is_awaited && is_for_one((seen >> TAKES_SHIFT) as usize);
@@ -175,7 +186,7 @@ pub fn announce<E>(
                     ring_for_waiter(word, seen, &mut ring)?;
                 }
                 if is_enough {
-                    return Ok(seen & SPINS == 0);
+                    return Ok(());
                 }
                 seen = word.load(Ordering::Acquire);
             }
@@ -191,14 +202,13 @@ fn ring_for_all<E>(
     word: &AtomicU32,
     is_taken: impl FnOnce() -> bool,
     mut ring: impl FnMut() -> Result<(), E>,
-) -> Result<bool, E> {
+) -> Result<(), E> {
     let (outcome, next) = if is_taken() {
-        (Ok(false), QUIET)
+        (Ok(()), QUIET)
     } else {
-        match ring() {
-            Ok(()) => (Ok(true), RUNG),
-            Err(error) => (Err(error), QUIET),
-        }
+        let outcome = ring();
+        let next = if outcome.is_ok() { RUNG } else { QUIET };
+        (outcome, next)
     };
     // If a consumer has found the bell meanwhile, the consumer has changed the word.
     change(word, RINGING, next);
@@ -211,28 +221,25 @@ fn ring_for_waiter<E>(
     awaited: u32,
     ring: &mut impl FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
-    let outcome = ring();
-    // The consumer may have given up before the bell came; then it is one for all.
-    if let Err(error) = outcome {
+    if let Err(error) = ring() {
+        // The consumer may have given up before this; then the bell would have been one for all.
         let given = given(awaited);
         if word.compare_exchange(given, awaited, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             change(word, RINGING, QUIET);
         }
         return Err(error);
     }
-    if word.load(Ordering::Relaxed) & STATE == RINGING {
-        change(word, RINGING, RUNG);
-    }
     Ok(())
 }
 
-/// Called in place of a producer that was killed, before [`announce`]: sends the bell for a waiting consumer again, because the
-/// producer may not have sent it.
+/// Called in place of a producer that was killed, before [`announce`]: sends the bell for a waiting consumer again, and makes
+/// [`announce`] send the one for all again, because the producer may not have sent them.
 ///
 /// # Errors
 /// The errors of `ring`.
 pub fn repeat<E>(word: &AtomicU32, ring: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     let is_given = word.load(Ordering::Acquire) & (GIVEN | SPINS) == GIVEN;
+    change(word, RINGING, QUIET);
     if is_given { ring() } else { Ok(()) }
 }
 

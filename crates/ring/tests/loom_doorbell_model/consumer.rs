@@ -102,7 +102,7 @@ enum Woken {
 pub(crate) fn receive(shared: &Shared, waits: Waits, fuse: u32) -> Result<Option<u64>, Dead> {
     let rx = SharedRx::new(shared.clone(), shared.clone());
     let socket = Socket { shared, steps_left: std::cell::Cell::new(fuse) };
-    let (mut waited, mut woken, mut waits) = (None, Woken::Not, waits);
+    let (mut waited, mut polled, mut woken, mut waits) = (false, None, Woken::Not, waits);
     loop {
         let awaits;
         {
@@ -111,7 +111,7 @@ pub(crate) fn receive(shared: &Shared, waits: Waits, fuse: u32) -> Result<Option
             if shared.look(|queue| std::mem::take(&mut queue.orphaned)) {
                 turn.settle(&socket, || make_room_known(shared, &socket))?;
             }
-            let outcome = attempt(shared, &mut turn, &socket, waited, woken, waits);
+            let outcome = attempt(shared, &mut turn, &socket, (waited, polled), woken, waits);
             if outcome.is_err() {
                 shared.look(|queue| queue.orphaned = true);
             }
@@ -121,11 +121,12 @@ pub(crate) fn receive(shared: &Shared, waits: Waits, fuse: u32) -> Result<Option
                 Attempt::Nothing => false,
                 Attempt::Awaits => true,
             };
-            if waited.is_some() {
+            if waited {
                 // A consumer that finds nothing tries again only after others have continued.
                 thread::yield_now();
             }
-            waited = Some(turn.bells_eaten());
+            waited = true;
+            polled = (!awaits).then(|| turn.bells_eaten());
         }
         if waits == Waits::Never {
             return Ok(None);
@@ -170,7 +171,7 @@ fn attempt<G>(
     shared: &Shared,
     turn: &mut Turn<'_, Shared, Shared, G>,
     socket: &Socket<'_>,
-    waited: Option<u32>,
+    (waited, polled): (bool, Option<u32>),
     woken: Woken,
     waits: Waits,
 ) -> Result<Attempt, Dead> {
@@ -180,7 +181,7 @@ fn attempt<G>(
         Woken::WithoutBell => turn.give_up(socket)?,
     };
     if let Some(front) = turn.front().unwrap() {
-        let seen = waited == Some(turn.bells_eaten());
+        let seen = polled == Some(turn.bells_eaten());
         if !ate && !turn.is_heard(seen, socket)? {
             return Ok(Attempt::Nothing);
         }
@@ -205,7 +206,7 @@ fn attempt<G>(
         turn.end_wait(socket)?;
     }
     turn.emptied(socket, || make_room_known(shared, socket))?;
-    if waited.is_some() {
+    if waited {
         match socket.presence()? {
             Presence::Bell if turn.is_empty() => {
                 turn.eat_stray(socket)?;

@@ -51,7 +51,7 @@ pub(super) enum Found {
 #[derive(Clone, Copy)]
 pub(super) struct Before {
     /// The result of the last turn, after which the descriptor polled readable.
-    pub(super) waited: Option<u32>,
+    pub(super) polled: Option<u32>,
     pub(super) woken: Woken,
     /// Whether to check for the end of the connection although the call has not waited.
     pub(super) is_last: bool,
@@ -194,7 +194,8 @@ impl NodeSocket {
         look: bool,
         before: Before,
     ) -> Result<Found, Errno> {
-        let Before { waited, woken, is_last, may_await } = before;
+        let Before { polled, woken, is_last, may_await } = before;
+        let waited = polled.is_some() || woken != Woken::Not;
         // A bell that was received counts for one message.
         let mut ate = match woken {
             Woken::Not => false,
@@ -212,7 +213,7 @@ impl NodeSocket {
                 if !turn.is_empty() {
                     continue;
                 }
-                if waited.is_none() && !is_last {
+                if !waited && !is_last {
                     return Ok(self.find_nothing(turn, bell, buf.len(), may_await));
                 }
                 return match bell.presence()? {
@@ -226,7 +227,7 @@ impl NodeSocket {
                     _ => Ok(self.find_nothing(turn, bell, buf.len(), may_await)),
                 };
             };
-            if !ate && !turn.is_heard(waited == Some(bells_eaten), bell)? {
+            if !ate && !turn.is_heard(polled == Some(bells_eaten), bell)? {
                 return Ok(Found::Nothing { bells_eaten });
             }
             let came = if self.kind == SocketKind::Stream {

@@ -146,25 +146,26 @@ impl NodeSocket {
         peek: bool,
     ) -> Result<Message, Errno> {
         let mut wait = Wait { patience, is_own: patience == Patience::Forever };
-        let (mut waited, mut woken, mut error) = (None, Woken::Not, None);
+        let (mut polled, mut woken, mut error) = (None, Woken::Not, None);
         let mut at_once = true;
         loop {
             if self.is_down_lane_on() {
                 let down = self.down_lane()?;
                 let is_last = wait.patience.is_over();
                 let may_await = wait.is_own && !peek && error.is_none();
-                let before = Before { waited, woken, is_last, may_await };
+                let before = Before { polled, woken, is_last, may_await };
                 match self.take_turn(down, buf, peek, before)? {
                     Found::Came(came) => return Ok(self.message(&came, buf.len())),
                     Found::End => return self.end(),
-                    Found::Nothing { bells_eaten } => waited = Some(bells_eaten),
+                    Found::Nothing { bells_eaten } => polled = Some(bells_eaten),
                     Found::Awaits { bells_eaten } => {
-                        waited = Some(bells_eaten);
                         (woken, error) = self.await_bell(down)?;
                         match error {
                             Some(errno) if woken == Woken::Not => return Err(errno),
-                            _ => continue,
+                            // Unless this call has withdrawn at the end, no bell was seen that is still in the descriptor.
+                            _ => polled = (woken == Woken::Not).then_some(bells_eaten),
                         }
+                        continue;
                     }
                     Found::Again => continue,
                 }
