@@ -178,6 +178,7 @@ const fn ping(
 pub(crate) fn all() -> Vec<Case> {
     use By::{Rate, RoundTrip, RoundTrip99, ShareOfRate};
     use Carrier::{Tcp, TcpNodelay, TipcRdm, TipcSeqpacket, TipcStream, Udp, Uds};
+    use Carrier::{TipcSeqpacketLanes, TipcStreamLanes};
     use Place::{Link100, Local, Loss01, Loss1, LossGuest01, LossGuest1};
     use Place::{Offloads, OffloadsUdp4, OffloadsUdp6};
     use Place::{Unlimited, UnlimitedUdp4, UnlimitedUdp6};
@@ -214,6 +215,8 @@ pub(crate) fn all() -> Vec<Case> {
         // Connected ends have direct lanes, connectionless ones have not.
         flow("local/stream-64", Local, 64, (stream, TcpNodelay), Rate, 10.0),
         flow("local/seqpacket-64", Local, 64, (seqpacket, TcpNodelay), Rate, 10.0),
+        flow("local/stream-64-lanes", Local, 64, (stream, TipcStreamLanes), Rate, 2.0),
+        flow("local/seqpacket-64-lanes", Local, 64, (seqpacket, TipcSeqpacketLanes), Rate, 2.0),
         flow("local/rdm-64", Local, 64, (rdm, TcpNodelay), Rate, 1.0),
         shown("local/stream-64k", Local, 65_536, (stream, Uds), Rate),
         shown("local/seqpacket-64k", Local, 65_536, (seqpacket, Uds), Rate),

@@ -27,6 +27,9 @@ const WATCHDOG: Duration = Duration::from_secs(20);
 pub(crate) enum Carrier {
     TipcStream,
     TipcSeqpacket,
+    /// Through a tipcd without direct lanes, as is the next one.
+    TipcStreamLanes,
+    TipcSeqpacketLanes,
     TipcRdm,
     Tcp,
     TcpNodelay,
@@ -38,11 +41,16 @@ pub(crate) enum Carrier {
 impl Carrier {
     const fn tipc(self) -> Option<SocketKind> {
         match self {
-            Self::TipcStream => Some(SocketKind::Stream),
-            Self::TipcSeqpacket => Some(SocketKind::Seqpacket),
+            Self::TipcStream | Self::TipcStreamLanes => Some(SocketKind::Stream),
+            Self::TipcSeqpacket | Self::TipcSeqpacketLanes => Some(SocketKind::Seqpacket),
             Self::TipcRdm => Some(SocketKind::Rdm),
             Self::Tcp | Self::TcpNodelay | Self::Udp | Self::Uds => None,
         }
+    }
+
+    /// Whether its messages pass through the tipcd even if both ends use the same one.
+    pub(crate) const fn avoids_direct_lanes(self) -> bool {
+        matches!(self, Self::TipcStreamLanes | Self::TipcSeqpacketLanes)
     }
 }
 

@@ -24,7 +24,7 @@ const QUIET_BYTES: u64 = 5_000;
 
 /// A network with its nodes.
 pub(crate) struct Site {
-    /// The nodes are dropped before their hosts. A guest has its own kernel.
+    /// One for each host, dropped before it; a guest has its own kernel. On one machine one with and one without direct lanes.
     nodes: Vec<LoneTipcd>,
     guest: Option<Guest>,
     lab: Option<Lab>,
@@ -50,17 +50,13 @@ impl Site {
         let tipcd = env!("CARGO_BIN_EXE_tipcd");
         let socket = |name: &str| dir.path().join(name);
         let Some(topology) = place.topology() else {
-            let mut command = Command::new(tipcd);
-            command.args(tipcd_args);
-            let node = LoneTipcd::start(command, &socket("tipcd"))?;
-            return Ok(Self {
-                nodes: vec![node],
-                guest: None,
-                lab: None,
-                _dir: dir,
-                trials: 0,
-                spin_us: 0,
-            });
+            let start = |name: &str, more: &[&str]| {
+                let mut command = Command::new(tipcd);
+                command.args(tipcd_args).args(more);
+                LoneTipcd::start(command, &socket(name))
+            };
+            let nodes = vec![start("tipcd", &[])?, start("lanes", &["--no-direct-lanes"])?];
+            return Ok(Self { nodes, guest: None, lab: None, _dir: dir, trials: 0, spin_us: 0 });
         };
         let lab = Lab::up(&topology)?;
         let mut nodes = Vec::new();
@@ -81,11 +77,9 @@ impl Site {
     }
 
     /// The socket of the tipcd on a host; `None` for a guest, which uses its kernel.
-    fn tipcd(&self, index: usize) -> Option<&Path> {
-        if index == 1 && self.guest.is_some() {
-            return None;
-        }
-        Some(self.nodes[index.min(self.nodes.len() - 1)].path())
+    fn tipcd(&self, index: usize, carrier: Carrier) -> Option<&Path> {
+        let index = if self.lab.is_none() { carrier.avoids_direct_lanes().into() } else { index };
+        self.nodes.get(index).map(LoneTipcd::path)
     }
 
     /// The command that runs this program on a host.
@@ -162,12 +156,14 @@ impl Site {
             spin_us: self.spin_us,
         };
         let limit = WATCHDOG + warmup + measure;
-        let (server_part, from_server) = self.start(server, &role(true, self.tipcd(server)))?;
+        let (server_part, from_server) =
+            self.start(server, &role(true, self.tipcd(server, carrier)))?;
         let word = from_server.recv_timeout(WATCHDOG).context("the serving end says nothing")?;
         if word != "ready" {
             bail!("the serving end says {word:?}");
         }
-        let (caller_part, from_caller) = self.start(caller, &role(false, self.tipcd(caller)))?;
+        let (caller_part, from_caller) =
+            self.start(caller, &role(false, self.tipcd(caller, carrier)))?;
         let measuring = match case.work {
             crate::role::Work::Flow => from_server,
             crate::role::Work::Ping => from_caller,
