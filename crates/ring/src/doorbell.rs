@@ -11,7 +11,7 @@
 //! | word | meaning | changed by |
 //! |---|---|---|
 //! | [`QUIET`] | no bell; a producer that publishes must ring | producer |
-//! | [`RINGING`] | the producer is putting a bell into the socket | producer: `RUNG` when it has |
+//! | [`RINGING`] | the producer is putting a bell into the socket, or has put one there for a consumer that stopped waiting meanwhile | producer: `RUNG` when it has, or with its next message |
 //! | [`RUNG`] | a bell is in the socket | consumer |
 //! | [`EATING`] | a consumer checks that the ring is empty and removes the bell; a producer that publishes must ring again | consumer: `QUIET`, or `RUNG` if the ring was not empty |
 //!
@@ -37,10 +37,10 @@
 //! | [`AWAITED`] | a consumer receives the next bell; only with `QUIET` | producer: `GIVEN`, before it rings for the consumer; that consumer, if it stops waiting ([`give_up`]) |
 //! | [`GIVEN`] | a bell was sent for the consumer, in addition to the one of the word's state | that consumer: no flag, when it has the turn ([`end_wait`]); another one that took the message instead: `AWAITED`, and removes the bell, so that the first one continues to wait ([`emptied`]) |
 //!
-//! There may be more bells than the word says, which are strays, but never fewer. If the waiting consumer is killed, a flag
-//! remains. Nothing else changes for the others, except that none of them can wait in this way. If it is killed after the bell
-//! was removed and before its turn, the message is announced together with the next one; a message that the kernel has given to
-//! a process that is killed in that call would be lost.
+//! If other consumers receive too, or one is killed, there may be more bells than the word says, which are strays, but never
+//! fewer. If the waiting consumer is killed, a flag remains. Nothing else changes for the others, except that none of them can
+//! wait in this way. If it is killed after the bell was removed and before its turn, the message is announced together with the
+//! next one; a message that the kernel has given to a process that is killed in that call would be lost.
 //!
 //! If that consumer spins first, the flag [`SPINS`] says so. Then no bell is sent for it, and nothing wakes another consumer in
 //! its place if it is killed; the next one that has the turn removes the flag, and the first one waits for a bell.
