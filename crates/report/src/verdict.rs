@@ -135,30 +135,19 @@ fn subject(size: u64, discipline: WaitClass) -> String {
 
 struct Wording {
     has: &'static str,
-    together: &'static str,
     comparative: &'static str,
 }
 
 fn wording(metric: Metric) -> Wording {
-    let (has, together, comparative) = match metric {
-        Metric::RoundTripP50 => {
-            ("has the shortest median round trip", "have the shortest median round trip", "shorter")
-        }
-        Metric::RoundTripP99 => (
-            "has the shortest 99th-percentile round trip",
-            "have the shortest 99th-percentile round trip",
-            "shorter",
-        ),
-        Metric::ByteRate => ("carries the most bytes", "carry the most bytes", "more"),
-        Metric::MessageRate => ("carries the most messages", "carry the most messages", "more"),
-        Metric::CpuPerRoundTrip => {
-            ("costs the least CPU per round trip", "cost the least CPU per round trip", "less")
-        }
-        Metric::CpuPerMessage => {
-            ("costs the least CPU per message", "cost the least CPU per message", "less")
-        }
+    let (has, comparative) = match metric {
+        Metric::RoundTripP50 => ("has the shortest median round trip", "shorter"),
+        Metric::RoundTripP99 => ("has the shortest 99th-percentile round trip", "shorter"),
+        Metric::ByteRate => ("carries the most bytes", "more"),
+        Metric::MessageRate => ("carries the most messages", "more"),
+        Metric::CpuPerRoundTrip => ("costs the least CPU per round trip", "less"),
+        Metric::CpuPerMessage => ("costs the least CPU per message", "less"),
     };
-    Wording { has, together, comparative }
+    Wording { has, comparative }
 }
 
 /// The headline: the answer in one sentence; the sentences below it give the intervals.
@@ -270,19 +259,22 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
             figure(metric, first)
         ));
     }
+    // Each leader's interval overlaps the first one's, but not necessarily that of another leader.
     if leaders.len() == ranking.entries.len() {
         return Some(format!(
-            "For {subject}, the intervals of all {} contenders overlap ({} to {}): this run cannot tell them apart.",
+            "For {subject}, the intervals of all {} contenders overlap that of {}, {}: this run cannot tell which {}.",
             leaders.len(),
-            metric.quantity().show(first.figure.value),
-            metric.quantity().show(ranking.entries[leaders.len() - 1].figure.value)
+            name(summary, first),
+            figure(metric, first),
+            words.has
         ));
     }
     if leaders.len() > 1 {
         return Some(format!(
-            "For {subject}, {} {}: {}, and the intervals overlap, so this run cannot tell them apart.",
+            "For {subject}, this run cannot tell which of {} {}: their intervals overlap that of {}, {}.",
             list(leaders.iter().map(|e| name(summary, e))),
-            words.together,
+            words.has,
+            name(summary, first),
             figure(metric, first)
         ));
     }
