@@ -113,7 +113,7 @@ impl Answers {
                         let names = leaders
                             .iter()
                             .take(if leaders.len() > 3 { 2 } else { 3 })
-                            .map(|e| summary.contenders[e.contender].label())
+                            .map(|e| e.name(summary))
                             .chain(
                                 (leaders.len() > 3).then(|| format!("{} more", leaders.len() - 2)),
                             );

@@ -4,10 +4,8 @@ mod beside;
 mod paced;
 
 use crossway_lab::inputs::Workload;
-use crossway_lab::limits::cores_moved;
 use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 use crossway_lab::record::Span;
-use crossway_lab::stats;
 use serde::Serialize;
 
 use crate::contender::Contender;
@@ -177,18 +175,6 @@ fn case_of<'a>(head: &str, cases: &[&'a Case]) -> Option<&'a Case> {
     cases.iter().copied().find(|c| metric.of(c).is_some())
 }
 
-/// Whether the cores' cache-line time differed from its median over the competitors of this case.
-fn cores_apart(summary: &Summary, case: &Case) -> bool {
-    let class = |c: &Case| summary.contenders[c.contender].discipline();
-    let compete = |c: &&Case| {
-        (c.setting, c.size_bytes, c.workload) == (case.setting, case.size_bytes, case.workload)
-            && class(c) == class(case)
-    };
-    let lines = summary.cases.iter().filter(compete).filter_map(|c| c.cache_line_ns);
-    let usual = stats::median(&lines.map(|line| line.value).collect::<Vec<_>>());
-    usual.zip(case.cache_line_ns).is_some_and(|(usual, own)| cores_moved(usual, own.value))
-}
-
 /// The cell of a mechanism in a column of the comparison, and whether its cases are degraded.
 fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
     if head == MAX {
@@ -216,9 +202,9 @@ const BEYOND: char = '†';
 const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the mechanism avoids a \
                             cost that the limit includes (see the limits in the report)";
 
-/// Mark after a figure that is not ranked although others of its column are.
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";
+/// Mark after a figure that is not ranked although others of its column are.
 const FEW: char = '‡';
 const FEW_MEANS: &str = "fewer than five good trials, and therefore not ranked";
 
@@ -285,8 +271,7 @@ fn rows(
             if !leaders.is_empty() && figure(head, &cases).is_some_and(|f| !f.has_interval()) {
                 cell.marks.push(FEW);
             }
-            if !leaders.is_empty() && case_of(head, &cases).is_some_and(|c| cores_apart(summary, c))
-            {
+            if !leaders.is_empty() && case_of(head, &cases).is_some_and(|c| c.cores_moved) {
                 cell.marks.push(MOVED);
             }
             if degraded {

@@ -6,7 +6,7 @@ use crossway_lab::record::Span;
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units::Quantity;
-use crossway_lab::rank::WaitClass;
+use crossway_lab::rank::{MOVED, WaitClass};
 
 /// A figure by which contenders are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +72,16 @@ pub struct Entry {
     pub contender: usize,
     /// The contender's figure.
     pub figure: Estimate,
+    /// Whether its cores moved, or differ from those of its competitors.
+    pub cores_moved: bool,
+}
+
+impl Entry {
+    /// The contender's name, marked if its cores moved.
+    pub fn name(&self, summary: &Summary) -> String {
+        let label = summary.contenders[self.contender].label();
+        if self.cores_moved { format!("{label} {MOVED}") } else { label }
+    }
 }
 
 /// The contenders of one class, best first, by one metric, for one size and setting.
@@ -111,7 +121,10 @@ impl Ranking {
             .iter()
             .filter(|c| c.setting == setting && c.size_bytes == size_bytes && !c.degraded)
             .filter(|c| summary.contenders[c.contender].discipline() == discipline)
-            .filter_map(|c| Some(Entry { contender: c.contender, figure: metric.of(c)? }))
+            .filter_map(|c| {
+                let figure = metric.of(c)?;
+                Some(Entry { contender: c.contender, figure, cores_moved: c.cores_moved })
+            })
             .collect();
         all.sort_by(|a, b| {
             let order = a.figure.value.total_cmp(&b.figure.value);

@@ -7,7 +7,7 @@ use crate::estimate::Estimate;
 use crate::ranking::{Entry, Metric, Ranking, advantage};
 use crate::summary::Summary;
 use crate::units;
-use crossway_lab::rank::WaitClass;
+use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 
 mod words;
 
@@ -66,6 +66,9 @@ impl Verdict {
                 "The figures of this run are not of a kind by which mechanisms are ranked; the tables below show them."
                     .to_owned()
             });
+        if std::iter::once(&headline).chain(&sentences).any(|text| text.contains(MOVED)) {
+            sentences.push(format!("{MOVED} {}.", moved_explained()));
+        }
         Verdict { headline: with_setting(summary, headline), sentences }
     }
 }
@@ -86,7 +89,7 @@ fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
     for size in sizes {
         for class in WaitClass::ALL {
             for entry in Ranking::of_any(summary, metric, 0, *size, class).too_few {
-                let name = name(summary, &entry);
+                let name = summary.contenders[entry.contender].label();
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -361,7 +364,7 @@ fn not_measured(summary: &Summary) -> Option<String> {
 }
 
 fn name(summary: &Summary, entry: &Entry) -> String {
-    summary.contenders[entry.contender].label()
+    entry.name(summary)
 }
 
 /// `13.2 µs (median of 5 trials, 95 % interval 12.9–13.5 µs)`.

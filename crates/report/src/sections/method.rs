@@ -17,8 +17,8 @@ pub(super) fn method(run: &Run) -> Section {
          and a trial that fails the check gives no figure.",
         "The unit of statistics is the trial, not the message. Trials of competing cases are interleaved in a seeded random \
          order, so that a drift of the machine affects all of them equally. A figure is the median over trials; its interval is the 95 % \
-         bootstrap interval of that median, which with five trials is their whole range. Two figures whose intervals touch are \
-         not ranked against each other.",
+         bootstrap interval of that median, which with five trials is their whole range. Contenders whose intervals overlap that of \
+         the best one share its rank.",
         "Round trips are reported as round trips. Paced workloads count latency from the intended instant, so that a stall is not \
          hidden. A percentile is given only where ten samples lie beyond it. CPU time is user plus system time of the roles.",
     ]

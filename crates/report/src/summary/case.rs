@@ -161,6 +161,8 @@ pub struct Case {
     pub fairness: Option<FairnessSummary>,
     /// Figures of the background workloads, in the order of the setting.
     pub beside: Vec<BesideSummary>,
+    /// Whether its cores moved, or differ from those of its competitors: its rank may be due to the machine.
+    pub cores_moved: bool,
     /// Cache-line round trip between the roles' cores before the trials, nanoseconds.
     pub cache_line_ns: Option<Estimate>,
     /// The bare blocking exchange between the roles' CPUs, measured between the trials, nanoseconds.
@@ -291,6 +293,7 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
         pacing,
         fairness,
         beside: BesideSummary::all(&used),
+        cores_moved: false,
         cache_line_ns: over(&|r| r.calibration.cache_line_before_ns),
         blocking_exchange_ns: over(&|r| r.calibration.blocking_exchange_ns),
         copy_bytes_per_s: [

@@ -2,6 +2,7 @@
 
 mod beside;
 mod case;
+mod moved;
 mod reasons;
 mod setting;
 mod workload;
@@ -19,6 +20,7 @@ use crate::histograms::Histograms;
 pub use beside::BesideSummary;
 use case::case;
 pub use case::{Case, FairnessSummary, LatencySummary, PacingSummary, Packets, Pooled, RoleShare};
+use moved::UsualCores;
 pub(crate) use reasons::{Reason, by_reason};
 pub use setting::{Setting, beside_name, load_name, placement_name};
 pub use workload::workload_name;
@@ -116,9 +118,13 @@ impl Summary {
         let setting_at: HashMap<&Setting, usize> =
             settings.iter().enumerate().map(|(i, s)| (s, i)).collect();
 
+        let usual_cores = UsualCores::of(&groups);
         let mut cases: Vec<Case> = groups
             .iter()
-            .map(|(k, trials)| case(contender_at[&k.contender], setting_at[&k.setting], k, trials))
+            .map(|(k, trials)| Case {
+                cores_moved: usual_cores.moved(k, trials),
+                ..case(contender_at[&k.contender], setting_at[&k.setting], k, trials)
+            })
             .collect();
         cases.sort_by_cached_key(|c| {
             (c.contender, workload_rank(c.workload), c.size_bytes, c.setting, c.name.clone())

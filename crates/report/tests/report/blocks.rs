@@ -7,6 +7,7 @@ use crossway_lab::record::Status;
 use crossway_report::blocks::blocks;
 use crossway_report::{Run, sections, steps::Shapes, terminal};
 
+use super::page::page;
 use super::synthetic::{self, Ask, MADE};
 use super::{FAST, SLOW, Wait, round_trips, run_of};
 
@@ -173,6 +174,25 @@ fn figures_on_other_cores_than_their_competitors_are_marked_and_explained() {
     assert!(!of("pipe").contains('§') && !of("shm-futex").contains('§'), "{text}");
     assert!(text.contains("\n§ the cache-line round trip between the cores"), "{text}");
     assert!(terminal::markdown(&run).contains("20.2 µs §"), "{text}");
+}
+
+#[test]
+fn the_verdict_and_the_answers_mark_a_winner_on_moved_cores_like_its_figures() {
+    // Its cores moved between the readings before and after the trials: their median is as that of the competitor.
+    let mut fast = round_trips("shm-futex", Wait::Block, &FAST);
+    for record in &mut fast {
+        record.calibration.cache_line_before_ns = Some(80.0);
+        record.calibration.cache_line_after_ns = Some(160.0);
+    }
+    let run = run_of(vec![fast, round_trips("pipe", Wait::Block, &SLOW)]);
+    let verdict = run.verdict();
+    assert!(verdict.headline.contains("shm-futex § has the shortest"), "{}", verdict.headline);
+    assert!(verdict.sentences[0].contains("shm-futex § has"), "{}", verdict.sentences[0]);
+    let last = verdict.sentences.last().expect("sentences");
+    assert!(last.starts_with("§ the cache-line round trip between the cores"), "{last}");
+    let text = terminal::terminal(&run, false, 100);
+    assert!(text.contains("10.0 µs§*"), "{text}");
+    assert!(page(&run).contains("shm-futex §"));
 }
 
 #[test]

@@ -1,0 +1,57 @@
+//! Cases whose cores moved, or differ from those of their competitors; the same rule as `crossway rank` applies.
+
+use std::collections::HashMap;
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::limits::cores_moved;
+use crossway_lab::rank::WaitClass;
+use crossway_lab::record::{Record, Status};
+use crossway_lab::stats;
+
+use super::{Key, Setting};
+
+/// What competitors have in common.
+type Competition<'a> = (&'a Setting, Workload, u64, WaitClass);
+
+fn competition(key: &Key) -> Competition<'_> {
+    (&key.setting, key.workload, key.size_bytes, key.contender.discipline())
+}
+
+/// The median cache-line round trip of the trials of each competition, nanoseconds.
+pub(super) struct UsualCores<'a>(HashMap<Competition<'a>, f64>);
+
+impl<'a> UsualCores<'a> {
+    pub(super) fn of(groups: &'a HashMap<Key, Vec<&Record>>) -> UsualCores<'a> {
+        let mut lines: HashMap<Competition<'_>, Vec<f64>> = HashMap::new();
+        for (key, trials) in groups {
+            lines.entry(competition(key)).or_default().extend(cache_line_ns(trials));
+        }
+        let median = |(key, lines): (_, Vec<f64>)| Some((key, stats::median(&lines)?));
+        UsualCores(lines.into_iter().filter_map(median).collect())
+    }
+
+    /// Whether the cache-line round trip changed during a good trial of this case, or differs from that of its competitors.
+    pub(super) fn moved(&self, key: &Key, trials: &[&Record]) -> bool {
+        let usual = self.0.get(&competition(key)).copied();
+        let own = stats::median(&cache_line_ns(trials));
+        let apart = usual.zip(own).is_some_and(|(usual, own)| cores_moved(usual, own));
+        apart
+            || good(trials).any(|record| {
+                let c = &record.calibration;
+                let readings = c.cache_line_before_ns.zip(c.cache_line_after_ns);
+                readings.is_some_and(|(before, after)| cores_moved(before, after))
+            })
+    }
+}
+
+/// Degraded trials are not ranked: their cores matter to nobody.
+fn good<'a>(trials: &'a [&'a Record]) -> impl Iterator<Item = &'a Record> {
+    trials.iter().copied().filter(|record| record.status == Status::Ok)
+}
+
+fn cache_line_ns(trials: &[&Record]) -> Vec<f64> {
+    good(trials)
+        .flat_map(|r| [r.calibration.cache_line_before_ns, r.calibration.cache_line_after_ns])
+        .flatten()
+        .collect()
+}
