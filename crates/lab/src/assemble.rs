@@ -79,15 +79,10 @@ pub(crate) fn enter(
         (!brought.one_clock).then(|| sender_wall_ns(&brought.layout, &brought.outcomes));
     // An interval that begins with the first receipt covers the messages after it.
     let from_first_receipt = !brought.one_clock && sender_wall_ns != Some(wall);
-    let share = match counts.received {
-        n if n > 1 && from_first_receipt => (n - 1) as f64 / n as f64,
-        _ => 1.0,
-    };
+    let scheduled_ns = scheduled_ns(record.inputs.workload, &brought.outcomes);
     record.throughput = Some(Throughput {
-        wall_ns: wall,
-        msgs_per_s: per_second(counts.received as f64 * share, wall),
-        bytes_per_s: per_second(counts.bytes as f64 * share, wall),
         sender_wall_ns,
+        ..throughput(&counts, wall, scheduled_ns, from_first_receipt)
     });
     let inputs = &record.inputs;
     let arriving = inputs.reply_bytes.unwrap_or(inputs.size_bytes);
@@ -103,6 +98,34 @@ pub(crate) fn enter(
     beside::enter(record, &brought.beside, caps);
     spoilers(record);
     Ok(())
+}
+
+/// Time from the first to the last instant of a paced stream, with the period of the last one, in which its bits are sent.
+fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
+    let Extent::Instants { period_ns, .. } = workload.facts().extent else { return None };
+    let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
+    Some((seen.bursts * period_ns).max(1))
+}
+
+/// The rates of what arrived. A paced stream has as many periods as bursts, although its last message arrives before the last
+/// period ends: without that period, it would seem to exceed the rate that was offered.
+fn throughput(
+    counts: &Counts,
+    wall_ns: u64,
+    scheduled_ns: Option<u64>,
+    from_first_receipt: bool,
+) -> Throughput {
+    let (share, span_ns) = match (scheduled_ns, counts.received) {
+        (Some(scheduled_ns), _) => (1.0, wall_ns.max(scheduled_ns)),
+        (None, n) if n > 1 && from_first_receipt => ((n - 1) as f64 / n as f64, wall_ns),
+        (None, _) => (1.0, wall_ns),
+    };
+    Throughput {
+        wall_ns,
+        msgs_per_s: per_second(counts.received as f64 * share, span_ns),
+        bytes_per_s: per_second(counts.bytes as f64 * share, span_ns),
+        sender_wall_ns: None,
+    }
 }
 
 /// Round trips count as one message: the client's counters, plus the errors at the server.
@@ -228,10 +251,8 @@ fn pacing(
     counts: &Counts,
     wall_ns: u64,
 ) -> Option<Pacing> {
-    let Extent::Instants { period_ns, .. } = workload.facts().extent else { return None };
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
-    let intended_ns = (seen.bursts * period_ns).max(1) as f64;
-    // The period of the last burst is part of the time in which its bits are sent.
+    let intended_ns = scheduled_ns(workload, outcomes)? as f64;
     let reached_ns = (wall_ns as f64).max(intended_ns);
     Some(Pacing {
         bursts: seen.bursts,
@@ -321,6 +342,23 @@ pub(crate) fn stolen(record: &Record) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_paced_stream_never_achieves_more_than_it_was_offered() {
+        // Thirty messages, one a millisecond: the last arrives after 29 periods.
+        let counts = Counts { sent: 30, received: 30, bytes: 1920, ..Counts::default() };
+        let (wall_ns, scheduled_ns) = (29_000_000, Some(30_000_000));
+        for from_first_receipt in [false, true] {
+            let seen = throughput(&counts, wall_ns, scheduled_ns, from_first_receipt);
+            assert_eq!((seen.msgs_per_s, seen.bytes_per_s, seen.wall_ns), (1e3, 64e3, wall_ns));
+        }
+        // One that takes longer than its schedule has the rate of that time.
+        let late = throughput(&counts, 60_000_000, scheduled_ns, false);
+        assert_eq!(late.msgs_per_s, 500.0);
+        // A stream that nothing paces has the rate of its window.
+        assert_eq!(throughput(&counts, 30_000_000, None, false).msgs_per_s, 1e3);
+        assert_eq!(throughput(&counts, 29_000_000, None, true).msgs_per_s, 1e3);
+    }
 
     #[test]
     fn a_rate_that_was_not_reached_degrades_the_trial() {
