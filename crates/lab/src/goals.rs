@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::cases;
+use crate::inputs::Workload;
 pub use crate::inputs::{GoalFigure, Goals};
 use crate::record::{Latency, Record, Status};
 use crate::stats::{self, TRIALS_AT_LEAST};
@@ -26,6 +27,19 @@ impl GoalFigure {
             GoalFigure::MsgsPerS => record.throughput.map(|t| t.msgs_per_s),
             GoalFigure::BytesPerS => record.throughput.map(|t| t.bytes_per_s),
             GoalFigure::CpuUsPerMsg => record.cost.map(|c| c.cpu_ns_per_msg / 1e3),
+        }
+    }
+
+    /// Whether trials of this workload have the figure: latencies exist only where messages are timed one by one.
+    pub(crate) fn exists_for(self, workload: &Workload) -> bool {
+        match self {
+            GoalFigure::MsgsPerS | GoalFigure::BytesPerS | GoalFigure::CpuUsPerMsg => true,
+            GoalFigure::P50Us
+            | GoalFigure::P90Us
+            | GoalFigure::P99Us
+            | GoalFigure::P999Us
+            | GoalFigure::P9999Us
+            | GoalFigure::MaxUs => workload.facts().measure.span().is_some(),
         }
     }
 
@@ -129,6 +143,20 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
 
 fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigure) -> String {
     let needed = figure.samples_needed();
+    let timed = |r: &&Record| r.status == Status::Ok && !r.latency_ns.is_empty();
+    if good > have
+        && !trials.iter().any(timed)
+        && figure.at_most()
+        && figure != GoalFigure::CpuUsPerMsg
+    {
+        let why = trials.iter().find_map(|r| r.nulls.get("latency_ns").cloned());
+        return why.unwrap_or_else(|| {
+            format!(
+                "{} has no latencies; bound msgs_per_s, bytes_per_s or cpu_us_per_msg",
+                trials[0].inputs.workload.word()
+            )
+        });
+    }
     if good > have && needed > 1 {
         return format!(
             "{} of {good} trials have too few samples: each needs {needed}; raise measure_ms",
@@ -209,6 +237,24 @@ mod tests {
         (skipped.status, skipped.reason) = (Status::Skipped, Some("no pipes here".to_owned()));
         let call = &judge(&[skipped])[0];
         assert_eq!(call.reason.as_deref(), Some("no good trial (no pipes here)"));
+    }
+
+    #[test]
+    fn no_longer_trial_is_advised_where_messages_are_not_timed() {
+        let mut records = samples::trials("pipe", 64, &FIVE, 1000.0);
+        for record in &mut records {
+            record.inputs.workload = Workload::Pairs { pairs: 2 };
+            record.inputs.require = Goals([(GoalFigure::P99Us, 100.0)].into());
+            record.latency_ns.clear();
+        }
+        let wanted = "pairs-2 has no latencies; bound msgs_per_s, bytes_per_s or cpu_us_per_msg";
+        assert_eq!(judge(&records)[0].reason.as_deref(), Some(wanted));
+        for record in &mut records {
+            let clocks = "the hosts have different clocks, whose instants cannot be compared";
+            record.nulls.insert("latency_ns".to_owned(), clocks.to_owned());
+        }
+        let reason = judge(&records)[0].reason.clone().unwrap();
+        assert!(reason.starts_with("the hosts have different clocks"), "{reason}");
     }
 
     #[test]

@@ -25,8 +25,9 @@ impl Plan {
         if !inputs.beside.is_empty() {
             group.insert("beside".into(), beside::written(&inputs.beside)?);
         }
-        if !inputs.require.is_empty() {
-            group.insert("require".into(), require::written(&inputs.require));
+        let goals = require::written(&inputs.require, &inputs.workload);
+        if goals.as_table().is_some_and(|goals| !goals.is_empty()) {
+            group.insert("require".into(), goals);
         }
         if let Some(bytes) = inputs.socket_buffer_bytes {
             group.insert("socket_buffer_bytes".into(), number(bytes));

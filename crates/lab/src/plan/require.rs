@@ -5,14 +5,25 @@ use toml::{Table, Value};
 use super::PlanError;
 use super::at::{At, kind};
 use crate::goals::{GoalFigure, Goals};
+use crate::inputs::Workload;
 
-pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Goals, PlanError> {
+/// Goals for these workloads. A goal that no trial of a workload can decide is refused here, before anything is measured.
+pub(super) fn read(at: &At<'_>, value: &Value, workloads: &[Workload]) -> Result<Goals, PlanError> {
     let table = at.table(value)?;
     at.only(table, &GoalFigure::ALL.map(GoalFigure::key))?;
     let mut goals = Goals::default();
     for figure in GoalFigure::ALL {
         if let Some(value) = table.get(figure.key()) {
-            goals.0.insert(figure, bound(&at.key(figure.key()), value)?);
+            let at = at.key(figure.key());
+            let bound = bound(&at, value)?;
+            if let Some(without) = workloads.iter().find(|workload| !figure.exists_for(workload)) {
+                return Err(at.bad(format!(
+                    "{} has no such figure, because its messages are not timed one by one; bound msgs_per_s, bytes_per_s or \
+                     cpu_us_per_msg, or require this of ping-pong, requests, paced or exchange in a group of its own",
+                    without.word()
+                )));
+            }
+            goals.0.insert(figure, bound);
         }
     }
     if goals.is_empty() {
@@ -29,8 +40,9 @@ fn bound(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
         .ok_or_else(|| at.bad(format!("expected a number above 0, not {}", kind(value))))
 }
 
-pub(super) fn written(goals: &Goals) -> Value {
-    let entries =
-        goals.0.iter().map(|(figure, bound)| (figure.key().to_owned(), Value::Float(*bound)));
+/// The goals that this workload can decide, as a plan states them; records of earlier versions may have others.
+pub(super) fn written(goals: &Goals, workload: &Workload) -> Value {
+    let decided = goals.0.iter().filter(|(figure, _)| figure.exists_for(workload));
+    let entries = decided.map(|(figure, bound)| (figure.key().to_owned(), Value::Float(*bound)));
     Value::Table(entries.collect::<Table>())
 }

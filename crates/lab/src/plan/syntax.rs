@@ -135,6 +135,10 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
         Some((at, value)) => at.axis(value, workload)?,
         None => return Err(here.key("workload").bad("missing")),
     };
+    let require = get("require")
+        .map(|(at, value)| require::read(&at, value, &workloads))
+        .transpose()?
+        .unwrap_or_default();
     let axis_or = |key: &str| get(key);
     Ok(Group {
         name: name.to_owned(),
@@ -189,10 +193,7 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
         trials: number("trials", 1, u64::from(MOST_TRIALS), 5)? as u32,
         warmup_ms: number("warmup_ms", 0, 60_000, 100)?,
         measure_ms: number("measure_ms", 1, 600_000, 500)?,
-        require: get("require")
-            .map(|(at, value)| require::read(&at, value))
-            .transpose()?
-            .unwrap_or_default(),
+        require,
     })
 }
 

@@ -54,6 +54,7 @@ fn errors_name_the_file_the_key_and_what_is_allowed() {
         "require = { p99 = 100 }",
         "require = { p99_us = 0 }",
         "require = {}",
+        "require = { p99_us = 100 }",
         "trials = 0",
         "measure_ms = \"long\"",
         "messages = 0",
@@ -275,7 +276,7 @@ fn a_record_of_a_testbed_can_be_repeated() {
 #[test]
 fn workloads_beside_are_an_axis_and_can_be_repeated() {
     let text = format!(
-        "{GROUP}require = {{ p999_us = 100, msgs_per_s = 1.5 }}\nplacement = \"unpinned\"\nbeside = [\"nothing\", \
+        "{GROUP}require = {{ cpu_us_per_msg = 100, msgs_per_s = 1.5 }}\nplacement = \"unpinned\"\nbeside = [\"nothing\", \
          {{ mechanism = \"tcp\", workload = \"ping-pong\", size_bytes = \"4 KiB\", placement = \"unpinned\" }}, \
          [{{ workload = \"throughput\", size_bytes = 8 }}, {{ workload = \"throughput\", size_bytes = 16 }}]]\n"
     );
