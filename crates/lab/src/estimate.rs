@@ -10,7 +10,7 @@ const OVERHEAD_REMOTE_MS: u64 = 200;
 pub const START_MS: u64 = 2_000;
 
 /// Estimated duration of a trial with these inputs, milliseconds. The warm-up ends as soon as two windows agree,
-/// usually half-way. A trial with a fixed number of messages takes as long as its link or rate requires; on an unshaped
+/// usually half-way; that of a paced or timed workload takes its whole time. A paced trial is assumed to achieve its rate. A trial with a fixed number of messages takes as long as its link or rate requires; on an unshaped
 /// link nothing is added for it.
 pub fn trial_ms(inputs: &Inputs) -> u64 {
     let overhead = if inputs.testbed.is_some() { OVERHEAD_REMOTE_MS } else { OVERHEAD_MS };
@@ -18,7 +18,11 @@ pub fn trial_ms(inputs: &Inputs) -> u64 {
         None => inputs.measure_ms,
         Some(messages) => messages_ms(inputs, messages),
     };
-    overhead + inputs.warmup_ms / 2 + measured
+    let warmup = match inputs.workload.facts().extent {
+        Extent::Messages => inputs.warmup_ms / 2,
+        Extent::Instants { .. } | Extent::Time => inputs.warmup_ms,
+    };
+    overhead + warmup + measured
 }
 
 fn messages_ms(inputs: &Inputs, messages: u64) -> u64 {

@@ -324,6 +324,9 @@ struct Preview {
     trials: u64,
     skipped: usize,
     expected_ms: u64,
+    /// Whether that assumes that rates are achieved.
+    #[serde(skip)]
+    paced: bool,
 }
 
 #[derive(Serialize)]
@@ -343,6 +346,7 @@ impl Preview {
         Preview {
             trials: open().map(|c| u64::from(c.inputs.trials)).sum(),
             skipped: obstacles.iter().flatten().count(),
+            paced: open().any(|c| c.inputs.workload.facts().paced()),
             expected_ms: estimate::START_MS + open().map(ms).sum::<u64>(),
             cases: cases
                 .iter()
@@ -373,11 +377,12 @@ impl Preview {
         }
         writeln!(
             out,
-            "{}, {} of them skipped; {}, about {}",
+            "{}, {} of them skipped; {}, about {}{}",
             count(self.cases.len(), "case", "cases"),
             self.skipped,
             count(self.trials as usize, "trial", "trials"),
-            estimate::human(self.expected_ms)
+            estimate::human(self.expected_ms),
+            if self.paced { " if the offered rates are achieved" } else { "" }
         )?;
         out.flush()
     }

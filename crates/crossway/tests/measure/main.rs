@@ -148,6 +148,23 @@ workload = [{ pairs = { pairs = 2 } }, { fan-in = { senders = 3 } }, { fan-out =
 }
 
 #[test]
+fn a_rate_far_beyond_reach_does_not_lengthen_the_trial() {
+    // 409.6 million messages a second: 4,096,000 are due in the 10 ms, which would take seconds.
+    let place = Place::new(
+        "[group.x]\nmechanisms = \"pipe\"\nworkload = { paced = { burst_bytes = 262144, period_us = 10 } }\n\
+         size_bytes = 64\nplacement = \"unpinned\"\ntrials = 1\nwarmup_ms = 4\nmeasure_ms = 10\n",
+    );
+    let output = place.measure(&["--dry-run"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("about 3 s if the offered rates are achieved"), "{said}");
+    place.measure(&[]);
+    let record = &place.records()[0];
+    assert_eq!(record.status, Status::Degraded, "{:?}", record.reason);
+    let sent = record.counts.as_ref().unwrap().sent;
+    assert!(sent < 4_096_000 / 2, "{sent}");
+}
+
+#[test]
 fn listing_prints_the_cases_and_makes_nothing() {
     let place = Place::new(TINY);
     let output = place.measure(&["--list", "-f", "pipe/*/64/"]);

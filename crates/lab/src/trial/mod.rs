@@ -2,6 +2,7 @@
 
 mod beside;
 mod opening;
+mod schedule;
 mod wall;
 mod warmup;
 mod windows;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::schedule::Schedule;
 use super::warmup::{Next, WarmUp};
 use super::{STEP_LIMIT, TrialRun, unexpected, wall_ns};
 use crate::control::{Answer, Order, Outcome, Window};
@@ -9,12 +10,13 @@ use crate::inputs::{Extent, Measure};
 use crate::launcher::LaunchError;
 use crate::meters::{HostAsk, HostReading};
 use crate::record::Transport;
-use crate::workload::messages_per_burst;
 
 /// A window may take this many times the expected time, plus the time limit of a step.
 const PATIENCE_FACTOR: u64 = 20;
 /// Time between the order and the start of paced and timed windows, so that all roles are ready.
 const LEAD_NS: u64 = 3_000_000;
+/// A warm-up window of a paced stream has this many times the instants of the previous one.
+const WINDOW_GROWTH: u64 = 16;
 /// How often the measured window may be repeated because it was too short, and the maximum factor of each correction of
 /// its rate.
 const ATTEMPTS: u32 = 4;
@@ -45,13 +47,8 @@ impl TrialRun<'_> {
         match inputs.workload.facts().extent {
             Extent::Messages => {}
             Extent::Instants { period_ns, burst_bytes } => {
-                let at_once = burst_bytes.map_or(1, |b| messages_per_burst(b, inputs.size_bytes));
-                let instants = (limit_ns / period_ns.max(1)).max(1);
-                let rate = at_once as f64 * 1e9 / period_ns.max(1) as f64;
-                let window = self.next_window(instants * at_once, 1, false);
-                self.prepare(&window)?;
-                self.go(&window, rate)?;
-                return Ok((window.messages, rate));
+                let schedule = Schedule::new(period_ns, burst_bytes, inputs.size_bytes);
+                return self.warm_up_paced(schedule, limit_ns);
             }
             Extent::Time => {
                 let window = self.next_window(0, 1, false);
@@ -78,6 +75,32 @@ impl TrialRun<'_> {
         }
     }
 
+    /// Runs ever longer windows until their instants fill the time, or until one shows that the offered rate cannot be
+    /// achieved: a single window would then take as many times longer as the rate is too high.
+    fn warm_up_paced(
+        &mut self,
+        schedule: Schedule,
+        limit_ns: u64,
+    ) -> Result<(u64, f64), LaunchError> {
+        let mut left = schedule.instants_in(limit_ns);
+        let (mut instants, mut spent) = (1, 0);
+        loop {
+            let window = self.next_window(instants * schedule.at_once, 1, false);
+            self.prepare(&window)?;
+            let outcomes = self.go(&window, schedule.rate())?;
+            spent += window.messages;
+            left -= instants;
+            let wall_ns = self.wall_ns(&outcomes).max(1);
+            if schedule.is_missed(instants, wall_ns, limit_ns) {
+                return Ok((spent, window.messages as f64 * 1e9 / wall_ns as f64));
+            }
+            if left == 0 {
+                return Ok((spent, schedule.rate()));
+            }
+            instants = (instants * WINDOW_GROWTH).min(left);
+        }
+    }
+
     fn next_window(&mut self, messages: u64, batch: u32, measured: bool) -> Window {
         self.window += 1;
         Window { number: self.window, messages, batch, measured, open: false }
@@ -91,9 +114,9 @@ impl TrialRun<'_> {
         match facts.extent {
             Extent::Time => self.next_window(0, 1, true),
             Extent::Instants { period_ns, burst_bytes } => {
-                let at_once = burst_bytes.map_or(1, |b| messages_per_burst(b, inputs.size_bytes));
-                let instants = (inputs.measure_ms * 1_000_000 / period_ns.max(1)).max(1);
-                self.next_window(inputs.messages.unwrap_or(instants * at_once), 1, true)
+                let schedule = Schedule::new(period_ns, burst_bytes, inputs.size_bytes);
+                let by_schedule = || schedule.messages_in(inputs.measure_ms, rate);
+                self.next_window(inputs.messages.unwrap_or_else(by_schedule), 1, true)
             }
             Extent::Messages if facts.measure == Measure::RoundTrip => {
                 let by_time = || round_trips(by_time(), inputs.trials);
@@ -115,8 +138,14 @@ impl TrialRun<'_> {
     pub(super) fn measure(&mut self, mut rate: f64) -> Result<Measured, LaunchError> {
         let inputs = self.setting.inputs;
         let least_ns = inputs.measure_ms * 1_000_000 / 2;
-        let by_rate =
-            inputs.messages.is_none() && inputs.workload.facts().extent == Extent::Messages;
+        let by_rate = |rate: f64| match inputs.workload.facts().extent {
+            _ if inputs.messages.is_some() => false,
+            Extent::Messages => true,
+            Extent::Instants { period_ns, burst_bytes } => {
+                Schedule::new(period_ns, burst_bytes, inputs.size_bytes).is_beyond(rate)
+            }
+            Extent::Time => false,
+        };
         let mut discarded = 0;
         let mut attempt = 0;
         loop {
@@ -126,7 +155,7 @@ impl TrialRun<'_> {
             let outcomes = self.go(&window, rate)?;
             let hosts = self.group.read_meters()?;
             let wall_ns = self.wall_ns(&outcomes).max(1);
-            if !by_rate || wall_ns >= least_ns || attempt == ATTEMPTS {
+            if !by_rate(rate) || wall_ns >= least_ns || attempt == ATTEMPTS {
                 return Ok(Measured { window, outcomes, hosts, discarded });
             }
             discarded += window.messages;
