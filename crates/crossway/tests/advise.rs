@@ -41,7 +41,8 @@ fn unusable_questions_are_one_clear_error() {
             "--require order contradicts --avoid order",
         ),
         (&["--size", "64 KB"], "size_bytes: '64 KB' is not a size"),
-        (&["--size", "64", "--time", "5"], "unknown unit ''"),
+        (&["--size", "64", "--time", "5"], "'5' has no unit; write 5s or 5min"),
+        (&["--size", "64", "--time", "1s", "--records", "none"], "--time 1s is too short"),
     ] {
         let (code, out, err) = advise(arguments);
         assert_eq!(code, Some(2), "{arguments:?}: {out}{err}");
@@ -77,7 +78,7 @@ fn a_question_is_measured_answered_drawn_and_kept() {
         "--require",
         "zero-copy,pollable",
         "--time",
-        "3s",
+        "8s",
         "--records",
         &records,
         "--html",
@@ -115,7 +116,7 @@ fn a_question_is_measured_answered_drawn_and_kept() {
 
 /// Asks a question in a separate folder; returns the answer and the error output.
 fn asked(place: &Place, arguments: &[&str]) -> (serde_json::Value, String) {
-    let mut all = vec!["advise", "--size", "64", "--json", "--time", "2s"];
+    let mut all = vec!["advise", "--size", "64", "--json", "--time", "8s"];
     all.extend(arguments);
     let output = place.command(&all).output().expect("it runs");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

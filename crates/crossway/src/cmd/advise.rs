@@ -12,7 +12,7 @@ use crossway_lab::advise::candidate::Known;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::starter::{self, Language};
 use crossway_lab::advise::{
-    Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, advise, survey,
+    Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, advise, least_time,
 };
 use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
@@ -50,9 +50,9 @@ pub(crate) struct Advise {
     print: bool,
     #[command(flatten)]
     asked: Box<Asked>,
-    /// Time limit for measuring, e.g. 60s or 5min
-    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = duration)]
-    time: Duration,
+    /// Time limit for measuring, e.g. 60s or 5min [default: 2min, or longer if the question needs more]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
     /// Use existing records only; measure nothing
     #[arg(long)]
     no_measure: bool,
@@ -76,6 +76,9 @@ pub(crate) struct Advise {
     json: bool,
 }
 
+/// Time for measuring if none is stated.
+const USUAL_TIME: Duration = Duration::from_secs(120);
+
 fn language(word: &str) -> Result<Language, String> {
     let found = Language::ALL.iter().find(|(name, _)| *name == word);
     found.map(|(_, language)| *language).ok_or_else(|| "write c, rust or python".to_owned())
@@ -90,6 +93,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         "ms" => number / 1e3,
         "s" => number,
         "min" => number * 60.0,
+        "" => return Err(format!("'{text}' has no unit; write {text}s or {text}min")),
         unit => return Err(format!("unknown unit '{unit}'; write ms, s or min, e.g. 60s")),
     };
     if !(1.0..=86_400.0).contains(&seconds) {
@@ -117,12 +121,15 @@ impl Run for Advise {
         let leases = crossway_sys::lease::Run::begin(None)?;
         let probes = probes(self.no_measure);
         drop(leases);
-        let sources = Sources {
+        let mut sources = Sources {
             known: Known { probes: &probes, faults: &faults },
             library: &library,
             folder: self.records.first().map_or(Path::new("out"), PathBuf::as_path),
-            budget: (!self.no_measure).then_some(self.time),
+            budget: None,
         };
+        if !self.no_measure {
+            sources.budget = Some(self.budget(least_time(&question, &sources)?)?);
+        }
         let quiet = self.json;
         let advice = if self.no_measure {
             advise(&question, &sources, &mut NoBench, &mut |_| {})
@@ -173,6 +180,21 @@ impl Advise {
         // If the file is not valid TOML, let the question's own parser report it.
         Question::parse(&name, given, &text)?;
         Ok((name.into_owned(), given.clone(), toml::from_str(&text)?))
+    }
+
+    /// The time for measuring: as stated, or as long as is needed at least. A limit that cannot be kept is refused.
+    fn budget(&self, least: Duration) -> anyhow::Result<Duration> {
+        let least = Duration::from_secs(least.as_secs_f64().ceil() as u64);
+        match self.time {
+            Some(time) if time < least => bail!(
+                "--time {:?} is too short: measuring the candidates takes about {:?} at least; state more time, require more \
+                 properties, or use records only (--no-measure)",
+                time,
+                least
+            ),
+            Some(time) => Ok(time),
+            None => Ok(USUAL_TIME.max(least)),
+        }
     }
 
     fn text_of_question(&self) -> anyhow::Result<String> {
@@ -266,7 +288,7 @@ impl Advise {
             }),
         };
         if !quiet {
-            let most = survey::estimate(question, catalogue::all().count(), self.time);
+            let most = sources.budget.unwrap_or_default();
             eprintln!("Asked: {}", question.sentence());
             eprintln!("Measuring takes at most about {:.0} s.", most.as_secs_f64());
         }

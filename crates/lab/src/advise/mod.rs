@@ -96,6 +96,15 @@ pub fn advise(
     Ok(answer::put_together(question, field, sources, &survey))
 }
 
+/// The least time in which the question can be measured, as far as earlier records do not answer it.
+///
+/// # Errors
+/// As for [`admissible`].
+pub fn least_time(question: &Question, sources: &Sources<'_>) -> Result<Duration, AdviseError> {
+    let field = admissible(question, &sources.known)?;
+    Ok(survey::least_time(question, &field.candidates, &sources.library.own))
+}
+
 /// Determines the candidates before any measurement.
 ///
 /// # Errors

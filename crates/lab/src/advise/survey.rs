@@ -134,11 +134,8 @@ impl Surveyor<'_> {
         known: &[Trial],
     ) -> Result<Vec<Candidate>, AdviseError> {
         let own = Setting::of(self.question);
-        let covered = |c: &Candidate| {
-            judge(self.question, c, known.iter())
-                .is_some_and(|j| j.costs.len() >= FIRST_TRIALS as usize)
-        };
-        let unknown: Vec<Candidate> = candidates.iter().filter(|c| !covered(c)).cloned().collect();
+        let open = |c: &&Candidate| !is_covered(self.question, c, known);
+        let unknown: Vec<Candidate> = candidates.iter().filter(open).cloned().collect();
         let mut left = candidates.to_vec();
         if !unknown.is_empty() {
             let time = self.budget.mul_f64(FIRST_SHARE);
@@ -292,12 +289,22 @@ impl Surveyor<'_> {
     }
 }
 
-/// Upper limit of the time for measuring, for a message before it begins.
-pub fn estimate(question: &Question, candidates: usize, budget: Duration) -> Duration {
+/// The least time for measuring: each candidate that earlier records do not cover once, and the last ones often enough for
+/// an interval.
+pub(super) fn least_time(
+    question: &Question,
+    candidates: &[Candidate],
+    known: &[Trial],
+) -> Duration {
     let trial = OVERHEAD + Duration::from_millis(WARMUP_MS + measure_ms(question));
-    let least = trial * (candidates * question.sizes.len()) as u32
-        + trial * (LAST_CANDIDATES.min(candidates) * question.sizes.len()) as u32 * LAST_TRIALS;
-    budget.max(least)
+    let unknown = candidates.iter().filter(|c| !is_covered(question, c, known)).count();
+    let last = LAST_CANDIDATES.min(candidates.len()) * LAST_TRIALS as usize;
+    trial * ((unknown + last) * question.sizes.len()) as u32
+}
+
+/// Whether earlier trials of this candidate are enough to skip the first stage.
+fn is_covered(question: &Question, candidate: &Candidate, known: &[Trial]) -> bool {
+    judge(question, candidate, known.iter()).is_some_and(|j| j.costs.len() >= FIRST_TRIALS as usize)
 }
 
 /// Long enough for a paced trial's percentiles, otherwise short: many short trials are more informative than a few
