@@ -300,7 +300,7 @@ fn marked(class: WaitClass) -> Option<&'static str> {
 fn noise_cell(figure: Option<Estimate>) -> Cell {
     let noise = figure.and_then(|f| f.noise());
     Cell {
-        text: noise.map_or("–".to_owned(), |n| format!("± {} %", three_digits(n * 100.0))),
+        text: noise.map_or("–".to_owned(), |n| format!("{} %", three_digits(n * 100.0))),
         sort: noise,
         ..Cell::default()
     }

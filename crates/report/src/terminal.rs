@@ -226,7 +226,8 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
 }
 
 /// What the column of noise holds.
-const NOISE: &str = "half the width of the 95 % interval of the round trip, or of the throughput where there is no round trip";
+const NOISE: &str = "half the width of the 95 % interval of the round trip, in percent of its median (of the throughput, where there is no \
+                     round trip); an interval may reach further to one side, and other figures may have wider ones";
 
 /// Columns that may be left out and only named if they do not fit: they follow from others, or qualify them.
 const DISPENSABLE: [&str; 2] = ["CPU / round trip", "Messages"];
