@@ -182,7 +182,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
             style => STYLE,
             machine_line,
             asked_line => run.asked(),
-            verdict => context! { headline => verdict.headline, sentences => verdict.sentences },
+            verdict => context! { headline => verdict.headline, sentences => verdict.sentences, setting => verdict.setting },
             goals => sections::goals::headline(&sections::goals::calls(run)),
             notices => run.notices.clone(),
             answers => Value::from(Serde(Answers::of(&run.summary))),
@@ -225,19 +225,27 @@ fn prose(text: &str) -> Value {
         } else {
             ""
         });
-        for letter in piece.chars() {
-            match letter {
-                '&' => out.push_str("&amp;"),
-                '<' => out.push_str("&lt;"),
-                '>' => out.push_str("&gt;"),
-                '"' => out.push_str("&quot;"),
-                '\'' => out.push_str("&#x27;"),
-                _ => out.push(letter),
-            }
+        for word in piece.split_inclusive(' ') {
+            // A browser would break the line after the hyphens of an option.
+            let is_option = is_code && word.starts_with('-');
+            out.push_str(if is_option { "<span class=\"opt\">" } else { "" });
+            word.chars().for_each(|letter| escape(&mut out, letter));
+            out.push_str(if is_option { "</span>" } else { "" });
         }
         out.push_str(if is_code { "</code>" } else { "" });
     }
     Value::from_safe_string(out)
+}
+
+fn escape(out: &mut String, letter: char) {
+    match letter {
+        '&' => out.push_str("&amp;"),
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '"' => out.push_str("&quot;"),
+        '\'' => out.push_str("&#x27;"),
+        _ => out.push(letter),
+    }
 }
 
 /// A part of a note, and whether it holds words, which are wrapped like any text; a figure stays in one line.

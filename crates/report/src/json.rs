@@ -22,7 +22,7 @@ pub fn document(run: &Run) -> Value {
         "run": run.records.first().map(|r| r.run.as_str()),
         "plan": run.plan_name(),
         "machine": run.machine.line,
-        "verdict": { "headline": verdict.headline, "sentences": verdict.sentences },
+        "verdict": { "headline": verdict.headline, "sentences": verdict.sentences, "setting": verdict.setting },
         "notices": run.notices,
         "trials": summary
             .trials_by_status

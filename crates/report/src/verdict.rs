@@ -21,6 +21,8 @@ pub struct Verdict {
     pub headline: String,
     /// Further sentences, the most useful first.
     pub sentences: Vec<String>,
+    /// The setting that they compare in, if the run has several.
+    pub setting: Option<String>,
 }
 
 impl Verdict {
@@ -28,7 +30,7 @@ impl Verdict {
     pub fn of(summary: &Summary) -> Verdict {
         let mut sentences = Vec::new();
         if summary.cases.is_empty() {
-            return Verdict { headline: nothing_measured(summary), sentences };
+            return Verdict { headline: nothing_measured(summary), ..Verdict::default() };
         }
         let round_trip_sizes =
             summary.sizes(|c| c.setting == 0 && Metric::RoundTripP50.of(c).is_some());
@@ -63,24 +65,29 @@ impl Verdict {
                 any.map(|_| NO_WINNER.to_owned())
             })
             .unwrap_or_else(|| {
-                "The figures of this run are not of a kind by which mechanisms are ranked; the tables below show them."
+                if summary.cases.iter().all(|case| case.degraded) {
+                    return ALL_DEGRADED.to_owned();
+                }
+                "This run has no round trips and no streams at full speed to compare in one sentence; the tables below show its figures, and \
+                 `crossway rank` ranks them."
                     .to_owned()
             });
         if std::iter::once(&headline).chain(&sentences).any(|text| text.contains(MOVED)) {
             sentences.push(format!("{MOVED} {}.", moved_explained()));
         }
-        Verdict { headline: with_setting(summary, headline), sentences }
+        match &summary.settings[..] {
+            [first, _, ..] => {
+                let setting = first.label();
+                let headline = format!("In the setting “{setting}”: {headline}");
+                Verdict { headline, sentences, setting: Some(setting) }
+            }
+            _ => Verdict { headline, sentences, setting: None },
+        }
     }
 }
 
-/// Names the setting that a sentence is about, if there are several.
-fn with_setting(summary: &Summary, sentence: String) -> String {
-    match &summary.settings[..] {
-        [first, _, ..] => format!("In the setting “{}”: {sentence}", first.label()),
-        _ => sentence,
-    }
-}
-
+const ALL_DEGRADED: &str =
+    "Nothing is ranked: every trial was degraded. The reasons are listed below.";
 const NO_WINNER: &str = "Too few trials to name a winner: five or more of each case are needed to tell mechanisms apart.";
 
 /// A sentence on the contenders that are not ranked because they have fewer than five trials.

@@ -43,6 +43,17 @@ pub struct Trouble {
     pub trials: usize,
 }
 
+/// Messages that a mechanism lost in verified trials, as it may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Messages sent in the trials that lost some.
+    pub sent: u64,
+    /// Messages that did not arrive.
+    pub lost: u64,
+    /// Number of trials that lost some.
+    pub trials: usize,
+}
+
 /// All records of a run, aggregated.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -54,6 +65,8 @@ pub struct Summary {
     pub cases: Vec<Case>,
     /// Causes of skipped, failed and degraded trials.
     pub troubles: Vec<Trouble>,
+    /// What unreliable mechanisms lost, by mechanism.
+    pub losses: BTreeMap<String, Loss>,
     /// Warnings with the number of trials that carry them, most frequent first.
     pub warnings: Vec<(String, usize)>,
     /// Pairs of mechanisms whose order is reversed under load.
@@ -78,6 +91,7 @@ impl Summary {
         let mut troubles: BTreeMap<Cause<'_>, (Vec<&str>, usize)> = BTreeMap::new();
         let mut warnings: HashMap<&str, usize> = HashMap::new();
         let mut trials_by_status = BTreeMap::new();
+        let mut losses: BTreeMap<String, Loss> = BTreeMap::new();
         for record in records {
             *trials_by_status.entry(record.status).or_insert(0) += 1;
             for warning in &record.warnings {
@@ -93,6 +107,12 @@ impl Summary {
             }
             if matches!(record.status, Status::Ok | Status::Degraded) {
                 groups.entry(key(record)).or_default().push(record);
+                if let Some(counts) = record.counts.filter(|c| c.received < c.sent) {
+                    let loss = losses.entry(record.mechanism.clone()).or_default();
+                    loss.sent += counts.sent;
+                    loss.lost += counts.sent - counts.received;
+                    loss.trials += 1;
+                }
             }
         }
 
@@ -151,7 +171,16 @@ impl Summary {
         // Ranking all records again is worth the time only if there is load to compare with.
         let loaded = settings.iter().any(|s| !s.load.is_idle());
         let reversals = if loaded { rank(records).reversals } else { Vec::new() };
-        Summary { contenders, settings, cases, troubles, warnings, reversals, trials_by_status }
+        Summary {
+            contenders,
+            settings,
+            cases,
+            troubles,
+            losses,
+            warnings,
+            reversals,
+            trials_by_status,
+        }
     }
 
     /// Pools the samples of all trials where a single trial has too few for its 99th or 99.9th percentile; short plans would otherwise

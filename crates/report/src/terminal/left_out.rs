@@ -1,4 +1,4 @@
-//! The trials that the figures do not include, and why.
+//! The trials and messages that the figures do not include, and why.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use crossway_lab::record::Status;
 
 use super::wrap;
 use crate::summary::{Summary, by_reason};
-use crate::units::count;
+use crate::units::{count, three_digits};
 use crate::verdict::list;
 
 /// Number of reasons shown for each status, the most frequent first; the report has all.
@@ -54,6 +54,17 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
                 few(&reason.mechanisms)
             );
             let _ = writeln!(out, "{}", wrap(&format!("- {text}"), width));
+        }
+    }
+    if !summary.losses.is_empty() {
+        let text = "Lost messages; throughput counts only what arrived:";
+        let _ = writeln!(out, "\n{}", wrap(text, width));
+        for (mechanism, loss) in &summary.losses {
+            let share = three_digits(loss.lost as f64 / loss.sent as f64 * 100.0);
+            let trials = count(loss.trials, "trial", "trials");
+            let text =
+                format!("- {mechanism}: {} of {} ({share} %) in {trials}", loss.lost, loss.sent);
+            let _ = writeln!(out, "{}", wrap(&text, width));
         }
     }
     out

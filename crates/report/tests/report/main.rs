@@ -134,6 +134,35 @@ fn a_run_that_only_skipped_says_so() {
 }
 
 #[test]
+fn lost_messages_are_counted_beside_the_figures() {
+    let mut udp = round_trips("udp", Wait::Block, &FAST);
+    for record in udp.iter_mut().take(2) {
+        let counts = record.counts.as_mut().expect("counts");
+        (counts.sent, counts.received) = (1_000, 900);
+    }
+    let run = run_of(vec![udp, round_trips("pipe", Wait::Block, &SLOW)]);
+    let line = "- udp: 200 of 2000 (10.0 %) in 2 trials";
+    for text in [terminal::terminal(&run, false, 100), terminal::markdown(&run)] {
+        assert!(text.contains("Lost messages; throughput counts only what arrived:"), "{text}");
+        assert!(text.contains(line) && !text.contains("- pipe:"), "{text}");
+    }
+}
+
+#[test]
+fn a_run_of_degraded_trials_or_of_other_workloads_says_what_its_figures_are_for() {
+    let mut records = round_trips("pipe", Wait::Block, &FAST);
+    records.iter_mut().for_each(|record| record.status = Status::Degraded);
+    let run = run_of(vec![records]);
+    assert!(run.verdict().headline.contains("every trial was degraded"));
+    let mut records = round_trips("pipe", Wait::Block, &FAST);
+    for record in &mut records {
+        record.inputs.workload = Workload::Pairs { pairs: 2 };
+    }
+    let headline = run_of(vec![records]).verdict().headline;
+    assert!(headline.ends_with("`crossway rank` ranks them."), "{headline}");
+}
+
+#[test]
 fn degraded_trials_are_kept_but_not_averaged_in() {
     let mut trials = round_trips("pipe", Wait::Block, &FAST);
     let mut spoiled = round_trips("pipe", Wait::Block, &[90_000]);

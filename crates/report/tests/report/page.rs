@@ -198,3 +198,17 @@ fn the_command_repeats_what_was_measured() {
     run.filters.clear();
     assert_eq!(run.command(&[]), "crossway measure plan.toml");
 }
+
+#[test]
+fn the_comparisons_name_their_setting_and_no_option_is_broken() {
+    let loaded = round_trips("pipe", Wait::Block, &SLOW).into_iter().map(|mut record| {
+        record.inputs.load = Load { cpu: 1, memory: 0, io: 0 };
+        record
+    });
+    let mut run = run_of(vec![round_trips("pipe", Wait::Block, &FAST), loaded.collect()]);
+    run.notices.push("Run `crossway measure --trials 9`.".to_owned());
+    let page = page(&run);
+    let setting = run.verdict().setting.expect("several settings");
+    assert!(page.contains(&format!("These comparisons are of the setting “{setting}”:")));
+    assert!(page.contains("measure <span class=\"opt\">--trials </span>9</code>"));
+}
