@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::Context;
 use serde::Serialize;
@@ -122,11 +123,24 @@ pub(crate) fn causes(error: &anyhow::Error) -> String {
     text
 }
 
+/// The status with which the program ends if the reader of its output closes the pipe.
+static IF_CLOSED: AtomicU8 = AtomicU8::new(0);
+
+/// States the outcome before it is printed, so that `crossway compare ... | head` fails like `crossway compare`.
+pub(crate) fn decide(good: bool) {
+    IF_CLOSED.store(if good { 0 } else { EXIT_NO }, Ordering::Relaxed);
+}
+
+/// Ends the program without a message, because nobody reads on.
+fn end_on_closed_pipe() -> ! {
+    std::process::exit(IF_CLOSED.load(Ordering::Relaxed).into())
+}
+
 /// The error for a failed write to standard output. If the reader closed the pipe, exits without a message.
 pub(crate) fn output_failed(why: impl std::fmt::Display) -> anyhow::Error {
     let why = why.to_string();
     if why.contains("Broken pipe") {
-        std::process::exit(0);
+        end_on_closed_pipe();
     }
     anyhow::anyhow!(
         "cannot write to standard output: {why}; free some space, or redirect it elsewhere"
@@ -143,7 +157,7 @@ pub(crate) fn quiet_on_closed_pipe() {
             return default_hook(info);
         };
         if why.starts_with("Broken pipe") {
-            std::process::exit(0);
+            end_on_closed_pipe();
         }
         eprintln!(
             "crossway: cannot write to standard output: {why}; free some space, or redirect it elsewhere"

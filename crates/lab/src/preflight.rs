@@ -1,11 +1,13 @@
 //! Checks, before anything is measured, for conditions that would distort the figures; each finding includes a remedy.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crossway_sys::procfs::HostCpu;
 use serde::{Deserialize, Serialize};
 
 use crate::env::Environment;
+use crate::records_io::{self, ReadError};
 
 /// Share of a CPU's time used by other processes above which a warning is given.
 const BUSY_SHARE: f64 = 0.2;
@@ -33,6 +35,15 @@ pub struct Finding {
     pub what: String,
     /// Remedy: the command or step to take next.
     pub next_step: String,
+}
+
+/// The warnings of the check before the run that holds these records; none if it has no check.
+///
+/// # Errors
+/// The file is damaged.
+pub fn warnings_beside(records: &Path) -> Result<Vec<Finding>, ReadError> {
+    let found = records_io::read_beside::<Vec<Finding>>(records, records_io::PREFLIGHT)?;
+    Ok(found.into_iter().flatten().filter(|f| f.severity == Severity::Warning).collect())
 }
 
 /// CPU activity over a short time.

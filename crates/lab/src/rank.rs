@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::cases::{self, Case, CaseKey, latency};
 use crate::inputs::{Measure, Workload};
 use crate::limits::MOVED_FACTOR;
-use crate::record::{Record, Span};
+use crate::record::{Record, Span, Status};
 use crate::stats::{self, Summary};
 
 /// How the ends wait. Mechanisms of different classes never share a ranking.
@@ -167,6 +167,8 @@ pub struct Rankings {
     pub reversals: Vec<Reversal>,
     /// Settings in which a single mechanism was measured; they have no ranking.
     pub alone: Vec<Alone>,
+    /// Settings whose trials are all degraded, in readable form; they have no ranking.
+    pub degraded: Vec<String>,
 }
 
 /// A setting in which a single mechanism was measured.
@@ -191,6 +193,15 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
             groups.len() - 1
         });
         groups[i].1.push(case);
+    }
+    let mut degraded: Vec<String> = Vec::new();
+    for case in cases.iter().filter(|c| c.records.iter().any(|r| r.status == Status::Degraded)) {
+        let class = WaitClass::of(&case.records[0].inputs.wait);
+        let key = (case.key.clone().without(&["mechanism", "wait"]), class);
+        let setting = format!("{}, {}", key.0.label(), class.name());
+        if !at.contains_key(&key) && !degraded.contains(&setting) {
+            degraded.push(setting);
+        }
     }
     let mut rankings = Vec::new();
     let (mut keys, mut alone) = (Vec::new(), Vec::new());
@@ -222,7 +233,7 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         keys.push((key, class));
     }
     let reversals = reversals(&rankings, &keys);
-    Rankings { rankings, reversals, alone }
+    Rankings { rankings, reversals, alone, degraded }
 }
 
 fn places(

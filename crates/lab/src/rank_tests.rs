@@ -72,6 +72,20 @@ fn a_setting_with_one_mechanism_is_no_ranking() {
 }
 
 #[test]
+fn settings_with_degraded_trials_only_are_counted() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("pipe", 4096, &five(1000), 1.0));
+    records[5..].iter_mut().for_each(|record| record.status = Status::Degraded);
+    records.extend(samples::trials("tcp", 4096, &five(1000), 1.0));
+    // The other mechanism has good trials there.
+    assert_eq!(rank(&records).degraded, Vec::<String>::new());
+    records.truncate(10);
+    let degraded = rank(&records).degraded;
+    assert_eq!(degraded.len(), 1);
+    assert!(degraded[0].contains("4096 B") || degraded[0].contains("4 KiB"), "{degraded:?}");
+}
+
+#[test]
 fn a_change_of_places_under_load_is_found() {
     let busy = Load { cpu: 2, memory: 0, io: 0 };
     let mut records = samples::trials("pipe", 64, &five(1000), 1.0);

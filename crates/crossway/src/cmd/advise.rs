@@ -150,6 +150,7 @@ impl Run for Advise {
             std::fs::write(path, page)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        ui::decide(advice.choice.is_some());
         if self.json {
             ui.print_json(&advice)?;
         } else {

@@ -9,6 +9,7 @@ use crossway_lab::compare::{
     Comparison, ComparisonReport, FailOn, Figure, Terms, Verdict, change, compare, parse_percent,
 };
 use crossway_lab::env::{Environment, difference};
+use crossway_lab::preflight;
 use crossway_lab::record::Record;
 use crossway_lab::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
 use crossway_lab::runs;
@@ -146,6 +147,10 @@ impl Run for Compare {
             warnings.extend(loaded.warnings.clone());
             warnings.extend(self.check_machines(path)?);
         }
+        warnings.extend(disturbances("A", &self.a)?);
+        if let Some(path) = &b_path {
+            warnings.extend(disturbances("B", path)?);
+        }
         let nothing =
             |loaded: &Loaded| loaded.records.is_empty() && !self.filters.filters.is_empty();
         if nothing(&first) {
@@ -200,6 +205,7 @@ impl Run for Compare {
             );
         }
         let failed = !failures.is_empty();
+        ui::decide(!failed);
         if self.json {
             ui.print_json(&Answer { report: &report, failures: &failures, failed })?;
         } else {
@@ -207,6 +213,12 @@ impl Run for Compare {
         }
         Ok(ui::verdict(!failed))
     }
+}
+
+/// What disturbed the machine before a run: its figures may differ for that reason.
+fn disturbances(name: &str, path: &Path) -> anyhow::Result<Vec<String>> {
+    let found = preflight::warnings_beside(path)?;
+    Ok(found.into_iter().map(|f| format!("before {name}: {}", f.what)).collect())
 }
 
 impl Compare {

@@ -51,13 +51,13 @@ pub(crate) struct Measure {
     #[arg(long, value_name = "NAME", value_parser = runs::check_name)]
     name: Option<String>,
     /// Trials per case, overriding the plan; intervals need at least 5
-    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    #[arg(long, value_name = "N", conflicts_with = "resume", allow_negative_numbers = true)]
     trials: Option<u64>,
     /// Measured time of each trial in milliseconds, overriding the plan
-    #[arg(long, value_name = "MS", conflicts_with = "resume")]
+    #[arg(long, value_name = "MS", conflicts_with = "resume", allow_negative_numbers = true)]
     measure_ms: Option<u64>,
     /// Longest warm-up of each trial in milliseconds, overriding the plan
-    #[arg(long, value_name = "MS", conflicts_with = "resume")]
+    #[arg(long, value_name = "MS", conflicts_with = "resume", allow_negative_numbers = true)]
     warmup_ms: Option<u64>,
     /// Measure between other hosts: for each host the command prefix that runs a command there, separated by commas, e.g. 'ssh
     /// a,ssh b'; 'local' is this machine; append '=ADDRESS' to state the address at which the other hosts reach it
@@ -192,6 +192,9 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         }
     }
     let outcome = outcome(plan, &summary)?;
+    let measured = outcome.failed == 0 && outcome.ok + outcome.degraded > 0;
+    let good = measured && outcome.goals.pass(allow_unclear);
+    ui::decide(good);
     if json {
         ui.print_json(&outcome)?;
     } else {
@@ -218,8 +221,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         eprintln!("interrupted; continue with: crossway measure --resume {dir}");
         return Ok(ExitCode::from(ui::EXIT_INTERRUPTED));
     }
-    let measured = outcome.failed == 0 && outcome.ok + outcome.degraded > 0;
-    Ok(ui::verdict(measured && outcome.goals.pass(allow_unclear)))
+    Ok(ui::verdict(good))
 }
 
 /// Runs a plan; the roles and the reaper are processes of this program.
@@ -365,12 +367,9 @@ impl Preview {
         for case in &self.cases {
             match &case.skipped {
                 Some(why) => {
-                    writeln!(
-                        out,
-                        "{}  {}",
-                        case.case,
-                        ui.paint("33", &format!("(skipped: {why})"))
-                    )?;
+                    let remedy = case.remedy.as_ref().map(|r| format!("; {r}"));
+                    let why = format!("(skipped: {why}{})", remedy.unwrap_or_default());
+                    writeln!(out, "{}  {}", case.case, ui.paint("33", &why))?;
                 }
                 None => writeln!(out, "{}", case.case)?,
             }

@@ -74,7 +74,7 @@ impl Run for Rank {
         }
         if rankings.rankings.is_empty() {
             println!(
-                "No two mechanisms were measured in the same setting: there is nothing to rank."
+                "No two mechanisms have good trials in the same setting: there is nothing to rank."
             );
         } else if let [first, ..] = &rankings.alone[..] {
             let n = rankings.alone.len();
@@ -83,6 +83,14 @@ impl Run for Rank {
                 count(n, "further setting has", "further settings have"),
                 first.mechanism,
                 first.setting
+            );
+            ui.print_noted("1", "note", &text);
+        }
+        if let [first, ..] = &rankings.degraded[..] {
+            let n = rankings.degraded.len();
+            let text = format!(
+                "{} degraded trials only, so nothing is ranked there, for example \"{first}\"; `crossway report` says why",
+                count(n, "setting has", "settings have")
             );
             ui.print_noted("1", "note", &text);
         }
