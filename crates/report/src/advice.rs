@@ -51,7 +51,7 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
     let page = environment.get_template("advice")?.render(context! {
         a => Value::from(Serde(advice)),
         style => STYLE,
-        confidence => advice.confidence.map(|c| format!("{:.0} %", c * 100.0)),
+        confidence => advice.confidence.map(self::confidence),
         rows => Value::from(Serde(advice.compared.iter().map(row).collect::<Vec<_>>())),
         reasons => Value::from(Serde(advice.reasons())),
         flips => Value::from(Serde(variations(advice))),
@@ -118,4 +118,9 @@ fn bars(costs: &[(String, Figure)]) -> Vec<Bar> {
         width: format!("{:.1}", percent(figure.high) - percent(figure.low)),
     };
     costs.iter().map(bar).collect()
+}
+
+/// A confidence in words. Trials never make it certain, so it is not rounded up to 100 %.
+pub fn confidence(share: f64) -> String {
+    if share > 0.99 { "over 99 %".to_owned() } else { format!("{:.0} %", share * 100.0) }
 }

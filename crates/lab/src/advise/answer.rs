@@ -2,6 +2,8 @@
 
 mod reasons;
 
+use std::path::PathBuf;
+
 use reasons::{commands, enter_flips, nothing_admissible, objective_words, prefer_if, settings};
 use serde::Serialize;
 
@@ -13,6 +15,7 @@ use super::property::Wish;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
+use crate::preflight;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -59,7 +62,10 @@ impl Flip {
     pub fn outcome(&self, answer: Option<&str>) -> String {
         match (&self.choice, self.differs) {
             (Some(other), true) => format!("{other} is better there"),
-            (None, true) => "none of these meets the goals".to_owned(),
+            (None, true) if self.costs_ns.is_empty() => {
+                "no candidate could be measured there".to_owned()
+            }
+            (None, true) => "none of these meets every goal and the rate there".to_owned(),
             (Some(other), false) if answer.is_some_and(|answer| answer != other) => {
                 "no certain change".to_owned()
             }
@@ -173,12 +179,25 @@ pub(super) fn put_together(
             runs.len()
         ));
     }
+    if survey.trials.is_empty() {
+        advice.notes.extend(disturbances(sources, &runs));
+    }
     advice.commands = commands(question, sources, &runs);
     match &choice {
         None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),
         Some(choice) => enter_choice(&mut advice, question, choice, &judged, survey),
     }
     advice
+}
+
+/// What disturbed the machine before the runs whose records answer the question.
+fn disturbances(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
+    let named = |dir: &&PathBuf| runs.iter().any(|run| dir.ends_with(run.as_str()));
+    let found = sources.library.own_runs.iter().filter(named).filter_map(|dir| {
+        let first = preflight::warnings_beside(dir).ok()?.into_iter().next()?;
+        Some(format!("before run {}: {}", dir.display(), first.what))
+    });
+    found.collect()
 }
 
 /// The figures of every candidate that has them. Trials measured for this question take precedence over earlier ones;
@@ -245,8 +264,12 @@ fn enter_table(
 ) {
     // Each stage of a survey is a run.
     let dropped = |j: &Judged, chosen: &Judged| {
-        !survey.trials.is_empty()
-            && (j.former && !chosen.former || chosen.runs.iter().any(|run| !j.runs.contains(run)))
+        let goes_on = chosen.runs.iter().any(|run| !j.runs.contains(run));
+        if survey.trials.is_empty() {
+            // Of earlier records, only runs that both share show that one was dropped and the other was not.
+            return goes_on && j.runs.iter().all(|run| chosen.runs.contains(run));
+        }
+        j.former && !chosen.former || goes_on
     };
     for j in judged {
         let same = |other: &Judged| std::ptr::eq(j, other);
@@ -280,7 +303,7 @@ fn enter_table(
             runs: j.runs.clone(),
         });
     }
-    if !survey.trials.is_empty() && advice.compared.iter().any(|c| c.verdict == "not pursued") {
+    if advice.compared.iter().any(|c| c.verdict == "not pursued") {
         advice.notes.push(
             "candidates that were not pursued were dropped after an earlier stage or have only earlier records; the machine may have been in another state then, \
              so their figures are not interleaved with the choice's"

@@ -271,3 +271,51 @@ fn records_of_one_place_do_not_answer_for_another() {
     let hosts = "size_bytes = 64\nwhere = \"other-host\"\nplacement = \"unpinned\"\n";
     assert_eq!(answer(hosts, &records).choice, None);
 }
+
+/// Round trips of a mechanism, of which the first trials belong to one run and the others to a later one.
+fn in_runs(mechanism: &str, p50_ns: u64, first: usize, later: usize) -> Vec<Record> {
+    let p50s: Vec<u64> = (0..(first + later) as u64).map(|n| p50_ns + n).collect();
+    let mut records = samples::trials(mechanism, 64, &p50s, 900.0);
+    for (at, record) in records.iter_mut().enumerate() {
+        record.run = if at < first { "first" } else { "later" }.to_owned();
+        record.inputs.placement = Placement::Unpinned;
+    }
+    records
+}
+
+#[test]
+fn a_candidate_that_an_earlier_run_dropped_was_not_pursued() {
+    let mut records = in_runs("pipe", 5_000, 6, 6);
+    records.extend(in_runs("tcp", 9_000, 6, 0));
+    records.extend(in_runs("fifo", 9_000, 6, 6));
+    let advice = answer(UNPINNED, &records);
+    let verdict = |id: &str| advice.compared.iter().find(|c| c.mechanism == id).map(|c| c.verdict);
+    assert_eq!(verdict("pipe"), Some("chosen"), "{:?}", advice.abstained);
+    assert_eq!((verdict("tcp"), verdict("fifo")), (Some("not pursued"), Some("admissible")));
+    assert!(
+        advice.notes.iter().any(|note| note.contains("were not pursued")),
+        "{:?}",
+        advice.notes
+    );
+}
+
+#[test]
+fn what_disturbed_the_machine_before_the_runs_of_an_answer_is_noted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let own_runs: Vec<_> = ["first", "unrelated"].map(|run| dir.path().join(run)).to_vec();
+    for run in &own_runs {
+        std::fs::create_dir(run).expect("a run");
+        let finding =
+            r#"[{"severity":"warning","about":"load","what":"a CPU was busy","next_step":"wait"}]"#;
+        std::fs::write(run.join(crate::records_io::PREFLIGHT), finding).expect("a file");
+    }
+    let own = in_runs("pipe", 5_000, 6, 0).iter().map(Trial::of).collect();
+    let library = Library { own, own_runs, ..Library::default() };
+    let sources =
+        Sources { known: NOTHING_KNOWN, library: &library, folder: dir.path(), budget: None };
+    let advice =
+        advise(&question(UNPINNED), &sources, &mut NoBench, &mut |_| {}).expect("an answer");
+    let notes: Vec<_> = advice.notes.iter().filter(|n| n.contains("a CPU was busy")).collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with("before run ") && notes[0].contains("/first:"), "{notes:?}");
+}

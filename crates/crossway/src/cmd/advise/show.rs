@@ -106,17 +106,18 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     }
     if !advice.equal.is_empty() {
         println!(
-            "  Equally good: {}. Your preferences decide first, then simplicity:",
+            "  Equally good: {}. Your preferences decide first, then the first by simplicity, even if it lacks some:",
             advice.equal.join(", ")
         );
         println!(
-            "  no privilege or kernel module, no additional process, no spinning, a pollable descriptor, no shared memory."
+            "  no privilege or kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no \
+             shared memory."
         );
     }
     if let Some(confidence) = advice.confidence {
         println!(
-            "  Confidence: {:.0} % that its true figure is within 5 % of the best candidate's.",
-            confidence * 100.0
+            "  Confidence: {} that its true figure is within 5 % of the best candidate's.",
+            crossway_report::advice::confidence(confidence)
         );
     }
     if let Some(other) = &advice.runner_up {
