@@ -3,16 +3,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define HOLDS(what)                                                      \
-    do {                                                                 \
-        if (!(what)) {                                                   \
-            fprintf(stderr, "line %d failed: %s\n", __LINE__, #what); \
-            exit(1);                                                     \
-        }                                                                \
-    } while (0)
+#include "holds.h"
 
 enum { SOON = 120000 };
 

@@ -9,13 +9,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define HOLDS(what)                                                      \
-    do {                                                                 \
-        if (!(what)) {                                                   \
-            fprintf(stderr, "line %d failed: %s\n", __LINE__, #what); \
-            _exit(1);                                                    \
-        }                                                                \
-    } while (0)
+#include "holds.h"
 
 enum { SOON = 120000, LEN = 4 };
 

@@ -4,19 +4,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define HOLDS(what)                                                      \
-    do {                                                                 \
-        if (!(what)) {                                                   \
-            fprintf(stderr, "line %d failed: %s\n", __LINE__, #what); \
-            exit(1);                                                     \
-        }                                                                \
-    } while (0)
+#include "holds.h"
 
 enum { SOON = 120000, CHILDREN = 3, ROUNDS = 150, BATCH = 100 };
 

@@ -4,18 +4,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOLDS(what)                                                      \
-    do {                                                                 \
-        if (!(what)) {                                                   \
-            fprintf(stderr, "line %d failed: %s\n", __LINE__, #what); \
-            _exit(1);                                                    \
-        }                                                                \
-    } while (0)
+#include "holds.h"
 
 enum { SOON = 120000, BEFORE = 300, AT_ONCE = 20000, IN_TURN = 2000 };
 
