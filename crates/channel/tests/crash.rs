@@ -4,6 +4,7 @@
 //! The end to be killed is this test program once more, as a child with a role.
 
 mod child;
+mod holdings;
 mod stream;
 
 use std::path::Path;
@@ -11,11 +12,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use child::{Killed, nothing_is_left, settled_holdings, start};
+use child::{Killed, start};
 use crossway_channel::{
     Channel, Directory, EventKind, Handle, Options, Policy, Receiver, RecvError, SendError, Sender,
     Transport,
 };
+use holdings::{nothing_is_left, settled_holdings};
 use stream::{Stream, check, fill, soon};
 
 const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";

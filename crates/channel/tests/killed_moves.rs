@@ -6,6 +6,7 @@
 
 mod addresses;
 mod child;
+mod holdings;
 mod loopback;
 mod serving;
 mod stream;
@@ -13,12 +14,14 @@ mod stream;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use child::{Killed, end_of, nothing_is_left, settled_holdings, start};
+use child::{Killed, start};
 use crossway_channel::{Error, Options, Policy, RecvError, SendError, TakenOver};
+use holdings::{nothing_is_left, settled_holdings};
 use loopback::{Host, NAME, options};
 use serving::serve;
 use stream::{Stream, check, fill, soon};
@@ -225,6 +228,18 @@ fn start_child(role: Role, (dir, addresses): &(PathBuf, Vec<SocketAddr>), step: 
         (ADDRESSES, addresses),
     ];
     start(&environment, Some(step))
+}
+
+/// Waits for a child to end by itself; panics if it does not.
+fn end_of(child: &mut Killed, what: &str) -> ExitStatus {
+    let limit = soon().unwrap();
+    loop {
+        if let Some(status) = child.0.try_wait().unwrap() {
+            return status;
+        }
+        assert!(Instant::now() < limit, "{what}: the child never came to this step");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Runs a move with a death; returns how long after it the last survivor got an error, `None` if the channel continued.

@@ -1,8 +1,10 @@
 //! Channels between hosts whose programs allow loss: what arrives does so once and in order, what does not is counted, and a close is always heard.
 
 mod addresses;
+mod child;
 mod cutter;
 mod relay;
+mod remote_end;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -16,6 +18,7 @@ use crossway_channel::{
 };
 use crossway_sys::poll::{Interest, wait_ready};
 use cutter::Cutter;
+use remote_end::{ROLES, start_and_meet};
 
 const NAME: &str = "camera/left";
 
@@ -346,55 +349,32 @@ fn a_listening_end_moves_to_another_host_and_what_was_lost_before_stays_counted(
     });
 }
 
-const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
-const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
-const ADDRESS: &str = "CROSSWAY_CHANNEL_TEST_ADDRESS";
-
 /// The child: an end that sends until it is killed.
 #[test]
 fn child() {
-    let Ok(role) = std::env::var(ROLE) else { return };
-    let var = |name| std::env::var(name).expect("the parent says where");
-    let options = host(Path::new(&var(DIR)), var(ADDRESS).parse().unwrap(), None, true);
-    let (_listener, channel) = if role == "listen" {
-        let listener = options.listen(NAME).unwrap();
-        let channel = listener.accept(soon()).unwrap();
-        (Some(listener), channel)
-    } else {
-        (None, options.connect(NAME, soon()).unwrap())
-    };
+    let options = |dir: &Path, address| host(dir, address, None, true);
+    let Some((_listener, channel)) = remote_end::open(options) else { return };
     let (sender, _receiver) = channel.split();
     pump(sender, &AtomicBool::new(false));
 }
 
 #[test]
 fn the_death_of_an_end_is_heard() {
-    for role in ["listen", "connect"] {
+    for role in ROLES {
         let (address, dirs) = (free_address(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
         let mut options = host(dirs[0].path(), address, None, true);
         // A listener's host says at once that nobody is there any more; a connector is waited for.
         if let (Some(network), "connect") = (&mut options.network, role) {
             network.resume = Duration::from_millis(100);
         }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "child", "--nocapture"]).env(ROLE, role);
-        child.env(DIR, dirs[1].path()).env(ADDRESS, address.to_string());
-        child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        let (mut child, channel) = if role == "listen" {
-            let child = child.spawn().unwrap();
-            (child, options.connect(NAME, soon()).unwrap())
-        } else {
-            let listener = options.listen(NAME).unwrap();
-            let child = child.spawn().unwrap();
-            (child, listener.accept(soon()).unwrap())
-        };
+        let (mut child, channel) = start_and_meet(role, dirs[1].path(), address, options);
         let handle = channel.handle();
         let (mut sender, receiver) = channel.split();
         let killing = std::thread::spawn(move || {
             wait_for_udp(&handle);
             std::thread::sleep(Duration::from_millis(50));
-            child.kill().unwrap();
-            child.wait().unwrap();
+            child.0.kill().unwrap();
+            child.0.wait().unwrap();
         });
         let (count, end) = drain(receiver);
         assert!(count > 0 && matches!(end, RecvError::PeerDied), "{role}: {end} after {count}");

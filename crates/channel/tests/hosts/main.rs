@@ -2,9 +2,13 @@
 
 #[path = "../addresses/mod.rs"]
 mod addresses;
+#[path = "../child/mod.rs"]
+mod child;
 mod cuts;
 #[path = "../cutter/mod.rs"]
 mod cutter;
+#[path = "../remote_end/mod.rs"]
+mod remote_end;
 #[path = "../stream/mod.rs"]
 mod stream;
 
@@ -17,6 +21,7 @@ use crossway_channel::{
     Channel, Directory, Error, Hosts, Key, Listener, Network, Options, Policy, RecvError,
     SendError, SwitchError, Transport,
 };
+use remote_end::{ROLES, start_and_meet};
 use stream::{Stream, check, fill, soon};
 
 const NAME: &str = "camera/left";
@@ -214,10 +219,6 @@ fn a_message_that_is_too_long_for_the_network_is_refused() {
     assert!(why.contains("1073741824"), "{why}");
 }
 
-const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
-const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
-const ADDRESS: &str = "CROSSWAY_CHANNEL_TEST_ADDRESS";
-
 /// A resumption that is long enough to see that an end does not wait for it, or short enough to wait for.
 fn network_for_deaths(address: SocketAddr, waits: bool) -> Network {
     let resume = if waits { Duration::from_millis(100) } else { Duration::from_secs(3600) };
@@ -227,17 +228,8 @@ fn network_for_deaths(address: SocketAddr, waits: bool) -> Network {
 /// The child: an end that sends until it is killed.
 #[test]
 fn child() {
-    let Ok(role) = std::env::var(ROLE) else { return };
-    let var = |name| std::env::var(name).expect("the parent says where");
-    let network = network_for_deaths(var(ADDRESS).parse().unwrap(), false);
-    let options = host(Path::new(&var(DIR)), &network);
-    let (_listener, mut channel) = if role == "listen" {
-        let listener = options.listen(NAME).unwrap();
-        let channel = listener.accept(soon()).unwrap();
-        (Some(listener), channel)
-    } else {
-        (None, options.connect(NAME, soon()).unwrap())
-    };
+    let options = |dir: &Path, address| host(dir, &network_for_deaths(address, false));
+    let Some((_listener, mut channel)) = remote_end::open(options) else { return };
     let (mut stream, mut msg) = (Stream::new(1), [0; 4096]);
     loop {
         let len = fill(&mut stream, &mut msg);
@@ -247,28 +239,17 @@ fn child() {
 
 #[test]
 fn a_killed_end_leaves_a_prefix_and_is_missed() {
-    for role in ["listen", "connect"] {
+    for role in ROLES {
         let (address, dirs) = (free_address(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
         // A listener's host says at once that nobody is there any more; a connector is waited for.
         let options = host(dirs[0].path(), &network_for_deaths(address, role == "connect"));
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "child", "--nocapture"]).env(ROLE, role);
-        child.env(DIR, dirs[1].path()).env(ADDRESS, address.to_string());
-        child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        let (mut child, mut channel) = if role == "listen" {
-            let child = child.spawn().unwrap();
-            (child, options.connect(NAME, soon()).unwrap())
-        } else {
-            let listener = options.listen(NAME).unwrap();
-            let child = child.spawn().unwrap();
-            (child, listener.accept(soon()).unwrap())
-        };
+        let (mut child, mut channel) = start_and_meet(role, dirs[1].path(), address, options);
         let mut stream = Stream::new(1);
         for _ in 0..1000 {
             channel.receiver().recv_in_place(soon(), |msg| check(&mut stream, msg)).unwrap();
         }
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
         let end = loop {
             let got = channel.receiver().recv_in_place(soon(), |msg| check(&mut stream, msg));
             if let Err(error) = got {
