@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{Errno, ErrorCode, Event, NodeSocket, Patience, SocketKind};
 
-use crate::lanes::{bound, counts, node_socket, signal};
+use crate::lane_pair::{bound, counts, node_socket, signal};
 use crate::site::{Site, WATCHDOG, soon, until};
 
 pub(crate) const KINDS: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
@@ -229,7 +229,7 @@ fn two_programs_go_on_without_their_tipcd_until_one_of_them_closes() {
 #[test]
 fn without_direct_lanes_everything_passes_through_the_tipcd() {
     let site = Site::with(&["--lane-after", "1", "--no-direct-lanes"]);
-    let (client, server) = crate::lanes::pair_with_lane(&site, SocketKind::Seqpacket);
+    let (client, server) = crate::lane_pair::pair_with_lane(&site, SocketKind::Seqpacket);
     for _ in 0..200 {
         client.send(b"ping", None, soon()).unwrap();
         server.recv(&mut [0; 8], soon()).unwrap();

@@ -13,7 +13,7 @@ use crossway_tipc_client::{Address, NodeSocket, Patience, SocketKind};
 use crate::direct::{KINDS, pair, site};
 use crate::hostile::{ask, works};
 use crate::lane_attacks::{Ends, Outlaw, Random, descriptors, exchange, scribble};
-use crate::lanes::{bound, counts, resident_bytes};
+use crate::lane_pair::{bound, counts, resident_bytes};
 use crate::site::{Site, WATCHDOG, soon, until};
 
 /// A program that implements the protocol by hand, has a direct lane in both directions, and its peer.

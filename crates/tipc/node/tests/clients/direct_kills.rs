@@ -9,7 +9,7 @@ use crossway_tipc_client::{Address, Errno, NodeSocket, Patience, SocketKind};
 use crate::direct::{KINDS, site};
 use crate::hostile::works;
 use crate::lane_attacks::{Random, descriptors};
-use crate::lanes::{bound, counts};
+use crate::lane_pair::{bound, counts};
 use crate::site::{Site, soon, until};
 
 const VARIABLE: &str = "TIPC_DIRECT_ECHO";

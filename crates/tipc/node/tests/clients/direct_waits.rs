@@ -9,7 +9,7 @@ use crossway_sys::socket::{set_receive_timeout, set_waiting};
 use crossway_tipc_client::{Errno, ErrorCode, Event, NodeSocket, Patience, SocketKind};
 
 use crate::direct::{self, KINDS};
-use crate::lanes::{self, pair_with_lane, signal};
+use crate::lane_pair::{self, pair_with_lane, signal};
 use crate::site::{Site, WATCHDOG, soon, until};
 
 fn is_readable(socket: &NodeSocket) -> bool {
@@ -38,7 +38,7 @@ fn blocked<'a, T>(socket: &NodeSocket, thread: ScopedJoinHandle<'a, T>) -> Scope
 fn pairs(kind: SocketKind) -> [(Site, NodeSocket, NodeSocket); 2] {
     let by_peer = direct::site();
     let (client, server) = direct::pair(&by_peer, kind);
-    let by_tipcd = lanes::site();
+    let by_tipcd = lane_pair::site();
     let (other_client, other_server) = pair_with_lane(&by_tipcd, kind);
     until("a receiving lane", || {
         other_client.send(b"warm", None, soon()).unwrap();

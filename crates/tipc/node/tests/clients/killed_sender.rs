@@ -10,7 +10,7 @@ use crossway_tipc_client::{Address, NodeSocket, Patience, SocketKind};
 
 use crate::direct;
 use crate::hostile::works;
-use crate::lanes::{bound, counts, site};
+use crate::lane_pair::{bound, counts, site};
 use crate::site::{WATCHDOG, soon, until};
 
 #[test]

@@ -18,7 +18,7 @@ use crossway_tipc_client::protocol::record::SEND_HEADER_LEN;
 use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, SocketKind};
 
 use crate::hostile::{ask, ask_showing, raw, works};
-use crate::lanes::{counts, node_socket, pair_with_lane, resident_bytes, site};
+use crate::lane_pair::{counts, node_socket, pair_with_lane, resident_bytes, site};
 use crate::site::{Site, soon, until};
 
 /// Number of descriptors of a process.

@@ -13,7 +13,7 @@ use crossway_sys::epoll::{Epoll, Trigger};
 use crossway_tipc_client::protocol::lane::{self, LaneMemory};
 use crossway_tipc_client::{Errno, NodeSocket, Patience, SocketKind};
 
-use crate::lanes::{node_socket, pair_with_lane, signal, site};
+use crate::lane_pair::{node_socket, pair_with_lane, signal, site};
 use crate::site::{Site, WATCHDOG, soon, until};
 
 /// A connection with lanes in both directions.

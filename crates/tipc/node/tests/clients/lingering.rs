@@ -9,7 +9,7 @@ use crossway_sys::proc;
 use crossway_tipc_client::admin::{Administration, Order, Outcome};
 use crossway_tipc_client::{Errno, ErrorCode, Event, NodeSocket, Patience, SocketKind};
 
-use crate::lanes::{bound, node_socket, pair_with_lane, signal};
+use crate::lane_pair::{bound, node_socket, pair_with_lane, signal};
 use crate::site::{Site, WATCHDOG, soon, until};
 
 pub(crate) fn pair(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
@@ -171,7 +171,7 @@ fn unread_data_is_kept_no_longer_than_the_time_to_linger() {
 /// program sent.
 #[test]
 fn closing_with_unread_data_does_not_lose_sent_data() {
-    let site = crate::lanes::site();
+    let site = crate::lane_pair::site();
     let plain = Site::with(&["--lane-after", "0"]);
     for (kind, lane) in [
         (SocketKind::Seqpacket, true),

@@ -11,6 +11,7 @@ mod exhaustion;
 mod hostile;
 mod killed_sender;
 mod lane_attacks;
+mod lane_pair;
 mod lane_wakeups;
 mod lanes;
 mod lingering;

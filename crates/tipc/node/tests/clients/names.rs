@@ -7,7 +7,7 @@ use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{Address, Errno, NodeSocket, Patience, Scope, ServiceRange, SocketKind};
 
 use crate::direct::{self, KINDS};
-use crate::lanes::{counts, node_socket, signal};
+use crate::lane_pair::{counts, node_socket, signal};
 use crate::site::{Site, WATCHDOG, soon, until};
 
 const SERVICE: u32 = 5100;
