@@ -1,0 +1,199 @@
+//! This process's connection to a `tipcd`.
+
+mod control;
+
+use std::collections::HashMap;
+use std::env;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crossway_sys::socket::{self, SocketType};
+use crossway_sys::words::{SharedWords, WatchedWords};
+use crossway_sys::{Errno, fdpass};
+
+use crate::error::Error;
+use crate::protocol::control::{Reader, Request, VERSION_MISMATCH, Welcome};
+use crate::protocol::refusal::Refusal;
+use crate::protocol::{VERSION, epoch, slot};
+
+use control::{ANSWER_LIMIT, Control, ENDED, await_answer, outcome};
+pub(crate) use control::{Answer, Claim};
+
+/// Environment variable with the path of a tipcd's socket.
+pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
+
+/// Default path of a tipcd's socket, for clients and for the tipcd itself: `$TIPCD_SOCKET`; for root `/run/tipcd.sock`; otherwise
+/// `tipcd.sock` in `$XDG_RUNTIME_DIR` if it exists there, or `/run/tipcd.sock`. Root of a user namespace only counts as root if it
+/// owns `/run`.
+pub fn default_path() -> PathBuf {
+    if let Some(path) = env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    let system = PathBuf::from("/run/tipcd.sock");
+    let own = env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tipcd.sock"));
+    match own {
+        // A node for the whole host is preferred; an unprivileged user can start a node of their own.
+        Some(own) if own.exists() || !(system.exists() || owns(Path::new("/run"))) => own,
+        _ => system,
+    }
+}
+
+/// Whether this process's user owns a directory. In a user namespace, root does not own the files of the host's root.
+fn owns(dir: &Path) -> bool {
+    dir.metadata().is_ok_and(|dir| dir.uid() == crossway_sys::proc::effective_user())
+}
+
+/// A connection to one tipcd.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    path: PathBuf,
+    pid: u32,
+    control: Mutex<Control>,
+    slots: SharedWords,
+    epochs: WatchedWords,
+    lane_after: u32,
+}
+
+static DAEMONS: LazyLock<Mutex<HashMap<PathBuf, Arc<Daemon>>>> = LazyLock::new(Mutex::default);
+
+fn daemons() -> MutexGuard<'static, HashMap<PathBuf, Arc<Daemon>>> {
+    DAEMONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Daemon {
+    /// This process's connection to the tipcd at `path`, established if there is none yet.
+    pub(crate) fn at(path: &Path) -> Result<Arc<Self>, Error> {
+        let mut daemons = daemons();
+        if let Some(daemon) = daemons.get(path)
+            // A child process must not use its parent's connection, because their answers would get mixed up.
+            && daemon.pid == std::process::id()
+            && !daemon.lock().has_ended()
+        {
+            return Ok(daemon.clone());
+        }
+        let daemon = Arc::new(Self::connect(path)?);
+        daemons.insert(path.to_owned(), daemon.clone());
+        Ok(daemon)
+    }
+
+    fn connect(path: &Path) -> Result<Self, Error> {
+        let fd = socket::unix(SocketType::Seqpacket)?;
+        let address = socket::path_address(path)
+            .map_err(|_| Error::call("the tipcd's socket", path.display(), Errno::NAMETOOLONG))?;
+        socket::connect(&fd, &address).map_err(|errno| match errno {
+            Errno::ACCESS | Errno::PERM => Error::NotPermitted { path: path.to_owned() },
+            errno => Error::NoDaemon { path: path.to_owned(), source: errno.into() },
+        })?;
+        let gone = |what| Error::DaemonGone { path: path.to_owned(), what };
+        let turned_away = |why| Error::TurnedAway { path: path.to_owned(), why };
+        let (errno, mut answer) = say_hello(&fd)
+            .map_err(|what| if what == ENDED { turned_away(None) } else { gone(what) })?;
+        let mut reader = Reader::new(&answer.bytes);
+        match errno {
+            0 => {}
+            VERSION_MISMATCH => {
+                let theirs = reader.u32().and_then(|v| u16::try_from(v).ok()).unwrap_or(0);
+                return Err(Error::Version { path: path.to_owned(), ours: VERSION, theirs });
+            }
+            errno => {
+                if let Some(why) = Refusal::from_errno(errno) {
+                    return Err(turned_away(Some(why)));
+                }
+                let errno = Errno::from_raw_os_error(errno);
+                return Err(Error::call("connect", path.display(), errno));
+            }
+        }
+        let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("sent an invalid answer"))?;
+        let (Some(epochs), Some(slots)) = (answer.fds.pop(), answer.fds.pop()) else {
+            return Err(gone("answered without its shared memory"));
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            pid: std::process::id(),
+            control: Mutex::new(Control::new(fd)),
+            slots: SharedWords::open(slots, welcome.slots as usize * slot::WORDS)?,
+            epochs: WatchedWords::open(epochs, epoch::COUNT)?,
+            lane_after: welcome.lane_after,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the slot is within the client's region; a tipcd may have named one beyond it.
+    pub(crate) fn has_slot(&self, slot: u32) -> bool {
+        self.slots.has(slot as usize * slot::WORDS + slot::WORDS - 1)
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, slot: u32, word: usize) -> &std::sync::atomic::AtomicU64 {
+        self.slots.word(slot as usize * slot::WORDS + word)
+    }
+
+    /// Number of messages after which a socket requests lanes; 0 for never.
+    #[inline]
+    pub(crate) const fn lane_after(&self) -> u32 {
+        self.lane_after
+    }
+
+    #[inline]
+    pub(crate) fn epoch(&self, index: usize) -> u64 {
+        self.epochs.load(index)
+    }
+
+    /// Sends a request and waits for the answer. The errno is the tipcd's.
+    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Answer, Errno> {
+        if self.pid != std::process::id() {
+            // After a fork, use the child's own connection; it refers to the parent's sockets by their tokens.
+            return Self::at(&self.path).map_err(|error| error.errno())?.ask(request);
+        }
+        let mut control = self.lock();
+        outcome(control.exchange(&request.encode(), ANSWER_LIMIT).map_err(|_| Errno::NETDOWN)?)
+    }
+
+    /// Sends a request whose answer is fetched later. Returns false if it cannot be sent now.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP in a child process after a fork, which must not use this connection.
+    pub(crate) fn ask_later(&self, request: &Request<'_>, claim: Claim) -> Result<bool, Errno> {
+        if self.pid != std::process::id() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let Ok(mut control) = self.control.try_lock() else { return Ok(false) };
+        Ok(control.ask_later(&request.encode(), claim))
+    }
+
+    /// The answer to a request sent with [`Daemon::ask_later`], if it arrives by `until`.
+    pub(crate) fn fetch(&self, claim: Claim, until: Instant) -> Option<Result<Answer, Errno>> {
+        if self.pid != std::process::id() {
+            return Some(Err(Errno::OPNOTSUPP));
+        }
+        self.control.try_lock().ok()?.fetch(claim, until)
+    }
+
+    /// Drops the answers to the requests of a socket that is closed.
+    pub(crate) fn forget(&self, token: u64) {
+        // In a child process after a fork, another thread may have held the lock.
+        if self.pid == std::process::id() {
+            self.lock().forget(token);
+        }
+    }
+}
+
+/// Sends the first request. A program that is refused receives its answer without having sent anything, and may be unable to send.
+fn say_hello(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
+    let _ = fdpass::send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
+    match await_answer(fd, ANSWER_LIMIT) {
+        // If the tipcd closed the connection without reading the hello, the error is reported once; the answer follows.
+        Err(ENDED) => await_answer(fd, ANSWER_LIMIT),
+        answer => answer,
+    }
+}
