@@ -57,7 +57,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Signals per second.
+    /// Signals per second of wall-clock time.
     pub fn signals_per_s(&self) -> f64 {
         self.signals as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }

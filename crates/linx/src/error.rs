@@ -23,7 +23,7 @@ pub enum Error {
     /// No endpoint or link can have this name.
     #[error("'{name}' cannot be a name: names have 1 to {LONGEST_NAME} bytes and no '/'")]
     BadName {
-        /// The invalid name.
+        /// The name that was given.
         name: String,
     },
     /// The endpoint existed but was closed, its process or node died, or it cannot be reached.
@@ -46,7 +46,7 @@ pub enum Error {
         "no endpoint of this node ever had the number {number:#x}; numbers come from a hunt or a received signal"
     )]
     Unknown {
-        /// The number.
+        /// The number that was given.
         number: u32,
     },
     /// Only the node of an endpoint knows this about it, and the endpoint is not on this one.
@@ -81,9 +81,9 @@ pub enum Error {
     NoNode {
         /// The path of the node's socket.
         path: PathBuf,
-        /// The node's directory.
+        /// The directory in which the node's socket would be, as the option `--dir` takes it.
         dir: String,
-        /// The system's error.
+        /// Why connecting to the socket failed.
         source: std::io::Error,
     },
     /// The node ended, and with it the endpoint.

@@ -5,9 +5,9 @@ use crate::{Signal, Spid};
 /// A selection by signal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers<'a> {
-    /// All numbers.
+    /// Signals with any number.
     Any,
-    /// Only these numbers.
+    /// Signals with one of these numbers; none if the list is empty.
     Only(&'a [u32]),
     /// All numbers except these.
     Except(&'a [u32]),
@@ -16,14 +16,14 @@ pub enum Numbers<'a> {
 /// The signals that a receive accepts; all others stay in the queue, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter<'a> {
-    /// The accepted numbers.
+    /// Which signal numbers are accepted.
     pub numbers: Numbers<'a>,
     /// The accepted sender; `None`: any.
     pub from: Option<Spid>,
 }
 
 impl<'a> Filter<'a> {
-    /// Accepts every signal.
+    /// Accepts every signal of every sender.
     pub const ANY: Filter<'static> = Filter { numbers: Numbers::Any, from: None };
 
     /// Accepts signals with these numbers.

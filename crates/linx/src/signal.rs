@@ -293,7 +293,7 @@ impl Signal {
         self.out_of_band
     }
 
-    /// Number and payload.
+    /// The signal as C programs see it: its number in native byte order, then the payload.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

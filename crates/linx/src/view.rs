@@ -22,7 +22,7 @@ pub enum EndpointKind {
 pub enum WaitsFor {
     /// It is not waiting in a receive, or did not answer in time.
     NotReceiving,
-    /// All signals.
+    /// Signals with any number.
     Any,
     /// Signals with one of these numbers.
     Only(Vec<u32>),
@@ -33,7 +33,7 @@ pub enum WaitsFor {
 /// A number of signals, and the sum of their sizes in bytes, including their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Number of signals.
+    /// How many signals.
     pub signals: u64,
     /// The sum of their sizes in bytes.
     pub bytes: u64,
@@ -69,12 +69,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Everything sent.
+    /// Signals sent to endpoints of the same node and of others together.
     pub fn sent(&self) -> Count {
         self.sent_local + self.sent_remote
     }
 
-    /// Everything received.
+    /// Signals received from endpoints of the same node and of others together.
     pub fn received(&self) -> Count {
         self.received_local + self.received_remote
     }
@@ -112,7 +112,7 @@ pub struct Condition {
 /// Information about an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointInfo {
-    /// Its number.
+    /// The number by which other endpoints of this node address it.
     pub spid: Spid,
     /// Its name; with the path of links to it if it is remote.
     pub name: String,

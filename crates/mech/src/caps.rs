@@ -19,7 +19,7 @@ pub enum Boundaries {
 pub enum Order {
     /// First in, first out.
     Fifo,
-    /// No guarantee.
+    /// Messages may overtake each other.
     None,
 }
 
@@ -37,7 +37,7 @@ pub enum Reliability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Privilege {
-    /// No privilege.
+    /// Any user may use it.
     None,
     /// Permission to trace the peer (`CAP_SYS_PTRACE`, or same user and a permissive `ptrace_scope`).
     Ptrace,
@@ -48,12 +48,12 @@ pub enum Privilege {
 /// The capabilities of a mechanism, declared once and checked by the conformance suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
-    /// Message or stream.
+    /// Whether it carries messages, or bytes whose boundaries the receiver must know.
     pub boundaries: Boundaries,
     /// Largest message in bytes that any configuration on this machine can carry; `None`: limited by memory only. The limit
     /// of a particular channel is `max_message_bytes` in its [`Facts`](crate::Facts).
     pub max_message: Option<usize>,
-    /// Order of delivery.
+    /// Whether messages arrive in the order in which they were sent.
     pub order: Order,
     /// Whether accepted messages arrive.
     pub reliability: Reliability,

@@ -5,25 +5,25 @@
 /// A group of related mechanisms or contenders, drawn in one hue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// Shared memory.
+    /// Memory that both ends map: rings, a heap, memfds that are passed.
     SharedMemory,
-    /// UNIX sockets.
+    /// UNIX sockets: streams, datagrams and sequenced packets.
     Unix,
-    /// Pipes.
+    /// Pipes and FIFOs, whether bytes are written to them or pages are put into them.
     Pipe,
     /// IP sockets (TCP, UDP, MPTCP, SCTP, SMC) and vsock.
     Network,
-    /// Message queues.
+    /// Message queues (POSIX, System V), and the kernel's queue of signals.
     Queue,
     /// Mechanisms driven through io_uring.
     Uring,
-    /// TIPC.
+    /// TIPC sockets, of the kernel or of a `tipcd`.
     Tipc,
     /// Contenders that are messaging libraries.
     Library,
     /// Contenders that use a language's own facilities, such as Go channels.
     Language,
-    /// No other family.
+    /// Fits none of the others: `cma`, and contenders that say so.
     Other,
 }
 
@@ -89,19 +89,19 @@ pub enum Transport {
     Memory,
     /// The buffers of pipes or FIFOs, which are pages.
     Pipe,
-    /// UNIX sockets.
+    /// Sockets of AF_UNIX.
     Unix,
     /// The kernel's message queues, or its queue of signals.
     Queue,
     /// TCP, and MPTCP over it.
     Tcp,
-    /// UDP.
+    /// UDP, over IPv4 or IPv6.
     Udp,
-    /// SCTP.
+    /// SCTP in the one-to-one style (RFC 6458).
     Sctp,
     /// Shared Memory Communications: RDMA, or its loopback device.
     Smc,
-    /// VM sockets.
+    /// Sockets of AF_VSOCK, between a virtual machine and its host.
     Vsock,
     /// TIPC, by the kernel or by a `tipcd`.
     Tipc,
@@ -110,9 +110,9 @@ pub enum Transport {
 /// A program or thread in user space that passes messages on between the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// A LINX node.
+    /// A LINX node, which knows the endpoints or forwards their signals.
     Linx,
-    /// A `tipcd`.
+    /// A `tipcd`, Crossway's TIPC node in user space.
     Tipcd,
 }
 

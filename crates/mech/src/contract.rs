@@ -86,7 +86,7 @@ pub enum OpenError {
     /// The mechanism cannot do what the spec requests.
     #[error("{mechanism}: {why}")]
     Unsupported {
-        /// The mechanism's id.
+        /// Id of the mechanism, [`Mechanism::ID`].
         mechanism: &'static str,
         /// What it cannot do, and what to request instead.
         why: String,
@@ -94,15 +94,15 @@ pub enum OpenError {
     /// The other end did not connect or accept within [`Spec::open_timeout`].
     #[error("{mechanism}: the peer did not open its end within {waited:?}")]
     TimedOut {
-        /// The mechanism's id.
+        /// Id of the mechanism, [`Mechanism::ID`].
         mechanism: &'static str,
-        /// The time limit.
+        /// How long it waited.
         waited: Duration,
     },
     /// The offer does not fit the mechanism: a descriptor or word is missing or invalid.
     #[error("{mechanism}: bad offer: {why}")]
     BadOffer {
-        /// The mechanism's id.
+        /// Id of the mechanism, [`Mechanism::ID`].
         mechanism: &'static str,
         /// What is wrong with it.
         why: String,
@@ -112,7 +112,7 @@ pub enum OpenError {
     Os(#[from] crossway_sys::OsError),
 }
 
-/// The sending half.
+/// The sending half of a channel. Halves belong to one thread at a time and can be moved to others independently.
 pub trait Tx: Send + 'static {
     /// Sends if there is room now; otherwise returns [`SendError::Full`].
     ///
@@ -149,7 +149,7 @@ pub trait Tx: Send + 'static {
     }
 }
 
-/// The receiving half.
+/// The receiving half of a channel. Halves belong to one thread at a time and can be moved to others independently.
 pub trait Rx: Send + 'static {
     /// Receives what is available now; otherwise returns [`RecvError::Empty`]. For messages: receives one and
     /// returns its length. For streams: fills the whole buffer or nothing; bytes of a partially filled buffer are
@@ -204,11 +204,11 @@ pub trait Mechanism: 'static {
     const ABOUT: &'static str;
     /// What carries its messages.
     const CARRIER: Carrier;
-    /// The sending half.
+    /// The sending half of either end of a channel.
     type Tx: Tx;
-    /// The receiving half.
+    /// The receiving half of either end of a channel.
     type Rx: Rx;
-    /// The listening side.
+    /// What [`Mechanism::listen`] returns, to wait for the other end.
     type Listener: Listener<Tx = Self::Tx, Rx = Self::Rx>;
 
     /// The capabilities of the mechanism.

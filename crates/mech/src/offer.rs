@@ -21,13 +21,13 @@ impl Offer {
         Self::default()
     }
 
-    /// Adds a word.
+    /// Adds a value as text, which [`Offer::word`] parses again; it replaces one of the same name.
     pub fn with_word(mut self, name: &str, value: impl ToString) -> Self {
         self.words.insert(name.to_owned(), value.to_string());
         self
     }
 
-    /// Adds a descriptor.
+    /// Adds a descriptor, which the offer owns until [`Offer::take_fd`] removes it.
     pub fn with_fd(mut self, name: &str, fd: OwnedFd) -> Self {
         self.fds.push((name.to_owned(), fd));
         self

@@ -17,7 +17,7 @@ pub trait Visitor {
 /// The properties of a mechanism that are known without using it.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// The stable id.
+    /// The stable id, [`Mechanism::ID`], as in plans and records.
     pub id: &'static str,
     /// A one-line description for users.
     pub about: &'static str,

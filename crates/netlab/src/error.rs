@@ -17,7 +17,7 @@ pub enum NetError {
     /// A program is not installed.
     #[error("the program '{tool}' was not found; install it: apt-get install {package}")]
     MissingTool {
-        /// The program's name.
+        /// The name of the program, as it is looked for in PATH.
         tool: &'static str,
         /// The Debian package that contains it.
         package: &'static str,
@@ -27,7 +27,7 @@ pub enum NetError {
         "{kind} '{name}' is already up ({holder}); choose another name or run: crossway {remedy}"
     )]
     Busy {
-        /// `network` or `guest`.
+        /// What has the name: `network` or `guest`.
         kind: &'static str,
         /// The name in use.
         name: String,
@@ -51,12 +51,12 @@ pub enum NetError {
     Impossible {
         /// The property, e.g. `rate`.
         what: &'static str,
-        /// The value given.
+        /// The value that was given.
         given: String,
         /// Why not, and which values are possible.
         why: String,
     },
-    /// A tool failed.
+    /// A tool, such as `ip` or `tc`, ended with an error.
     #[error("{doing}: {said}")]
     Refused {
         /// The action, with the object's name.
@@ -69,13 +69,13 @@ pub enum NetError {
     State {
         /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         why: String,
     },
     /// The guest did not become ready, or ended.
     #[error("guest '{name}' {what}{tail}", tail = tail(said))]
     Guest {
-        /// The guest's name.
+        /// The name of the guest.
         name: String,
         /// What happened, and the next step.
         what: String,

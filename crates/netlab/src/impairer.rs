@@ -18,9 +18,9 @@ const MAX_HOLD: Duration = Duration::from_millis(10);
 pub struct ImpairmentCounts {
     /// Number of frames that hosts sent.
     pub frames: u64,
-    /// Dropped at random.
+    /// Frames dropped at random, as `loss` requests.
     pub lost: u64,
-    /// Sent twice.
+    /// Frames sent twice, as `duplicate` requests.
     pub duplicated: u64,
     /// Sent early, or held back until after the next frame.
     pub reordered: u64,

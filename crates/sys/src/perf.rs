@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub enum CounterEvent {
     /// CPU cycles, of user and kernel code where the kernel allows both.
     Cycles,
-    /// Instructions retired.
+    /// Instructions that were retired, which means executed to the end and not discarded after a wrong speculation.
     Instructions,
     /// Misses of the last-level cache, as the processor defines them.
     CacheMisses,
@@ -45,7 +45,7 @@ pub enum Unavailable {
     Forbidden(Option<i32>),
     /// The kernel was built without perf events, or a sandbox hides them.
     NotSupported,
-    /// Another error.
+    /// The call failed in another way; the value is the system's message.
     Other(String),
 }
 
@@ -93,7 +93,7 @@ pub struct Counter {
     file: File,
 }
 
-/// A reading.
+/// What a counter showed when it was read, and how reliable that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The count, scaled up where the kernel had to share the hardware among too many counters.
@@ -223,7 +223,7 @@ pub struct Counters {
 pub struct Counted {
     /// CPU cycles, of user and kernel code where the kernel allows both.
     pub cycles: u64,
-    /// Instructions retired.
+    /// Instructions retired, of user and kernel code where the kernel allows both.
     pub instructions: u64,
     /// Misses of the last-level cache.
     pub cache_misses: u64,

@@ -19,13 +19,13 @@ pub struct CpuTimes {
     pub user_ns: u64,
     /// Kernel code on behalf of processes.
     pub system_ns: u64,
-    /// Idle.
+    /// Nothing to run and no I/O pending.
     pub idle_ns: u64,
     /// Idle with I/O pending.
     pub iowait_ns: u64,
-    /// Hard interrupts.
+    /// Serving hardware interrupts (`irq`).
     pub irq_ns: u64,
-    /// Soft interrupts.
+    /// Serving soft interrupts (`softirq`), where the kernel does most of its work for network packets.
     pub softirq_ns: u64,
     /// Runnable, but the hypervisor ran another guest.
     pub steal_ns: u64,
@@ -62,9 +62,9 @@ impl CpuTimes {
 /// The host's CPU times at one instant, or between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCpu {
-    /// All CPUs together.
+    /// The sum over all CPUs.
     pub total: CpuTimes,
-    /// Each CPU online.
+    /// The times of each CPU that is online, by its number.
     pub per_cpu: BTreeMap<u32, CpuTimes>,
 }
 
@@ -130,11 +130,11 @@ pub fn parse_stat(text: &str, ticks_per_s: u64) -> Option<HostCpu> {
 pub struct InterfaceCounters {
     /// Bytes received, link-layer header included where the driver counts it.
     pub rx_bytes: u64,
-    /// Packets received.
+    /// Packets received, as the driver counts them.
     pub rx_packets: u64,
     /// Packets received and dropped.
     pub rx_dropped: u64,
-    /// Bytes sent.
+    /// Bytes sent, link-layer header included where the driver counts it.
     pub tx_bytes: u64,
     /// Packets sent; a segmentation-offloaded packet counts as one.
     pub tx_packets: u64,
@@ -192,11 +192,11 @@ pub fn parse_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
 /// Load averages: runnable and uninterruptible tasks over 1, 5 and 15 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadAverage {
-    /// Over one minute.
+    /// The average over the last minute, decaying exponentially.
     pub one_min: f64,
-    /// Over five minutes.
+    /// The same over five minutes.
     pub five_min: f64,
-    /// Over fifteen minutes.
+    /// The same over fifteen minutes.
     pub fifteen_min: f64,
     /// Tasks runnable now, the reader included.
     pub runnable: u64,
@@ -228,7 +228,7 @@ pub fn parse_loadavg(text: &str) -> Option<LoadAverage> {
 /// A task's time on and off the CPU (`schedstat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSchedule {
-    /// Running, nanoseconds.
+    /// Time on a CPU, nanoseconds.
     pub run_ns: u64,
     /// Runnable but waiting for a CPU, nanoseconds.
     pub wait_ns: u64,

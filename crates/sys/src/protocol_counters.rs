@@ -7,7 +7,7 @@ use std::fs;
 
 use crate::OsError;
 
-/// Counters by name.
+/// Counters by the names that the kernel gives them, all since boot.
 pub type Counters = BTreeMap<String, u64>;
 
 /// TCP's counters: `OutSegs`, `RetransSegs` ... The kernel leaves retransmitted segments out of `OutSegs`.

@@ -40,7 +40,7 @@ impl Limits {
 /// The capacity and fill level of a queue (`IPC_STAT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Capacity in bytes.
+    /// Largest sum of the texts of all queued messages, bytes (`msg_qbytes`).
     pub queue_bytes: usize,
     /// Current number of messages.
     pub queued: usize,
@@ -101,7 +101,7 @@ pub enum Sent {
 pub enum Received {
     /// A message was received.
     Message {
-        /// The message's type.
+        /// The type that its sender gave it, greater than 0.
         kind: libc::c_long,
         /// The length of its text in bytes.
         len: usize,

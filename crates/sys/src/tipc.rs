@@ -37,14 +37,14 @@ pub enum TipcAddress {
     },
     /// Every socket that is bound to any of these names: each receives the message.
     Range {
-        /// The service type.
+        /// The service type, 64 or above for applications.
         kind: u32,
-        /// The first instance.
+        /// The lowest instance of the range.
         lower: u32,
-        /// The last instance.
+        /// The highest instance of the range, included.
         upper: u32,
     },
-    /// One socket.
+    /// One socket, by its number instead of a name.
     Socket {
         /// The socket's port number on its node.
         port: u32,

@@ -16,11 +16,11 @@ use crate::OsError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
-    /// Data only.
+    /// It holds data only (usually level 1).
     Data,
-    /// Instructions only.
+    /// It holds instructions only (usually level 1).
     Instruction,
-    /// Data and instructions.
+    /// It holds both (usually level 2 and above).
     Unified,
 }
 
@@ -76,7 +76,7 @@ pub struct Relation {
 /// The machine's CPUs as this process sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// CPUs online, ascending.
+    /// The CPUs that are online, by ascending number.
     pub cpus: Vec<Cpu>,
     /// All caches, ordered by level, kind and first CPU; empty if the system lists none.
     pub caches: Vec<Cache>,

@@ -11,9 +11,9 @@ pub struct Usage {
     pub cpu_ns: u64,
     /// The part of it spent in the kernel, in nanoseconds (getrusage; split by sampling on most kernels).
     pub system_ns: u64,
-    /// Voluntary context switches.
+    /// How often it gave up its CPU to wait for something.
     pub switches_voluntary: u64,
-    /// Involuntary context switches.
+    /// How often the scheduler took the CPU away from it.
     pub switches_involuntary: u64,
     /// Page faults resolved without I/O.
     pub faults_minor: u64,

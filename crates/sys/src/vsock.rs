@@ -15,7 +15,7 @@ pub const FAMILY: u16 = libc::AF_VSOCK as u16;
 pub struct VsockAddress {
     /// The context id of the machine.
     pub cid: u32,
-    /// The port number.
+    /// The port, 32 bits wide and independent of the ports of IP.
     pub port: u32,
 }
 

@@ -173,12 +173,12 @@ impl Endpoint {
         })
     }
 
-    /// The endpoint's number.
+    /// The number by which other endpoints of the node address it; it is never given to another endpoint.
     pub fn spid(&self) -> Spid {
         self.spid
     }
 
-    /// The endpoint's name.
+    /// The name by which other endpoints hunt for it, as it was given when it was opened.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -42,9 +42,9 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     const CARRIER: Carrier;
     /// The type of the sockets.
     type Socket: Endpoint;
-    /// The sending half.
+    /// The sending half that [`ConnectionFamily::channel`] makes.
     type Sender: Tx;
-    /// The receiving half.
+    /// The receiving half that [`ConnectionFamily::channel`] makes.
     type Receiver: Rx;
 
     /// The capabilities of the mechanism.

@@ -81,9 +81,9 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const ADVICE: &'static str;
     /// The receiving socket, as needed for the introduction.
     type Inbox: Inbox;
-    /// The sending direction.
+    /// Sends to the peer's receiving socket.
     type Sink: MessageSink;
-    /// The receiving direction.
+    /// Receives what peers send to this end's socket.
     type Source: MessageSource;
 
     /// Creates the listening end's receiving socket, and the word with its address.

@@ -86,7 +86,7 @@ impl Notice {
     }
 }
 
-/// The sender's slots.
+/// The slots in which a sender keeps its messages until the receiver has taken them.
 pub trait Store: Send + 'static {
     /// Borrows the first `len` bytes of a slot's payload for writing.
     fn payload(&mut self, slot: usize, len: usize) -> &mut [u8];
@@ -119,7 +119,7 @@ pub trait Taker: Send + 'static {
     ) -> Result<R, RecvError>;
 }
 
-/// The sending half.
+/// The sending half of a channel whose messages stay in slots `S` of the sender; only notices pass through a socket.
 #[derive(Debug)]
 pub struct ParcelTx<S> {
     store: S,
@@ -215,7 +215,7 @@ impl<S: Store> Tx for ParcelTx<S> {
     }
 }
 
-/// The receiving half.
+/// The receiving half of such a channel, which takes announced messages with `T`.
 #[derive(Debug)]
 pub struct ParcelRx<T> {
     taker: T,

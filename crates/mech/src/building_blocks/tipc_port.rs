@@ -82,11 +82,11 @@ pub trait Tipc: 'static {
 
 /// One of the types of connectionless sockets, of one implementation.
 pub trait MessageType: Send + 'static {
-    /// The mechanism's id.
+    /// Id of the mechanism, [`Mechanism::ID`](crate::Mechanism::ID).
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// The socket's type.
+    /// The type of its sockets, RDM or DGRAM.
     const KIND: SocketKind;
     /// The implementation of TIPC.
     type Tipc: Tipc;
@@ -108,7 +108,7 @@ impl<S: AsFd> Port<S> {
     }
 }
 
-/// The sending side.
+/// The sending direction of an end: one socket for both, and the peer's address.
 #[derive(Debug)]
 pub struct PortSink<S: Inbox> {
     port: Arc<Port<S>>,
@@ -136,7 +136,7 @@ impl<S: PortSocket> MessageSink for PortSink<S> {
     }
 }
 
-/// The receiving side.
+/// The receiving direction of an end, which also sees messages that come back undelivered.
 #[derive(Debug)]
 pub struct PortSource<S> {
     port: Arc<Port<S>>,

@@ -9,7 +9,7 @@ use crate::{Deadline, Wait};
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
-    /// Do not wait.
+    /// Return at once: [`Stop::WouldBlock`] if the operation would have to wait.
     Now,
     /// Wait until the deadline, in the channel's way of waiting.
     Until(Deadline),

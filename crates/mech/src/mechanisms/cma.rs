@@ -36,13 +36,13 @@ const HEADER: usize = 64;
 /// How long a dying process may have lost its memory and still hold its descriptors.
 const DYING: Duration = Duration::from_secs(10);
 
-/// process_vm_readv(2).
+/// The mechanism `cma`: process_vm_readv(2) from the sender's memory, announced over a UNIX socket.
 #[derive(Debug)]
 pub struct Cma;
 
-/// The sending half.
+/// The sending half: a pool of slots in its own memory, and the socket for notices.
 pub type CmaTx = ParcelTx<Slots>;
-/// The receiving half.
+/// The receiving half: reads announced messages out of the sender's memory.
 pub type CmaRx = ParcelRx<Reader>;
 
 /// The sender's slots in its own memory.

@@ -20,7 +20,7 @@ use crate::{
     Transport,
 };
 
-/// fifo(7).
+/// The mechanism `fifo`, fifo(7): one write(2) and one read(2) per message, two copies.
 #[derive(Debug)]
 pub struct Fifo;
 

@@ -40,7 +40,7 @@ pub(super) const MAX_MESSAGE: usize = LARGEST_SIGNAL - LEAST_SIGNAL;
 
 /// The transport of a LINX mechanism.
 pub trait Via: 'static {
-    /// The mechanism's id.
+    /// Id of the mechanism, [`Mechanism::ID`].
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
@@ -54,10 +54,10 @@ pub trait Via: 'static {
 #[derive(Debug)]
 pub struct Linx<V>(PhantomData<V>);
 
-/// Over UNIX sockets.
+/// The transport of [`LinxUds`]: stream sockets of AF_UNIX.
 #[derive(Debug)]
 pub struct Uds;
-/// Over FIFOs.
+/// The transport of [`LinxFifo`]: two named pipes, one each way.
 #[derive(Debug)]
 pub struct Fifo;
 /// Over rings in shared memory.
@@ -95,7 +95,7 @@ impl Via for Shm {
     const TRANSPORT: Transport = Transport::Shm;
 }
 
-/// The sending half.
+/// The sending half: an endpoint, and the number of the peer's receiving endpoint.
 #[derive(Debug)]
 pub struct LinxTx {
     endpoint: Endpoint,
@@ -106,7 +106,7 @@ pub struct LinxTx {
     _node: Option<Arc<NodeThread>>,
 }
 
-/// The receiving half.
+/// The receiving half: an endpoint that is attached to the peer's sending one.
 #[derive(Debug)]
 pub struct LinxRx {
     endpoint: RefCell<Endpoint>,
@@ -284,7 +284,7 @@ impl Ends {
     }
 }
 
-/// The listening side.
+/// The listening side: the node in its thread, and this end's two endpoints.
 #[derive(Debug)]
 pub struct LinxListener {
     mechanism: &'static str,

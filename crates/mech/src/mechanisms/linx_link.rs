@@ -38,7 +38,7 @@ const SETTLES_WITHIN: Duration = Duration::from_millis(50);
 
 /// The protocol that carries the link.
 pub trait Over: fmt::Debug + 'static {
-    /// The mechanism's id.
+    /// Id of the mechanism, [`Mechanism::ID`].
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
@@ -64,10 +64,10 @@ pub trait Over: fmt::Debug + 'static {
 #[derive(Debug)]
 pub struct LinxLink<V>(PhantomData<V>);
 
-/// Over TCP.
+/// The protocol of [`LinxTcp`]: a TCP connection between the nodes.
 #[derive(Debug)]
 pub struct Tcp;
-/// Over TIPC.
+/// The protocol of [`LinxTipc`]: a TIPC connection between the nodes.
 #[derive(Debug)]
 pub struct Tipc;
 
@@ -141,7 +141,7 @@ fn hello(endpoint: &mut Endpoint, sends: bool, to: Spid) -> Result<(), OpenError
     Ok(())
 }
 
-/// The listening side.
+/// The listening side: this end's node and endpoints, until the connecting end's are known.
 #[derive(Debug)]
 pub struct LinxLinkListener {
     mechanism: &'static str,

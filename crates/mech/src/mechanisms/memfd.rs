@@ -22,16 +22,16 @@ use crate::{
 /// Every descriptor in flight counts against the user's RLIMIT_NOFILE.
 const MOST_MEMFDS: usize = 16;
 
-/// `memfd_create(2)` and `unix(7)`.
+/// The mechanism `memfd`: memfd_create(2) for the messages, unix(7) with SCM_RIGHTS to pass their descriptors.
 #[derive(Debug)]
 pub struct Memfd;
 
-/// The sending half.
+/// The sending half: a pool of memfds, and the socket that passes them.
 pub type MemfdTx = ParcelTx<Pool>;
-/// The receiving half.
+/// The receiving half: maps each memfd for as long as its message is read, or copies out of it.
 pub type MemfdRx = ParcelRx<Mapper>;
 
-/// The sender's memfds.
+/// The sender's memfds, mapped and sealed in size; one message each.
 #[derive(Debug)]
 pub struct Pool(Vec<Pages>);
 

@@ -13,7 +13,7 @@ use crate::building_blocks::connection::{ConnectionFamily, Dialling};
 use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
-/// mptcp(7).
+/// The mechanism `mptcp`: TCP sockets created with IPPROTO_MPTCP; one call and one copy per message at each end.
 #[derive(Debug)]
 pub struct Mptcp;
 

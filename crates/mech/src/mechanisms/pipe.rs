@@ -7,7 +7,8 @@ use crate::building_blocks::complete::{self, Complete};
 use crate::building_blocks::pipe_halves::{halves, pipe_caps, probe_pipe};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
-/// pipe(2).
+/// The mechanism `pipe`, pipe(2): one write(2) and one read(2) per message, two copies. The peer's end gives EPIPE or
+/// an end of file.
 #[derive(Debug)]
 pub struct Pipe;
 

@@ -32,11 +32,11 @@ const NOTE: u32 = 0;
 /// Number of messages in a queue if no capacity is requested: the kernel's own default (`msg_default`).
 const DEFAULT_MESSAGES: usize = 10;
 
-/// `mq_overview(7)`.
+/// The mechanism `posix-mq`, mq_overview(7): two queues, one each way, whose names are removed at once.
 #[derive(Debug)]
 pub struct PosixMq;
 
-/// The sending half.
+/// The sending half: a queue, and the watch that wakes it when the receiver ends.
 #[derive(Debug)]
 pub struct MqTx {
     queue: Arc<MessageQueue>,
@@ -45,7 +45,7 @@ pub struct MqTx {
     max: usize,
 }
 
-/// The receiving half.
+/// The receiving half: a queue, and the watch that adds a note to it when the sender ends.
 #[derive(Debug)]
 pub struct MqRx {
     queue: Arc<MessageQueue>,

@@ -21,7 +21,7 @@ use crate::ring::semaphores::{Nth, SemaphoreChannel, SemaphoreRx, SemaphoreSet, 
 use crate::self_test::round_trip;
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};
 
-/// The mechanism.
+/// The mechanism `posix-shm`: shm_open(3) for the rings, sem_open(3) for the semaphores.
 pub struct PosixShm;
 
 /// The named objects, opened by this process.
@@ -44,9 +44,9 @@ impl SemaphoreSet for Named {
     }
 }
 
-/// The sending end.
+/// The sending half, which sleeps on a named semaphore when the ring is full.
 pub type PosixShmTx = SemaphoreTx<Named>;
-/// The receiving end.
+/// The receiving half, which sleeps on a named semaphore when the ring is empty.
 pub type PosixShmRx = SemaphoreRx<Named>;
 
 /// The purpose of a semaphore, as part of its name.

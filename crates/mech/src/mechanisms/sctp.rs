@@ -41,7 +41,7 @@ pub type SctpNodelay = OneToOne<SendsAtOnce>;
 
 /// What distinguishes the two mechanisms.
 pub trait Delaying: std::fmt::Debug + Send + 'static {
-    /// The mechanism's id.
+    /// Id of the mechanism, [`Mechanism::ID`](crate::Mechanism::ID).
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;

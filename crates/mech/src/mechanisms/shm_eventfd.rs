@@ -17,7 +17,8 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::{AtomicU32, Ordering};
 use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
 
-/// The `shm-eventfd` mechanism.
+/// The mechanism `shm-eventfd`: no call per message while both ends run; a write(2) to wake an end, and a poll(2) and a
+/// read(2) of the woken one.
 pub struct ShmEventfd;
 
 /// Sleeps in `poll` on an eventfd and on the lifeline, so that the peer's death is noticed immediately.
@@ -87,9 +88,9 @@ impl Bell for EventBell {
     }
 }
 
-/// The sending end.
+/// The sending half, which sleeps in poll(2) when the ring is full.
 pub type ShmEventfdTx = RingTx<SharedRing, EventBell>;
-/// The receiving end.
+/// The receiving half, which sleeps in poll(2), or lets an event loop do so, when the ring is empty.
 pub type ShmEventfdRx = RingRx<SharedRing, EventBell>;
 
 /// The four counters of a channel, one per end that may sleep, with the names used in the offer.

@@ -15,7 +15,7 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
 use crossway_ring::{Bell, RingRx, RingTx};
 
-/// The `shm-futex` mechanism.
+/// The mechanism `shm-futex`: no call per message while both ends run; a futex(2) call each to sleep and to wake.
 pub struct ShmFutex;
 
 /// Sleeps on the end's own state word.
@@ -48,9 +48,9 @@ impl Bell for FutexBell {
     }
 }
 
-/// The sending end.
+/// The sending half, which sleeps on a futex when the ring is full.
 pub type ShmFutexTx = RingTx<SharedRing, FutexBell>;
-/// The receiving end.
+/// The receiving half, which sleeps on a futex when the ring is empty.
 pub type ShmFutexRx = RingRx<SharedRing, FutexBell>;
 
 impl Mechanism for ShmFutex {

@@ -23,13 +23,14 @@ use crossway_ring::RingMemory;
 use crossway_ring::heap::{DamagedHead, HeapReader, HeapWriter};
 use crossway_ring::region::{Direction, SharedRing};
 
-/// The `shm-pipe` mechanism.
+/// The mechanism `shm-pipe`: a heap in shared memory and a pipe(2) of tickets; one write(2) and one read(2) of 16 bytes
+/// per message.
 pub struct ShmPipe;
 
 /// Length in bytes of a ticket: the position in the heap since it was created, and the length, both in native byte order.
 const TICKET: usize = 16;
 
-/// The sending half.
+/// The sending half: writes payloads into the heap and their places into the pipe.
 pub struct ShmPipeTx {
     heap: HeapWriter,
     tickets: PipeEnd,
@@ -160,7 +161,7 @@ impl Tx for ShmPipeTx {
     }
 }
 
-/// The receiving half.
+/// The receiving half: reads places from the pipe and payloads from the heap.
 pub struct ShmPipeRx {
     heap: HeapReader,
     tickets: PipeEnd,

@@ -14,7 +14,7 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
 use crossway_ring::{Bell, RingRx, RingTx};
 
-/// The `shm-spin` mechanism.
+/// The mechanism `shm-spin`: no system call per message; an end that waits keeps its CPU busy.
 pub struct ShmSpin;
 
 /// A bell without function, since neither end sleeps; it only detects the end of the peer.
@@ -42,9 +42,9 @@ impl Bell for NoBell {
     }
 }
 
-/// The sending end.
+/// The sending half, which spins when the ring is full.
 pub type ShmSpinTx = RingTx<SharedRing, NoBell>;
-/// The receiving end.
+/// The receiving half, which spins when the ring is empty.
 pub type ShmSpinRx = RingRx<SharedRing, NoBell>;
 
 impl Mechanism for ShmSpin {

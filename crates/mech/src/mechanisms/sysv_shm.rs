@@ -20,7 +20,8 @@ use crate::self_test::round_trip;
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};
 use crossway_ring::region::Dimensions;
 
-/// The `sysv-shm` mechanism.
+/// The mechanism `sysv-shm`: shmget(2) for the rings, semget(2) for the semaphores; no call per message while both ends
+/// run.
 pub struct SysvShm;
 
 /// Number of random keys to try until one is free.
@@ -64,9 +65,9 @@ impl SemaphoreSet for SharedSemaphores {
     }
 }
 
-/// The sending end.
+/// The sending half, which sleeps on a System V semaphore when the ring is full.
 pub type SysvShmTx = SemaphoreTx<SharedSemaphores>;
-/// The receiving end.
+/// The receiving half, which sleeps on a System V semaphore when the ring is empty.
 pub type SysvShmRx = SemaphoreRx<SharedSemaphores>;
 
 /// The segments of a channel: the control words, then one ring for each direction.

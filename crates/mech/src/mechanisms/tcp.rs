@@ -9,7 +9,7 @@ use crate::building_blocks::connection::{BACKLOG, ConnectionFamily, Dialling, se
 use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
-/// tcp(7).
+/// The mechanism `tcp`, tcp(7) with default options: one call and one copy per message at each end.
 #[derive(Debug)]
 pub struct Tcp;
 

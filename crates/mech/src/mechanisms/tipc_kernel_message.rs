@@ -17,7 +17,7 @@ pub type TipcKernelRdm = Datagram<TipcMessages<Rdm>>;
 /// Datagrams, which may also be dropped in transit.
 pub type TipcKernelDgram = Datagram<TipcMessages<Dgram>>;
 
-/// SOCK_RDM.
+/// The socket type of [`TipcKernelRdm`], SOCK_RDM.
 #[derive(Debug)]
 pub struct Rdm;
 
@@ -28,7 +28,7 @@ impl MessageType for Rdm {
     type Tipc = KernelTipc;
 }
 
-/// SOCK_DGRAM.
+/// The socket type of [`TipcKernelDgram`], SOCK_DGRAM.
 #[derive(Debug)]
 pub struct Dgram;
 

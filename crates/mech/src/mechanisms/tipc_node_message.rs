@@ -19,7 +19,7 @@ pub type TipcNodeRdm = Datagram<TipcMessages<Rdm>>;
 /// Datagrams, which may also be dropped in transit.
 pub type TipcNodeDgram = Datagram<TipcMessages<Dgram>>;
 
-/// SOCK_RDM.
+/// The socket type of [`TipcNodeRdm`], SOCK_RDM.
 #[derive(Debug)]
 pub struct Rdm;
 
@@ -31,7 +31,7 @@ impl MessageType for Rdm {
     type Tipc = NodeTipc;
 }
 
-/// SOCK_DGRAM.
+/// The socket type of [`TipcNodeDgram`], SOCK_DGRAM.
 #[derive(Debug)]
 pub struct Dgram;
 

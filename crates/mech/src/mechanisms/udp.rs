@@ -10,7 +10,7 @@ use crate::building_blocks::connection::set_buffers;
 use crate::building_blocks::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use crate::{Carrier, Facts, Family, Offer, OpenError, Reliability, Spec, Transport};
 
-/// udp(7).
+/// The mechanism `udp`, udp(7): one call and one copy per message at each end; a full receiver drops silently.
 pub type Udp = Datagram<UdpDatagrams>;
 
 /// The family of [`Udp`].

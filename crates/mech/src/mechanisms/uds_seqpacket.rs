@@ -15,7 +15,7 @@ use crate::building_blocks::message_socket::{
 };
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Spec, Transport};
 
-/// unix(7), SOCK_SEQPACKET.
+/// The mechanism `uds-seqpacket`, unix(7) with SOCK_SEQPACKET: one call and one copy per message at each end.
 #[derive(Debug)]
 pub struct UdsSeqpacket;
 

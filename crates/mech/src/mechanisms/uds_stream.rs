@@ -8,7 +8,7 @@ use crate::building_blocks::connection::{BACKLOG, ConnectionFamily, Dialling, se
 use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
-/// unix(7), SOCK_STREAM.
+/// The mechanism `uds-stream`, unix(7) with SOCK_STREAM: one call and one copy per message at each end.
 #[derive(Debug)]
 pub struct UdsStream;
 

@@ -11,7 +11,7 @@ use crate::building_blocks::complete::{self, Complete};
 use crate::building_blocks::pipe_halves::{ends, pipe_caps, probe_pipe};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
-/// pipe(2) by io_uring(7).
+/// The mechanism `uring-pipe`: pipe(2) whose reads and writes are requests of io_uring(7).
 #[derive(Debug)]
 pub struct UringPipe;
 

@@ -83,9 +83,9 @@ pub(super) fn halves<O: Object>(
     Ok((tx, StreamRx::new(UringEnd::new(source)?, spec.wait)))
 }
 
-/// The sending half.
+/// The sending half of a byte stream `O`, with a ring of its own.
 pub type UringTx<O> = StreamTx<UringEnd<O>>;
-/// The receiving half.
+/// The receiving half of a byte stream `O`, with a ring of its own.
 pub type UringRx<O> = StreamRx<UringEnd<O>>;
 
 /// Makes a request with the channel's way of waiting.

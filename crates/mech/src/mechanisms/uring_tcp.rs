@@ -10,7 +10,7 @@ use crate::building_blocks::stream_socket::stream_caps;
 use crate::self_test::exchange_a_byte;
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
-/// tcp(7) by io_uring(7).
+/// The mechanism `uring-tcp`: tcp(7) whose sends and receives are requests of io_uring(7).
 #[derive(Debug)]
 pub struct UringTcp;
 

@@ -9,7 +9,7 @@ use crate::building_blocks::connection::{BACKLOG, ConnectionFamily, Dialling, se
 use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
-/// AF_VSOCK, SOCK_STREAM, VMADDR_CID_LOCAL.
+/// The mechanism `vsock`: AF_VSOCK with SOCK_STREAM to VMADDR_CID_LOCAL; one call and one copy per message at each end.
 #[derive(Debug)]
 pub struct Vsock;
 

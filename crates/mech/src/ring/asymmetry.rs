@@ -37,7 +37,8 @@ impl Fences {
         Ok(Fences { asymmetric })
     }
 
-    /// The waker's fence.
+    /// The fence of the end that wakes the other, on the path of every message: only a compiler fence if the sleeper's
+    /// is a membarrier.
     #[inline]
     pub fn light(self) {
         if self.asymmetric {
@@ -47,7 +48,10 @@ impl Fences {
         }
     }
 
-    /// The sleeper's fence.
+    /// The fence of an end that is about to sleep.
+    ///
+    /// # Errors
+    /// [`OsError`] of membarrier(2), if the ends agreed on it.
     pub fn heavy(self) -> Result<(), OsError> {
         if self.asymmetric {
             futex::heavy_fence()

@@ -83,9 +83,9 @@ impl<S: SemaphoreSet> Bell for SemaphoreBell<S> {
     }
 }
 
-/// The sending end.
+/// The sending half of a ring whose ends sleep on semaphores of the set `S`.
 pub type SemaphoreTx<S> = RingTx<SharedRing, SemaphoreBell<S>>;
-/// The receiving end.
+/// The receiving half of a ring whose ends sleep on semaphores of the set `S`.
 pub type SemaphoreRx<S> = RingRx<SharedRing, SemaphoreBell<S>>;
 
 /// One process's view of the channel, from which its two halves are made.
@@ -98,14 +98,14 @@ pub struct SemaphoreChannel<S> {
     pub fences: Fences,
     /// Detects the end of the peer.
     pub lifeline: Arc<Lifeline>,
-    /// The semaphores.
+    /// The four semaphores on which halves sleep, numbered by [`Nth`].
     pub semaphores: Arc<S>,
     /// How both halves wait.
     pub wait: Wait,
 }
 
 impl<S: SemaphoreSet> SemaphoreChannel<S> {
-    /// The listener's halves.
+    /// Makes the halves of the listening end.
     pub fn listener(&self) -> (SemaphoreTx<S>, SemaphoreRx<S>) {
         (
             self.tx(Direction::FromListener, Nth::ListenerRoom, Nth::ToConnector),
@@ -113,7 +113,7 @@ impl<S: SemaphoreSet> SemaphoreChannel<S> {
         )
     }
 
-    /// The connector's halves.
+    /// Makes the halves of the connecting end.
     pub fn connector(&self) -> (SemaphoreTx<S>, SemaphoreRx<S>) {
         (
             self.tx(Direction::FromConnector, Nth::ConnectorRoom, Nth::ToListener),

@@ -57,7 +57,7 @@ const MODULES: [&str; 10] =
 /// The description of a guest to boot.
 #[derive(Clone, Debug)]
 pub struct GuestSpec {
-    /// Its name.
+    /// The name of the guest, unique on this machine.
     pub name: String,
     /// Its memory in MiB.
     pub memory_mib: u32,

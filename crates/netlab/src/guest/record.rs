@@ -12,7 +12,7 @@ use crate::registry::{Claim, Process, RUN_DIR, Registry};
 /// A guest that is running or starting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestRecord {
-    /// Its name.
+    /// The name of the guest, unique on this machine.
     pub name: String,
     /// Its memory in MiB.
     pub memory_mib: u32,
@@ -42,7 +42,7 @@ pub struct GuestPlace {
     pub host: String,
     /// Its tap, in the namespace of the network's switch.
     pub tap: String,
-    /// Ethernet address.
+    /// Ethernet address of its interface, as text: six bytes in hexadecimal, separated by colons.
     pub mac: String,
     /// IPv4 address.
     pub ipv4: std::net::Ipv4Addr,

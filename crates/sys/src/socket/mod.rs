@@ -26,13 +26,13 @@ pub type Address = SocketAddrAny;
 /// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
-    /// SOCK_STREAM.
+    /// SOCK_STREAM: a connection that carries bytes in order, without message boundaries.
     Stream,
-    /// SOCK_DGRAM.
+    /// SOCK_DGRAM: single messages, without a connection.
     Dgram,
-    /// SOCK_SEQPACKET.
+    /// SOCK_SEQPACKET: a connection that carries messages in order.
     Seqpacket,
-    /// SOCK_RDM.
+    /// SOCK_RDM: single messages that the network does not lose; only AF_TIPC has it here.
     Rdm,
 }
 
@@ -50,13 +50,13 @@ impl SocketType {
 /// The protocol of an Internet socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inet {
-    /// IPPROTO_TCP.
+    /// IPPROTO_TCP, SOCK_STREAM.
     Tcp,
-    /// IPPROTO_MPTCP.
+    /// IPPROTO_MPTCP, SOCK_STREAM.
     Mptcp,
-    /// IPPROTO_UDP.
+    /// IPPROTO_UDP, SOCK_DGRAM.
     Udp,
-    /// IPPROTO_SCTP, one-to-one style.
+    /// IPPROTO_SCTP, SOCK_STREAM: the one-to-one style of RFC 6458.
     Sctp,
     /// AF_SMC, with Internet addresses.
     Smc,

@@ -16,9 +16,9 @@ use crate::patience::Patience;
 pub struct Credentials {
     /// Process id; 0 if the process has no id in this process's PID namespace.
     pub pid: u32,
-    /// User id.
+    /// Effective user id when it connected or began to listen, as seen from this user namespace.
     pub uid: u32,
-    /// Group id.
+    /// Effective group id at the same time.
     pub gid: u32,
 }
 

@@ -125,7 +125,7 @@ unsafe fn lines<'a>(start: *const u8, bytes: usize) -> &'a [[u64; 8]] {
 /// The duration of a run, measured by the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyTime {
-    /// Duration in nanoseconds.
+    /// Time from the end of the warm-up until the last message was read, nanoseconds.
     pub wall_ns: u64,
     /// Number of messages received in that time.
     pub messages: u64,

@@ -11,7 +11,7 @@ use crate::{OsError, futex};
 /// How the thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeKind {
-    /// FUTEX_WAKE.
+    /// FUTEX_WAKE of a word on which it sleeps in FUTEX_WAIT.
     Futex,
     /// A write to an eventfd on which it sleeps in read.
     EventFd,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossway_tipc_client::address::SocketAddress;
 use crossway_tipc_client::{Errno, ErrorCode, Event, Message, Patience, ServiceRange, Socket};
 
-/// A TIPC socket.
+/// The socket behind the opaque `ctipc_socket` of the header.
 pub struct CtipcSocket(pub(crate) Socket);
 
 /// Has the layout of struct sockaddr_tipc.

@@ -27,9 +27,9 @@ pub struct SocketAddress {
 pub struct ServiceRange {
     /// Service type; those below 64 are reserved for the protocol.
     pub service: u32,
-    /// Lowest instance.
+    /// Lowest instance of the range.
     pub lower: u32,
-    /// Highest instance.
+    /// Highest instance of the range, included; not below `lower`.
     pub upper: u32,
 }
 
@@ -54,7 +54,7 @@ pub enum Address {
         /// Node that looks the instance up; 0 for a lookup in the whole cluster.
         domain: u32,
     },
-    /// One socket.
+    /// One socket, by its port and node instead of a name.
     Socket(SocketAddress),
 }
 
@@ -81,7 +81,7 @@ impl Scope {
 /// The address argument of a bind call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Range to bind.
+    /// The names that the socket is bound to.
     pub range: ServiceRange,
     /// Where the binding is visible.
     pub scope: Scope,
@@ -93,9 +93,9 @@ pub struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a TIPC address: family {family}, form {form}; expected family 30 and form 1, 2 or 3")]
 pub struct BadAddress {
-    /// Address family found.
+    /// The address family that was given; AF_TIPC is 30.
     pub family: u16,
-    /// Address form found.
+    /// The form that was given (`addrtype`): 1 is a range, 2 a service instance, 3 a socket.
     pub form: u8,
 }
 

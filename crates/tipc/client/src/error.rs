@@ -64,17 +64,17 @@ pub enum Error {
     DaemonGone {
         /// Path of its socket.
         path: PathBuf,
-        /// What happened.
+        /// What the tipcd did or failed to do, as the rest of a sentence.
         what: &'static str,
     },
-    /// A call failed.
+    /// A call of this library failed.
     #[error("{call} {object}: {}", describe(*.errno))]
     Call {
         /// Name of the call.
         call: &'static str,
         /// Object of the call.
         object: String,
-        /// Error code.
+        /// Why it failed; the errno of AF_TIPC if the kernel's TIPC would fail in the same situation.
         errno: Errno,
     },
     /// An underlying system call failed.

@@ -28,7 +28,7 @@ pub enum LoneError {
     Start {
         /// Program that was started.
         program: String,
-        /// The underlying error.
+        /// Why the program could not be started.
         source: std::io::Error,
     },
     /// The tipcd ended, or did not accept connections in time.
@@ -85,7 +85,7 @@ impl LoneTipcd {
         &self.path
     }
 
-    /// Its process ID.
+    /// Process ID of the tipcd.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

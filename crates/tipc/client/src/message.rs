@@ -64,7 +64,7 @@ impl fmt::Display for ErrorCode {
 /// What was received, besides the payload in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A message.
+    /// A message of another socket, or data of a stream.
     Data,
     /// A message sent by this socket that was returned; the buffer holds its first bytes.
     Returned(ErrorCode),
@@ -76,7 +76,7 @@ pub enum Event {
     MemberDown,
 }
 
-/// A received message.
+/// What was received, without the bytes, which are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Kind of the message.

@@ -23,7 +23,7 @@ pub enum Backend {
     /// The kernel's if there is one, otherwise the `tipcd` at the default path.
     #[default]
     Automatic,
-    /// The kernel's TIPC.
+    /// The kernel's TIPC, by sockets of AF_TIPC.
     Kernel,
     /// The `tipcd` whose socket has this path.
     Node(PathBuf),
@@ -40,12 +40,12 @@ impl Backend {
     }
 }
 
-/// A TIPC socket.
+/// A TIPC socket of the kernel or of a `tipcd`, with the same calls for both.
 #[derive(Debug)]
 pub enum Socket {
     /// With the kernel's TIPC.
     Kernel(KernelSocket),
-    /// With a `tipcd`.
+    /// With a `tipcd`, by its local protocol.
     Node(NodeSocket),
 }
 

@@ -47,7 +47,7 @@ pub enum CannotRun {
     Unreadable {
         /// Path of the program.
         path: PathBuf,
-        /// The underlying error.
+        /// Why the program could not be read.
         source: std::io::Error,
     },
     /// The program is statically linked, so the loader does not load anything for it.

@@ -10,7 +10,7 @@ use crossway_tipc_proto::addr::BearerId;
 pub enum Notice {
     /// The system does not notify this process of changes to network devices; the removal of a device shows only as silence.
     DeviceNotWatched {
-        /// Bearer concerned.
+        /// The bearer that the device belongs to.
         bearer: BearerId,
         /// Error from the system.
         errno: Errno,
@@ -18,7 +18,7 @@ pub enum Notice {
     /// The system refuses to split runs of frames on the bearer's path; from now on each frame is sent separately. Nothing
     /// was lost.
     RunsRefused {
-        /// Bearer concerned.
+        /// The bearer on whose path this happens.
         bearer: BearerId,
         /// Error from the system.
         errno: Errno,

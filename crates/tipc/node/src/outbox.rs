@@ -39,7 +39,7 @@ pub struct Traffic {
     pub refused_calls: u64,
     /// Frames lost because the system refused them, or had no room for too long.
     pub frames_unsent: u64,
-    /// Frames received.
+    /// Frames received from the medium.
     pub frames_received: u64,
     /// Calls that received them, or the number of times that a ring was checked.
     pub receive_calls: u64,

@@ -54,7 +54,7 @@ pub enum RunnerError {
     /// Another system call failed.
     #[error("{0}")]
     Os(#[from] crossway_sys::OsError),
-    /// Waiting failed.
+    /// Waiting for frames, programs and timers failed.
     #[error("waiting for frames failed: {0}")]
     Poll(#[from] Errno),
 }

@@ -21,12 +21,12 @@ const UDP_PORT: u16 = 6118;
 /// its two ends. The default is that of a kernel's bearer: 14,000 over IPv4, 1,280 over IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BearerSpec {
-    /// An Ethernet device.
+    /// An Ethernet device: frames with TIPC's EtherType, 0x88ca.
     Ethernet {
         /// Name of the device.
         device: String,
     },
-    /// A UDP socket.
+    /// UDP over IPv4 or IPv6: a frame per datagram.
     Udp {
         /// Local address and port.
         local: SocketAddr,

@@ -105,9 +105,9 @@ pub struct SocketAddr {
 pub struct ServiceRange {
     /// Type of the service.
     pub service: u32,
-    /// Lowest instance.
+    /// Lowest instance of the range.
     pub lower: u32,
-    /// Highest instance.
+    /// Highest instance of the range, included.
     pub upper: u32,
 }
 
@@ -146,7 +146,7 @@ pub enum Scope {
 /// Priority of a message: determines how much of a congested link's backlog and of a receiver's buffer it may use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Importance {
-    /// Default level.
+    /// The level of messages whose socket sets none.
     #[default]
     Low,
     /// Twice the limit of low.
@@ -180,13 +180,13 @@ pub struct BearerId(pub u8);
 /// Source or destination of a frame on a medium.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MediaAddr {
-    /// Ethernet hardware address.
+    /// Hardware address of an Ethernet device, in the order of its bytes on the wire.
     Ethernet([u8; 6]),
     /// An IPv4 or IPv6 address and a UDP port.
     Udp {
-        /// IP address.
+        /// Address of the host, of IPv4 or IPv6.
         ip: IpAddr,
-        /// UDP port.
+        /// UDP port, in the host's byte order.
         port: u16,
     },
 }

@@ -45,7 +45,7 @@ pub const ACK_EVERY_MAX: u16 = 128;
 /// Number of out-of-order packets that triggers an immediate gap report; smaller gaps are reported by a timer.
 pub const NACK_AFTER_DEFERRED: usize = 3;
 
-/// Highest link priority.
+/// Highest priority of a link (TIPC_MAX_LINK_PRI of linux/tipc.h).
 pub const PRIORITY_MAX: u8 = 31;
 
 /// Initial send window of a unicast link, and its lower bound, in packets.
@@ -153,9 +153,9 @@ pub const DISCOVERY_LINKED_MAX: Duration = Duration::from_secs(60);
 
 /// Default link tolerance: the silence after which a link fails, unless configured or imposed by the peer.
 pub const TOLERANCE_DEFAULT: Duration = Duration::from_millis(1_500);
-/// Smallest tolerance allowed.
+/// Smallest tolerance that can be configured (TIPC_MIN_LINK_TOL of linux/tipc.h).
 pub const TOLERANCE_MIN: Duration = Duration::from_millis(50);
-/// Largest tolerance allowed.
+/// Largest tolerance that can be configured (TIPC_MAX_LINK_TOL of linux/tipc.h).
 pub const TOLERANCE_MAX: Duration = Duration::from_millis(30_000);
 /// Longest interval between supervision ticks of a link.
 pub const TICK_MAX: Duration = Duration::from_millis(500);

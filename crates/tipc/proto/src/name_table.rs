@@ -21,7 +21,7 @@ use rotation::Rotations;
 /// A service range bound to a socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Binding {
-    /// The bound range.
+    /// The names that the socket is bound to.
     pub range: ServiceRange,
     /// The socket it is bound to. Port 0 stands for the node itself.
     pub socket: SocketAddr,

@@ -11,7 +11,7 @@ pub struct Conditions {
     pub loss_per_mille: u32,
     /// Frames that arrive twice, in per mille.
     pub duplicate_per_mille: u32,
-    /// Minimum delay.
+    /// Shortest time that a frame takes.
     pub delay_min: Duration,
     /// Maximum delay; frames can overtake each other if it differs from the minimum.
     pub delay_max: Duration,

@@ -135,7 +135,7 @@ impl Network {
         }
     }
 
-    /// The virtual time.
+    /// The virtual time, which only [`Network::run`] and its like advance.
     pub const fn now(&self) -> Nanos {
         self.now
     }
@@ -145,7 +145,7 @@ impl Network {
         &mut self.rng
     }
 
-    /// All hosts.
+    /// The hosts in the order of their numbers, including those whose node is not running.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }

@@ -87,7 +87,7 @@ unsafe fn give_up(
     }
 }
 
-/// Cancels an attach.
+/// Cancels an attach; `*attref` becomes 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_detach(linx: *mut Linx, attref: *mut u32) -> c_int {
     // SAFETY: as the header says.
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn linx_modify_tmo(linx: *mut Linx, tmoref: *mut u32, tmo:
     }
 }
 
-/// Cancels a time-out.
+/// Cancels a time-out; `*tmoref` becomes 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_cancel_tmo(linx: *mut Linx, tmoref: *mut u32) -> c_int {
     // SAFETY: as the header says.

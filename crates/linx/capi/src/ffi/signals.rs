@@ -44,7 +44,7 @@ pub unsafe extern "C" fn linx_s_alloc(linx: *mut Linx, size: u32, sig_no: u32, _
     shared.unwrap_or_else(|| unsafe { linx_alloc(linx, size, sig_no) })
 }
 
-/// Frees a signal.
+/// Frees a signal; `*sig` becomes NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_free_buf(linx: *mut Linx, sig: *mut Sig) -> c_int {
     // SAFETY: a handle and the address of a signal's pointer, as the header says.

@@ -26,7 +26,7 @@ pub enum LinkAddress {
     Tipc {
         /// The service type, 64 or above.
         service: u32,
-        /// The service instance.
+        /// The instance that the listening node is bound to.
         instance: u32,
     },
 }

@@ -88,7 +88,7 @@ pub(super) fn watch(lifeline: OwnedFd, inbox: &Inbox, tag: i32) -> Result<PeerWa
     Ok(watch)
 }
 
-/// The sending half.
+/// The sending half: queues signals to the peer's process while it has credits.
 #[derive(Debug)]
 pub struct SignalTx {
     // Dropped before the inbox that it notes the peer's end in.
@@ -176,7 +176,7 @@ impl Tx for SignalTx {
     }
 }
 
-/// The receiving half.
+/// The receiving half: takes signals out of this process's queue and grants credits for them.
 #[derive(Debug)]
 pub struct SignalRx {
     // Dropped before the inbox that it notes the peer's end in.

@@ -40,7 +40,8 @@ const DEFAULT_MESSAGES: usize = 64;
 /// A channel may use at most one in this many of the signals that all processes of the user may queue together.
 const SHARE: usize = 8;
 
-/// `sigqueue(3)` and `sigwaitinfo(2)`.
+/// The mechanism `signal`: real-time signals with a value of up to 8 bytes, pidfd_send_signal(2) to queue and
+/// sigtimedwait(2) to receive.
 #[derive(Debug)]
 pub struct Signal;
 

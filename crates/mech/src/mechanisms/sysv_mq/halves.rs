@@ -14,7 +14,7 @@ use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Tx, Wait};
 
-/// The sending half.
+/// The sending half: one msgsnd(2) per message.
 #[derive(Debug)]
 pub struct SysvTx {
     queue: SysvQueue,
@@ -27,7 +27,7 @@ pub struct SysvTx {
     envelope: Envelope,
 }
 
-/// The receiving half.
+/// The receiving half: one msgrcv(2) per message.
 #[derive(Debug)]
 pub struct SysvRx {
     queue: SysvQueue,

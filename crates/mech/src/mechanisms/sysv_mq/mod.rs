@@ -28,7 +28,7 @@ const NOTE: i64 = 2;
 /// Number of random keys to try: one of 2^31 is normally free at once, unless the table is full.
 const KEYS_TO_TRY: usize = 16;
 
-/// `svipc(7)`.
+/// The mechanism `sysv-mq`, svipc(7): two queues with random keys, one each way.
 #[derive(Debug)]
 pub struct SysvMq;
 

@@ -16,7 +16,7 @@ const FRAME_LEN_MAX: usize = 65_536;
 /// Address of a station on a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Station {
-    /// Ethernet hardware address.
+    /// Hardware address of an Ethernet device, in the order of its bytes on the wire.
     Ethernet([u8; 6]),
     /// IP address and port.
     Udp(SocketAddr),
@@ -31,9 +31,9 @@ pub struct TracedFrame {
     pub lost: u64,
     /// Whether the frame was received rather than sent.
     pub inward: bool,
-    /// Source address.
+    /// The station that sent it.
     pub from: Station,
-    /// Destination address.
+    /// The station, or the broadcast or multicast address, that it was sent to.
     pub to: Station,
     /// The bytes of the TIPC frame.
     pub bytes: Vec<u8>,

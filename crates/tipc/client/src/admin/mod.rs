@@ -80,7 +80,7 @@ pub enum Order {
         /// Initial settings of its links.
         settings: Settings,
     },
-    /// Disables a bearer.
+    /// Disables a bearer: its links go down, and their traffic moves to other bearers if there are any.
     DisableBearer {
         /// Name of the bearer, with or without its medium.
         name: String,
@@ -104,7 +104,7 @@ pub enum Order {
     SetBearer {
         /// Name of the bearer.
         name: String,
-        /// Settings to change.
+        /// The settings to change; the others stay as they are.
         settings: Settings,
     },
     /// Resets the statistics of one link, of the broadcast link, or of all links.
@@ -114,7 +114,7 @@ pub enum Order {
     },
     /// Sets how multicasts are sent if the socket does not choose a method; `None` leaves a value unchanged.
     SetMulticasts {
-        /// Method to use.
+        /// The method for sockets that choose none.
         method: Option<MulticastWay>,
         /// For autoselect: replicast is used if at most this percentage of the peers are destinations.
         replicast_percent: Option<u8>,
@@ -128,7 +128,7 @@ pub enum Order {
     SetLink {
         /// Name of the link.
         name: String,
-        /// Settings to change.
+        /// The settings to change; the others stay as they are.
         settings: Settings,
     },
     /// Queries how nodes monitor each other on each bearer: [`Outcome::Monitor`].

@@ -45,9 +45,9 @@ pub struct NodeView {
 /// Message and byte counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficView {
-    /// Number of messages.
+    /// How many messages.
     pub messages: u64,
-    /// Number of bytes.
+    /// Their payload in bytes.
     pub bytes: u64,
 }
 
@@ -75,9 +75,9 @@ pub struct BearerView {
     pub remotes: Vec<SocketAddr>,
     /// Remotes that were removed and whose discovery messages are ignored.
     pub removed: Vec<String>,
-    /// Frames received.
+    /// Frames received from the medium since the bearer was enabled.
     pub received_frames: u64,
-    /// Frames sent.
+    /// Frames that the medium accepted since the bearer was enabled.
     pub sent_frames: u64,
     /// Frames that the medium did not accept.
     pub unsent_frames: u64,
@@ -113,13 +113,13 @@ pub struct LinkView {
     pub plane: String,
     /// Largest packet, in bytes.
     pub mtu_bytes: u64,
-    /// Current priority.
+    /// Priority in use, 0 to 31; of the links to a peer, those with the highest one carry the traffic.
     pub priority: u8,
     /// Silence after which it fails.
     pub tolerance_ms: u64,
-    /// Maximum send window.
+    /// Largest send window: the number of packets that may be unacknowledged.
     pub window_packets: u16,
-    /// Current send window.
+    /// Send window in use, which grows with acknowledgements and shrinks with losses.
     pub window_now_packets: u16,
     /// Smoothed round trip; absent until it has been measured.
     pub round_trip_us: Option<u64>,
@@ -155,7 +155,7 @@ pub struct BroadcastView {
 /// Statistics of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterView {
-    /// Sequenced packets accepted.
+    /// Packets with a sequence number that were accepted, each once.
     pub received_packets: u64,
     /// Bytes of these packets.
     pub received_bytes: u64,
@@ -179,7 +179,7 @@ pub struct CounterView {
     pub sent_bundles: u64,
     /// Messages sent in bundles.
     pub sent_bundled: u64,
-    /// Packets retransmitted.
+    /// Packets sent again because the peer reported them missing.
     pub resent_packets: u64,
     /// Messages accepted for sending.
     pub profile_messages: u64,
@@ -191,17 +191,17 @@ pub struct CounterView {
     pub early_packets: u64,
     /// Packets that had already been received.
     pub duplicate_packets: u64,
-    /// STATE messages received.
+    /// STATE messages received: the links' own messages, with acknowledgements, gap reports and probes.
     pub received_states: u64,
     /// STATE messages sent.
     pub sent_states: u64,
-    /// Probes received.
+    /// STATE messages received that demand an answer.
     pub received_probes: u64,
-    /// Probes sent.
+    /// STATE messages sent that demand an answer, after a silence of the peer.
     pub sent_probes: u64,
-    /// Gap reports received.
+    /// STATE messages received that report missing packets.
     pub received_naks: u64,
-    /// Gap reports sent.
+    /// STATE messages sent that report missing packets.
     pub sent_naks: u64,
     /// Acknowledgements sent that were neither probes nor gap reports.
     pub sent_acks: u64,
@@ -216,16 +216,16 @@ pub struct CounterView {
 /// A binding in the name table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NameView {
-    /// Service type.
+    /// Type of the service, the first part of its name.
     #[serde(rename = "type")]
     pub service: u32,
-    /// Lowest instance.
+    /// Lowest instance of the bound range.
     pub lower: u32,
-    /// Highest instance.
+    /// Highest instance of the bound range, included.
     pub upper: u32,
-    /// `cluster` or `node`.
+    /// Where the binding is visible: `cluster` or `node`.
     pub scope: String,
-    /// The bound port.
+    /// Port number of the bound socket.
     pub port: u32,
     /// The port's node, in hexadecimal.
     pub node: String,
@@ -234,11 +234,11 @@ pub struct NameView {
 /// Position in the name table: the next page begins after this range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamePlace {
-    /// Service type.
+    /// Type of the service.
     pub service: u32,
-    /// Lowest instance.
+    /// Lowest instance of the last range that was returned.
     pub lower: u32,
-    /// Highest instance.
+    /// Highest instance of the last range that was returned, included.
     pub upper: u32,
 }
 
@@ -264,7 +264,7 @@ pub struct GroupView {
 /// State of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketView {
-    /// Port number.
+    /// The socket's port number on this node.
     pub port: u32,
     /// `rdm`, `dgram`, `seqpacket` or `stream`.
     pub kind: String,
@@ -286,9 +286,9 @@ pub struct SocketView {
     pub queued_messages: u64,
     /// Length of these messages in bytes, as counted against the queue limit.
     pub queued_bytes: u64,
-    /// Messages sent.
+    /// Messages that its program has sent with it.
     pub sent: TrafficView,
-    /// Messages received.
+    /// Messages that have arrived for it.
     pub received: TrafficView,
     /// Statistics of its lanes; absent if it has none.
     pub lanes: Option<LaneView>,
@@ -327,7 +327,7 @@ pub struct PeerView {
 pub struct MonitorView {
     /// Up to this number of nodes on a medium, including this one, each node monitors all others.
     pub threshold: usize,
-    /// Monitors by bearer.
+    /// The monitor of each bearer, because nodes monitor each other on every medium separately.
     pub bearers: Vec<MonitoredBearerView>,
 }
 

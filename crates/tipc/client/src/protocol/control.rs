@@ -23,13 +23,13 @@ pub const RECEIVE_BYTES: u32 = 0x1_0008;
 /// SocketKind of a socket, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SocketKind {
-    /// SOCK_STREAM.
+    /// SOCK_STREAM: a connection that carries bytes.
     Stream = 1,
-    /// SOCK_DGRAM.
+    /// SOCK_DGRAM: messages that may also be dropped at their source.
     Dgram = 2,
-    /// SOCK_RDM.
+    /// SOCK_RDM: messages that are dropped at their destination at most.
     Rdm = 4,
-    /// SOCK_SEQPACKET.
+    /// SOCK_SEQPACKET: a connection that carries messages.
     Seqpacket = 5,
 }
 
@@ -71,7 +71,7 @@ pub enum Request<'a> {
         /// struct sockaddr_tipc.
         address: [u8; ENCODED_LEN],
     },
-    /// Withdraws all bindings.
+    /// Withdraws all bindings of a socket.
     UnbindAll {
         /// Token of the socket.
         token: u64,
@@ -110,7 +110,7 @@ pub enum Request<'a> {
         token: u64,
         /// Number of the option.
         name: u32,
-        /// Value to set.
+        /// The value to set, in the option's own unit.
         value: u32,
     },
     /// Reads an option: answered with 4 bytes.
@@ -127,14 +127,14 @@ pub enum Request<'a> {
         /// struct sockaddr_tipc.
         address: [u8; ENCODED_LEN],
     },
-    /// Joins a group.
+    /// Joins a group, which the socket must not already be a member of.
     Join {
         /// Token of the socket.
         token: u64,
         /// struct tipc_group_req: type, instance, scope, flags.
         group: [u32; 4],
     },
-    /// Leaves the group.
+    /// Leaves the group that the socket is a member of.
     Leave {
         /// Token of the socket.
         token: u64,
@@ -181,7 +181,7 @@ pub enum Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Encodes the request.
+    /// The request as one message of the control connection, in native byte order.
     pub fn encode(&self) -> Vec<u8> {
         [self.head().bytes(), self.tail()].concat()
     }

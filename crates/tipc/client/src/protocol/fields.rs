@@ -32,7 +32,7 @@ impl Head {
     }
 }
 
-/// Writes consecutive integers.
+/// Writes integers one after the other, without padding, in native byte order.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
@@ -60,7 +60,7 @@ impl Writer {
     }
 }
 
-/// Reads consecutive integers.
+/// Reads what [`Writer`] has written.
 #[derive(Debug)]
 pub struct Reader<'a>(pub(super) &'a [u8]);
 

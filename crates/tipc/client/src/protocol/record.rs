@@ -18,7 +18,7 @@ pub const HEADER_LEN: usize = 32;
 /// RecordKind of a message towards the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// A data message.
+    /// A message of another socket.
     Data = 1,
     /// A message sent by the program that could not be delivered; `error` gives the reason.
     Returned = 2,
@@ -55,7 +55,7 @@ const HAS_MEMBER: u8 = 2;
 const GONE: u8 = 4;
 
 impl Header {
-    /// Encodes the header.
+    /// The header as it precedes the payload in the descriptor.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut raw = [0; HEADER_LEN];
         raw[0] = self.kind as u8;

@@ -48,11 +48,11 @@ pub const DOWN_DIRECT: u64 = 2;
 pub enum Phase {
     /// No connection has been requested.
     Open,
-    /// Accepts connections.
+    /// Listens: connection requests are queued for it.
     Listening,
     /// Has requested a connection.
     Connecting,
-    /// Has a connection.
+    /// Its connection is established.
     Connected,
     /// Its connection has ended.
     Disconnected,
@@ -79,10 +79,10 @@ impl Phase {
     }
 }
 
-/// The state word.
+/// A socket's state, which fits into one word so that it changes atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Connection state.
+    /// How far its connection has come.
     pub phase: Phase,
     /// How the connection ended: a TIPC error code, set once everything before the end has been written to the data descriptor.
     pub end: u8,

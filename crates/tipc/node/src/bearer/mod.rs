@@ -84,12 +84,12 @@ pub enum Recipient {
     Station([u8; ETHERNET_HEADER_LEN]),
 }
 
-/// An open medium.
+/// A medium that is open for sending and receiving frames.
 #[derive(Debug)]
 pub enum Bearer {
     /// UDP over IPv4 or IPv6.
     Udp(UdpBearer),
-    /// An Ethernet device.
+    /// An Ethernet device, through a packet socket.
     Ethernet(EthernetBearer),
 }
 

@@ -53,13 +53,13 @@ pub enum ServiceError {
     /// The path exists and is not a socket.
     #[error("{} exists and is not a socket: use another path (--socket)", .path.display())]
     NoSocket {
-        /// The path.
+        /// The path that was requested.
         path: PathBuf,
     },
     /// The socket cannot be bound to the path.
     #[error("cannot serve at {}: {}; {}", .path.display(), .source.source, place(.path, .source))]
     Bind {
-        /// The path.
+        /// The path that was requested.
         path: PathBuf,
         /// The underlying error.
         source: OsError,

@@ -55,11 +55,11 @@ pub(crate) struct LinkConfig {
 /// State of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum LinkState {
-    /// Down; sending RESET.
+    /// Down: sends RESET until the peer's end answers.
     Reset,
     /// The peer's end has answered; sending ACTIVATE.
     Establishing,
-    /// Up.
+    /// Up: sends and accepts packets with sequence numbers.
     Established,
     /// Down and silent until both ends have received its traffic over another link.
     FailingOver,

@@ -13,7 +13,7 @@ pub struct LinkStats {
     pub packets_sent: u64,
     /// Bytes of all frames sent, including TIPC headers.
     pub bytes_sent: u64,
-    /// Packets retransmitted.
+    /// Packets sent again because the peer reported them missing.
     pub packets_resent: u64,
     /// Packets sent that carry a fragment.
     pub fragments_sent: u64,
@@ -23,7 +23,7 @@ pub struct LinkStats {
     pub bundles_sent: u64,
     /// Messages sent in bundles.
     pub bundled_sent: u64,
-    /// Sequenced packets accepted.
+    /// Packets with a sequence number that were accepted, each once.
     pub packets_received: u64,
     /// Bytes of the accepted packets.
     pub bytes_received: u64,
@@ -39,19 +39,19 @@ pub struct LinkStats {
     pub packets_early: u64,
     /// Packets that had already been received.
     pub packets_duplicate: u64,
-    /// STATE messages sent.
+    /// STATE messages sent, of every purpose.
     pub states_sent: u64,
-    /// STATE messages received.
+    /// STATE messages received, of every purpose.
     pub states_received: u64,
-    /// Probes sent.
+    /// STATE messages sent that demand an answer.
     pub probes_sent: u64,
-    /// Probes received.
+    /// STATE messages received that demand an answer.
     pub probes_received: u64,
     /// STATE messages sent that are neither probes nor gap reports.
     pub acks_sent: u64,
-    /// Gap reports sent.
+    /// STATE messages sent that report missing packets.
     pub gaps_sent: u64,
-    /// Gap reports received.
+    /// STATE messages received that report missing packets.
     pub gaps_received: u64,
     /// How often the link came up.
     pub ups: u64,

@@ -39,7 +39,7 @@ pub struct BearerReport {
 /// Message and byte counts, without headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// Number of messages.
+    /// How many messages.
     pub messages: u64,
     /// Total length of their payloads, in bytes.
     pub bytes: u64,

@@ -33,7 +33,7 @@ pub struct Incoming<'a> {
 }
 
 impl Taken {
-    /// Decodes the message.
+    /// What the message is to the application: data, a returned message, an end or a member that has come or gone.
     pub fn incoming(&self) -> Incoming<'_> {
         let nothing = Incoming {
             from: self.member.map_or_else(SocketAddr::default, |(from, _)| from),

@@ -118,7 +118,7 @@ impl Config {
 /// Destination of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
-    /// A single station.
+    /// One station, by its address on the medium.
     Unicast(MediaAddr),
     /// All stations: the medium's broadcast or multicast address, or each configured remote in turn.
     Broadcast,
@@ -349,7 +349,7 @@ impl Node {
         self.id
     }
 
-    /// The name table.
+    /// All bindings that this node knows: its own, and those of peers in contact.
     pub const fn names(&self) -> &NameTable {
         &self.names
     }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// State of a bearer's monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MonitorReport {
-    /// The monitored bearer.
+    /// The bearer on whose medium these nodes are.
     pub bearer: BearerId,
     /// Number of times the roles have been assigned.
     pub table_generation: u32,

@@ -29,7 +29,7 @@ pub struct SocketReport {
     pub queued_bytes: usize,
     /// The group that it is a member of.
     pub group: Option<GroupRequest>,
-    /// Messages sent.
+    /// Messages that the application has sent with it.
     pub sent: Traffic,
     /// Messages received, including returned ones.
     pub received: Traffic,
@@ -46,7 +46,7 @@ pub struct PeerReport {
     pub capabilities: Capabilities,
     /// Whether there is contact with it.
     pub up: bool,
-    /// Links to it.
+    /// The links to it, one per bearer through which it was discovered.
     pub links: Vec<LinkReport>,
 }
 
@@ -61,13 +61,13 @@ pub struct LinkReport {
     pub peer_bearer: BearerId,
     /// Interface name at the peer's end.
     pub peer_interface: InterfaceName,
-    /// Current state.
+    /// The link's state at this end.
     pub state: LinkState,
     /// Whether it carries traffic; a link that is up but not active is a standby.
     pub active: bool,
     /// Largest packet, in bytes.
     pub mtu: usize,
-    /// Current priority.
+    /// Priority in use, 0 to [`PRIORITY_MAX`](crate::limits::PRIORITY_MAX).
     pub priority: u8,
     /// Network plane; 0 is "A".
     pub plane: u8,

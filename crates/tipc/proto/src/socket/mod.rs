@@ -47,7 +47,7 @@ impl SocketKind {
 /// Destination of a message or a connection request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Address {
-    /// A single socket.
+    /// One socket, by its port and node.
     Socket(SocketAddr),
     /// A service instance: one of its bindings, in round-robin order.
     Service {
@@ -62,7 +62,7 @@ pub enum Address {
     Range(ServiceRange),
 }
 
-/// A received message.
+/// What a socket received: a message, one that was returned, or an event of its connection or group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
     /// The sending socket, or for a returned message the socket that rejected it.
@@ -96,11 +96,11 @@ pub struct Readiness {
 pub(crate) enum SocketState {
     /// New, or of a connectionless kind.
     Open,
-    /// Accepts connection requests.
+    /// Listens: connection requests wait in its queue to be accepted.
     Listening,
     /// Has requested a connection.
     Connecting(Connecting),
-    /// Has a connection.
+    /// Its connection is established.
     Connected(Connection),
     /// Its connection has ended.
     Disconnected,

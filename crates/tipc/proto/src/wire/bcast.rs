@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// Opens the broadcast receive link at the destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BcastInit {
-    /// Destination node.
+    /// The node to which the message is sent.
     pub dest: NodeAddr,
     /// Last broadcast sent so far; the destination expects the one after it.
     pub last_bcast: Seq,

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// A packet with several messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bundle<'a> {
-    /// Destination node.
+    /// The node to which all its messages are sent.
     pub dest: NodeAddr,
     /// Common importance of its messages (the kernel also uses 4, "system", here).
     pub importance: u8,

@@ -19,7 +19,7 @@ pub enum DataKind {
         /// The node that sent it originally.
         dest: NodeAddr,
     },
-    /// A single port.
+    /// To one port, by its number.
     Direct {
         /// Node of the sending port.
         orig: NodeAddr,
@@ -72,11 +72,11 @@ pub enum GroupCast {
     Broadcast,
     /// The members with one instance.
     Multicast,
-    /// A single member.
+    /// To one member, by its port.
     Unicast,
 }
 
-/// An application's message.
+/// A message of an application, of any kind of socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataMessage<'a> {
     /// Importance set by the sender.
@@ -100,7 +100,7 @@ pub struct DataMessage<'a> {
     pub dest_port: Port,
     /// Kind of destination, with the rest of the address.
     pub kind: DataKind,
-    /// The application's payload.
+    /// The application's bytes; of a returned message, possibly only the first ones.
     pub payload: &'a [u8],
 }
 

@@ -76,7 +76,7 @@ impl Capabilities {
 pub enum DiscoveryKind {
     /// Announces the sender and asks other nodes to respond.
     Request,
-    /// Answers a request.
+    /// Answers a request; sent only to the node that asked.
     Response,
     /// Asks whether an address is free.
     Trial,

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// The fields that a link adds to a message: sender, sequence number and acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkFields {
-    /// The sending node.
+    /// The node that sent the frame, which for a broadcast is also its origin.
     pub sender: NodeAddr,
     /// Sequence number on the unicast link, or on the broadcast link if `broadcast` is set.
     pub seq: Seq,
@@ -66,7 +66,7 @@ pub(crate) fn refresh_link_fields(packet: &mut [u8], ack: Seq, bcast_ack: Seq) {
 /// Any message with a sequence number, on a unicast link or on the broadcast link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
-    /// Application data.
+    /// A message of an application.
     Data(DataMessage<'a>),
     /// Opens the broadcast receive link.
     BcastInit(BcastInit),
@@ -78,7 +78,7 @@ pub enum Message<'a> {
     Group(GroupProtocol),
     /// Synchronises with, or carries packets of, another link to the same peer.
     Tunnel(Tunnel<'a>),
-    /// Bindings and withdrawals.
+    /// Bindings of the sending node that are new or have been withdrawn.
     Names(NameMessage<'a>),
     /// Part of a large message.
     Fragment(Fragment<'a>),
@@ -123,7 +123,7 @@ impl<'a> Message<'a> {
 /// A complete frame as carried by a bearer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
-    /// Neighbour discovery.
+    /// A message of neighbour discovery, outside of any link.
     Discovery(Discovery),
     /// Link setup and supervision.
     Link(LinkProtocol<'a>),

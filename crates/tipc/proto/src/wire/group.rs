@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// Kind of a group protocol message, with its fields. Windows are in blocks of 1 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupProtocolKind {
-    /// Announces a member.
+    /// Announces the sender as a member.
     Join {
         /// Number of the sender's next broadcast.
         sync: Seq,
@@ -22,19 +22,19 @@ pub enum GroupProtocolKind {
         /// Number of the sender's next broadcast; it leaves after the one before.
         sync: Seq,
     },
-    /// Extends the window.
+    /// Extends the window within which the receiver may send to the sender of this.
     Advertise {
         /// Number of blocks granted in addition.
         window: u16,
     },
-    /// Acknowledges broadcasts.
+    /// Acknowledges the group's broadcasts of the receiver.
     Ack {
         /// Number of the next expected broadcast.
         next: Seq,
     },
     /// Asks a member to return its unused window.
     Reclaim,
-    /// Returns unused window.
+    /// Returns window that was advertised and not used, as requested with [`Self::Reclaim`].
     Remit {
         /// Number of blocks returned.
         window: u16,

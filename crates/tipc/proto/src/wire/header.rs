@@ -176,7 +176,7 @@ impl<'a> View<'a> {
         NodeAddr(self.word(3))
     }
 
-    /// The sending port.
+    /// The port that sent the message (word 4).
     pub fn orig_port(&self) -> Port {
         Port(self.word(4))
     }
@@ -227,7 +227,7 @@ impl HeaderWords {
         self
     }
 
-    /// Replaces word `n`.
+    /// Replaces word `n`, counted from 0 and below 15; only the words of the header's length are sent.
     pub fn set_word(&mut self, n: usize, value: u32) -> &mut Self {
         self.words[n] = value;
         self

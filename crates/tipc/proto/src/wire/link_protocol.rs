@@ -42,7 +42,7 @@ pub struct Reset {
     pub interface: InterfaceName,
 }
 
-/// Fields of STATE.
+/// What a STATE message adds to the fields of every link protocol message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State<'a> {
     /// Requests an immediate answer.
@@ -81,9 +81,9 @@ pub enum LinkProtocolKind<'a> {
 /// A link protocol message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkProtocol<'a> {
-    /// The sending node.
+    /// The node at whose end of the link it was sent.
     pub sender: NodeAddr,
-    /// The destination node.
+    /// The node at the other end of the link.
     pub dest: NodeAddr,
     /// The sender's session: initially random, incremented at each reset.
     pub session: u16,

@@ -15,12 +15,12 @@ pub enum TunnelKind {
     Failover,
 }
 
-/// A tunnel message.
+/// A message that one link carries for another link to the same peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tunnel<'a> {
     /// Kind of the message.
     pub kind: TunnelKind,
-    /// Destination node.
+    /// The node at the other end of both links.
     pub dest: NodeAddr,
     /// The destination's bearer of the link concerned.
     pub bearer: BearerId,
