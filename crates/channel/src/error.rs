@@ -82,7 +82,7 @@ pub enum Error {
     },
     /// Both ends answer, but they share no memory.
     #[error(
-        "the listener of channel '{name}' shares no memory with this process: {why}; connect the two by a network mechanism"
+        "the listener of channel '{name}' shares no memory with this process: {why}; connect the two over the network instead"
     )]
     NotLocal {
         /// The channel's name.

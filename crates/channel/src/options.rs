@@ -245,7 +245,7 @@ fn answer(name: &str, socket: &OwnedFd, until: Deadline) -> Result<Option<Welcom
         Packet::Message(Message::Refused(why), _) => {
             Err(Error::Refused { name: name.to_owned(), why })
         }
-        Packet::Message(..) => Err(no_answer("it says something else than a greeting")),
+        Packet::Message(..) => Err(no_answer("it answers with something other than a greeting")),
         Packet::Nonsense(why) => Err(no_answer(&why)),
         Packet::Nothing | Packet::End | Packet::Broken => Ok(None),
     }

@@ -140,7 +140,7 @@ impl Core {
     fn check(&self, hello: &Hello, ours: &[Transport]) -> Result<(), String> {
         if hello.version != VERSION {
             return Err(format!(
-                "it speaks version {VERSION} of the control protocol, the connector version {}",
+                "it speaks version {VERSION} of the control protocol, the connector speaks version {}",
                 hello.version
             ));
         }

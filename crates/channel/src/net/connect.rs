@@ -124,7 +124,7 @@ fn connect_at(
         Message::Welcome(welcome) => welcome,
         Message::OtherName(other) => return Ok(Err(format!("it listens on '{other}'"))),
         Message::Refused(why) => return Err(Error::Refused { name: name.to_owned(), why }),
-        _ => return Ok(Err("it says something else than a greeting".to_owned())),
+        _ => return Ok(Err("it answers with something other than a greeting".to_owned())),
     };
     // The listener has checked that it is not too large.
     let (halves, _) = shape.make(transport)?;

@@ -101,7 +101,9 @@ fn check_preamble(answer: &[u8; PREAMBLE], wanted: Mode) -> Result<(), String> {
         return Err("it is no listener of channels".to_owned());
     }
     if *version != VERSION {
-        return Err(format!("it speaks version {version} of the greeting, this end {VERSION}"));
+        return Err(format!(
+            "it speaks version {version} of the greeting, this end speaks version {VERSION}"
+        ));
     }
     match *theirs {
         theirs if theirs == wanted as u8 => Ok(()),

@@ -194,7 +194,7 @@ impl Endpoint {
                     Some(way) if way.vouched.contains(&from) => self.mailbox.arrive(signal),
                     _ => self.channel_ended(
                         number,
-                        Broken::Damaged("a signal in the name of another endpoint"),
+                        Broken::Damaged("a signal whose sender the channel does not belong to"),
                     ),
                 }
             }

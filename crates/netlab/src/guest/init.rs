@@ -38,8 +38,8 @@ const CHECK_LIMIT: Duration = Duration::from_secs(20);
 pub fn run_guest_init() -> String {
     if std::env::var_os(FACTS_VARIABLE).is_some() || std::env::var_os(FAILED_VARIABLE).is_some() {
         return match serve() {
-            Ok(()) => "the line was closed".to_owned(),
-            Err(e) => format!("the line failed: {e}"),
+            Ok(()) => "the line to the host was closed".to_owned(),
+            Err(e) => format!("the line to the host failed: {e}"),
         };
     }
     if std::env::var_os(CHECK_VARIABLE).is_some() {

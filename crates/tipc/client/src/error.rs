@@ -22,7 +22,7 @@ pub enum Error {
     #[error("no AF_TIPC in this kernel: load its module as root (modprobe tipc), or use a tipcd")]
     NoKernelTipc,
     /// A tipcd was requested explicitly but none is running.
-    #[error("no tipcd at {}: start `crossway tipcd --socket {}`: {source}", .path.display(), .path.display())]
+    #[error("no tipcd at {}: {source}; start one with: crossway tipcd --socket {}", .path.display(), .path.display())]
     NoDaemon {
         /// Path where it was expected.
         path: PathBuf,

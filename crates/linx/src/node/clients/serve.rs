@@ -191,8 +191,9 @@ impl Node {
             _ => return false,
         };
         if version != VERSION {
-            let why =
-                format!("the program speaks version {version} of the protocol, the node {VERSION}");
+            let why = format!(
+                "the program speaks version {version} of the protocol, the node speaks version {VERSION}"
+            );
             self.clients.refuse(index, (Refusal::Protocol, why));
             return true;
         }

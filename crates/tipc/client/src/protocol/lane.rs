@@ -130,7 +130,7 @@ impl LaneMemory {
         if dimensions.capacity != ring_bytes
             || !shm::is_sealed(fd.as_fd(), dimensions.memory_len())?
         {
-            let why = std::io::Error::other(format!("not two sealed rings of {ring_bytes}"));
+            let why = std::io::Error::other(format!("not two sealed rings of {ring_bytes} bytes"));
             return Err(OsError::new("mmap", "lanes", why));
         }
         Self::map(fd, dimensions)
