@@ -103,7 +103,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
             Warning,
             "build",
             "this is a development build: the measuring loops are not optimised".to_owned(),
-            "cargo build --release",
+            "`cargo build --release`",
         );
     }
     let slow: Vec<&str> = env

@@ -15,7 +15,7 @@ use super::property::Wish;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
-use crate::preflight;
+use crate::preflight::{self, Finding};
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -190,14 +190,26 @@ pub(super) fn put_together(
     advice
 }
 
-/// What disturbed the machine before the runs whose records answer the question.
+/// What disturbed the machine before the runs whose records answer the question, each subject with its first finding.
 fn disturbances(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
     let named = |dir: &&PathBuf| runs.iter().any(|run| dir.ends_with(run.as_str()));
-    let found = sources.library.own_runs.iter().filter(named).filter_map(|dir| {
-        let first = preflight::warnings_beside(dir).ok()?.into_iter().next()?;
-        Some(format!("before run {}: {}", dir.display(), first.what))
-    });
-    found.collect()
+    let mut found: Vec<(Finding, usize)> = Vec::new();
+    for dir in sources.library.own_runs.iter().filter(named) {
+        let mut of_run = preflight::warnings_beside(dir).unwrap_or_default();
+        // Several CPUs of one run may be busy.
+        of_run.dedup_by(|a, b| a.about == b.about);
+        for finding in of_run {
+            match found.iter_mut().find(|(known, _)| known.about == finding.about) {
+                Some((_, times)) => *times += 1,
+                None => found.push((finding, 1)),
+            }
+        }
+    }
+    let note = |(finding, times): (Finding, usize)| match times {
+        1 => format!("before a run with these figures: {}", finding.what),
+        n => format!("before {n} runs with these figures, for example: {}", finding.what),
+    };
+    found.into_iter().map(note).collect()
 }
 
 /// The figures of every candidate that has them. Trials measured for this question take precedence over earlier ones;
