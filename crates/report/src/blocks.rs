@@ -1,9 +1,9 @@
 //! The figures side by side: one block per setting and kind of workload, with one table per message size or pace.
 
 mod beside;
+mod by_workload;
 mod paced;
 
-use crossway_lab::inputs::Workload;
 use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 use crossway_lab::record::Span;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::estimate::Estimate;
 use crate::limits::Limits;
 use crate::ranking::{Metric, Ranking};
 use crate::sheet::{Cell, Row, Sheet};
-use crate::summary::{Case, LatencySummary, Pooled, Summary, workload_name};
+use crate::summary::{Case, LatencySummary, Pooled, Summary};
 use crate::units::{self, Quantity, three_digits};
 
 /// The tables of one setting and one kind of workload.
@@ -92,8 +92,8 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
     }
     for (kind, tables) in [
         ("messages at a fixed rate", paced::sheets as Tables),
-        ("exchanges", exchanges),
-        ("several roles", shared),
+        ("exchanges", by_workload::exchanges),
+        ("several roles", by_workload::shared),
         ("background workloads", beside::sheets),
     ] {
         let sheets = tables(summary, setting);
@@ -316,89 +316,4 @@ fn text_figure(quantity: Quantity, value: Option<f64>) -> Cell {
         sort: value,
         ..Cell::default()
     }
-}
-
-/// Exchanges: connect, request, reply, close.
-fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
-    let heads = ["Set-up p50", "Exchange p50", "Tear-down p50", "Total", "CPU / exchange"];
-    let p50 = |case: &Case, span| case.latency(span).map(|l| l.p50);
-    const SPANS: [Span; 3] = [Span::SetUp, Span::Exchange, Span::TearDown];
-    let whole = move |case: &Case| -> Option<f64> {
-        SPANS.iter().map(|span| p50(case, *span).map(|e| e.value)).sum()
-    };
-    let row = move |case: &Case| {
-        let mut cells: Vec<Cell> =
-            SPANS.iter().map(|span| Cell::figure(Quantity::Duration, p50(case, *span))).collect();
-        cells.push(text_figure(Quantity::Duration, whole(case)));
-        cells.push(Cell::figure(Quantity::Duration, case.cpu_ns_per_msg));
-        cells
-    };
-    let order = move |case: &Case| whole(case).unwrap_or(f64::INFINITY);
-    by_workload(summary, setting, |c| c.workload == Workload::Exchange, &heads, row, order)
-}
-
-/// Workloads of several roles: pairs, fan-in, fan-out.
-fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
-    let heads = ["Throughput", "Messages", "Fairness", "Longest wait", "CPU / message"];
-    let is_shared = |case: &Case| case.workload.facts().timed();
-    let row = |case: &Case| {
-        let fairness = case.fairness.as_ref();
-        vec![
-            Cell::figure(Quantity::ByteRate, case.bytes_per_s),
-            Cell::figure(Quantity::MessageRate, case.msgs_per_s),
-            text_figure(Quantity::Number, fairness.map(|f| f.jain.value)),
-            fairness.map_or(Cell::text("–"), |f| duration(f.longest_wait_ns)),
-            Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
-        ]
-    };
-    let order = |case: &Case| case.bytes_per_s.map_or(f64::INFINITY, |rate| -rate.value);
-    by_workload(summary, setting, is_shared, &heads, row, order)
-}
-
-/// One table per workload and size of the selected cases, with a row per contender.
-fn by_workload(
-    summary: &Summary,
-    setting: usize,
-    wanted: impl Fn(&Case) -> bool,
-    heads: &[&str],
-    row: impl Fn(&Case) -> Vec<Cell>,
-    order: impl Fn(&Case) -> f64,
-) -> Vec<Sheet> {
-    let cases: Vec<&Case> =
-        summary.cases.iter().filter(|c| c.setting == setting && wanted(c)).collect();
-    let mut tables: Vec<(Workload, u64)> = Vec::new();
-    for case in &cases {
-        if !tables.contains(&(case.workload, case.size_bytes)) {
-            tables.push((case.workload, case.size_bytes));
-        }
-    }
-    let sheet = |(workload, size): (Workload, u64)| {
-        let name = workload_name(workload, size);
-        let mut rows: Vec<((WaitClass, f64), Row)> = cases
-            .iter()
-            .filter(|c| c.workload == workload && c.size_bytes == size)
-            .map(|case| {
-                let contender = &summary.contenders[case.contender];
-                let class = contender.discipline();
-                let mut label = Cell::text(contender.label());
-                label.note = case.degraded.then(|| DEGRADED.to_owned());
-                let cells = std::iter::once(label).chain(row(case)).collect();
-                ((class, order(case)), Row { class: marked(class), cells })
-            })
-            .collect();
-        let place = |class: WaitClass| WaitClass::ALL.iter().position(|c| *c == class);
-        rows.sort_by(|(a, _), (b, _)| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
-        let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-        Sheet {
-            title: format!("{} messages, {name}", units::size(size)),
-            heads: std::iter::once("Mechanism")
-                .chain(heads.iter().copied())
-                .map(str::to_owned)
-                .collect(),
-            notes: notes(&rows),
-            rows,
-            sortable: true,
-        }
-    };
-    tables.into_iter().map(sheet).collect()
 }

@@ -4,6 +4,7 @@ mod reasons;
 
 use std::path::PathBuf;
 
+pub use reasons::Reason;
 use reasons::{commands, enter_flips, nothing_admissible, objective_words, prefer_if, settings};
 use serde::Serialize;
 
@@ -11,7 +12,6 @@ use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut};
 use super::figure::{Figure, GoalVerdict};
 use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
-use super::property::Wish;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
@@ -381,44 +381,4 @@ fn enter_choice(
     advice.mechanism = Some(chosen.candidate.mechanism.to_owned());
     advice.settings = settings(question, chosen);
     enter_flips(advice, question, judged, chosen, survey);
-}
-
-/// Candidates that were ruled out for the same reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Reason<'a> {
-    /// Labels of the candidates.
-    pub candidates: Vec<&'a str>,
-    /// The reason.
-    pub why: &'a str,
-    /// The evidence.
-    pub basis: &'a str,
-}
-
-impl Advice {
-    /// The ruled-out candidates grouped by reason, in the order in which the reasons first appear.
-    pub fn reasons(&self) -> Vec<Reason<'_>> {
-        let mut reasons: Vec<Reason<'_>> = Vec::new();
-        for out in &self.ruled_out {
-            match reasons.iter_mut().find(|r| r.why == out.why && r.basis == out.basis) {
-                Some(reason) => reason.candidates.push(&out.candidate),
-                None => reasons.push(Reason {
-                    candidates: vec![&out.candidate],
-                    why: &out.why,
-                    basis: &out.basis,
-                }),
-            }
-        }
-        reasons
-    }
-
-    /// The wishes in the question, in readable form.
-    pub fn wishes(question: &Question) -> Vec<String> {
-        let said = |wish: &Wish| *wish != Wish::NoPreference;
-        question
-            .wishes
-            .iter()
-            .filter(|(_, w)| said(w))
-            .map(|(p, w)| format!("{} {}", w.word(), p.name()))
-            .collect()
-    }
 }

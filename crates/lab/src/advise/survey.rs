@@ -5,9 +5,12 @@
 //! run. While the last candidates cannot be distinguished, they are measured again. The last part of the budget is
 //! spent on variations of the question (other sizes, rates, load), which show where the answer changes.
 
+mod plan;
+
 use std::time::{Duration, Instant};
 
-use toml::{Table, Value};
+pub use plan::plan;
+use plan::{WARMUP_MS, measure_ms};
 
 use super::AdviseError;
 use super::candidate::Candidate;
@@ -15,14 +18,13 @@ use super::judge::{Judged, LATEST_TRIALS, Setting, choose, judge};
 use super::question::{Question, Site};
 use super::trials::Trial;
 use crate::cases::size_words;
-use crate::inputs::{Ends, Extent, Load};
-use crate::plan::{Plan, number, table, testbed_table, value};
+use crate::inputs::Load;
+use crate::plan::Plan;
 use crate::record::Status;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// Time for starting, verifying and closing a trial, until this run has measured it.
 const OVERHEAD: Duration = Duration::from_millis(80);
-const WARMUP_MS: u64 = 15;
 /// Number of trials per candidate in the first stage.
 const FIRST_TRIALS: u32 = 3;
 /// Minimum number of trials for each of the last candidates; more if time permits.
@@ -38,9 +40,6 @@ const VARIED_TRIALS: u32 = 5;
 /// Fractions of the budget for the first stage, and for the whole choice; the rest is for variations.
 const FIRST_SHARE: f64 = 0.4;
 const CHOICE_SHARE: f64 = 0.75;
-/// Minimum number of bursts in a paced trial, so that its percentiles are meaningful.
-const BURSTS: u64 = 40;
-const LONGEST_TRIAL_MS: u64 = 4_000;
 
 /// Runs a plan and returns its trials.
 pub trait Bench {
@@ -307,18 +306,6 @@ fn is_covered(question: &Question, candidate: &Candidate, known: &[Trial]) -> bo
     judge(question, candidate, known.iter()).is_some_and(|j| j.costs.len() >= FIRST_TRIALS as usize)
 }
 
-/// Long enough for a paced trial's percentiles, otherwise short: many short trials are more informative than a few
-/// long ones.
-fn measure_ms(question: &Question) -> u64 {
-    match question.workload(question.sizes[0].bytes).facts().extent {
-        Extent::Instants { period_ns, .. } => {
-            (BURSTS * period_ns / 1_000_000).clamp(80, LONGEST_TRIAL_MS)
-        }
-        Extent::Time => 80,
-        Extent::Messages => 40,
-    }
-}
-
 /// Variations of a question, the smallest changes first.
 fn variations(question: &Question) -> Vec<Setting> {
     let own = Setting::of(question);
@@ -357,65 +344,4 @@ pub fn describe(setting: &Setting, question: &Question) -> String {
         return format!("{} messages per second", varied.rate_per_s.unwrap_or_default());
     }
     format!("load {}", crate::cases::load_name(&setting.load))
-}
-
-/// The plan that measures these candidates for the question.
-pub fn plan(
-    question: &Question,
-    candidates: &[Candidate],
-    trials: u32,
-    seed: u64,
-) -> Result<Plan, AdviseError> {
-    let testbed = question.testbed();
-    let mut groups = Table::new();
-    for share in &question.sizes {
-        for wait in [crossway_mech::Wait::Block, crossway_mech::Wait::Spin] {
-            let mechanisms: Vec<Value> = candidates
-                .iter()
-                .filter(|c| c.wait == wait)
-                .map(|c| Value::String(c.mechanism.to_owned()))
-                .collect();
-            if mechanisms.is_empty() {
-                continue;
-            }
-            let word = crate::cases::wait_name(&wait);
-            let mut group = Table::new();
-            group.insert("mechanisms".into(), Value::Array(mechanisms));
-            group.insert("workload".into(), value(question.workload(share.bytes))?);
-            group.insert("size_bytes".into(), number(share.bytes));
-            if let Some(reply) = question.reply_bytes {
-                group.insert("reply_bytes".into(), number(reply));
-            }
-            group.insert("wait".into(), word.clone().into());
-            if let Some(testbed) = &testbed {
-                group.insert("testbed".into(), testbed.name.clone().into());
-                group.insert("ends".into(), Ends::Between.name().into());
-            }
-            groups.insert(format!("{word}-{}", share.bytes), Value::Table(group));
-        }
-    }
-    let mut top = Table::new();
-    top.insert("about".into(), format!("For advise: {}", question.sentence()).into());
-    top.insert("seed".into(), number(seed));
-    top.insert(
-        "defaults".into(),
-        table([
-            ("placement", value(question.placement)?),
-            ("load", crate::plan::load_value(question.load)?),
-            ("trials", number(u64::from(trials))),
-            ("warmup_ms", number(WARMUP_MS)),
-            ("measure_ms", number(measure_ms(question))),
-        ]),
-    );
-    if let Some(testbed) = &testbed {
-        let written = Value::Table(testbed_table(testbed));
-        top.insert("testbed".into(), table([(testbed.name.as_str(), written)]));
-    }
-    top.insert("group".into(), Value::Table(groups));
-    let name = format!("advise-{}", question.name);
-    let mut plan = Plan::parse(&name, "the question's plan", &top.to_string())?;
-    if let Some(hosts) = &question.hosts {
-        plan.set_hosts(hosts).map_err(AdviseError::Hosts)?;
-    }
-    Ok(plan)
 }

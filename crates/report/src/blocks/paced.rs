@@ -2,7 +2,8 @@
 
 use crossway_lab::record::Span;
 
-use super::{by_workload, duration, pooled, text_figure};
+use super::by_workload::by_workload;
+use super::{duration, pooled, text_figure};
 use crate::estimate::Estimate;
 use crate::sheet::{Cell, Sheet};
 use crate::summary::{Case, LatencySummary, Summary};

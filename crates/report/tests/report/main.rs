@@ -4,6 +4,7 @@ mod blocks;
 mod page;
 #[path = "../synthetic/mod.rs"]
 mod synthetic;
+mod verdicts;
 
 use std::path::Path;
 
@@ -44,81 +45,6 @@ fn run_of(parts: Vec<Vec<Record>>) -> Run {
 
 const FAST: [u64; 5] = [10_000, 10_050, 10_020, 10_100, 10_040];
 const SLOW: [u64; 5] = [20_000, 20_200, 20_400, 20_100, 20_300];
-
-#[test]
-fn a_clear_winner_is_named_with_the_factor_that_the_intervals_allow() {
-    let run = run_of(vec![
-        round_trips("pipe", Wait::Block, &SLOW),
-        round_trips("shm-futex", Wait::Block, &FAST),
-    ]);
-    let verdict = run.verdict();
-    assert_eq!(
-        verdict.headline,
-        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs)."
-    );
-    assert_eq!(
-        verdict.sentences[0],
-        "For 64-byte messages that may block, shm-futex has the shortest median round trip: 10.0 µs (median of 5 trials, 95 % \
-         interval 10.0–10.1 µs), 1.98 to 2.04 times shorter than pipe."
-    );
-}
-
-#[test]
-fn overlapping_intervals_are_a_tie_and_said_to_be_one() {
-    let run = run_of(vec![
-        round_trips("pipe", Wait::Block, &[10_000, 10_500, 11_000, 10_200, 10_300]),
-        round_trips("fifo", Wait::Block, &[10_100, 10_600, 10_900, 10_400, 10_050]),
-        round_trips("tcp", Wait::Block, &SLOW),
-    ]);
-    let verdict = run.verdict();
-    assert_eq!(
-        verdict.headline,
-        "For 64-byte messages that may block, pipe and fifo share the shortest round trip: their intervals overlap, 10.0–11.0 µs \
-         together."
-    );
-    assert_eq!(
-        verdict.sentences[0],
-        "For 64-byte messages that may block, this run cannot tell which of pipe and fifo has the shortest median round trip: \
-         their intervals overlap that of pipe, 10.3 µs (median of 5 trials, 95 % interval 10.0–11.0 µs)."
-    );
-}
-
-#[test]
-fn a_tie_claims_an_overlap_with_the_best_only() {
-    // The intervals of fifo and uds-stream both overlap that of pipe, but not each other.
-    let run = run_of(vec![
-        round_trips("pipe", Wait::Block, &[10_000, 15_000, 20_000, 12_000, 18_000]),
-        round_trips("fifo", Wait::Block, &[15_100, 15_200, 15_300, 15_400, 15_500]),
-        round_trips("uds-stream", Wait::Block, &[19_000, 20_000, 21_000, 22_000, 23_000]),
-    ]);
-    assert_eq!(
-        run.verdict().sentences[0],
-        "For 64-byte messages that may block, the intervals of all 3 contenders overlap that of pipe, 15.0 µs (median of 5 \
-         trials, 95 % interval 10.0–20.0 µs): this run cannot tell which has the shortest median round trip."
-    );
-}
-
-#[test]
-fn spinning_never_ranks_against_blocking_and_its_price_is_named() {
-    let run = run_of(vec![
-        round_trips("pipe", Wait::Block, &SLOW),
-        round_trips("shm-futex", Wait::Block, &FAST),
-        round_trips("shm-spin", Wait::Spin, &[250, 251, 249, 252, 250]),
-    ]);
-    let verdict = run.verdict();
-    assert_eq!(
-        verdict.headline,
-        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs); shm-spin, at \
-         249–252 ns, is 39.6 to 40.6 times as fast, but spins: each end owns a core."
-    );
-    assert!(verdict.sentences[0].contains("than pipe"), "{}", verdict.sentences[0]);
-    assert!(verdict.sentences[1].contains("each waiting end owns a core"));
-    let useless = run_of(vec![
-        round_trips("shm-futex", Wait::Block, &FAST),
-        round_trips("shm-futex", Wait::Spin, &SLOW),
-    ]);
-    assert!(useless.verdict().sentences[1].starts_with("Spinning gains nothing here"));
-}
 
 #[test]
 fn a_run_that_only_skipped_says_so() {
@@ -272,70 +198,6 @@ fn a_figure_beyond_its_limit_is_marked_where_it_stands() {
     assert!(beyond.contains("10.0 µs †") && beyond.contains("\n† beyond the limit"), "{beyond}");
     let within = with_limit(&SLOW);
     assert!(!within.contains('†'), "{within}");
-}
-
-#[test]
-fn a_factor_over_several_mechanisms_comes_from_all_their_intervals() {
-    // Four mechanisms that overlap from 23 to 53.7 µs against 200 ns: 115 to 268.5 times.
-    let tied = [23_000, 30_000, 40_000, 50_000, 53_700];
-    let mut parts: Vec<Vec<Record>> =
-        ["pipe", "fifo", "tcp", "udp"].map(|id| round_trips(id, Wait::Block, &tied)).into();
-    parts.push(round_trips("shm-spin", Wait::Spin, &[200; 5]));
-    let headline = run_of(parts).verdict().headline;
-    assert_eq!(
-        headline,
-        "For 64-byte messages that may block, 4 mechanisms share the shortest round trip: their intervals overlap that of fifo, 23.0–53.7 µs \
-         together; shm-spin, at 200 ns, is 115 to 269 times as fast, but spins: each end owns a core."
-    );
-}
-
-#[test]
-fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
-    let few = |p50s: &[u64]| {
-        run_of(vec![
-            round_trips("pipe", Wait::Block, &SLOW[..p50s.len()]),
-            round_trips("shm-futex", Wait::Block, p50s),
-            round_trips("shm-spin", Wait::Spin, &[250, 251, 249, 252][..p50s.len()]),
-        ])
-    };
-    for trials in 1..=4 {
-        let run = few(&FAST[..trials]);
-        let verdict = run.verdict();
-        assert!(verdict.headline.starts_with("Too few trials to name a winner"), "{verdict:?}");
-        for text in [
-            verdict.sentences.join("\n"),
-            terminal::terminal(&run, false, 100),
-            terminal::markdown(&run).replace("half the width of the 95 % interval", ""),
-        ] {
-            for word in ["95 %", "±", "times as fast", "has the shortest", " *\n", "**10.0"] {
-                assert!(!text.contains(word), "{word} in {text}");
-            }
-        }
-        // Legends are only for what is there.
-        assert!(!terminal::terminal(&run, false, 100).contains("best in its class"));
-        assert!(!page(&run).contains("Green: best in its class"));
-    }
-    // A contender with too few trials does not prevent a ranking of the others, and is named.
-    let run = run_of(vec![
-        round_trips("pipe", Wait::Block, &SLOW),
-        round_trips("shm-futex", Wait::Block, &FAST[..4]),
-    ]);
-    let verdict = run.verdict();
-    assert!(verdict.headline.contains("only pipe was measured"), "{verdict:?}");
-    let told = "shm-futex has fewer than five good trials of a case";
-    assert!(verdict.sentences.iter().any(|s| s.contains(told)), "{verdict:?}");
-    // If others are ranked, its figure is marked, because it may be better than theirs.
-    let run = run_of(vec![
-        round_trips("pipe", Wait::Block, &SLOW),
-        round_trips("fifo", Wait::Block, &SLOW),
-        round_trips("shm-futex", Wait::Block, &FAST[..4]),
-    ]);
-    let headline = run.verdict().headline;
-    let told = "shm-futex has a better median, but is not ranked: fewer than five trials are good.";
-    assert!(headline.ends_with(told), "{headline}");
-    let text = terminal::terminal(&run, false, 100);
-    assert!(text.contains("10.0 µs ‡"), "{text}");
-    assert!(text.contains("\n‡ fewer than five good trials"), "{text}");
 }
 
 #[test]

@@ -1,11 +1,54 @@
-//! The reasons in an answer: when to prefer the runner-up, what would change the choice, why there is none.
+//! The reasons in an answer: what was ruled out and why, when to prefer the runner-up, what would change the choice, why there is none.
+
+use serde::Serialize;
 
 use super::super::candidate::Candidate;
 use super::super::judge::{EQUAL_WITHIN, Judged, RATE_REACHED, choose, judge};
+use super::super::property::Wish;
 use super::super::question::{Objective, Pattern, Question};
 use super::super::survey::{Survey, describe};
 use super::{Advice, Flip, Sources};
 use crate::run::Folder;
+
+/// Candidates that were ruled out for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason<'a> {
+    /// Labels of the candidates.
+    pub candidates: Vec<&'a str>,
+    /// The reason.
+    pub why: &'a str,
+    /// The evidence.
+    pub basis: &'a str,
+}
+
+impl Advice {
+    /// The ruled-out candidates grouped by reason, in the order in which the reasons first appear.
+    pub fn reasons(&self) -> Vec<Reason<'_>> {
+        let mut reasons: Vec<Reason<'_>> = Vec::new();
+        for out in &self.ruled_out {
+            match reasons.iter_mut().find(|r| r.why == out.why && r.basis == out.basis) {
+                Some(reason) => reason.candidates.push(&out.candidate),
+                None => reasons.push(Reason {
+                    candidates: vec![&out.candidate],
+                    why: &out.why,
+                    basis: &out.basis,
+                }),
+            }
+        }
+        reasons
+    }
+
+    /// The wishes in the question, in readable form.
+    pub fn wishes(question: &Question) -> Vec<String> {
+        let said = |wish: &Wish| *wish != Wish::NoPreference;
+        question
+            .wishes
+            .iter()
+            .filter(|(_, w)| said(w))
+            .map(|(p, w)| format!("{} {}", w.word(), p.name()))
+            .collect()
+    }
+}
 
 /// Advantages of the runner-up over the choice.
 pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) -> Vec<String> {
