@@ -40,8 +40,8 @@ pub(crate) fn pair(site: &Site, kind: SocketKind) -> (Socket, Socket) {
 
 #[test]
 fn polling_tells_the_truth_while_a_connection_is_made() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let listener = site.socket(kind);
         assert!(is_writable(&listener) && !is_readable(&listener), "fresh");
         listener.listen().unwrap();
@@ -75,8 +75,8 @@ fn polling_tells_the_truth_while_a_connection_is_made() {
 
 #[test]
 fn errors_are_the_kernels() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let socket = site.socket(kind);
         let connect = |socket: &Socket, to| socket.connect(Some(to), soon());
         assert_eq!(connect(&socket, Address::service(2000, 1)), Err(Errno::HOSTUNREACH));
@@ -114,8 +114,8 @@ fn errors_are_the_kernels() {
 
 #[test]
 fn a_connection_that_nobody_accepts_times_out_and_can_be_tried_again() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let listener = listening(&site, kind);
         let client = site.socket(kind);
         client.set_option(SocketOption::ConnectTimeout, 60).unwrap();
@@ -141,8 +141,8 @@ fn a_connection_that_nobody_accepts_times_out_and_can_be_tried_again() {
 
 #[test]
 fn a_request_may_carry_the_first_message() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let listener = listening(&site, kind);
         let client = site.socket(kind);
         assert_eq!(client.send(b"first", Some(SERVICE), Patience::Now), Ok(5));
@@ -158,8 +158,8 @@ fn a_request_may_carry_the_first_message() {
 
 #[test]
 fn a_full_connection_blocks_until_the_peer_reads() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let (client, server) = pair(&site, kind);
         let message = [7; 1000];
         let (mut sent, mut refusals) = (0, 0);
@@ -203,8 +203,8 @@ fn a_full_connection_blocks_until_the_peer_reads() {
 
 #[test]
 fn a_shut_connection_gives_what_was_sent_and_then_its_end() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let (client, server) = pair(&site, kind);
         client.send(b"last words", None, soon()).unwrap();
         client.shutdown().unwrap();
@@ -227,8 +227,8 @@ fn a_shut_connection_gives_what_was_sent_and_then_its_end() {
 
 #[test]
 fn a_closed_connection_is_reset_after_what_was_sent() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let (client, server) = pair(&site, kind);
         client.send(b"last words", None, soon()).unwrap();
         drop(client);
@@ -273,8 +273,8 @@ fn a_connection_that_ends_as_soon_as_it_is_made_was_made() {
 
 #[test]
 fn a_closed_listener_refuses_waiting_connections() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let listener = listening(&site, kind);
         // More connections than the tipcd passes to the listener at a time.
         let waiting: Vec<_> = (0..20)
@@ -295,8 +295,8 @@ fn a_closed_listener_refuses_waiting_connections() {
 
 #[test]
 fn ten_megabytes_arrive_byte_by_byte() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let (client, server) = pair(&site, kind);
         let total = 10 << 20;
         let pattern = |n: usize| (n.wrapping_mul(2_654_435_761) >> 13) as u8;

@@ -34,8 +34,8 @@ fn named_pair(site: &Site, kind: SocketKind) -> (Socket, Socket) {
 
 #[test]
 fn data_sent_before_a_shutdown_arrives_before_it() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         for _ in 0..20 {
             let (client, server) = pair(&site, kind);
             // A request of another kind first, so that the path of its answer is ready when the
@@ -66,8 +66,8 @@ fn what_was_sent_comes_before_what_was_asked_through_another_socket() {
 
 #[test]
 fn a_connection_closed_with_something_unread_is_reset_with_the_first_of_it() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let (client, server) = pair(&site, kind);
         client.send(b"never read", None, soon()).unwrap();
         client.send(b"nor this", None, soon()).unwrap();
@@ -224,8 +224,8 @@ fn deadlines_end_waiting_where_there_is_nothing() {
 
 #[test]
 fn a_socket_cannot_be_its_own_peer() {
-    let site = Site::lone();
     for kind in BOTH {
+        let site = Site::lone();
         let socket = site.socket(kind);
         let own = socket.local_address().unwrap();
         let outcome = socket.connect(Some(own.into()), Patience::Forever);

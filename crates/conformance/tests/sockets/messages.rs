@@ -15,8 +15,8 @@ fn bound(site: &Site, kind: SocketKind, service: u32, lower: u32, upper: u32) ->
 
 #[test]
 fn messages_go_to_a_service_and_back_to_a_socket() {
-    let site = Site::lone();
     for kind in [SocketKind::Rdm, SocketKind::Dgram] {
+        let site = Site::lone();
         let server = bound(&site, kind, 1000, 5, 9);
         let client = site.socket(kind);
         assert!(is_writable(&client) && !is_readable(&client));

@@ -13,7 +13,8 @@ pub(crate) fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
 }
 
-/// A tipcd that is stopped when this value is dropped.
+/// A tipcd that is stopped when this value is dropped. Tests that bind a service again after they have closed a socket use another one: a closed
+/// socket keeps its names as long as a process that another test is just starting has a copy of its descriptor.
 pub(crate) struct Site {
     tipcd: Option<LoneTipcd>,
     _dir: tempfile::TempDir,

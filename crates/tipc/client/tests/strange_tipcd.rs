@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -68,9 +68,14 @@ struct Steps {
 }
 
 impl Beginning {
-    /// Switches the lane on. Returns whether it stays on.
-    fn begin(&self, memory: &LaneMemory, down: &AtomicU64, data: &OwnedFd) -> bool {
+    /// Switches the lane on once nothing reads the descriptor. Returns whether it stays on.
+    fn begin(&self, memory: &LaneMemory, region: &SharedWords, data: &OwnedFd) -> bool {
+        let down = region.word(slot::DOWN);
         down.store(1, Ordering::SeqCst);
+        // A program that has begun to read would take the bell for a record.
+        while region.word(slot::READERS).load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
         let steps = match self {
             Self::Prompt => {
                 ring(memory, data);
@@ -127,8 +132,7 @@ fn serve(door: &OwnedFd, lane_after: u32, beginning: &Beginning) {
             }
             Some(Request::LaneDown { .. }) => {
                 let memory: &LaneMemory = memory.as_ref().unwrap();
-                let is_on =
-                    beginning.begin(memory, region.word(slot::DOWN), data.as_ref().unwrap());
+                let is_on = beginning.begin(memory, &region, data.as_ref().unwrap());
                 lane = is_on.then(|| RingTx::new(memory.down(), Silent, Wait::Block));
                 Writer::answer(if is_on { 0 } else { Errno::AGAIN.raw_os_error() }).finish()
             }
