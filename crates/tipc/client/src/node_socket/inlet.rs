@@ -28,7 +28,7 @@ pub(super) struct Down {
     /// Wakes the tipcd when it waits for room.
     bell: Arc<EventFd>,
     pub(super) beginning: Beginning,
-    /// Number of messages taken since a call last found none.
+    /// Number of calls that took something since one last found nothing.
     taken: AtomicU32,
 }
 
@@ -100,10 +100,12 @@ impl Down {
         self.lock.claim_again()
     }
 
-    /// Notes that a message was taken.
+    /// Notes that a call has taken a message, or bytes of a stream. Returns how many calls that makes since one last found none.
     #[inline]
-    pub(super) fn note_taken(&self) {
-        self.taken.store(self.taken.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+    pub(super) fn note_taken(&self) -> u32 {
+        let taken = self.taken.load(Ordering::Relaxed).saturating_add(1);
+        self.taken.store(taken, Ordering::Relaxed);
+        taken
     }
 
     /// Called when none is left. Returns whether the next wait should receive the bell: so far each bell has been for one message, and no other process is
