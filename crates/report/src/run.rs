@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crossway_lab::env::Environment;
 use crossway_lab::faults::{self, FaultRecord};
 use crossway_lab::moves::{self, MoveRecord};
+use crossway_lab::other_work;
 use crossway_lab::plan::{OVERRIDES, PRESETS};
 use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::record::{Record, Status};
@@ -99,6 +100,8 @@ impl Run {
             }
             Err(error) => run.notices.push(error.to_string()),
         }
+        run.notices
+            .extend(other_work::warning(&run.records).map(|told| format!("In this run {told}.")));
         match records_io::read_beside(path, records_io::LIMITS) {
             Ok(limits) => run.limits = Limits(limits),
             Err(error) => run.notices.push(error.to_string()),

@@ -138,6 +138,9 @@ pub fn markdown(run: &Run) -> String {
             let _ = writeln!(out, "{}  ", escape(line));
         }
     }
+    for notice in &run.notices {
+        let _ = writeln!(out, "\nNote: {}", escape(notice));
+    }
     for (block, sheet) in blocks(&run.summary, BLOCKS_MAX)
         .0
         .iter()

@@ -145,19 +145,30 @@ fn subject(size: u64, discipline: WaitClass) -> String {
 
 struct Wording {
     has: &'static str,
-    comparative: &'static str,
+    /// What the next one does, if lower is better; otherwise it is compared by the adverbs alone.
+    next: Option<&'static str>,
+    /// The adverbs of a percentage and of a factor.
+    adverbs: [&'static str; 2],
 }
 
 fn wording(metric: Metric) -> Wording {
-    let (has, comparative) = match metric {
-        Metric::RoundTripP50 => ("has the shortest median round trip", "shorter"),
-        Metric::RoundTripP99 => ("has the shortest 99th-percentile round trip", "shorter"),
-        Metric::ByteRate => ("carries the most bytes", "more"),
-        Metric::MessageRate => ("carries the most messages", "more"),
-        Metric::CpuPerRoundTrip => ("costs the least CPU per round trip", "less"),
-        Metric::CpuPerMessage => ("costs the least CPU per message", "less"),
+    let (has, next, adverbs) = match metric {
+        Metric::RoundTripP50 => {
+            ("has the shortest median round trip", Some("takes"), ["longer", "as long"])
+        }
+        Metric::RoundTripP99 => {
+            ("has the shortest 99th-percentile round trip", Some("takes"), ["longer", "as long"])
+        }
+        Metric::ByteRate => ("carries the most bytes", None, ["more than", "as many as"]),
+        Metric::MessageRate => ("carries the most messages", None, ["more than", "as many as"]),
+        Metric::CpuPerRoundTrip => {
+            ("costs the least CPU per round trip", Some("costs"), ["more", "as much"])
+        }
+        Metric::CpuPerMessage => {
+            ("costs the least CPU per message", Some("costs"), ["more", "as much"])
+        }
     };
-    Wording { has, comparative }
+    Wording { has, next, adverbs }
 }
 
 /// The headline: the answer in one sentence; the sentences below it give the intervals.
@@ -293,11 +304,13 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     if let Some(next) = ranking.runner_up() {
         let next_name = name(summary, next);
         match advantage(metric, &first.figure, &next.figure) {
-            Some((least, most)) => sentence.push_str(&format!(
-                ", {} {} than {next_name}.",
-                times(least, most),
-                words.comparative
-            )),
+            Some((least, most)) => {
+                let by = times(least, most, words.adverbs);
+                sentence.push_str(&match words.next {
+                    Some(does) => format!("; {next_name} {does} {by}."),
+                    None => format!(", {by} {next_name}."),
+                });
+            }
             None => sentence.push_str(&format!("; next comes {next_name}.")),
         }
     } else {

@@ -9,6 +9,7 @@ use crossway_lab::compare::{
     Comparison, ComparisonReport, FailOn, Figure, Terms, Verdict, change, compare, parse_percent,
 };
 use crossway_lab::env::{Environment, difference};
+use crossway_lab::other_work;
 use crossway_lab::preflight;
 use crossway_lab::record::Record;
 use crossway_lab::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
@@ -147,9 +148,9 @@ impl Run for Compare {
             warnings.extend(loaded.warnings.clone());
             warnings.extend(self.check_machines(path)?);
         }
-        warnings.extend(disturbances("A", &self.a)?);
-        if let Some(path) = &b_path {
-            warnings.extend(disturbances("B", path)?);
+        warnings.extend(disturbances("A", &self.a, &first.records)?);
+        if let (Some(path), Some(loaded)) = (&b_path, &second) {
+            warnings.extend(disturbances("B", path, &loaded.records)?);
         }
         let nothing =
             |loaded: &Loaded| loaded.records.is_empty() && !self.filters.filters.is_empty();
@@ -215,10 +216,12 @@ impl Run for Compare {
     }
 }
 
-/// What disturbed the machine before a run: its figures may differ for that reason.
-fn disturbances(name: &str, path: &Path) -> anyhow::Result<Vec<String>> {
-    let found = preflight::warnings_beside(path)?;
-    Ok(found.into_iter().map(|f| format!("before {name}: {}", f.what)).collect())
+/// What disturbed the machine before and during a run: its figures may differ for that reason.
+fn disturbances(name: &str, path: &Path, records: &[Record]) -> anyhow::Result<Vec<String>> {
+    let before = preflight::warnings_beside(path)?;
+    let before = before.into_iter().map(|f| format!("before {name}: {}", f.what));
+    let during = other_work::warning(records).map(|told| format!("in {name} {told}"));
+    Ok(before.chain(during).collect())
 }
 
 impl Compare {

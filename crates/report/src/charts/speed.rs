@@ -34,7 +34,7 @@ pub(super) fn round_trip(summary: &Summary, limits: &Limits) -> Option<Chart> {
         id: "round-trip",
         title: "Round trip against message size".to_owned(),
         findings: Vec::new(),
-        reading: "Time from sending a request to receiving a reply of the same size; lower is better. Each marker is the \
+        reading: "Time from sending a request to receiving its reply, which has the same size unless stated; lower is better. Each marker is the \
                   median over trials, the bar through it the 95 % interval. Both axes are logarithmic: equal distances are equal \
                   factors. A round trip is shown as measured, never halved."
             .to_owned(),

@@ -8,17 +8,18 @@ pub(super) fn range(least: f64, most: f64) -> String {
     if least == most { least } else { format!("{least} to {most}") }
 }
 
-pub(super) fn times(least: f64, most: f64) -> String {
+/// How much more the larger figure is, from its ratio to the smaller one: `18 to 48 %`, or `2 to 2.4 times`, each with its adverb.
+pub(super) fn times(least: f64, most: f64, [percent, factor]: [&str; 2]) -> String {
     if most < 2.0 {
         // Below a factor of two, a percentage reads better and hides nothing.
         let (least, most) = (((least - 1.0) * 100.0).floor(), ((most - 1.0) * 100.0).ceil());
         return if least < 1.0 {
-            format!("up to {most} %")
+            format!("up to {most} % {percent}")
         } else {
-            format!("{least} to {most} %")
+            format!("{least} to {most} % {percent}")
         };
     }
-    format!("{} times", range(least, most))
+    format!("{} times {factor}", range(least, most))
 }
 
 /// Rounds to three digits in this direction. With two, dividing the figures of the sentence would give a different factor.
