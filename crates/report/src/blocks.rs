@@ -8,6 +8,7 @@ use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 use crossway_lab::record::Span;
 use serde::Serialize;
 
+use crate::awake::{AWAKE, AWAKE_MEANS, hardly_slept};
 use crate::contender::Contender;
 use crate::estimate::Estimate;
 use crate::limits::Limits;
@@ -148,7 +149,15 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
 /// The notes that explain the marks in these rows.
 fn notes(rows: &[Row]) -> Vec<String> {
     let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
-    [(POOLED, POOLED_MEANS), (BEYOND, BEYOND_MEANS), (FEW, FEW_MEANS), (MOVED, &moved_explained())]
+    let moved = moved_explained();
+    let marks: [(char, &str); 5] = [
+        (POOLED, POOLED_MEANS),
+        (BEYOND, BEYOND_MEANS),
+        (FEW, FEW_MEANS),
+        (AWAKE, AWAKE_MEANS),
+        (MOVED, &moved),
+    ];
+    marks
         .into_iter()
         .filter(|(mark, _)| has(*mark))
         .map(|(mark, means)| format!("{mark} {means}"))
@@ -273,6 +282,11 @@ fn rows(
             }
             if !leaders.is_empty() && case_of(head, &cases).is_some_and(|c| c.cores_moved) {
                 cell.marks.push(MOVED);
+            }
+            if metric(head) == Some(Metric::RoundTripP50)
+                && cases.iter().any(|case| hardly_slept(contender, case))
+            {
+                cell.marks.push(AWAKE);
             }
             if degraded {
                 cell.note = Some(DEGRADED.to_owned());

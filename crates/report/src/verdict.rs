@@ -3,6 +3,7 @@
 
 use crossway_lab::record::Status;
 
+use crate::awake;
 use crate::estimate::Estimate;
 use crate::ranking::{Entry, Metric, Ranking, advantage};
 use crate::summary::Summary;
@@ -39,6 +40,7 @@ impl Verdict {
         let usual = |sizes: &[u64]| sizes.iter().find(|s| **s == 64).or(sizes.first()).copied();
         if let Some(size) = &usual(&round_trip_sizes) {
             sentences.extend(best(summary, Metric::RoundTripP50, *size, WaitClass::Blocking));
+            sentences.extend(awake::sentence(summary, *size));
             sentences.extend(spinning_against_blocking(summary, Metric::RoundTripP50, *size));
         }
         if let Some(size) = rate_sizes.last() {

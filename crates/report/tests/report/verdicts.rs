@@ -141,3 +141,24 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
     assert!(text.contains("10.0 µs ‡"), "{text}");
     assert!(text.contains("\n‡ fewer than five good trials"), "{text}");
 }
+
+#[test]
+fn a_blocking_mechanism_that_does_not_sleep_is_marked() {
+    let slept = round_trips("pipe", Wait::Block, &SLOW);
+    let mut awake = round_trips("sysv-shm", Wait::Block, &FAST);
+    for role in awake.iter_mut().flat_map(|record| &mut record.roles) {
+        role.switches_voluntary = 3;
+    }
+    let run = run_of(vec![slept, awake, round_trips("shm-spin", Wait::Spin, &[250; 5])]);
+    let verdict = run.verdict();
+    let told = "¶ sysv-shm: its ends may block but slept in fewer than one of ten waits";
+    assert!(verdict.sentences.iter().any(|s| s.starts_with(told)), "{verdict:?}");
+    let text = terminal::terminal(&run, false, 100);
+    let marked: Vec<&str> = text.lines().filter(|line| line.contains('¶')).collect();
+    assert!(marked.iter().any(|line| line.trim_start().starts_with("sysv-shm")), "{text}");
+    assert!(
+        !marked.iter().any(|line| line.contains("pipe") || line.contains("shm-spin")),
+        "{text}"
+    );
+    assert!(text.contains("\n¶ its ends may block"), "{text}");
+}

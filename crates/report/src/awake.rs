@@ -1,0 +1,45 @@
+//! Ends that may block but did not sleep: their round trips are those of ends that spin, at the price of a CPU each.
+//!
+//! On a virtual machine a wait with a time-out takes so long to arm its timer that a fast answer arrives before the end sleeps.
+
+use crossway_lab::inputs::Workload;
+use crossway_lab::rank::WaitClass;
+
+use crate::contender::Contender;
+use crate::ranking::{Metric, Ranking};
+use crate::summary::{Case, Summary};
+use crate::verdict::list;
+
+/// Mark after a round trip in which the ends hardly slept.
+pub(crate) const AWAKE: char = '¶';
+pub(crate) const AWAKE_MEANS: &str = "its ends may block but slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
+
+/// Voluntary context switches of both ends per round trip; two if each end sleeps once.
+const SWITCHES: f64 = 0.2;
+
+/// Whether the ends of this case hardly slept in its round trips although they may block.
+pub(crate) fn hardly_slept(contender: &Contender, case: &Case) -> bool {
+    contender.discipline() == WaitClass::Blocking
+        && case.workload == Workload::PingPong
+        && case.switches_per_msg.is_some_and(|switches| switches.value < SWITCHES)
+}
+
+/// Names the best mechanisms of the first setting whose ends hardly slept.
+pub(crate) fn sentence(summary: &Summary, size: u64) -> Option<String> {
+    let ranking = Ranking::of(summary, Metric::RoundTripP50, 0, size, WaitClass::Blocking)?;
+    let is_awake = |index: usize| {
+        let of_it = |c: &&Case| c.contender == index && c.setting == 0 && c.size_bytes == size;
+        let mut cases = summary.cases.iter().filter(of_it);
+        cases.any(|case| hardly_slept(&summary.contenders[index], case))
+    };
+    let awake: Vec<String> = ranking
+        .leaders()
+        .iter()
+        .filter(|entry| is_awake(entry.contender))
+        .map(|entry| summary.contenders[entry.contender].label())
+        .collect();
+    (!awake.is_empty()).then(|| {
+        let names = list(awake.into_iter());
+        format!("{AWAKE} {names}: {AWAKE_MEANS}.")
+    })
+}
