@@ -80,7 +80,9 @@ impl Verdict {
         match &summary.settings[..] {
             [first, _, ..] => {
                 let setting = first.label();
-                let headline = format!("In the setting “{setting}”: {headline}");
+                let mut rest = headline.chars();
+                let first = rest.next().map_or(' ', |letter| letter.to_ascii_lowercase());
+                let headline = format!("In the setting “{setting}”, {first}{}", rest.as_str());
                 Verdict { headline, sentences, setting: Some(setting) }
             }
             _ => Verdict { headline, sentences, setting: None },

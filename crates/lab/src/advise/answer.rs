@@ -179,9 +179,7 @@ pub(super) fn put_together(
             runs.len()
         ));
     }
-    if survey.trials.is_empty() {
-        advice.notes.extend(disturbances(sources, &runs));
-    }
+    advice.notes.extend(disturbances(sources, &runs));
     advice.commands = commands(question, sources, &runs);
     match &choice {
         None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table, presets};
 use crossway_lab::advise::figure::Figure;
+use crossway_lab::advise::question::Objective;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::{Advice, Question};
 use crossway_report::units::Quantity;
@@ -86,10 +87,13 @@ pub(super) fn print(
 }
 
 fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
-    println!("{}", ui.paint("1", &format!("Choose {choice}.")));
-    if let Some(own) = advice.compared.iter().find(|c| c.verdict == "chosen") {
+    let own = advice.compared.iter().find(|c| c.verdict == "chosen");
+    let undecided = own.is_some_and(|own| own.goals.iter().any(|goal| goal.met.is_none()));
+    let but = if undecided { "; the trials do not decide whether it meets every goal" } else { "" };
+    println!("{}", ui.paint("1", &format!("Choose {choice}{but}.")));
+    if let Some(own) = own {
         println!("  {}: {}", advice.objective_words, with_interval(&own.cost_ns));
-        if let Some(cpu) = &own.cpu_ns {
+        if let Some(cpu) = own.cpu_ns.as_ref().filter(|_| advice.objective != Objective::Cpu) {
             println!("  CPU time of both ends: {} per message", ns(cpu));
         }
         for goal in &own.goals {
@@ -116,8 +120,9 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     }
     if let Some(confidence) = advice.confidence {
         println!(
-            "  Confidence: {} that its true figure is within 5 % of the best candidate's.",
-            crossway_report::advice::confidence(confidence)
+            "  Confidence: {} that its true {} is within 5 % of the best candidate's.",
+            crossway_report::advice::confidence(confidence),
+            advice.objective_words
         );
     }
     if let Some(other) = &advice.runner_up {
