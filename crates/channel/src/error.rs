@@ -42,7 +42,7 @@ pub enum Error {
         why: String,
     },
     /// The listener refused the channel.
-    #[error("the listener of channel '{name}' refuses: {why}")]
+    #[error("the listener refused channel '{name}': {why}")]
     Refused {
         /// The channel's name.
         name: String,

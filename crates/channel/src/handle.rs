@@ -31,7 +31,7 @@ impl Handle {
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
     /// The switch was not complete at the deadline; it continues.
-    #[error("the switch to {to} was not over until the deadline")]
+    #[error("the switch to {to} was not complete at the deadline; it continues")]
     TimedOut {
         /// The new transport.
         to: Transport,

@@ -94,7 +94,7 @@ impl fmt::Display for Transport {
 
 /// The error of parsing a name that no transport has.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no transport '{name}'; those of a channel are {}", Transport::ALL.map(Transport::id).join(", "))]
+#[error("unknown transport '{name}'; a channel can use {}", Transport::ALL.map(Transport::id).join(", "))]
 pub struct UnknownTransport {
     /// The unknown name.
     name: String,

@@ -180,7 +180,7 @@ pub struct Alone {
     pub mechanism: String,
 }
 
-/// Ranks everything that is comparable; settings with a single mechanism are only named.
+/// Ranks everything that is comparable; settings with a single mechanism are listed in [`Rankings::alone`] without a rank.
 pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
     let cases = cases::group(records);
     let mut groups: Vec<((CaseKey, WaitClass), Vec<&Case>)> = Vec::new();

@@ -58,8 +58,8 @@ pub enum Error {
     /// No such attach, hunt or time-out is pending: it was answered and received, or was cancelled.
     #[error("nothing is pending under this reference: it was received or cancelled before")]
     NotPending,
-    /// No signal arrived, or there was no room, until the deadline.
-    #[error("nothing happened until the deadline")]
+    /// No signal arrived, or no room became free, before the deadline.
+    #[error("the deadline has passed: no signal arrived, or there was no room to send")]
     TimedOut,
     /// A receive that waits for certain signals would wait for ever: the queue is full of other signals, so the endpoint
     /// accepts no more.

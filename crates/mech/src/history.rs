@@ -16,7 +16,7 @@ pub struct Unmeasurable {
     pub instead: &'static str,
 }
 
-/// All of them.
+/// All mechanisms that are known and cannot be measured.
 pub const ALL: &[Unmeasurable] = &[
     Unmeasurable {
         id: "binder",

@@ -70,7 +70,7 @@ pub const SPINS: u32 = 16;
 const STATE: u32 = 3;
 const TAKES_SHIFT: u32 = 5;
 
-/// The largest number of bytes that a waiting consumer can announce; it then takes messages of any length.
+/// The largest number of bytes that a waiting consumer can announce. It means that the consumer takes a message of any length.
 pub const TAKES_ALL: usize = (u32::MAX >> TAKES_SHIFT) as usize;
 
 /// A correct consumer changes the word only a few times after something was published; a hostile one must not keep a producer

@@ -55,7 +55,7 @@ pub fn is_free(words: &impl Words) -> bool {
     words.busy().load(Ordering::SeqCst) == 0
 }
 
-/// Continues at the place that the other producer has left, if it is another one.
+/// Moves `tx` to the position that the other producer has left in `words`, if it is not there already.
 #[inline]
 pub fn resume<M: RingMemory, B: Bell>(words: &impl Words, tx: &mut RingTx<M, B>) {
     let tail = words.tail().load(Ordering::Acquire);

@@ -109,7 +109,7 @@ impl Drop for NamedSemaphore {
     }
 }
 
-/// The name of the POSIX shared memory in which the C library keeps the semaphore of this name; a lease on it removes the semaphore.
+/// The name of the POSIX shared memory in which the C library keeps the semaphore of this name; a [`lease`](crate::lease) on it removes the semaphore, too.
 pub fn file_of(name: &str) -> String {
     format!("/sem.{name}")
 }

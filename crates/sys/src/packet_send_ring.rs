@@ -99,7 +99,8 @@ impl SendRing {
     ///
     /// # Errors
     /// The error of the first frame: EAGAIN and ENOBUFS mean no room for now, EMSGSIZE that the frame is longer than the
-    /// ring's maximum. An error of a later frame ends the call before that frame and is returned by the next call.
+    /// ring's maximum. If a later frame fails, the call ends before it; a next call
+    /// that begins with that frame returns the error.
     pub fn send<'a, H: AsRef<[u8]> + 'a>(
         &mut self,
         fd: impl AsFd,

@@ -23,7 +23,7 @@ use super::frames::TAG;
 use super::network::Key;
 use crate::transport::Transport;
 
-/// Longest message of a channel that may use datagrams: it fits into one frame of an Ethernet, over IPv6 too.
+/// Longest message, in bytes, of a channel that may use datagrams: it fits into one Ethernet frame, also over IPv6.
 pub const MAX_LOSSY_MESSAGE: usize = 1400;
 /// Size in bytes of a datagram's number.
 const NUMBER: usize = 8;

@@ -8,7 +8,7 @@
 pub const MARKER_LEN: usize = 48;
 const NONCE_LEN: usize = 16;
 
-/// Internal messages, which travel on a transport between those of the program.
+/// The channel's own messages, which travel between the program's messages on the same transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Internal {
     /// The last message on this transport.

@@ -68,7 +68,7 @@ pub(crate) struct Advise {
     /// Write a small server and client for the recommended mechanism in c, rust or python
     #[arg(long, value_name = "LANGUAGE", value_parser = language)]
     code: Option<Language>,
-    /// Folder for them [default: named after the question]
+    /// Folder for the two programs [default: named after the question]
     #[arg(long, value_name = "DIR", requires = "code")]
     code_dir: Option<PathBuf>,
     /// Print JSON

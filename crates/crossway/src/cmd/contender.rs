@@ -32,7 +32,7 @@ pub(crate) struct ContenderCommand {
 enum Action {
     /// List the declared contenders, all of them or those named, and whether each works here
     List {
-        /// Ids
+        /// Ids of contenders [default: all]
         #[arg(add = args::contenders())]
         ids: Vec<String>,
         /// Print JSON

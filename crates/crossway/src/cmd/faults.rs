@@ -36,7 +36,7 @@ pub(crate) struct Faults {
     /// Print the records, one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Write the records to this file, or to faults.jsonl in this run's folder, where `crossway report` finds them
+    /// Write the records to this file; in the folder of a run, to faults.jsonl, where `crossway report` finds them
     #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,
     /// How long a survivor may be silent before it counts as hung, in milliseconds

@@ -12,7 +12,7 @@ use crate::ui::Ui;
 
 /// List the mechanisms and contenders, their abilities, and whether each works here
 ///
-/// Mechanisms that the studies or users name and that cannot be measured follow, with the reason and the replacement.
+/// Below them are mechanisms that cannot be measured, such as Binder, each with the reason and what to use instead.
 #[derive(clap::Args)]
 pub(crate) struct List {
     /// Print JSON

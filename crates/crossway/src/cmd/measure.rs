@@ -29,7 +29,7 @@ use crate::ui::{self, Ui};
 
 /// Measure the mechanisms that a plan selects; write records and a report
 ///
-/// Exits with 1 if a trial failed, nothing could be measured, or the trials do not show that every goal of the plan (require) is
+/// Exits with 1 if a trial failed, nothing could be measured, or the trials do not show that every goal of the plan (`require`) is
 /// met; with 130 if interrupted. A degraded trial, for example one that did not reach its rate, is kept and reported, but meets
 /// no goal.
 #[derive(clap::Args)]
@@ -63,10 +63,10 @@ pub(crate) struct Measure {
     /// a,ssh b'; 'local' is this machine; append '=ADDRESS' to state the address at which the other hosts reach it
     #[arg(long, value_name = "PREFIX,PREFIX", conflicts_with = "resume")]
     hosts: Option<String>,
-    /// Path of crossway on those hosts [default: with ssh the one in the PATH there, else this file]
+    /// Path of crossway on those hosts [default: with ssh `crossway` in the PATH there, else the path of this program]
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
-    /// Fraction of the source study's number of messages to send, for plans that state it; 1 sends them all
+    /// Fraction of the original number of messages to send, for plans that repeat a study; 1 sends them all
     #[arg(long, value_name = "FACTOR", conflicts_with = "resume")]
     scale: Option<f64>,
     /// Exit with success even if the trials leave a goal undecided

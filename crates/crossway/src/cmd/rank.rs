@@ -16,8 +16,8 @@ use crate::ui::Ui;
 
 /// Rank the mechanisms of a run by speed and by CPU time, separately for each setting
 ///
-/// Mechanisms that spin and mechanisms that block are never ranked together. Mechanisms whose intervals overlap that
-/// of the first one of a rank share it.
+/// Mechanisms that spin and mechanisms that block are never ranked together. A mechanism whose interval
+/// overlaps that of the first mechanism of a rank shares that rank.
 #[derive(clap::Args)]
 pub(crate) struct Rank {
     /// The run: its folder, its results.jsonl, its name, or `latest`

@@ -53,7 +53,10 @@ fn a_full_disk_and_a_missing_tipcd_are_told() {
         program().args(["tipc", "--socket", "/nowhere/tipcd.sock", "node"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("start `crossway tipcd --socket /nowhere/tipcd.sock`"), "{error}");
+    assert!(
+        error.contains("start one with: crossway tipcd --socket /nowhere/tipcd.sock"),
+        "{error}"
+    );
 }
 
 /// The disk becomes full while frames are written: the trace reports it and ends, and neither the node nor the next

@@ -33,7 +33,7 @@ pub struct Compared {
     pub rate_msgs_per_s: Option<Figure>,
     /// CPU time of both ends per message, nanoseconds.
     pub cpu_ns: Option<Figure>,
-    /// Goals.
+    /// Whether each goal of the question is met.
     pub goals: Vec<GoalVerdict>,
     /// `chosen`, `equal`, `admissible`, `not pursued` (dropped after an earlier stage, or
     /// has only earlier records), `fails`.

@@ -318,8 +318,9 @@ impl Choice<'_> {
     }
 }
 
-/// Chooses a candidate. Of the admissible ones with the highest probability of costing hardly more than the best, the
-/// one that satisfies more preferences is chosen, then the simpler one.
+/// Chooses a candidate. Admissible candidates are equal if their probability of costing at most [`EQUAL_WITHIN`] more than the
+/// best is close to the highest one, and their intervals overlap; of those, the one that satisfies the most preferences is
+/// chosen, then the simplest.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
     // Candidates dropped after a brief measurement have too few trials to be compared with those that were measured

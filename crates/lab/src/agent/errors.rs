@@ -12,7 +12,7 @@ pub enum HostError {
     NoProgram {
         /// The host.
         host: String,
-        /// The first word of its prefix.
+        /// The program that could not be run: the first word of the host's command prefix.
         program: String,
         /// The system's error.
         why: String,

@@ -92,7 +92,7 @@ pub enum Reply {
     Hello(Greeting),
     /// The program listens, or is ready to connect.
     Offer {
-        /// The words that the other end needs to connect.
+        /// Named values that the other end needs to connect, such as `path` or `port`.
         #[serde(default)]
         words: BTreeMap<String, String>,
         /// Process ids of processes that work for both ends and were started by this program.

@@ -44,7 +44,7 @@ pub struct Outcome {
     pub histograms: Vec<(crate::inputs::Span, String)>,
     /// Times on CLOCK_MONOTONIC, which the controller pairs with the peer's: when the client began to close, or when the server had closed.
     pub stamps: Vec<u64>,
-    /// Open-loop pacing.
+    /// How the sender kept its pace; `None` unless this role sent a paced stream.
     pub pacing: Option<PaceSeen>,
     /// Longest time between two messages, nanoseconds.
     pub longest_wait_ns: Option<u64>,

@@ -20,7 +20,7 @@ pub enum ControlError {
     Nonsense(String),
     /// Descriptors cannot be sent over a byte stream.
     #[error(
-        "descriptors cannot be sent to a role that is reached over a byte stream; use a mechanism that works between hosts"
+        "file descriptors cannot be passed between hosts; use a mechanism that works between hosts"
     )]
     NoDescriptors,
     /// A system call failed.

@@ -168,7 +168,7 @@ pub enum Extent {
 pub struct WorkloadFacts {
     /// The figure that says how fast it was.
     pub measure: Measure,
-    /// When its windows end.
+    /// What ends a window, the stretch of a trial that is timed, and when its messages are sent.
     pub extent: Extent,
     /// Whether messages are answered.
     pub has_replies: bool,

@@ -71,7 +71,7 @@ pub struct Plan {
     pub text: String,
 }
 
-/// A group: one cross product.
+/// A group of cases: the cross product of its mechanisms, workloads, sizes and other lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// Its name.

@@ -78,15 +78,15 @@ pub struct IfaceMeters {
 /// Packets on the wire. Forward is the direction of the messages, or of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Packets {
-    /// Packets on the wire in both directions per message, round trip or exchange (C5).
+    /// Packets on the wire in both directions per message, round trip or exchange (C5 of the cluster study).
     pub per_msg: f64,
-    /// Messages per forward packet (T5); on loopback, where the directions cannot be distinguished, per packet.
+    /// Messages per forward packet (T5 of the Toshiba study); on loopback, where the directions cannot be distinguished, per packet.
     pub msgs_per_packet: f64,
-    /// Backward packets per forward one (T6: the acknowledgements); null on loopback.
+    /// Backward packets per forward one: the acknowledgements (T6 of the Toshiba study); null on loopback.
     pub reverse_per_forward: Option<f64>,
 }
 
-/// Packets of one interface over time (T5).
+/// Packets of one interface over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PacketSeries {
     /// Name of the host.

@@ -79,7 +79,7 @@ pub struct RoleShare {
     pub share: Estimate,
 }
 
-/// Packets of the interfaces that carried a case, per message.
+/// Packets and bytes on one interface that carried a case, relative to its messages and their payload.
 #[derive(Clone, Debug)]
 pub struct Packets {
     /// Name of the interface.

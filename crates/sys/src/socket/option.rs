@@ -133,7 +133,7 @@ pub fn receive_patience(fd: impl AsFd) -> Result<Patience, Errno> {
     Ok(Patience::from_deadline(limit.and_then(|limit| Instant::now().checked_add(limit))))
 }
 
-/// Number of bytes that a receive on a stream, or on a connection with messages, would find now (FIONREAD).
+/// Number of bytes that are queued for receiving on an AF_UNIX socket (FIONREAD); of messages, all together.
 pub fn readable_bytes(fd: impl AsFd) -> Result<usize, Errno> {
     rustix::io::ioctl_fionread(fd).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }

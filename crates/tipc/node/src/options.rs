@@ -20,8 +20,8 @@ const LOG_RATE: u32 = 10;
 #[derive(Debug, Args)]
 pub struct TipcdOptions {
     /// Bearers to use: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`; up to three. `mtu` is the
-    /// largest packet without IP and UDP headers (14000 over IPv4, 1280 over IPv6). Where packets fit the device (1472 and 1452 bytes at
-    /// its usual 1500), many are passed to the system at once [default: none, a node for this host only]
+    /// largest packet without IP and UDP headers, by default 14000 over IPv4 and 1280 over IPv6. Packets that fit the device's own MTU
+    /// (up to 1472 and 1452 bytes if it is 1500) are sent many per system call [default: none, a node for this host only]
     #[arg(value_name = "BEARER")]
     pub(crate) bearers: Vec<BearerSpec>,
     /// Identity: up to 16 of A-Z a-z 0-9 . : _ @ - [default: from the first bearer's address]
@@ -105,7 +105,7 @@ pub struct TipcdOptions {
     /// Seconds of silence after which a connection probes its peer; if the probe is not answered in the same time, the connection is aborted
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().connection_probe.as_secs(), value_parser = seconds())]
     pub(crate) connection_probe: u64,
-    /// Milliseconds for which a member of a group that does not read may block the broadcasts of others, which then continue without it
+    /// Milliseconds for which a group member that does not read may block the broadcasts of other members; after that they continue without it
     /// [default: for ever, as in the kernel]
     #[arg(long, value_name = "MS", help_heading = "Limits", value_parser = RangedU64ValueParser::<u64>::new().range(1..=86_400_000))]
     pub(crate) group_patience: Option<u64>,

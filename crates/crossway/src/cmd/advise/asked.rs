@@ -67,7 +67,7 @@ pub(super) struct Asked {
     cpu_percent: Option<f64>,
     /// Properties that the mechanism must have, separated by commas: order, delivery, boundaries, back-pressure, send-deadline,
     /// crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable, zero-copy, crosses-hosts,
-    /// unprivileged-container, private-dev-shm, language=c, licence=MIT, crash-detection=100ms
+    /// unprivileged-container, private-dev-shm; some take a value: language=c, licence=MIT, crash-detection=100ms
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     require: Vec<String>,
     /// Properties whose presence decides between otherwise equal candidates

@@ -28,20 +28,20 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Connect two programs by a name; channels use the best transport and switch without losing messages
 ///
 /// One program listens on a name, another connects to it; neither needs to know where the other runs or which transport carries
-/// the messages. Names are looked up in the directory CROSSWAY_CHANNEL_DIR, or by default in a directory of the user's. Names on other hosts
+/// the messages. Names are looked up in a directory of this host. Names on other hosts
 /// are found in a list of names and addresses (--hosts) or in TIPC's name table (--tipc).
 #[derive(clap::Args)]
 pub(crate) struct Channel {
-    /// Directory of names [default: CROSSWAY_CHANNEL_DIR, else the user's]
+    /// Directory of names [default: $CROSSWAY_CHANNEL_DIR, or crossway-channel in $XDG_RUNTIME_DIR, or one of this user in /tmp]
     #[arg(long, global = true, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// List of names on other hosts and their TCP addresses, one per line [default: CROSSWAY_CHANNEL_HOSTS]
+    /// List of names on other hosts and their TCP addresses, one per line [default: $CROSSWAY_CHANNEL_HOSTS]
     #[arg(long, global = true, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Find names in TIPC's name table: auto, kernel, or the path of a tipcd's socket [default: CROSSWAY_CHANNEL_TIPC]
+    /// Find names in TIPC's name table: auto, kernel, or the path of a tipcd's socket [default: $CROSSWAY_CHANNEL_TIPC]
     #[arg(long, global = true, value_name = "WHERE")]
     tipc: Option<String>,
-    /// Key file that all hosts have; connections between hosts are encrypted with it [default: CROSSWAY_CHANNEL_KEY]
+    /// Key file that all hosts have; connections between hosts are encrypted with it [default: $CROSSWAY_CHANNEL_KEY]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "plain")]
     key: Option<PathBuf>,
     /// Allow connections between hosts that are neither encrypted nor authenticated
@@ -65,14 +65,14 @@ enum What {
     Profile(profile::Write),
     /// Make a new key for connections between hosts
     Key {
-        /// Write it to this file, readable only by its owner, instead of printing it
+        /// Write the new key to this file, readable only by its owner, instead of printing it
         file: Option<PathBuf>,
     },
     /// Ask the channels of a name to switch to a transport now
     Switch {
         /// Name of the channels
         name: String,
-        /// The transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp or udp, if both ends allow loss
+        /// The transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp, or udp if both ends allow loss
         transport: Transport,
     },
 }
@@ -83,7 +83,7 @@ struct Allowed {
     /// Use this transport and no other
     #[arg(long, value_name = "TRANSPORT")]
     pin: Option<Transport>,
-    /// Use this transport whenever possible, even if another one is cheaper (listening end)
+    /// Use this transport whenever possible, even if another one is cheaper; only the listening end's preference counts
     #[arg(long, value_name = "TRANSPORT", conflicts_with = "pin")]
     prefer: Option<Transport>,
     /// Never use this transport (may be repeated)
@@ -93,7 +93,7 @@ struct Allowed {
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0, value_parser = args::number)]
     cpu_budget: f64,
     /// Between hosts, allow messages to be lost: they travel by UDP, if the other end allows it too, and are at most 1400 bytes long
-    /// [default: CROSSWAY_CHANNEL_LOSSY]
+    /// [default: $CROSSWAY_CHANNEL_LOSSY]
     #[arg(long)]
     lossy: bool,
     /// Do not switch, only report what would be switched

@@ -32,7 +32,7 @@ pub(super) struct Listen {
     /// Take over the channels of the listener of this name, on this host or another, which then exits
     #[arg(long, conflicts_with = "once")]
     take_over: bool,
-    /// How many seconds to wait for that listener
+    /// With --take-over: seconds to wait for the other listener
     #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "take_over")]
     wait_s: u64,
     #[command(flatten)]

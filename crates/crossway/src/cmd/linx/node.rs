@@ -22,7 +22,7 @@ pub(super) struct Node {
     /// Group of the node's directory, a name or a number, if the node creates it; with --mode 770 its members may use the node
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Option<u32>,
-    /// Name that this node suggests to the nodes it dials for their link to it [default: node]
+    /// Name that this node proposes to the nodes that it connects to, for their link to it [default: node]
     #[arg(long)]
     name: Option<String>,
     /// Accept connections from other nodes at this address (repeatable), IP:PORT or tipc:TYPE:INSTANCE; anyone who can reach it

@@ -80,7 +80,7 @@ struct SetBroadcast {
     /// autoselect: choose by the number of nodes; broadcast: always use the broadcast link; replicast: always send one copy to each node
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// With autoselect: send one copy to each receiver if they are at most this share of the peers, in percent
+    /// With autoselect: send one copy to each destination node if these nodes are at most this percentage of the peers
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     ratio: Option<u8>,
 }

@@ -16,13 +16,13 @@ pub(super) struct Monitor {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Show the size of the cluster on each bearer, and whether every node monitors all others or only its part of the ring
+    /// Show the size of the cluster on each bearer, and whether every node monitors all others or only some that follow it in the order of addresses
     Summary,
     /// Show how each node is monitored on each bearer, and what it reports about the nodes it monitors
     ///
-    /// This node probes `direct` nodes itself; other nodes probe `indirect` ones. The letters show the state of a node's
-    /// successors in the ring as that node reports it: U up, D down; in brackets, nodes that are not its successors in the ring
-    /// as this node knows it.
+    /// This node probes `direct` nodes itself; other nodes probe `indirect` ones. In the order of addresses, which
+    /// forms a ring, each node monitors some that follow it. The letters are the states of those as the listed node reports them: U
+    /// up, D down; in brackets, nodes that do not follow it as far as this node knows.
     List {
         /// Show one bearer only: media { eth device DEVICE | udp name NAME }
         #[arg(value_name = "WORDS")]

@@ -19,7 +19,7 @@ pub(crate) struct RunProgram {
     /// Use the tipcd even if the kernel has AF_TIPC
     #[arg(long)]
     force: bool,
-    /// Path of the library [default: in the folder of crossway, or in ../lib]
+    /// Path of libcrossway_tipc_preload.so [default: beside crossway, or in ../lib]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
     /// Program to run and its arguments

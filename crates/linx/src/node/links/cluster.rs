@@ -151,7 +151,7 @@ impl Node {
         cluster.topology = None;
         cluster.ask_at = Some(Instant::now() + AGAIN);
         if cluster.told != why {
-            tracing::warn!("nodes of the cluster are not found: {why}; asking again");
+            tracing::warn!("cannot look up the nodes of the cluster: {why}; trying again");
             cluster.told = why.to_owned();
         }
         for instance in std::mem::take(&mut cluster.published).into_keys() {
