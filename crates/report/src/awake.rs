@@ -8,11 +8,13 @@ use crossway_lab::rank::WaitClass;
 use crate::contender::Contender;
 use crate::ranking::{Metric, Ranking};
 use crate::summary::{Case, Summary};
-use crate::verdict::list;
+use crate::verdict::{list, plural};
 
 /// Mark after a round trip in which the ends hardly slept.
 pub(crate) const AWAKE: char = '¶';
-pub(crate) const AWAKE_MEANS: &str = "its ends may block but slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
+pub(crate) const AWAKE_MEANS: &str = "its ends may block, but slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
+const SLEPT: &str =
+    "slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
 
 /// Voluntary context switches of both ends per round trip; two if each end sleeps once.
 const SWITCHES: f64 = 0.2;
@@ -39,7 +41,8 @@ pub(crate) fn sentence(summary: &Summary, size: u64) -> Option<String> {
         .map(|entry| summary.contenders[entry.contender].label())
         .collect();
     (!awake.is_empty()).then(|| {
+        let whose = plural(awake.len(), "its", "their");
         let names = list(awake.into_iter());
-        format!("{AWAKE} {names}: {AWAKE_MEANS}.")
+        format!("{AWAKE} {names} may block, but {whose} ends {SLEPT}.")
     })
 }

@@ -12,8 +12,8 @@ use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 
 mod words;
 
-pub(crate) use words::list;
-use words::{plural, range, times};
+pub(crate) use words::{list, plural};
+use words::{range, times};
 
 /// The conclusions of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,7 @@ fn rounded(value: f64, direction: fn(f64) -> f64) -> String {
     }
 }
 
-pub(super) fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
+pub(crate) fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
     if n == 1 { one } else { many }
 }
 
