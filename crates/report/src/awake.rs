@@ -12,9 +12,13 @@ use crate::verdict::{list, plural};
 
 /// Mark after a round trip in which the ends hardly slept.
 pub(crate) const AWAKE: char = '¶';
-pub(crate) const AWAKE_MEANS: &str = "its ends may block, but slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
 const SLEPT: &str =
     "slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
+
+/// Explains [`AWAKE`].
+pub(crate) fn awake_explained() -> String {
+    format!("its ends may block, but {SLEPT}")
+}
 
 /// Voluntary context switches of both ends per round trip; two if each end sleeps once.
 const SWITCHES: f64 = 0.2;

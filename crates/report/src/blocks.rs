@@ -8,7 +8,7 @@ use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 use crossway_lab::record::Span;
 use serde::Serialize;
 
-use crate::awake::{AWAKE, AWAKE_MEANS, hardly_slept};
+use crate::awake::{AWAKE, awake_explained, hardly_slept};
 use crate::contender::Contender;
 use crate::estimate::Estimate;
 use crate::limits::Limits;
@@ -149,12 +149,12 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
 /// The notes that explain the marks in these rows.
 fn notes(rows: &[Row]) -> Vec<String> {
     let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
-    let moved = moved_explained();
+    let (awake, moved) = (awake_explained(), moved_explained());
     let marks: [(char, &str); 5] = [
         (POOLED, POOLED_MEANS),
         (BEYOND, BEYOND_MEANS),
         (FEW, FEW_MEANS),
-        (AWAKE, AWAKE_MEANS),
+        (AWAKE, &awake),
         (MOVED, &moved),
     ];
     marks
