@@ -1,4 +1,4 @@
-//! What a command has found is told whatever becomes of its output, with what disturbed the machine at the time.
+//! The exit status states the outcome even if the output is cut off, and comparisons name what disturbed the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,10 @@
 //! Work of other programs during the trials: the check before a run does not see what begins later.
 
+use std::path::Path;
+
+use crate::preflight;
 use crate::record::{Record, Status};
+use crate::records_io::ReadError;
 
 /// Number of CPUs that other programs must keep busy to be reported. On a machine that does nothing else, the harness before and after the
 /// measured messages, and interrupts, take up to half of this.
@@ -36,6 +40,18 @@ pub fn warning(records: &[Record]) -> Option<String> {
     ))
 }
 
+/// What disturbed the machine before and during the run with this name, whose records are at this path: its figures may differ for that
+/// reason.
+///
+/// # Errors
+/// The file with the findings before the run is damaged.
+pub fn disturbances(name: &str, path: &Path, records: &[Record]) -> Result<Vec<String>, ReadError> {
+    let before = preflight::warnings_beside(path)?;
+    let before = before.into_iter().map(|f| format!("before {name}: {}", f.what));
+    let during = warning(records).map(|told| format!("in {name} {told}"));
+    Ok(before.chain(during).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,7 +59,7 @@ mod tests {
     use crate::record::HostMeters;
     use crate::samples::{loaded, trials};
 
-    /// Trials of 1 ms on two CPUs, which were busy for so long besides the 6 us of the roles.
+    /// Trials of 1 ms on two CPUs, which other programs kept busy for this time, beside the 6 us of the roles and 4 us of interrupts.
     fn beside(other_ns: u64) -> Vec<Record> {
         let mut records = trials("pipe", 64, &[1000, 1000], 10.0);
         for record in &mut records {

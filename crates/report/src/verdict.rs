@@ -13,7 +13,7 @@ use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 mod words;
 
 pub(crate) use words::{list, plural};
-use words::{range, times};
+use words::{range, times, wording};
 
 /// The conclusions of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,34 +145,6 @@ fn subject(size: u64, discipline: WaitClass) -> String {
         WaitClass::Hybrid => format!("{size} messages with a bounded spin before blocking"),
         WaitClass::Spinning => format!("{size} messages with both ends spinning"),
     }
-}
-
-struct Wording {
-    has: &'static str,
-    /// What the next one does, if lower is better; otherwise it is compared by the adverbs alone.
-    next: Option<&'static str>,
-    /// The adverbs of a percentage and of a factor.
-    adverbs: [&'static str; 2],
-}
-
-fn wording(metric: Metric) -> Wording {
-    let (has, next, adverbs) = match metric {
-        Metric::RoundTripP50 => {
-            ("has the shortest median round trip", Some("takes"), ["longer", "as long"])
-        }
-        Metric::RoundTripP99 => {
-            ("has the shortest 99th-percentile round trip", Some("takes"), ["longer", "as long"])
-        }
-        Metric::ByteRate => ("carries the most bytes", None, ["more than", "as many as"]),
-        Metric::MessageRate => ("carries the most messages", None, ["more than", "as many as"]),
-        Metric::CpuPerRoundTrip => {
-            ("costs the least CPU per round trip", Some("costs"), ["more", "as much"])
-        }
-        Metric::CpuPerMessage => {
-            ("costs the least CPU per message", Some("costs"), ["more", "as much"])
-        }
-    };
-    Wording { has, next, adverbs }
 }
 
 /// The headline: the answer in one sentence; the sentences below it give the intervals.

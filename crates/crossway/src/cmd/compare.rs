@@ -9,8 +9,7 @@ use crossway_lab::compare::{
     Comparison, ComparisonReport, FailOn, Figure, Terms, Verdict, change, compare, parse_percent,
 };
 use crossway_lab::env::{Environment, difference};
-use crossway_lab::other_work;
-use crossway_lab::preflight;
+use crossway_lab::other_work::disturbances;
 use crossway_lab::record::Record;
 use crossway_lab::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
 use crossway_lab::runs;
@@ -214,14 +213,6 @@ impl Run for Compare {
         }
         Ok(ui::verdict(!failed))
     }
-}
-
-/// What disturbed the machine before and during a run: its figures may differ for that reason.
-fn disturbances(name: &str, path: &Path, records: &[Record]) -> anyhow::Result<Vec<String>> {
-    let before = preflight::warnings_beside(path)?;
-    let before = before.into_iter().map(|f| format!("before {name}: {}", f.what));
-    let during = other_work::warning(records).map(|told| format!("in {name} {told}"));
-    Ok(before.chain(during).collect())
 }
 
 impl Compare {

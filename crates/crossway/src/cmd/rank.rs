@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crossway_lab::other_work;
-use crossway_lab::preflight;
+use crossway_lab::other_work::disturbances;
 use crossway_lab::rank::{By, Entry, MOVED, Ranking, Speed, moved_explained, rank};
 use crossway_lab::records_io::read_records;
 use crossway_report::units::{Quantity, count};
@@ -66,11 +65,8 @@ impl Run for Rank {
         for warning in &loaded.warnings {
             ui.print_noted("33", "warning", warning);
         }
-        for found in preflight::warnings_beside(&path)? {
-            ui.print_noted("33", "warning", &format!("before this run: {}", found.what));
-        }
-        if let Some(told) = other_work::warning(&loaded.records) {
-            ui.print_noted("33", "warning", &format!("in this run {told}"));
+        for found in disturbances("this run", &path, &loaded.records)? {
+            ui.print_noted("33", "warning", &found);
         }
         for ranking in &rankings.rankings {
             let grid = self.grid(ranking, ui);

@@ -32,7 +32,7 @@ impl Schedule {
         (span_ns / self.period_ns).max(1)
     }
 
-    /// Whether a warm-up window of so many instants took much longer than scheduled; `limit_ns` is the time of the warm-up.
+    /// Whether a warm-up window with this number of instants took much longer than scheduled; `limit_ns` is the time of the warm-up.
     pub(super) fn is_missed(&self, instants: u64, wall_ns: u64, limit_ns: u64) -> bool {
         wall_ns > (instants * self.period_ns).saturating_mul(MISSED_FACTOR)
             && wall_ns > (limit_ns / 4).max(SHORT_NS)

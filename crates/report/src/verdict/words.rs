@@ -1,6 +1,37 @@
-//! Factors, plurals and lists in words.
+//! Metrics, factors, plurals and lists in words.
 
+use crate::ranking::Metric;
 use crate::units::three_digits;
+
+/// How a metric is spoken of.
+pub(super) struct Wording {
+    /// What the best one does.
+    pub(super) has: &'static str,
+    /// What the next one does, if lower is better; otherwise it is compared by the adverbs alone.
+    pub(super) next: Option<&'static str>,
+    /// The adverbs of a percentage and of a factor.
+    pub(super) adverbs: [&'static str; 2],
+}
+
+pub(super) fn wording(metric: Metric) -> Wording {
+    let (has, next, adverbs) = match metric {
+        Metric::RoundTripP50 => {
+            ("has the shortest median round trip", Some("takes"), ["longer", "as long"])
+        }
+        Metric::RoundTripP99 => {
+            ("has the shortest 99th-percentile round trip", Some("takes"), ["longer", "as long"])
+        }
+        Metric::ByteRate => ("carries the most bytes", None, ["more than", "as many as"]),
+        Metric::MessageRate => ("carries the most messages", None, ["more than", "as many as"]),
+        Metric::CpuPerRoundTrip => {
+            ("costs the least CPU per round trip", Some("costs"), ["more", "as much"])
+        }
+        Metric::CpuPerMessage => {
+            ("costs the least CPU per message", Some("costs"), ["more", "as much"])
+        }
+    };
+    Wording { has, next, adverbs }
+}
 
 /// A range such as `1.2 to 1.4`, or one figure if both ends read the same; rounded outwards, so that it never claims more than the intervals allow.
 pub(super) fn range(least: f64, most: f64) -> String {

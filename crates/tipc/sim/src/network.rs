@@ -135,7 +135,7 @@ impl Network {
         }
     }
 
-    /// The virtual time, which only [`Network::run`] and its like advance.
+    /// The virtual time, which only [`Network::run`] and the other methods that run the network advance.
     pub const fn now(&self) -> Nanos {
         self.now
     }
