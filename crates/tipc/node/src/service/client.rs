@@ -1,4 +1,5 @@
-//! A connected program: its control connection and its region of shared words.
+//! A connected program: its control connection, and the memory with the state of its sockets that it shares with the
+//! service.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -19,13 +20,15 @@ pub(super) struct Client {
     slots: u32,
     free: Vec<u32>,
     next: u32,
-    /// Number of descriptors sent with the last answer that it may not have received.
+    /// Number of descriptors in answers that the program may not have received yet.
     pub(super) in_flight: usize,
-    /// It has sent a request before receiving its last answer: the request is read when it has received the answer.
+    /// The program has sent a request before receiving the last answer. The request is read once the answer has been
+    /// received.
     pub(super) held: bool,
     /// No further requests are accepted; its entry is kept until its answers have been received or discarded.
     pub(super) ended: bool,
-    /// Set if it occupies one of the connections reserved for operators, with the reason.
+    /// Set if the program occupies one of the connections reserved for operators: the reason why it did not get a
+    /// normal one.
     pub(super) kept_place: Option<Refusal>,
 }
 
@@ -49,18 +52,18 @@ impl Client {
         }
     }
 
-    /// Whether it has sent its hello.
+    /// Whether the program has sent its hello, the first request on a control connection.
     pub(super) const fn is_greeted(&self) -> bool {
         self.region.is_some()
     }
 
-    /// Whether it has received all answers.
+    /// Whether the program has received all answers.
     pub(super) fn has_received(&self) -> bool {
         // If the descriptor cannot be queried, assume that it has.
         self.control.as_ref().is_none_or(|control| socket::is_all_received(control).unwrap_or(true))
     }
 
-    /// Creates its region and returns the descriptor for the program.
+    /// Creates the shared memory for this number of slots, one per socket, and returns the descriptor for the program.
     pub(super) fn greet(&mut self, slots: u32) -> Result<OwnedFd, OsError> {
         let (region, fd) = SharedWords::create("tipcd-slots", slots as usize * slot::WORDS)?;
         let theirs = fd.try_clone().map_err(|e| OsError::new("dup", "slots", e))?;
@@ -68,18 +71,18 @@ impl Client {
         Ok(theirs)
     }
 
-    /// The descriptor of its region for another program, with its number of slots.
+    /// Returns the descriptor of the shared memory, to be passed to another program, and its number of slots.
     pub(super) fn share_region(&self) -> Option<(OwnedFd, u32)> {
         let (_, fd) = self.region.as_ref()?;
         Some((fd.try_clone().ok()?, self.slots))
     }
 
-    /// Number of its sockets.
+    /// Number of sockets of this program.
     pub(super) fn sockets(&self) -> usize {
         self.next as usize - self.free.len()
     }
 
-    /// Allocates a slot, with all words 0; `None` if the program has the maximum number of sockets.
+    /// Allocates a slot and sets all its words to 0. Returns `None` if the program has the maximum number of sockets.
     pub(super) fn take_slot(&mut self) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -109,14 +112,15 @@ impl Client {
         self.store(slot, slot::STATE, state.encode());
     }
 
-    /// Reads a word written by the program. It may hold any value, so the caller must check it.
+    /// Reads a word of a slot that the program writes. It may hold any value, so the caller must check it.
     pub(super) fn load(&self, slot: u32, word: usize) -> u64 {
         self.region.as_ref().map_or(0, |(region, _)| {
             region.word(slot as usize * slot::WORDS + word).load(Ordering::Acquire)
         })
     }
 
-    /// The program's count of messages taken from a slot's descriptor. It may be any value, so the caller must check it.
+    /// Returns the program's own count of the messages that it has taken from a slot's descriptor. It may be any value,
+    /// so the caller must check it.
     pub(super) fn consumed(&self, slot: u32) -> u64 {
         self.load(slot, slot::CONSUMED)
     }

@@ -1,8 +1,9 @@
-//! Direct lanes: the ring towards a program whose peer is a program of the same tipcd is filled by the peer itself. See docs/decisions/0048 for the
-//! reasons.
+//! Direct lanes: if both ends of a connection belong to programs of this tipcd, the sender's program writes directly
+//! into the ring from which the receiver's program reads. See docs/decisions/0048 for the reasons.
 //!
-//! The service stays a producer of that ring, for everything that reaches it by another way; the two exclude each other
-//! ([`handover`]). Whatever a program writes to the memory that it shares with its peer only harms their connection.
+//! The service remains a second producer of that ring, for everything that is sent through the descriptor or through
+//! the lane to tipcd. The two producers exclude each other ([`handover`]). Whatever a program writes to the memory that
+//! it shares with its peer only harms their connection.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -27,17 +28,17 @@ use super::request::Answer;
 use super::token::{Place, Table};
 use super::{Context, Service};
 
-/// How often to check whether a program that is at a ring has left it, at first; a program that stays there is checked less and less often.
+/// Interval between the first two checks whether a program has left a ring; it doubles with each further check.
 const RETRY: Duration = Duration::from_millis(1);
 const RETRY_MAX: Duration = Duration::from_millis(64);
 
-/// The ring towards a program, which its peer's program may fill, too.
+/// The ring from which a program receives and which its peer's program may fill, as well as the service.
 #[derive(Debug)]
 pub(super) struct Direct {
     memory: LaneMemory,
-    /// Kept for further requests.
+    /// The descriptor of the memory, kept to answer further requests.
     fd: OwnedFd,
-    /// The connection's other end.
+    /// The socket at the other end of the connection.
     sender: Place,
     producer: Producer,
 }
@@ -47,13 +48,13 @@ pub(super) struct Direct {
 enum Producer {
     /// No program has requested the sending end.
     None,
-    /// This program has it; the words are those of the sending socket's lanes.
+    /// This program has the sending end. `words` are in the memory of the sending socket's lanes.
     Program { client: Place, words: OutletWords },
-    /// It has closed the socket, or died.
+    /// The program that had the sending end has closed the socket or died.
     Ended,
 }
 
-/// Rings that a program is at, although the service has something to put into them.
+/// Rings into which the service wants to put something while a program is writing to them.
 #[derive(Debug, Default)]
 pub(super) struct Blocked {
     receivers: Vec<Place>,
@@ -62,7 +63,7 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// When they must be checked.
+    /// The time at which they must be checked; `None` if there are none.
     pub(super) const fn poll_timeout(&self) -> Option<Nanos> {
         self.at
     }
@@ -78,7 +79,8 @@ impl Direct {
         &self.memory
     }
 
-    /// Gives the sending end to a program: `peer` is the other end of the receiver's descriptor, `words` are those of the sending socket's lanes.
+    /// Gives the sending end to a program. `peer` is the service's end of the receiver's descriptor pair; `words` are
+    /// in the memory of the sending socket's lanes.
     pub(super) fn grant(
         &mut self,
         tx: &RingTx<SharedRing, Silent>,
@@ -97,7 +99,7 @@ impl Direct {
         Ok(Answer { bytes: [&self.granted().encode()[..], header].concat(), fds: vec![fd, peer] })
     }
 
-    /// Ends the program's use of the ring. Returns whether that had not ended before.
+    /// Ends the program's use of the ring. Returns false if it had already ended.
     pub(super) fn end_producer(&mut self) -> bool {
         !matches!(std::mem::replace(&mut self.producer, Producer::Ended), Producer::Ended)
     }
@@ -119,26 +121,26 @@ impl Direct {
         Ok(Answer { bytes: self.granted().encode(), fds: vec![fd] })
     }
 
-    /// Continues at the position at which the program has left the ring.
+    /// Continues at the position that the program has left in the shared words.
     pub(super) fn resume(&self, tx: &mut RingTx<SharedRing, Silent>) {
         if let Some(words) = self.words() {
             handover::take_over(words, tx);
         }
     }
 
-    /// Leaves the position to the program.
+    /// Leaves the current position to the program.
     pub(super) fn leave(&self, tx: &RingTx<SharedRing, Silent>) {
         if let Some(words) = self.words() {
             handover::leave(words, tx);
         }
     }
 
-    /// Makes the receiver signal its eventfd when there is room.
+    /// Makes the receiver signal its eventfd when it has made room in the ring.
     pub(super) fn want_room(&self) {
         self.memory.words().word(lane::ROOM_WANTED).store(1, Ordering::Release);
     }
 
-    /// Whether no program is at the ring.
+    /// Whether no program is writing to the ring.
     fn is_free(&self, clients: &Table<Client>) -> bool {
         let Producer::Program { client, words } = &self.producer else { return true };
         handover::is_free(words) || has_ended(clients, *client)
@@ -148,7 +150,7 @@ impl Direct {
         SharedRx::new(self.memory.down(), Receiver::of(&self.memory.words(), lane::DOWN))
     }
 
-    /// Number of records that the program has not taken, and the bytes of their payload.
+    /// Returns the number of records that the receiver has not taken, and the length of their payload in bytes.
     pub(super) fn waiting(&self) -> (usize, usize) {
         let rx = self.rx();
         let turn = rx.turn(());
@@ -163,7 +165,7 @@ impl Direct {
         (count, bytes)
     }
 
-    /// The payload of the first record that the program has not taken.
+    /// Returns the payload of the first record that the receiver has not taken, if that is a message.
     fn first_unread(&self) -> Option<Vec<u8>> {
         let rx = self.rx();
         let turn = rx.turn(());
@@ -175,7 +177,7 @@ impl Direct {
         })
     }
 
-    /// Wakes a program that waits for room.
+    /// Wakes the sending program if it waits for room.
     fn wake_producer(&self) {
         let _ = futex::wake(self.memory.down().producer_state());
     }
@@ -193,14 +195,14 @@ impl Local {
 }
 
 impl Service {
-    /// The connection's other end if it is a socket of this service.
+    /// Returns the connection's other end if it is a socket of this service.
     fn peer_of(&self, place: Place) -> Option<(Place, &Local)> {
         let local = self.sockets.get(place).filter(|l| matches!(l.phase, Phase::Connected))?;
         let peer = local.peer?;
         Some((peer, self.sockets.get(peer)?))
     }
 
-    /// Notes that the ends of a new connection are both sockets of this service, if they are.
+    /// Checks whether both ends of a new connection are sockets of this service; if so, records this at both.
     pub(super) fn note_local(&mut self, node: &Node, place: Place) {
         let port = self.sockets.get(place).and_then(|local| local.port);
         let report = port.and_then(|port| node.socket_report(port).ok());
@@ -219,14 +221,15 @@ impl Service {
         }
     }
 
-    /// Creates the ring for a socket that wants to receive through its lane; `None` if its peer is not a socket of this service.
+    /// Creates the ring for a socket that wants to receive through its lane. Returns `None` if its peer is not a socket
+    /// of this service.
     pub(super) fn make_direct(&self, place: Place) -> Result<Option<Direct>, Errno> {
         let Some((sender, _)) = self.peer_of(place) else { return Ok(None) };
         let direct = Direct::new(self.limits.direct_bytes(), sender)?;
         if self.is_scarce(&direct.fd) { Err(Errno::NFILE) } else { Ok(Some(direct)) }
     }
 
-    /// Tells a sending program that it can request the sending end of its peer's ring.
+    /// Notifies a sending program that it can request the sending end of its peer's ring.
     pub(super) fn offer_outlet(&self, sender: Place) {
         let direct = self.peer_of(sender).and_then(|(_, receiving)| receiving.direct());
         let lanes = self.sockets.get(sender).and_then(|local| local.lanes.as_ref());
@@ -262,7 +265,7 @@ impl Service {
         Ok(answer)
     }
 
-    /// Tells the sending program that everything that it has sent by other ways is in the ring, if that is so: it may use the ring.
+    /// Lets the sending program use the ring if everything that it has sent in other ways is already in it.
     pub(super) fn note_passed(&self, node: &Node, receiver: Place) {
         let Some(receiving) = self.sockets.get(receiver) else { return };
         let Some(direct) = receiving.direct() else { return };
@@ -279,7 +282,8 @@ impl Service {
         }
     }
 
-    /// Makes the sending program use its descriptor: its peer receives no more, and what arrives is discarded.
+    /// Makes the sending program use its descriptor instead of the ring, because its peer no longer receives: what
+    /// arrives by the descriptor is discarded.
     pub(super) fn stop_producer(&self, receiver: Place) {
         let Some(direct) = self.sockets.get(receiver).and_then(Local::direct) else { return };
         if let Some(words) = direct.words() {
@@ -288,7 +292,7 @@ impl Service {
         }
     }
 
-    /// Handles the end of a sending socket: the service is the only producer of its peer's ring.
+    /// Handles the end of a sending socket: from now on, the service is the only producer of its peer's ring.
     pub(super) fn end_producer(&mut self, cx: &mut Context<'_>, sender: Place) {
         let Some(peer) = self.sockets.get(sender).and_then(|local| local.peer) else { return };
         if self.take_over_ring(peer) {
@@ -296,13 +300,13 @@ impl Service {
         }
     }
 
-    /// Ends the use of a ring by the peer's program. Returns whether that had not ended before.
+    /// Ends the use of a ring by the peer's program. Returns false if it had already ended.
     fn take_over_ring(&mut self, receiver: Place) -> bool {
         let down = self.sockets.get_mut(receiver).and_then(|local| local.down.as_mut());
         down.is_some_and(|down| down.take_over())
     }
 
-    /// Checks a ring again later.
+    /// Schedules another check of a ring.
     pub(super) fn await_ring(&mut self, now: Nanos, receiver: Place) {
         self.blocked.receivers.push(receiver);
         if self.blocked.at.is_none() {
@@ -311,7 +315,8 @@ impl Service {
         }
     }
 
-    /// A program's control connection has ended: what it may have left undone in rings is completed immediately.
+    /// Handles the end of a program's control connection: schedules an immediate check of the rings that it may have
+    /// left in an incomplete state.
     pub(super) fn note_dead_producer(&mut self, client: Place) {
         let dead = self.sockets.places().filter(|(_, local)| {
             local.direct().is_some_and(|direct| {
@@ -324,7 +329,7 @@ impl Service {
         }
     }
 
-    /// Checks the rings that are due.
+    /// Checks the rings whose check is due.
     pub(super) fn retry_rings(&mut self, cx: &mut Context<'_>) {
         if self.blocked.at.is_none_or(|at| at > cx.now) {
             return;
@@ -346,7 +351,8 @@ impl Service {
         }
     }
 
-    /// Prepares the return of the first message that a program has not received from its ring, by passing it to the node as if it had just been sent.
+    /// Prepares the return to its sender of the first message that a program has not received from its ring: passes it
+    /// to the node as if it had just been sent.
     pub(super) fn take_unread_direct(&self, now: Nanos, node: &mut Node, local: &mut Local) {
         let Some(direct) = local.direct().filter(|_| local.kind == SocketKind::Seqpacket) else {
             return;
@@ -361,7 +367,7 @@ impl Service {
         }
     }
 
-    /// Ends a descriptor whose other end a peer's program holds, too, so that closing it here is not enough.
+    /// Shuts a descriptor down whose other end the peer's program holds, too: closing it here would not be enough.
     pub(super) fn end_descriptor(epoll: &crossway_sys::epoll::Epoll, local: &Local) {
         if local.direct().is_some_and(|direct| !matches!(direct.producer, Producer::None)) {
             let _ = epoll.remove(local.fd.as_fd());

@@ -1,5 +1,5 @@
-//! Messages to programs through shared memory: from the node to a socket's ring, with a bell in its descriptor. See docs/decisions/0042 for the
-//! reasons.
+//! Messages to programs through shared memory: from the node to a socket's ring. A *bell*, a byte or a record of one
+//! byte in the socket's descriptor, announces them. See docs/decisions/0042 for the reasons.
 //!
 //! The program can write to the memory too: everything read from it is checked, and a program that writes invalid values loses its socket.
 
@@ -26,29 +26,29 @@ use super::local::{Local, Outgoing, Phase, Unread};
 use super::request::Answer;
 use super::token::Place;
 
-/// The contents of the program's memory are invalid: its socket is closed.
+/// Returned if the contents of the shared memory are invalid: the program's socket is closed.
 pub(super) const NONSENSE: Errno = Errno::BADMSG;
 
 /// A socket's lane towards its program.
 pub(super) struct Down {
     tx: RingTx<SharedRing, Silent>,
     words: Receiver,
-    /// Messages in the ring that the program may not have taken, oldest first, with the position of their end.
+    /// Messages in the ring that the program may not have taken, oldest first, each with the position at which it ends.
     unread: VecDeque<(u64, Unread)>,
-    /// What the ring holds that has not been announced.
+    /// Messages in the ring for which no bell has been sent yet; `None` if there are none.
     to_announce: Option<Unannounced>,
-    /// The ring is a direct lane. `unread` is then empty: the ring itself shows what was not taken.
+    /// Set if the ring is a direct lane. `unread` is then empty: the ring itself shows what was not taken.
     direct: Option<Direct>,
 }
 
-/// Messages in a ring that have not been announced.
+/// Messages in a ring for which no bell has been sent.
 #[derive(Clone, Copy)]
 enum Unannounced {
-    /// One, with its position and the bytes of its payload.
+    /// One, with its position in the ring and the length of its payload in bytes.
     One { start: u64, len: usize },
     /// Several.
     More,
-    /// Those of a program that was killed, which may have announced some.
+    /// Those of a peer's program that was killed; it may have sent a bell for some of them.
     Inherited,
 }
 
@@ -66,12 +66,12 @@ impl Down {
         Self { tx, words, unread: VecDeque::new(), to_announce: None, direct }
     }
 
-    /// The answer to the request to receive through the lane.
+    /// Returns the answer to the request to receive through the lane.
     fn answer(&self) -> Result<Answer, Errno> {
         self.direct.as_ref().map_or_else(|| Ok(Answer::done()), Direct::answer)
     }
 
-    /// As [`Direct::grant`].
+    /// Calls [`Direct::grant`].
     pub(super) fn grant(
         &mut self,
         peer: &OwnedFd,
@@ -83,8 +83,8 @@ impl Down {
         direct.grant(&self.tx, peer, client, words, header)
     }
 
-    /// Ends the use of the ring by the peer's program, which may have been killed after it had published a message and before it rang. Returns
-    /// whether that had not ended before.
+    /// Ends the use of the ring by the peer's program, which may have been killed after it had published a message and
+    /// before it had sent the bell. Returns false if it had already ended.
     pub(super) fn take_over(&mut self) -> bool {
         let Some(direct) = self.direct.as_mut() else { return false };
         direct.resume(&mut self.tx);
@@ -104,7 +104,8 @@ impl Down {
         }
     }
 
-    /// Puts a record into the ring. EAGAIN if there is no room; the program then signals when there is.
+    /// Puts a record into the ring. Returns EAGAIN if there is no room; the program then signals its eventfd when there
+    /// is.
     fn put(&mut self, header: &[u8], payload: &[u8]) -> Result<(), Errno> {
         let len = header.len() + payload.len();
         if let Some(direct) = &self.direct {
@@ -166,7 +167,7 @@ impl Local {
         self.down.iter().flat_map(|down| down.unread.iter().map(|(_, unread)| unread))
     }
 
-    /// Removes and returns these messages.
+    /// Removes and returns the messages in the lane that the program may not have taken.
     pub(super) fn take_unread_in_lane(&mut self) -> impl Iterator<Item = Unread> + use<> {
         let unread = self.down.as_mut().map(|down| std::mem::take(&mut down.unread));
         unread.unwrap_or_default().into_iter().map(|(_, unread)| unread)
@@ -201,7 +202,7 @@ impl Local {
         Ok(())
     }
 
-    /// Puts one message into the lane ahead of those that wait. Returns false if there is no room.
+    /// Puts one message into the lane ahead of those that wait for room. Returns false if it does not fit.
     pub(super) fn write_lane_now(&mut self, header: &[u8; HEADER_LEN], payload: &[u8]) -> bool {
         let Some(down) = self.down.as_mut() else { return false };
         down.note_taken();
@@ -217,7 +218,7 @@ impl Local {
         done
     }
 
-    /// Writes a bell for messages put into the lane, if needed.
+    /// Sends a bell for the messages that have been put into the lane, if one is needed.
     pub(super) fn announce(&mut self) -> Result<(), Errno> {
         let Self { fd, down: Some(down), .. } = self else { return Ok(()) };
         let Down { tx, words, to_announce, .. } = &mut **down;
@@ -238,7 +239,8 @@ impl Local {
 }
 
 impl Service {
-    /// Switches the socket to reception through its lane. The answer has the memory of a direct lane.
+    /// Switches a socket to receiving through its lane. If that is a direct lane, the answer carries the descriptor of
+    /// its memory.
     pub(super) fn begin_down_lane(&mut self, place: Place) -> Result<Answer, Errno> {
         let local = self.sockets.get(place).ok_or(Errno::BADF)?;
         if let Some(down) = &local.down {

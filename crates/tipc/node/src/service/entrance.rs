@@ -17,7 +17,7 @@ use super::shares::is_operator;
 use super::token::{Place, Token};
 use crate::notice::Notice;
 
-/// Maximum number of programs admitted before other work is done.
+/// Maximum number of programs admitted in a row before other work is done.
 const LET_IN_AT_ONCE: usize = 32;
 
 /// Maximum number of descriptors in an answer.
@@ -26,14 +26,14 @@ const ANSWER_FDS_MAX: usize = 2;
 /// Minimum interval between two notices of refused programs.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Programs refused since the last notice.
+/// Counts programs that were refused, for a notice at intervals.
 #[derive(Debug, Default)]
 pub(super) struct TurnedAway {
-    /// Total since the start.
+    /// Total number since the start.
     pub(super) count: u64,
     told: u64,
     last: Option<(Option<Credentials>, Refusal)>,
-    /// When the next notice may be given.
+    /// The earliest time of the next notice.
     next: Nanos,
 }
 
@@ -81,17 +81,18 @@ impl Service {
         }
     }
 
-    /// Whether the maximum number of programs is connected.
+    /// Whether the maximum number of programs is connected, not counting those on connections reserved for operators.
     fn is_full(&self) -> bool {
         self.clients.len() - self.in_kept_places.len() >= self.limits.clients
     }
 
-    /// Whether a descriptor is one of the last, which are reserved for operators.
+    /// Whether a descriptor is one of those with the highest numbers, which are reserved for operators.
     pub(super) fn is_scarce(&self, fd: &OwnedFd) -> bool {
         usize::try_from(fd.as_raw_fd()).is_ok_and(|number| number >= self.shares.first_kept())
     }
 
-    /// Frees a connection for an operator. The one idle longest is closed; its program can reconnect.
+    /// Makes sure that a connection is free for an operator: if none is, closes the one that has been idle longest,
+    /// whose program can reconnect.
     fn make_way(&mut self, epoll: &Epoll) -> bool {
         if self.in_kept_places.len() >= self.limits.operators
             && let Some(oldest) = self.in_kept_places.front().copied()
@@ -101,7 +102,7 @@ impl Service {
         self.in_kept_places.len() < self.limits.operators
     }
 
-    /// Reason why a program's request is refused, whatever its content.
+    /// Returns the reason if a program's request must be refused regardless of its content.
     pub(super) fn refusal(&mut self, place: Place, request: &Request<'_>) -> Option<Refusal> {
         let client = self.clients.get(place)?;
         let program = client.credentials;
@@ -140,7 +141,8 @@ impl Service {
         Some(Refusal::InFlight)
     }
 
-    /// A program that has received its last answer and sent no request since has nothing in flight.
+    /// Updates the count of descriptors in flight: a program that has received its last answer, and sent no request
+    /// since, has none.
     fn release_idle_clients(&mut self, program: Option<Credentials>) {
         let shares = &mut self.shares;
         for client in self.clients.iter_mut() {
@@ -151,7 +153,7 @@ impl Service {
         }
     }
 
-    /// Whether a program's next request should be read: not before it has received its last answer.
+    /// Whether a program's next request may be read: not before the program has received its last answer.
     pub(super) fn may_ask(&mut self, epoll: &Epoll, place: Place) -> bool {
         let Some(client) = self.clients.get_mut(place) else { return false };
         let Some(control) = &client.control else { return false };
@@ -240,7 +242,7 @@ impl Service {
         self.shares.leave(client.credentials);
     }
 
-    /// The notice of programs refused since the last notice, if that was long enough ago.
+    /// Returns a notice of the programs refused since the last notice, unless that notice is too recent.
     pub(crate) fn poll_turned_away(&mut self, now: Nanos) -> Option<Notice> {
         if now < self.turned_away.next {
             return None;

@@ -1,10 +1,11 @@
-//! Messages that a program has sent and that congestion prevents from being sent on: they wait here, and further ones wait in the program's
-//! descriptor and lane.
+//! Messages that a program has sent and that congestion holds up: they wait here, and further ones wait in the
+//! program's descriptor and lane.
 //!
-//! A program that cannot send therefore blocks, as with the kernel, and a blocked program does not read. The kernel queues everything that arrives in
-//! the meantime; here, only as much as its descriptor can hold. Two programs that send to each other could then block each other for ever, although
-//! each reads before it sends. So a program whose own descriptor is full is relieved once each time after it has read: the data that it has written
-//! is accepted, and its send returns.
+//! A program that cannot send therefore blocks, as with the kernel, and a blocked program does not read. The kernel
+//! queues everything that arrives in the meantime; here, the queue is limited to what the program's descriptor can
+//! hold. Two programs that send to each other could then block each other for ever, although each reads before it
+//! sends. To prevent this, a program whose own descriptor is full gets *relief*, once after each time that it has read:
+//! everything that it has written is accepted, and its send returns.
 
 use std::collections::VecDeque;
 
@@ -26,9 +27,9 @@ pub(super) struct Stalled {
 #[derive(Debug)]
 pub(super) struct Held {
     queue: VecDeque<Stalled>,
-    /// Memory that they occupy, in bytes.
+    /// Memory occupied by these messages, in bytes.
     bytes: usize,
-    /// Limit of that memory above which there is no relief.
+    /// Value of `bytes` from which on there is no relief.
     most: usize,
     /// The program has been relieved since it last made room by reading.
     relieved: bool,
@@ -48,7 +49,7 @@ impl Held {
         self.queue.push_back(message);
     }
 
-    /// Returns a message to the front.
+    /// Puts a message back to the front.
     pub(super) fn push_front(&mut self, message: Stalled) {
         self.bytes += weight(&message);
         self.queue.push_front(message);
@@ -76,14 +77,14 @@ impl Held {
     }
 }
 
-/// A message occupies its whole memory until its last byte has been sent.
+/// The memory that a message occupies in bytes: all of it until its last byte has been sent.
 fn weight(message: &Stalled) -> usize {
     message.payload.len() + MESSAGE_OVERHEAD
 }
 
 impl Local {
-    /// Whether to accept more of the program's messages although some are waiting: it has not read its incoming messages, and may be unable to until
-    /// its send returns.
+    /// Whether to accept more of the program's messages although some are waiting: the program has not read its
+    /// incoming messages, and may be unable to before its send returns.
     pub(super) fn wants_relief(&self) -> bool {
         !self.stalled.is_empty()
             && !self.writable

@@ -15,20 +15,20 @@ use super::token::Place;
 use super::uplane::Extent;
 use super::{Context, Service};
 
-/// Maximum number of bytes of a returned message.
+/// Maximum payload length of a returned message in bytes.
 const RETURNED_BYTES: usize = 1_024;
 
 /// What happened to a message.
 pub(super) enum Sent {
     Done,
-    /// It waits for room, and so do those after it.
+    /// There is no room for it: it must wait, and so must all messages after it.
     Stalled,
-    /// No well-behaved program sends this.
+    /// The message is invalid; only a faulty or hostile program sends it.
     Nonsense,
 }
 
 impl Service {
-    /// Reads from a socket, if allowed, as much as one turn allows.
+    /// Reads from a socket, if reading is allowed, as much as one turn allows.
     pub(super) fn read(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         if !local.may_read() {
@@ -61,8 +61,9 @@ impl Service {
         }
     }
 
-    /// Reads all data in a socket's descriptor although it cannot be sent on, so that a program blocked in a send continues, and can
-    /// read. Reading less would not help: the system wakes it only when the descriptor is nearly empty.
+    /// Reads all data in a socket's descriptor although it cannot be sent on, so that a program that is blocked in a
+    /// send continues and can read. Reading less would not help, because the system wakes the program only when the
+    /// descriptor is nearly empty.
     fn relieve(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         let all = socket::readable_bytes(&local.fd).unwrap_or(0);
@@ -99,7 +100,7 @@ impl Service {
         }
     }
 
-    /// Reads a batch of messages of about this many bytes if they are as long as the last ones.
+    /// Reads a batch of messages of about this many bytes, estimated by the length of the last ones.
     fn read_messages(&mut self, cx: &mut Context<'_>, place: Place, bytes: usize) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let most = (bytes / local.mean).clamp(1, MOST);
@@ -256,7 +257,7 @@ pub(super) fn destination(address: &[u8; SEND_HEADER_LEN]) -> Option<Option<Addr
     }
 }
 
-/// Sends stream bytes; those that cannot be sent wait.
+/// Sends stream bytes; those that cannot be sent are held.
 pub(super) fn send_bytes(now: Nanos, node: &mut Node, local: &mut Local, bytes: &[u8]) {
     // On a socket that is not connected, stream data has no meaning.
     let (Phase::Connected, Some(port)) = (&local.phase, local.port) else { return };
@@ -318,7 +319,7 @@ pub(super) fn send_one(
     }
 }
 
-/// Returns a program's own message to it.
+/// Returns a message to the program that sent it. Returns false if there is no room for it.
 fn return_to(local: &mut Local, dest: Address, payload: &[u8]) -> bool {
     const NO_NAME: u8 = 1;
     const NO_NODE: u8 = 3;

@@ -66,7 +66,7 @@ pub(super) fn identity(node: &Node, address: u32) -> Answer {
     )
 }
 
-/// "own node:interface-peer:interface".
+/// The name of a link: "own node:interface-peer:interface".
 pub(super) fn link_name(node: &Node, address: u32, bearer: u32) -> Answer {
     let peer = node.peers().find(|peer| peer.addr.0 == address);
     let name = peer.and_then(|peer| {

@@ -1,5 +1,5 @@
-//! Lanes, rings in shared memory beside the descriptor of a busy socket, as managed by the service. See docs/decisions/0042 for the
-//! reasons.
+//! Creates and releases the lanes of busy sockets: rings in memory that a program shares with the service, used beside
+//! the socket's descriptor. See docs/decisions/0042 for the reasons.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -22,13 +22,14 @@ use super::token::{Place, Token};
 /// The lanes of one socket.
 pub(super) struct Lanes {
     pub(super) memory: LaneMemory,
-    /// Kept for further requests.
+    /// The descriptor of the memory, kept to answer further requests.
     memory_fd: OwnedFd,
-    /// Used by the program to wake this service. Each signal is an edge for epoll, so it is never read.
+    /// The eventfd by which the program wakes this service. It is never read: epoll reports each signal as an edge.
     pub(super) bell: EventFd,
     /// The lane from the program.
     pub(super) up: RingRx<SharedRing, RoomBell>,
-    /// Whether it is in the list of lanes checked in each turn, with its bell disarmed.
+    /// Whether the socket is in the list of lanes that are checked in each turn. Its program then need not signal
+    /// `bell`.
     pub(super) hot: bool,
     /// Number of records received.
     pub(super) taken: u64,
@@ -39,11 +40,11 @@ pub(super) struct Lanes {
 /// Statistics of a socket's lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaneCounts {
-    /// Number of messages sent by the program through its lane; for a stream, number of pieces.
+    /// Number of messages that the program has sent through its lane; for a stream, number of records.
     pub(crate) sent: u64,
-    /// Number of messages in its peer's direct lane.
+    /// Number of messages that the program has put into its peer's direct lane.
     pub(crate) direct: u64,
-    /// Number of times it had to wake the service.
+    /// Number of times the program had to wake the service.
     pub(crate) woken: u64,
 }
 
@@ -143,7 +144,7 @@ impl Service {
         self.lanes -= 1;
     }
 
-    /// Adds a socket to those whose lane is checked in each turn, until the service sleeps.
+    /// Adds a socket to those whose lanes are checked in each turn until the service sleeps.
     pub(super) fn warm(&mut self, place: Place) {
         if let Some(lanes) = self.sockets.get_mut(place).and_then(|l| l.lanes.as_mut())
             && !std::mem::replace(&mut lanes.hot, true)

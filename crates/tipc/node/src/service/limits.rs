@@ -10,25 +10,28 @@ use crossway_tipc_client::protocol::slot;
 pub struct ServiceLimits {
     /// Maximum number of programs. Further ones are refused, with the reason.
     pub clients: usize,
-    /// Maximum number per user, except root and the user who runs the node.
+    /// Maximum number of programs per user. It does not apply to root and the user who runs the node.
     pub clients_per_user: usize,
-    /// Maximum number of connections per process, which needs only one.
+    /// Maximum number of connections per process; a process needs only one.
     pub clients_per_process: usize,
-    /// Connections reserved for root and the user who runs the node: their orders are accepted even when no other program is admitted.
+    /// Number of connections reserved for root and the user who runs the node: their orders are accepted even when no
+    /// other program is admitted.
     pub operators: usize,
-    /// Maximum number of sockets per program. Further ones are refused (EMFILE), as are connection requests to such a program.
+    /// Maximum number of sockets per program. Opening more fails with EMFILE, and connection requests to a program with
+    /// that many are refused.
     pub sockets_per_client: usize,
-    /// Receive queue limit of a socket in bytes for messages of low importance; medium, high and critical may fill 2, 4 and 8 times as much. Beyond
-    /// it, messages are returned with the overload error, and connections are throttled. A program may request less or up to this limit.
+    /// Limit of a socket's receive queue in bytes for messages of low importance; messages of medium, high and critical
+    /// importance may fill 2, 4 and 8 times as much. If the limit is exceeded, messages are returned with the overload
+    /// error, and connections are throttled. A program may set a lower limit.
     pub receive_bytes: usize,
-    /// How long data sent before a close or shutdown is kept while its receiver accepts none of it. The kernel never discards such data, so this is
-    /// long; it limits what is kept for receivers that hang.
+    /// How long data that was sent before a close or shutdown is kept while its receiver accepts none of it. The kernel
+    /// never discards such data. This limit should therefore be long; it bounds what is kept for receivers that hang.
     pub linger: Duration,
     /// Number of messages after which a socket should request lanes; 0 for never.
     pub lane_after: u32,
-    /// Maximum number of sockets with lanes. Further ones work without.
+    /// Maximum number of sockets with lanes. Further sockets work without lanes.
     pub lanes: usize,
-    /// Size of each of the two rings of a socket with lanes in bytes, rounded up to what the longest message needs.
+    /// Size in bytes of each of the two rings of a socket with lanes, rounded up to what the longest message needs.
     pub lane_bytes: usize,
     /// Whether two programs of this node that are connected to each other get direct lanes.
     pub direct: bool,
@@ -53,12 +56,14 @@ impl Default for ServiceLimits {
 }
 
 impl ServiceLimits {
-    /// Size requested for the ring of a direct lane: both ends work at the same time on messages of the largest size only if it holds some of them.
+    /// Size in bytes requested for the ring of a direct lane. The ring must hold several messages of the largest size,
+    /// otherwise both ends cannot work at the same time.
     pub(crate) const fn direct_bytes(&self) -> usize {
         4 * self.lane_bytes
     }
 
-    /// Size of the largest file that the service creates, which is memory shared with a program, in bytes.
+    /// Size in bytes of the largest file that the service creates; its files are the memory that it shares with
+    /// programs.
     pub(crate) fn largest_file_bytes(&self) -> usize {
         let slots = 8 * slot::WORDS * self.sockets_per_client;
         let lanes = if self.lanes == 0 || self.lane_after == 0 {
@@ -71,30 +76,33 @@ impl ServiceLimits {
     }
 }
 
-/// Maximum number of connection requests of one listener passed to its program and not yet accepted or refused. Further ones wait in the node.
+/// Maximum number of connection requests to one listening socket that its program has been offered and has not yet
+/// accepted or refused. Further ones wait in the node.
 pub(super) const OFFERS_MAX: usize = 8;
 
 /// Maximum number of bytes taken from the node for one socket at a time.
 pub(super) const OUT_BYTES: usize = 128 << 10;
 
-/// Maximum number of bytes read from a stream at a time, and so processed in a turn: more than a program usually writes, so that everything it has
-/// written is sent in the same call, wakes the other end once and is acknowledged once.
+/// Maximum number of bytes read from a stream at a time, and so processed in a turn. This is more than a program
+/// usually writes, so that everything it has written is sent in one call, wakes the other end once and is acknowledged
+/// once.
 pub(super) const STREAM_READ_BYTES: usize = 128 << 10;
 
-/// Assumed length of a program's messages until some have been read, in bytes.
+/// Assumed length of a program's messages in bytes before any have been read.
 pub(super) const MEAN_AT_FIRST: usize = 32 << 10;
 
-/// Approximate size of a batch of messages in bytes. Messages in it that cannot be sent on wait in the node, whatever the window, and a program that
-/// continues to send while a batch is read makes it larger than a descriptor.
+/// Approximate size in bytes of a batch of messages. Messages of a batch that cannot be sent on wait in the node,
+/// whatever the window. A program that continues to send while a batch is read makes it larger than a descriptor's
+/// capacity.
 pub(super) const BATCH_BYTES: usize = 256 << 10;
 
 /// Maximum number of full batches read from a descriptor before others get their turn and the messages are sent: small messages share packets, and
 /// large ones never fill a batch, because the descriptor holds too few of them.
 pub(super) const BATCHES_PER_TURN: usize = 4;
 
-/// Maximum number of messages taken from a lane in a turn: as many as from a descriptor.
+/// Maximum number of messages taken from a lane in a turn, the same as from a descriptor.
 pub(super) const MESSAGES_PER_TURN: usize = BATCHES_PER_TURN * crossway_sys::records::MOST;
 
-/// Maximum number of turns when everything in a descriptor must be read, as before a request about its socket is answered. A descriptor holds less
-/// than that.
+/// Maximum number of turns when everything in a descriptor must be read, for example before a request about its socket
+/// is answered. A descriptor holds less than that many turns can read.
 pub(super) const TURNS_AT_ONCE: usize = 64;

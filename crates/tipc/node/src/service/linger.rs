@@ -1,8 +1,9 @@
-//! The end of sockets: immediately, or after their programs' data has been sent.
+//! Closes sockets: immediately, or after the data that their programs have sent.
 //!
-//! A send succeeds before its message fits TIPC's window: as much as a descriptor and a lane can hold may be waiting here. So when a program shuts a
-//! connection down or closes it, the end is postponed until the peer has received all data, and which of the two it was is remembered, whatever
-//! happens to the program in the meantime.
+//! A send succeeds before its message fits into TIPC's window, so as much as a descriptor and a lane can hold may be
+//! waiting here. When a program shuts a connection down or closes it, that is therefore postponed until the peer has
+//! received all data. The service remembers whether it was a shutdown or a close, whatever happens to the program in
+//! the meantime.
 
 use crossway_sys::socket;
 use crossway_tipc_client::protocol::slot::Phase as SharedPhase;
@@ -86,7 +87,7 @@ impl Service {
         self.deliver(cx, place);
     }
 
-    /// Sets the state that makes the program's calls report a shutdown.
+    /// Sets the shared state so that the program's calls report a shutdown.
     fn tell_shut_down(&self, place: Place) {
         let Some(local) = self.sockets.get(place) else { return };
         // A program woken by the end looks here for the reason.
@@ -94,7 +95,8 @@ impl Service {
         socket::shutdown_send(&local.fd);
     }
 
-    /// Gives up on lingering sockets of which nothing was sent for too long. Their peers did not get all data, and receive a reset.
+    /// Gives up on lingering sockets that have not been able to send anything for too long. Their peers did not receive
+    /// all data, and get a reset.
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         self.retry_rings(cx);
         while let Some(&(at, index, generation)) = self.lingers.first()

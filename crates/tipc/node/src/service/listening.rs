@@ -1,4 +1,4 @@
-//! Accepts programs: a listening socket in the file system, and control connections.
+//! Accepts programs: the listening socket in the file system, which yields their control connections.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -69,7 +69,7 @@ pub enum ServiceError {
     Os(#[from] OsError),
 }
 
-/// The remedy if a path cannot be bound.
+/// Returns the remedy for a path that cannot be bound.
 fn place(path: &Path, error: &OsError) -> String {
     match Errno::from_raw_os_error(error.errno()) {
         Errno::NAMETOOLONG => {
@@ -94,8 +94,9 @@ pub(super) struct ListeningSocket {
     path: PathBuf,
     /// Device and inode number of the file, so that a successor's file is not removed.
     file: Option<(u64, u64)>,
-    /// A reserve descriptor to close when no other is free: a program that cannot be admitted must still be accepted to receive the
-    /// reason, otherwise it would stay in the queue, which would always poll readable.
+    /// A reserve descriptor, to be closed when no other is free. A program that cannot be admitted must be accepted
+    /// nevertheless, to be given the reason; otherwise it would stay in the queue, and the listening socket would
+    /// always poll readable.
     spare: Option<OwnedFd>,
 }
 
@@ -143,7 +144,8 @@ impl ListeningSocket {
         &self.path
     }
 
-    /// Accepts the next waiting program; `None` if there is none. If there is no descriptor for it, it is refused.
+    /// Accepts the next waiting program; returns `None` if there is none. If no descriptor is free, that program's
+    /// connection is closed.
     pub(super) fn next(&mut self) -> Option<OwnedFd> {
         loop {
             match socket::try_accept(&self.fd) {

@@ -19,7 +19,7 @@ use super::lanes::Lanes;
 use super::limits::MEAN_AT_FIRST;
 use super::token::Place;
 
-/// State of a socket beyond what its node knows.
+/// The state of a socket's connection.
 #[derive(Debug)]
 pub(super) enum Phase {
     Open,
@@ -27,26 +27,27 @@ pub(super) enum Phase {
     Connecting,
     Connected,
     Disconnected,
-    /// A connection request has been passed to the program; acceptance or refusal is reported to this listener.
+    /// A connection request for which this socket was created has been passed to the program. The program accepts or
+    /// refuses it, and `listener` is notified.
     Offered {
         request: ConnectionRequest,
         listener: Place,
     },
 }
 
-/// A message in transfer to the program.
+/// A message on its way to the program.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) header: [u8; HEADER_LEN],
     pub(super) taken: Taken,
 }
 
-/// A message in the program's descriptor or lane that may be unread.
+/// A message in the program's descriptor or lane that the program may not have read yet.
 #[derive(Debug)]
 pub(super) struct Unread {
-    /// Length of its payload.
+    /// Length of its payload in bytes.
     pub(super) bytes: usize,
-    /// The message itself, if its sender wants it returned when it is not read.
+    /// The message itself, if its sender wants it returned in case it is not read.
     pub(super) taken: Option<Taken>,
 }
 
@@ -55,68 +56,71 @@ pub(super) struct Unread {
 pub(super) struct Local {
     pub(super) fd: OwnedFd,
     pub(super) token: u64,
-    /// The kernel's cookie of the program's end.
+    /// The kernel's cookie (SO_COOKIE) of the program's end.
     pub(super) cookie: u64,
-    /// `None` while a connection request is offered.
+    /// `None` while the program has not answered the connection request for which the socket was created.
     pub(super) port: Option<Port>,
     pub(super) kind: SocketKind,
     pub(super) client: Place,
     pub(super) slot: u32,
     pub(super) phase: Phase,
-    /// The descriptor may hold more data, and the socket is in the list of those to be read.
+    /// The descriptor may hold more data.
     pub(super) readable: bool,
+    /// The socket is in the list of those to be read.
     pub(super) listed: bool,
-    /// The program sends no more; data sent before may still be in the descriptor.
+    /// The program will send nothing more; data that it sent before may still be in the descriptor.
     pub(super) ended: bool,
-    /// The end was reported as an error, ahead of data sent before.
+    /// The end was reported as an error, before the data that the program had sent.
     pub(super) ended_early: bool,
-    /// Number of bytes found by the last read of the descriptor, and the average length of a message.
+    /// Number of bytes found by the last read of the descriptor.
     pub(super) last_read: usize,
+    /// Average length of the messages that the last read found, in bytes.
     pub(super) mean: usize,
     /// The descriptor had room when it was last written to.
     pub(super) writable: bool,
     /// Epoll reports room in the descriptor. Otherwise it would wake the service for each message that the program receives.
     pub(super) watches_room: bool,
-    /// The contents of the descriptor are left there so that it polls unwritable.
+    /// The contents of the descriptor must not be read, so that it polls unwritable for the program.
     pub(super) holds: bool,
-    /// Number of stream bytes that are only padding.
+    /// Number of bytes still to be read from a stream that are only padding.
     pub(super) pad_owed: usize,
     pub(super) stalled: Held,
     /// Messages taken from the node and not yet written to the descriptor.
     pub(super) out: VecDeque<Outgoing>,
-    /// Number of bytes of the first of these already written to a stream's descriptor.
+    /// Number of bytes of the first message in `out` that have already been written to a stream's descriptor.
     pub(super) out_sent: usize,
     /// Number of messages written to the descriptor.
     pub(super) pushed: u64,
-    /// Those of them that the program may not have read, oldest first.
+    /// Those of the messages written to the descriptor that the program may not have read, oldest first.
     pub(super) unread: VecDeque<Unread>,
-    /// How the connection ended, to be reported when `out` is empty.
+    /// How the connection ended, a TIPC error code. It is reported when `out` is empty.
     pub(super) end: Option<u8>,
-    /// Set if the program has closed the socket or wants to shut the connection down, and data sent before still has to be sent: the time at
-    /// which to give up unless some of it is sent.
+    /// The time at which to stop sending data that precedes the end, unless some of it has been sent by then. Set if
+    /// the program has closed the socket or wants to shut the connection down before all its data was sent.
     pub(super) lingers: Option<Nanos>,
-    /// The program wants to shut the connection down, which is postponed until data sent before has been sent. Also set if the program closes
-    /// the socket in the meantime.
+    /// The program wants to shut the connection down, which is postponed until the data before that has been sent. Also
+    /// set if the program closes the socket in the meantime.
     pub(super) shuts: bool,
     /// The program has closed the socket, and all its data has been read.
     pub(super) gone: bool,
-    /// Connection requests passed to the program, oldest first.
+    /// Sockets created for connection requests that the program has not answered yet, oldest request first.
     pub(super) offers: VecDeque<Place>,
-    /// Amount read from the descriptor and passed to the node, in the units of [`slot::TAKEN`].
+    /// How much has been read from the descriptor and passed to the node, in the units of [`slot::TAKEN`].
     ///
     /// [`slot::TAKEN`]: crossway_tipc_client::protocol::slot::TAKEN
     pub(super) taken: u64,
-    /// A process other than its own program's holds it too, and may not count what it writes.
+    /// Another program has adopted the socket by its descriptor, and may not count what it writes.
     pub(super) adopted: bool,
     pub(super) lanes: Option<Box<Lanes>>,
-    /// The lane through which the program receives, once requested.
+    /// The lane through which the program receives; `None` before it requests one.
     pub(super) down: Option<Box<Down>>,
-    /// The connection's other end if it is a socket of this service too, and direct lanes are used.
+    /// The other end of the connection if it is a socket of this service and direct lanes are enabled.
     pub(super) peer: Option<Place>,
 }
 
 impl Local {
-    /// `held_most` limits the bytes of its messages that wait in the service.
+    /// Creates the state of a new socket. `held_most` limits the memory of its messages that wait in the service, in
+    /// bytes.
     pub(super) fn new(
         fd: OwnedFd,
         (token, cookie): (u64, u64),
@@ -162,7 +166,7 @@ impl Local {
         }
     }
 
-    /// Forgets the messages that the program has read, according to its own count.
+    /// Forgets the messages that the program has read. `consumed` is the program's own count of these.
     pub(super) fn note_consumed(&mut self, consumed: u64) {
         // A count above the number written is false; it only harms the senders of messages that the program did not read.
         let unread = self.pushed.saturating_sub(consumed);
@@ -171,8 +175,8 @@ impl Local {
         }
     }
 
-    /// Number of messages that are no longer in the node and that the program has not read, and their length in bytes. For a stream, only those
-    /// not written to its descriptor.
+    /// Returns the number of messages that have left the node and that the program has not read, and their length in
+    /// bytes. For a stream, counts only what has not been written to its descriptor.
     pub(super) fn waiting(&self) -> (usize, usize) {
         let unread = self.unread.iter().chain(self.unread_in_lane());
         let unread: Vec<usize> = unread.map(|message| message.bytes).collect();
@@ -184,7 +188,7 @@ impl Local {
         (unread.len() + self.out.len() + count, bytes)
     }
 
-    /// Whether the program's messages should be read now.
+    /// Whether data that the program has sent should be read now.
     pub(super) fn may_read(&self) -> bool {
         self.readable && !self.holds && (self.stalled.is_empty() || self.wants_relief())
     }

@@ -1,7 +1,7 @@
-//! Provides sockets to other processes: the other end of `crossway_tipc_client`'s local protocol.
+//! Provides sockets to other processes: the `tipcd` side of the local protocol of `crossway_tipc_client`.
 //!
-//! Part of an event loop: the caller reports which descriptors are ready, and the service works until it would block. A program that
-//! violates the protocol loses its socket or its connection, without any effect on others.
+//! It is part of an event loop: the caller reports which descriptors are ready, and the service works until it would
+//! block. A program that violates the protocol loses its socket or its connection; others are not affected.
 
 mod client;
 mod context;
@@ -57,7 +57,7 @@ use local::{Local, Phase};
 use shares::Shares;
 use token::Table;
 
-/// State of the service: programs, sockets and descriptors.
+/// The programs, their sockets and descriptors, and the state of all of these.
 #[derive(Debug)]
 pub struct Service {
     listening: ListeningSocket,
@@ -74,34 +74,35 @@ pub struct Service {
     gathered: Vec<u8>,
     /// Sockets whose descriptors may hold more data.
     ready: VecDeque<Place>,
-    /// Programs with a pending request, served after the data in their sockets.
+    /// Programs with a pending request. Requests are answered after the data in their sockets has been read.
     asking: VecDeque<Place>,
-    /// Shares of each process and user.
+    /// What each process and each user has of the common resources.
     shares: Shares,
-    /// Programs on connections reserved for operators, the one idle longest first.
+    /// Programs on connections reserved for operators; the one that has been idle longest is first.
     in_kept_places: VecDeque<Place>,
     turned_away: TurnedAway,
-    /// Listening sockets whose program has too many descriptors in flight to be offered more.
+    /// Listening sockets with requests that cannot be offered because their programs have too many descriptors in
+    /// flight.
     starved: BTreeSet<Place>,
-    /// Set when descriptors in flight have been received.
+    /// Set when a program has received descriptors that were in flight.
     landed: bool,
     /// Number of sockets with lanes.
     lanes: usize,
-    /// Those whose lanes are checked in each turn.
+    /// Sockets whose lanes are checked in each turn.
     hot: Vec<Place>,
     lingers: BTreeSet<(Nanos, u32, u32)>,
-    /// Direct lanes that a program is at.
+    /// Direct lanes into which the service wants to put something while a program is writing to them.
     blocked: direct::Blocked,
-    /// Messages from programs that could not be delivered and were not to be returned.
+    /// Number of messages from programs that could neither be delivered nor had to be returned.
     undelivered: u64,
-    /// Orders of operators, with the connections to be answered.
+    /// Operators' orders, each with the connection on which it must be answered.
     orders: VecDeque<(Place, Vec<u8>)>,
-    /// Events of the node that have been processed here and must still be reported to the caller.
+    /// Events of the node that have been processed here and must still be passed to the caller.
     pub(crate) unreported: VecDeque<Event>,
 }
 
 impl Service {
-    /// Opens the listening socket at a path, with `mode` as the permissions of its file.
+    /// Opens the listening socket at a path. `mode` sets the permissions of its file.
     ///
     /// # Errors
     /// [`ServiceError`] names the path and the reason.
@@ -141,7 +142,7 @@ impl Service {
         })
     }
 
-    /// Registers the listening socket.
+    /// Registers the listening socket with epoll.
     ///
     /// # Errors
     /// [`OsError`] of epoll_ctl.
@@ -149,7 +150,7 @@ impl Service {
         epoll.add(&self.listening.fd, Token::Listening.encode(), Trigger::WhileReadable)
     }
 
-    /// The process that opened a socket.
+    /// Returns the process that opened a socket, if it is known.
     pub fn owner(&self, port: Port) -> Option<Credentials> {
         let local = self.sockets.get(*self.by_port.get(&port)?)?;
         self.clients.get(local.client)?.credentials
@@ -160,7 +161,8 @@ impl Service {
         self.clients.len()
     }
 
-    /// Number of programs refused, and of requests refused because too many descriptors were in flight, since the start.
+    /// Number of programs and requests refused since the start; requests are counted if they were refused because too
+    /// many descriptors were in flight.
     pub const fn turned_away(&self) -> u64 {
         self.turned_away.count
     }
@@ -175,7 +177,7 @@ impl Service {
         self.lanes
     }
 
-    /// Statistics of a socket's lanes, if it has any.
+    /// Returns the statistics of a socket's lanes, if it has any.
     pub(crate) fn lane_counts(&self, port: Port) -> Option<LaneCounts> {
         let lanes = self.sockets.get(*self.by_port.get(&port)?)?.lanes.as_ref()?;
         let direct = lanes.memory.words().word(outlet::SEQUENCE).load(Ordering::Relaxed);
@@ -187,7 +189,7 @@ impl Service {
         self.listening.path()
     }
 
-    /// Number of messages from programs since the start that could not be delivered and were not to be returned.
+    /// Number of messages from programs since the start that could not be delivered and did not have to be returned.
     pub const fn undelivered(&self) -> u64 {
         self.undelivered
     }
@@ -247,7 +249,7 @@ impl Service {
         }
     }
 
-    /// Lets epoll report room in a socket's descriptor as long as the socket waits for it.
+    /// Makes epoll report room in a socket's descriptor for as long as the socket waits for it.
     fn watch_room(&mut self, epoll: &Epoll, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let waits = !local.writable;
@@ -267,8 +269,8 @@ impl Service {
         }
     }
 
-    /// Reads a few batches from each socket with data, in turn, so that none delays the others; then answers one request of each program
-    /// that has sent one, so that data sent before the request has been processed.
+    /// Reads a few batches from each socket with data, in turn, so that none delays the others. Then answers one
+    /// request of each program that has sent one; data sent before a request has been processed by then.
     pub(crate) fn read_ready(&mut self, cx: &mut Context<'_>) {
         for _ in 0..self.ready.len() {
             let Some(place) = self.ready.pop_front() else { return };
@@ -286,7 +288,8 @@ impl Service {
         self.offer_to_starved(cx);
     }
 
-    /// Creates a socket's pair of descriptors and its entry. Returns the program's end, the index of the entry and the token.
+    /// Creates a socket's pair of descriptors and its entry. Returns the program's end, the place of the entry and the
+    /// token.
     fn make_pair(
         &mut self,
         epoll: &Epoll,

@@ -1,4 +1,4 @@
-//! Connection requests: passed to the listening program, which accepts or refuses them.
+//! Connection requests: passed ("offered") to the listening program, which accepts or refuses them.
 
 use crossway_sys::epoll::Epoll;
 use crossway_sys::{Errno, fdpass, socket};
@@ -35,7 +35,8 @@ impl Service {
         }
     }
 
-    /// Creates the new socket's descriptor and passes it to the program. Returns false if that is impossible.
+    /// Creates the new connection's socket and passes its descriptor to the program. Returns false if that is
+    /// impossible.
     fn offer_one(&mut self, epoll: &Epoll, listener: Place, request: &ConnectionRequest) -> bool {
         let Some(local) = self.sockets.get(listener) else { return false };
         let (kind, client) = (local.kind, local.client);
@@ -76,7 +77,7 @@ impl Service {
         false
     }
 
-    /// Reads a program's answer to an offer: one byte accepts it, the end refuses it.
+    /// Reads a program's answer to an offer. A byte accepts the request; the end of the descriptor refuses it.
     pub(super) fn read_answer(&mut self, cx: &mut Context<'_>, place: Place) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         if !matches!(local.phase, Phase::Offered { .. }) {
@@ -126,14 +127,14 @@ impl Service {
         self.offer_settled(cx, (listener, place));
     }
 
-    /// Records that offers to a program are no longer in flight.
+    /// Records that the program has received an offer, so that its descriptor is no longer in flight.
     pub(super) fn offer_landed(&mut self, client: Place) {
         let program = self.clients.get(client).and_then(|client| client.credentials);
         self.shares.released(program, 1);
         self.landed = true;
     }
 
-    /// Offers requests that were held back while too many descriptors were in flight.
+    /// Offers requests that were held back because too many descriptors were in flight.
     pub(super) fn offer_to_starved(&mut self, cx: &mut Context<'_>) {
         if !std::mem::take(&mut self.landed) {
             return;
@@ -143,7 +144,7 @@ impl Service {
         }
     }
 
-    /// Handles the acceptance or refusal of an offer: the listener may get the next one.
+    /// Handles the acceptance or refusal of an offer, after which the listening socket may get the next one.
     pub(super) fn offer_settled(
         &mut self,
         cx: &mut Context<'_>,

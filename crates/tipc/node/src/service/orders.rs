@@ -1,4 +1,4 @@
-//! Operators' orders: received here and carried out by the event loop, which also has the bearers.
+//! Operators' orders: received here, and carried out by the event loop, which also owns the bearers.
 
 use std::os::fd::OwnedFd;
 
@@ -29,7 +29,7 @@ impl Service {
         self.orders.pop_front()
     }
 
-    /// Reports the outcome of an order.
+    /// Sends the outcome of an order to the operator.
     pub(crate) fn reply(
         &mut self,
         epoll: &Epoll,

@@ -57,7 +57,7 @@ pub(super) fn errno(error: SocketError) -> Errno {
 }
 
 impl Service {
-    /// Answers one request of a program, or closes its connection.
+    /// Reads one request of a program and answers it, or closes the connection.
     pub(super) fn serve_client(&mut self, cx: &mut Context<'_>, place: Place) {
         if !self.may_ask(cx.epoll, place) {
             return;
@@ -90,7 +90,7 @@ impl Service {
         }
     }
 
-    /// Answers a request; `None` if it violates the protocol.
+    /// Answers a request. Returns `None` if it violates the protocol.
     fn answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -226,7 +226,8 @@ impl Service {
         Some(Answer { bytes, fds: vec![region, epochs] })
     }
 
-    /// Returns the token of a socket to a program that passes its descriptor.
+    /// Answers a program that passes the descriptor of a socket which it has got from another program: returns the
+    /// socket's token.
     fn adopt(&mut self, client: Place, fds: &[OwnedFd]) -> Option<Answer> {
         if !self.clients.get(client)?.is_greeted() {
             return None;
@@ -284,7 +285,7 @@ impl Service {
         }
     }
 
-    /// Sets the service's limit for a new socket's queue.
+    /// Limits a new socket's receive queue to the service's limit.
     pub(super) fn bound_queue(&self, node: &mut Node, port: Port) {
         if let Ok(mut report) = node.socket_report(port) {
             report.options.receive_bytes = self.limits.receive_bytes;
@@ -292,8 +293,8 @@ impl Service {
         }
     }
 
-    /// Handles the result of a listen or connect request: the descriptor stays unwritable, or its padding is
-    /// removed.
+    /// Handles the result of a listen or connect request. If it succeeded, the descriptor remains unwritable, otherwise
+    /// its padding is removed.
     #[allow(clippy::too_many_arguments)] // three are the machinery that every step takes
     fn settle(
         &mut self,
@@ -345,7 +346,7 @@ fn bind(
     }
 }
 
-/// struct tipc_group_req: type, instance, scope, flags.
+/// Joins a group as a struct tipc_group_req requests: type, instance, scope, flags.
 fn join(
     now: Nanos,
     node: &mut Node,

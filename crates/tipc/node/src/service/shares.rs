@@ -1,8 +1,10 @@
-//! Shares of each process and each user in common resources, so that none can take everything: connections, and descriptors in flight.
+//! Limits the share of each process and each user in common resources, so that none can take everything: connections,
+//! and descriptors in flight.
 //!
-//! A descriptor passed to a program is in flight until the program has received it. The system limits the descriptors in flight of an unprivileged
-//! user to the number that a process may have open (unix(7), ETOOMANYREFS), and counts the tipcd's against the tipcd's user: without shares, a
-//! program that never receives could block all others.
+//! A descriptor passed to a program is in flight until the program has received it. The system limits the number of
+//! descriptors in flight of an unprivileged user to the number that a process may have open (unix(7), ETOOMANYREFS).
+//! Those sent by tipcd count for the user who runs it, so without shares, a program that never receives could block all
+//! others.
 
 use std::collections::HashMap;
 
@@ -12,20 +14,20 @@ use crossway_tipc_client::protocol::refusal::Refusal;
 
 use super::limits::ServiceLimits;
 
-/// Minimum number of descriptors in flight that a process may have: those of two answers.
+/// Smallest limit of the descriptors in flight to a process: enough for two answers.
 const PROCESS_LEAST: usize = 4;
 
-/// Number of descriptors reserved for operators.
+/// The least and the greatest number of descriptors reserved for operators.
 const RESERVE: std::ops::RangeInclusive<usize> = 12..=64;
 
-/// Share of one process or one user.
+/// What one process or one user has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     clients: usize,
     in_flight: usize,
 }
 
-/// The shares of all processes and users.
+/// What all processes and users have.
 #[derive(Debug)]
 pub(super) struct Shares {
     processes: HashMap<u32, Share>,
@@ -33,16 +35,18 @@ pub(super) struct Shares {
     in_flight: usize,
     clients_per_process: usize,
     clients_per_user: usize,
-    /// Number of descriptors that this process may have open, which is also the limit of those in flight.
+    /// Number of descriptors that this process may have open. The system limits those in flight to the same number.
     descriptors: usize,
 }
 
-/// Whether these credentials are authorised to give orders to this node and to use reserved connections.
+/// Whether these credentials belong to root or to the user who runs the node, who may give orders and use reserved
+/// connections.
 pub(super) fn is_operator(program: Option<Credentials>) -> bool {
     program.is_some_and(|program| program.uid == 0 || program.uid == proc::effective_user())
 }
 
-/// Programs with unknown credentials, and processes without a number in this namespace, only count for their user.
+/// The process ID under which a program is counted; 0, which is not limited, if it is unknown or the process has none
+/// in this namespace.
 fn process(program: Option<Credentials>) -> u32 {
     program.map_or(0, |program| program.pid)
 }
@@ -52,7 +56,7 @@ fn user(program: Option<Credentials>) -> u32 {
 }
 
 impl Shares {
-    /// Shares of this number of descriptors.
+    /// Divides this number of descriptors.
     pub(super) fn new(limits: &ServiceLimits, descriptors: usize) -> Self {
         Self {
             processes: HashMap::new(),
@@ -64,13 +68,14 @@ impl Shares {
         }
     }
 
-    /// Descriptors from this number on are reserved for operators: the system always assigns the lowest free number.
+    /// The first descriptor number that is reserved for operators. This works because the system always assigns the
+    /// lowest free number.
     pub(super) fn first_kept(&self) -> usize {
         self.descriptors
             - (self.descriptors / 8).clamp(*RESERVE.start(), *RESERVE.end()).min(self.descriptors)
     }
 
-    /// Reason why one more connection of this process or user is refused, if it is.
+    /// Returns the reason if one more connection of this process or user must be refused.
     pub(super) fn refuses(&self, program: Option<Credentials>) -> Option<Refusal> {
         if process(program) != 0 && self.of_process(program).clients >= self.clients_per_process {
             return Some(Refusal::PlacesOfProcess);
@@ -92,7 +97,7 @@ impl Shares {
         (self.descriptors / 8).max(PROCESS_LEAST)
     }
 
-    /// Whether this many more descriptors may be sent to a program.
+    /// Whether another `count` descriptors may be sent to a program.
     pub(super) fn may_send(&self, program: Option<Credentials>, count: usize) -> bool {
         let of_process = self.of_process(program).in_flight + count <= self.process_in_flight_max();
         let others = is_operator(program)
@@ -101,14 +106,14 @@ impl Shares {
         (process(program) == 0 || of_process) && others
     }
 
-    /// Whether one more connection request may be passed to a program. It may stay in the queue indefinitely: a process that leaves many there must
-    /// still have room for the answers to its own requests.
+    /// Whether another connection request may be passed to a program. The program may leave it in the queue
+    /// indefinitely, so there must still be room for the answers to the process's own requests.
     pub(super) fn may_be_offered(&self, program: Option<Credentials>) -> bool {
         let room = self.of_process(program).in_flight < self.process_in_flight_max() / 4 * 3;
         (process(program) == 0 || room) && self.may_send(program, 1)
     }
 
-    /// Whether half of a process's limit of descriptors in flight is used.
+    /// Whether a process has reached half of its limit of descriptors in flight.
     pub(super) fn is_crowded(&self, program: Option<Credentials>) -> bool {
         self.of_process(program).in_flight >= self.process_in_flight_max() / 2
     }
@@ -141,7 +146,7 @@ impl Shares {
         self.change(program, |share| share.in_flight += count);
     }
 
-    /// Counts descriptors that it has received or will never receive.
+    /// Counts descriptors that have been received or will never be received.
     pub(super) fn released(&mut self, program: Option<Credentials>, count: usize) {
         self.in_flight -= count;
         self.change(program, |share| share.in_flight -= count);

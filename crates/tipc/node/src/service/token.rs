@@ -1,22 +1,22 @@
-//! Identifies ready descriptors: a kind, an index, and a generation that distinguishes successive
-//! users of the index.
+//! Numbers by which epoll identifies ready descriptors. They consist of a kind, an index, and a generation that
+//! distinguishes successive users of the index.
 
-/// The owner of a descriptor.
+/// What a descriptor belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// A bearer with this number.
+    /// The bearer with this number.
     Bearer(u32),
-    /// Device notifications of a bearer.
+    /// Device notifications for bearers.
     Device,
     /// The thread that opens and closes bearers.
     Jobs,
     /// The service's listening socket.
     Listening,
-    /// A descriptor of the caller.
+    /// A descriptor that the user of the event loop has added.
     Other,
-    /// Control connection of a program.
+    /// The control connection of a program.
     Client(Place),
-    /// Data descriptor of a socket.
+    /// The data descriptor of a socket.
     Socket(Place),
     /// The eventfd of a socket's lanes.
     Lane(Place),
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     pub(crate) generation: u32,
 }
 
-/// Indices are below this limit.
+/// Mask of the bits that hold an index, which is at most this.
 const INDEX_MASK: u64 = (1 << 28) - 1;
 
 impl Token {
@@ -82,7 +82,7 @@ impl<T> Table<T> {
         self.slots.len()
     }
 
-    /// Adds an entry created for its index.
+    /// Adds the entry that `make` creates, which is given its place. Returns the place.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Place) -> T) -> Place {
         let generation = self.next_generation;
         self.next_generation = generation.wrapping_add(1);
@@ -99,7 +99,7 @@ impl<T> Table<T> {
         })
     }
 
-    /// All entries, mutable.
+    /// All entries, for modification.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().map(|(_, (_, tenant))| tenant)
     }

@@ -1,8 +1,8 @@
 //! Messages from programs through their lanes: copied from shared memory and passed to the node, ahead of data written to the descriptor later.
 //!
-//! A program puts data into its lane only when the node has received everything that was written to the descriptor ([`slot::SENT`] equals
-//! [`slot::TAKEN`]), so the contents of the lane when something is read from the descriptor are older than that. Data read from the lane alone is
-//! always next.
+//! A program puts data into its lane only when the node has received everything that was written to the descriptor
+//! ([`slot::SENT`] equals [`slot::TAKEN`]). Whenever something is read from the descriptor, the contents of the lane at
+//! that time are therefore older. Data read from the lane alone is always next.
 
 use crossway_ring::RecvError;
 use crossway_tipc_client::protocol::control::SocketKind;
@@ -22,15 +22,15 @@ use super::{Context, Service};
 /// How much to take from a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// As much as one turn allows, unless something is already waiting.
+    /// As much as one turn allows; nothing while earlier messages are waiting.
     Turn,
-    /// What it held at the start, unless something is already waiting.
+    /// All that the lane held at the start; nothing while earlier messages are waiting.
     Present,
-    /// What it held at the start; messages that cannot be sent on wait.
+    /// All that the lane held at the start, even while earlier messages are waiting; what cannot be sent on is held.
     Whole,
 }
 
-/// The program has written invalid data.
+/// Error: the program has written invalid data.
 struct Misbehaved;
 
 impl Service {
@@ -70,7 +70,7 @@ impl Service {
         }
     }
 
-    /// Checks the lanes that were busy, each for a turn.
+    /// Empties the lanes that were busy, each as far as one turn allows.
     pub(super) fn take_hot(&mut self, cx: &mut Context<'_>) {
         let mut n = 0;
         while let Some(place) = self.hot.get(n).copied() {
@@ -83,7 +83,8 @@ impl Service {
         }
     }
 
-    /// Re-arms the bells of the lanes that were busy, before the service sleeps. Returns true if one of them has data.
+    /// Prepares the service to sleep: asks the programs whose lanes were busy to wake it again. Returns true if one of
+    /// these lanes has data.
     pub(crate) fn rest(&mut self) -> bool {
         let sockets = &mut self.sockets;
         let mut busy = false;
@@ -101,7 +102,8 @@ impl Service {
         busy
     }
 
-    /// Records the amount read from a socket's descriptor and passed on.
+    /// Records that this much has been read from a socket's descriptor and passed on, in bytes for a stream, otherwise
+    /// in messages.
     pub(super) fn note_taken(&mut self, place: Place, count: u64) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         local.taken += count;
@@ -116,20 +118,20 @@ impl Service {
     }
 }
 
-/// Passes a lane's records to the node.
+/// Moves a lane's records to the node.
 struct Passage<'a> {
     now: Nanos,
     node: &'a mut Node,
     local: &'a mut Local,
     lanes: &'a mut Lanes,
-    /// Buffer for copied data: shared memory is read only once.
+    /// Buffer into which data is copied, so that shared memory is read only once.
     bytes: &'a mut Vec<u8>,
     extent: Extent,
     undelivered: &'a mut u64,
 }
 
 impl Passage<'_> {
-    /// Appends the next record to the buffer, if there is one that fits.
+    /// Appends the next record to the buffer. Returns false if there is none or it is longer than `room`.
     fn gather(&mut self, room: usize) -> Result<bool, Misbehaved> {
         let bytes = &mut *self.bytes;
         match self.lanes.up.try_recv_with(room, |record| bytes.extend_from_slice(record)) {
@@ -183,7 +185,7 @@ impl Passage<'_> {
         Ok(())
     }
 
-    /// Small writes are sent as one.
+    /// Takes stream bytes; sends the contents of several small records as one.
     fn take_bytes(&mut self) -> Result<(), Misbehaved> {
         let mut left = match self.extent {
             Extent::Turn => STREAM_READ_BYTES,
@@ -206,5 +208,5 @@ impl Passage<'_> {
     }
 }
 
-/// Maximum number of stream records combined into one: as many as a full ring holds of a few bytes each.
+/// Maximum number of stream records that are combined. A full ring holds about that many if they are a few bytes long.
 const MESSAGES_PER_GATHERING: u64 = 16 << 10;
