@@ -1,5 +1,5 @@
-//! Compiles the library that moves extended CPU state for guests (`src/xstate_relay.c`), with the C compiler that Rust uses
-//! as its linker. If that compiler cannot compile C, the library is an empty file and guests run without it.
+//! Compiles the library that moves extended CPU state for guests (`src/xstate_relay.c`), with the C compiler that Rust
+//! uses as its linker. If that compiler cannot compile C, the library is an empty file and guests run without it.
 
 use std::path::Path;
 use std::process::Command;

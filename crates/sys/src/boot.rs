@@ -1,5 +1,5 @@
-//! What the init process of a machine does: mounts file systems, loads modules, sets up a raw serial line and reaps
-//! orphaned processes.
+//! The duties of a machine's init process: mounting file systems, loading modules, setting up a raw serial line and
+//! reaping orphaned processes.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -13,29 +13,30 @@ use rustix::termios::OptionalActions;
 
 use crate::OsError;
 
-/// Mounts a file system of `kind` on a folder; `options` as mount(8) takes them after `-o`.
+/// Mounts a file system of type `kind` on the directory `on`. `options` has the format that mount(8) accepts after
+/// `-o`.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the mount.
 pub fn mount(kind: &str, on: &Path, options: &str) -> Result<(), OsError> {
     let failed = |e| OsError::new("mount", format!("{kind} on {}", on.display()), e);
     let data = CString::new(options).map_err(|_| failed(rustix::io::Errno::INVAL))?;
     rustix::mount::mount(kind, on, kind, MountFlags::empty(), data.as_c_str()).map_err(failed)
 }
 
-/// Moves a mounted file system to another folder.
+/// Moves a mounted file system to another directory.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses to move it.
 pub fn move_mount(from: &Path, to: &Path) -> Result<(), OsError> {
     rustix::mount::mount_move(from, to)
         .map_err(|e| OsError::new("mount", format!("{} to {}", from.display(), to.display()), e))
 }
 
-/// Makes `new` the root of every process; the old root appears at `old`, a folder inside `new`.
+/// Makes `new` the root directory of every process; the old root appears at `old`, a directory inside `new`.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the change.
 pub fn change_root(new: &Path, old: &Path) -> Result<(), OsError> {
     let failed = |e| OsError::new("pivot_root", new.display(), e);
     rustix::process::pivot_root(new, old).map_err(failed)?;
@@ -45,7 +46,7 @@ pub fn change_root(new: &Path, old: &Path) -> Result<(), OsError> {
 /// Loads a kernel module from its file. Succeeds if it is already loaded.
 ///
 /// # Errors
-/// The file cannot be read or the kernel refuses.
+/// The file cannot be read, or the kernel refuses to load it.
 pub fn load_module(file: &Path) -> Result<(), OsError> {
     let module = File::open(file).map_err(|e| OsError::new("open", file.display(), e))?;
     match rustix::system::finit_module(&module, c"", 0) {
@@ -57,7 +58,7 @@ pub fn load_module(file: &Path) -> Result<(), OsError> {
 /// Sets the host name of this machine.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the name.
 pub fn set_host_name(name: &str) -> Result<(), OsError> {
     rustix::system::sethostname(name.as_bytes()).map_err(|e| OsError::new("sethostname", name, e))
 }
@@ -70,7 +71,7 @@ pub fn kernel_release() -> String {
 /// Sets a terminal line to raw mode: no echo, signals, flow control or translation of bytes.
 ///
 /// # Errors
-/// It is not a terminal.
+/// `line` is not a terminal.
 pub fn make_line_raw(line: impl AsFd) -> Result<(), OsError> {
     let failed = |e| OsError::new("tcsetattr", "the line", e);
     let mut settings = rustix::termios::tcgetattr(&line).map_err(failed)?;

@@ -1,5 +1,5 @@
-//! Clocks: CLOCK_MONOTONIC for instants that several processes compare, the processor's time stamp counter for timing in a
-//! loop, and absolute sleeps for pacing.
+//! Clocks: CLOCK_MONOTONIC for instants that several processes compare, the processor's time stamp counter for timing
+//! in a loop, and absolute sleeps for pacing.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -54,9 +54,9 @@ pub fn sleep_until_ns(instant_ns: u64) {
     }
 }
 
-/// Sets how late, in nanoseconds, the kernel may end the calling thread's sleeps: the timer slack, 50,000 by default, which
-/// lets the kernel group timers. It is added to every sleep of a thread that is not real-time; see PR_SET_TIMERSLACK in
-/// prctl(2).
+/// Sets how late, in nanoseconds, the kernel may end the calling thread's sleeps. This timer slack is 50,000 by
+/// default, which enables the kernel to group timers. It is added to every sleep of a thread that is not real-time; see
+/// PR_SET_TIMERSLACK in prctl(2).
 ///
 /// # Errors
 /// The kernel refuses (for example because of a seccomp filter).
@@ -98,8 +98,8 @@ pub enum Ticker {
 }
 
 impl Ticker {
-    /// The time stamp counter where it runs at a constant rate and never stops, calibrated against CLOCK_MONOTONIC_RAW for
-    /// `calibration`; otherwise CLOCK_MONOTONIC.
+    /// Chooses the time stamp counter if it runs at a constant rate and never stops, and calibrates it against
+    /// CLOCK_MONOTONIC_RAW for the duration `calibration`. Otherwise chooses CLOCK_MONOTONIC.
     pub fn calibrate(calibration: Duration) -> Ticker {
         if !tsc_is_steady() {
             return Ticker::Monotonic;
@@ -140,7 +140,8 @@ impl Ticker {
     }
 }
 
-/// Reads both clocks together: of several attempts, returns the one with the shortest interval between two counter reads.
+/// Reads both clocks together: of several attempts, returns the one with the shortest interval between two counter
+/// reads.
 fn raw_and_tsc() -> (u64, u64) {
     (0..16)
         .map(|_| {
@@ -166,8 +167,8 @@ fn tsc() -> u64 {
     monotonic_ns()
 }
 
-/// Whether /proc/cpuinfo reports a counter of constant rate that never stops, and the kernel uses it as its clock source or
-/// at least has not marked it unstable.
+/// Whether /proc/cpuinfo reports a counter of constant rate that never stops, and the kernel uses it as its clock
+/// source or at least has not marked it unstable.
 fn tsc_is_steady() -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;

@@ -6,11 +6,11 @@ use rustix::io::Errno;
 
 use crate::error::last_errno;
 
-/// Reads each piece from its address in process `pid` and returns the total number of bytes read. The total is less than
-/// requested if the rest is not mapped there.
+/// Reads each piece from its address in process `pid` and returns the total number of bytes read. The total is less
+/// than requested if the rest is not mapped there.
 ///
-/// Errors: `ESRCH` no such process; `EPERM` no permission to trace it ([`let_others_read`]); `EFAULT` nothing is mapped at
-/// the address.
+/// Errors: `ESRCH` no such process; `EPERM` no permission to trace it ([`let_others_read`]); `EFAULT` nothing is mapped
+/// at the address.
 #[inline]
 pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<usize, Errno> {
     let remote: [libc::iovec; N] = std::array::from_fn(|i| libc::iovec {
@@ -38,8 +38,9 @@ pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<u
 /// The largest range, in bytes, that [`check_own`] can check in one call.
 pub const MAX_CHECKED_BYTES: usize = 256;
 
-/// Checks that `len` bytes of this process's own memory, at most [`MAX_CHECKED_BYTES`], are readable and, if `written` is
-/// set, writable (by writing their current content back). Succeeds without a check where the system forbids the calls.
+/// Checks that `len` bytes of this process's own memory, at most [`MAX_CHECKED_BYTES`], are readable and, if `written`
+/// is set, writable (by writing their current content back). Succeeds without a check where the system forbids the
+/// calls.
 ///
 /// Errors: `EFAULT`.
 pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {
@@ -64,8 +65,8 @@ fn write_own(address: u64, bytes: &[u8]) -> Result<usize, Errno> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
     let pid = libc::pid_t::try_from(std::process::id()).map_err(|_| Errno::SRCH)?;
-    // SAFETY: the local vector describes bytes that are borrowed until we return and are only read; the remote one is an
-    // address that the kernel checks, and the kernel writes to it the bytes it already holds.
+    // SAFETY: the local vector describes bytes that are borrowed until we return and are only read; the remote one is
+    // an address that the kernel checks, and the kernel writes to it the bytes it already holds.
     let written =
         unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(written).map_err(|_| last_errno())
@@ -76,11 +77,11 @@ pub fn yama_scope() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
-/// Lets processes of the same user read this one's memory where Yama would allow that only to its ancestors (`ptrace_scope`
-/// 1). Does nothing where no permission is needed.
+/// Lets processes of the same user read this one's memory where Yama would allow that only to its ancestors
+/// (`ptrace_scope` 1). Does nothing where no permission is needed.
 ///
-/// Permits any process, because PR_SET_PTRACER can name only one and there may be several peers. The kernel still checks
-/// user and dumpability.
+/// Permits any process, because PR_SET_PTRACER can name only one and there may be several peers. The kernel still
+/// checks user and dumpability.
 pub fn let_others_read() {
     if yama_scope() == Some(1) {
         // A refusal becomes visible when the peer reads.
@@ -88,8 +89,8 @@ pub fn let_others_read() {
     }
 }
 
-/// Tests whether it works here: a child reads this process's memory, as an unrelated process would. `EPERM`: not permitted;
-/// `ENOSYS`: the kernel does not support it.
+/// Tests whether cross-memory attach works on this machine: a child reads this process's memory, as an unrelated
+/// process would. `EPERM`: not permitted; `ENOSYS`: the kernel does not support it.
 pub fn try_here() -> Result<(), Errno> {
     static TRIED: AtomicU64 = AtomicU64::new(0);
     const WORD: u64 = 0x6372_6f73_7377_6179;

@@ -29,20 +29,20 @@ pub struct Confinement<'a> {
 
 /// The descriptor number of a confined child's channel.
 pub const CHANNEL: i32 = 3;
-/// The descriptor number under which a confined child finds the library that it preloads. It is high, because the parent's
-/// open descriptors occupy low numbers in the child until exec.
+/// The descriptor number under which a confined child finds the library that it preloads. It is high, because the
+/// parent's open descriptors occupy low numbers in the child until exec.
 const PRELOAD: i32 = 200;
 
-/// Closes every descriptor beyond the standard three that this process inherited. A process that outlives its parent calls
-/// this first, so that a process reading a pipe to its end does not also wait for it. Descriptors marked close-on-exec were
-/// opened by this process itself and stay open.
+/// Closes every descriptor beyond the standard three that this process inherited. A process that outlives its parent
+/// calls this first: otherwise it would keep inherited pipes open, and whoever reads such a pipe to its end would wait
+/// for this process as well. Descriptors marked close-on-exec were opened by this process itself and stay open.
 pub fn close_inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> =
         entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|n| *n > 2) {
-        // SAFETY: both calls take a number and no memory. std and rustix always set close-on-exec, so a descriptor without
-        // it belongs to neither, and no owner in this process will use it or close it again.
+        // SAFETY: both calls take a number and no memory. std and rustix always set close-on-exec, so a descriptor
+        // without it belongs to neither, and no owner in this process will use it or close it again.
         unsafe {
             let flags = libc::fcntl(number, libc::F_GETFD);
             if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
@@ -52,19 +52,19 @@ pub fn close_inherited() {
     }
 }
 
-/// From now on, each child of the calling thread is the first process of its own PID namespace: when it dies, everything it
-/// started dies with it. The thread must not start threads afterwards, and only its first child works as described.
+/// Makes the calling thread's next child the first process of a new PID namespace: when that child dies, everything it
+/// started dies with it. Only the first child works as described, and the thread must not start threads afterwards.
 ///
 /// # Errors
-/// Not privileged.
+/// The caller lacks the privilege.
 pub fn give_children_a_process_namespace() -> Result<(), OsError> {
     // SAFETY: NEWPID changes only where later children go; no file, memory or signal table is unshared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) }
         .map_err(|e| OsError::new("unshare", "CLONE_NEWPID", e))
 }
 
-/// Confines the child that `command` will start: every file system is read-only for it except `writable`, and it is killed
-/// when the calling thread ends.
+/// Confines the child that `command` will start: every file system is read-only for it except `writable`, and it is
+/// killed when the calling thread ends.
 ///
 /// # Errors
 /// The folder's path contains a NUL byte. Errors of the kernel's calls appear as the error of `spawn`.
@@ -75,8 +75,8 @@ pub fn confine(command: &mut Command, confinement: Confinement<'_>) -> Result<()
     }
     let folder = CString::new(writable.as_os_str().as_bytes())
         .map_err(|e| OsError::new("mount", writable.display(), e))?;
-    // SAFETY: the closure runs between fork and exec. It makes system calls on values prepared here and neither allocates
-    // nor takes a lock (rustix passes `CStr`s on as they are).
+    // SAFETY: the closure runs between fork and exec. It makes system calls on values prepared here and neither
+    // allocates nor takes a lock (rustix passes `CStr`s on as they are).
     unsafe {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;

@@ -1,5 +1,5 @@
-//! Sends many datagrams by one call, and runs of datagrams as one message that the kernel splits (UDP_SEGMENT) and joins
-//! (UDP_GRO), see udp(7).
+//! Sends many datagrams with one call, and runs of datagrams as one message that the kernel splits (UDP_SEGMENT) and
+//! joins (UDP_GRO), see udp(7).
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -33,7 +33,8 @@ impl Control {
     fn cut(len: u16) -> Self {
         let mut control = Self::EMPTY;
         let header: *mut libc::cmsghdr = control.0.as_mut_ptr().cast();
-        // SAFETY: the room is as large as CMSG_SPACE of a larger value says and aligned for the header; CMSG_DATA lies in it.
+        // SAFETY: the room is as large as CMSG_SPACE of a larger value says and aligned for the header; CMSG_DATA lies
+        // in it.
         unsafe {
             (*header).cmsg_level = libc::SOL_UDP;
             (*header).cmsg_type = libc::UDP_SEGMENT;
@@ -43,12 +44,12 @@ impl Control {
         control
     }
 
-    /// The length of the segments that the kernel joined, from the `len` bytes of control messages received; `None` if it
-    /// joined none.
+    /// The length of the segments that the kernel joined, from the `len` bytes of control messages received; `None` if
+    /// it joined none.
     pub(crate) fn joined(&self, len: usize) -> Option<usize> {
         let header: *const libc::cmsghdr = self.0.as_ptr().cast();
-        // SAFETY: CMSG_LEN only calculates; the header is read only if the received bytes contain it and its value, which
-        // are aligned and lie within the buffer.
+        // SAFETY: CMSG_LEN only calculates; the header is read only if the received bytes contain it and its value,
+        // which are aligned and lie within the buffer.
         let segment = unsafe {
             let full = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as usize;
             if len < full || (*header).cmsg_len < full {
@@ -63,7 +64,7 @@ impl Control {
     }
 }
 
-/// Asks the kernel to join datagrams that arrive together as a run; the receiver splits them
+/// Asks the kernel to join datagrams that arrive together into one message, a run. The receiver splits it again
 /// ([`crate::records::Inbox::of_runs`]).
 ///
 /// # Errors
@@ -105,13 +106,14 @@ impl Run<'_> {
     }
 }
 
-/// Sends up to [`MOST_SENT`] datagrams, each to its own address, without waiting. Consecutive datagrams to one address with
-/// equal lengths of up to `segment_max` bytes (the last may be shorter) are sent as one message that the kernel splits; with
-/// a `segment_max` of 0, none are.
+/// Sends up to [`MOST_SENT`] datagrams, each to its own address, without waiting. Consecutive datagrams to one address
+/// with equal lengths of up to `segment_max` bytes (the last may be shorter) are sent as one message that the kernel
+/// splits; with a `segment_max` of 0, none are.
 ///
 /// # Errors
-/// The error of the first message. An error of a later message ends the call before that message and is returned by the next
-/// call. For a run, EIO, EINVAL, EMSGSIZE and others may mean that the route to that address does not support splitting.
+/// The error of the first message. An error of a later message ends the call before that message and is returned by the
+/// next call. For a run, EIO, EINVAL, EMSGSIZE and others may mean that the route to that address does not support
+/// splitting.
 pub fn send_many_to<'a>(
     fd: impl AsFd,
     datagrams: impl Iterator<Item = (&'a Address, &'a [u8])>,
@@ -140,7 +142,7 @@ pub fn send_many_to<'a>(
         [const { MaybeUninit::uninit() }; MOST_SENT];
     let mut part = parts.as_mut_ptr();
     for ((run, header), control) in runs.iter().flatten().zip(&mut headers).zip(&mut controls) {
-        // SAFETY: mmsghdr is plain data, of which all zeros is a value.
+        // SAFETY: mmsghdr is plain data, and all zeros is a valid value.
         let header = header.write(unsafe { std::mem::zeroed() });
         header.msg_hdr.msg_name = run.to.as_ptr().cast_mut().cast();
         header.msg_hdr.msg_namelen = run.to.addr_len();
@@ -152,13 +154,13 @@ pub fn send_many_to<'a>(
             header.msg_hdr.msg_control = (&raw mut *control).cast();
             header.msg_hdr.msg_controllen = Control::LEN as _;
         }
-        // SAFETY: the counts of the runs add up to the number of parts written, so the pointer stays within the array or at
-        // its end.
+        // SAFETY: the counts of the runs add up to the number of parts written, so the pointer stays within the array
+        // or at its end.
         part = unsafe { part.add(run.count) };
     }
-    // SAFETY: the first `count` headers are initialised; each points to as many iovecs as its run has datagrams, and those
-    // to bytes that are borrowed for 'a, as are the addresses, whose lengths stand next to the pointers; each control
-    // message belongs to its header.
+    // SAFETY: the first `count` headers are initialised; each points to as many iovecs as its run has datagrams, and
+    // those to bytes that are borrowed for 'a, as are the addresses, whose lengths stand next to the pointers; each
+    // control message belongs to its header.
     let sent = unsafe { send_headers(fd, &mut headers, count)? };
     let gone = || runs[..sent].iter().flatten();
     Ok(Sent {

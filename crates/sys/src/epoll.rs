@@ -22,8 +22,8 @@ pub struct Ready {
     pub ended: bool,
 }
 
-// SAFETY: the pointers in `events` are rustix's view of the kernel's output; they hold the tokens of `Epoll::add` and are
-// never dereferenced.
+// SAFETY: the pointers in `events` are rustix's view of the kernel's output; they hold the tokens of `Epoll::add` and
+// are never dereferenced.
 unsafe impl Send for Epoll {}
 
 impl AsFd for Epoll {
@@ -37,11 +37,11 @@ impl AsFd for Epoll {
 pub enum Trigger {
     /// Only when there is an error or the end of the stream, not for data.
     Errors,
-    /// As long as it is readable (level-triggered).
+    /// Whenever it is readable (level-triggered).
     WhileReadable,
     /// Once for each arrival of data (edge-triggered), and at the end of the stream.
     Input,
-    /// Once for each arrival of data, whether or not earlier data was read.
+    /// As [`Trigger::Input`], but [`Ready::ended`] is set only on an error or when both directions have ended.
     Arrivals,
     /// Once for each arrival of data or of room to write (edge-triggered): the caller must read or write until EAGAIN.
     Changes,

@@ -5,14 +5,14 @@ use std::io;
 
 pub use rustix::io::Errno;
 
-/// A system call failed.
+/// The failure of a system call.
 #[derive(Debug)]
 pub struct OsError {
     /// The call, e.g. `mq_open`.
     pub call: &'static str,
-    /// What it was applied to, e.g. a path; may be empty.
+    /// The object of the call, e.g. a path; may be empty.
     pub object: String,
-    /// The errno.
+    /// The error number that the call returned.
     pub source: io::Error,
 }
 

@@ -37,8 +37,8 @@ impl EventFd {
         self.0.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "eventfd", e))
     }
 
-    /// Adds one to the counter. A counter at its maximum is readable anyway, so that is not an
-    /// error.
+    /// Adds one to the counter. A counter that has reached its maximum stays there. That is not an error, because it is
+    /// readable anyway.
     pub fn signal(&self) -> Result<(), OsError> {
         match rustix::io::write(&self.0, &1u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),

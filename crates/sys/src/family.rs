@@ -2,8 +2,8 @@
 //! together.
 //!
 //! It uses two methods, because neither is sufficient by itself. While the starter lives, it adopts the orphans of its
-//! descendants ([`adopt_orphans`]), so that [`descendants`] finds all of them. If the starter is killed, a variable in the
-//! environment ([`MARK`]), which children inherit, still identifies them.
+//! descendants ([`adopt_orphans`]), so that [`descendants`] finds all of them. If the starter is killed, a variable in
+//! the environment ([`MARK`]), which children inherit, still identifies them.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -42,7 +42,8 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Kills every process of this user that carries the mark, including those started meanwhile; returns how many there were.
+/// Kills every process of this user that carries the mark, including those started meanwhile; returns how many there
+/// were.
 pub fn kill_marked(mark: &str) -> usize {
     let variable = format!("{MARK}={mark}");
     kill_until_none(|| {

@@ -52,7 +52,8 @@ pub fn recv(socket: impl AsFd, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Resu
     receive(socket, bytes, fds, false).map_err(|e| OsError::new("recvmsg", "", e))
 }
 
-/// As [`recv`]; EAGAIN only if `nonblocking`. What a peer sent before it died is received, even if it died with unread bytes.
+/// As [`recv`]; EAGAIN only if `nonblocking`. Data that a peer sent before it died is still received, even if that peer
+/// left data from this end unread.
 pub fn receive(
     socket: impl AsFd,
     bytes: &mut [u8],

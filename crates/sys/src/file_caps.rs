@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Whether a program's file has capabilities (setcap). The dynamic loader then ignores LD_PRELOAD and similar variables of
-/// an unprivileged user.
+/// Whether a program's file has capabilities (setcap). The dynamic loader then ignores LD_PRELOAD and similar variables
+/// of an unprivileged user.
 pub fn has_capabilities(path: &Path) -> bool {
     // The longest form of the attribute has 24 bytes.
     let mut value = [0; 64];

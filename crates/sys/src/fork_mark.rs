@@ -1,4 +1,5 @@
-//! Words that become 0 in the child of a fork, by which a library detects forks that it did not make itself.
+//! Memory words that the kernel sets to 0 in the child of a fork. A library uses them to detect forks made by other
+//! code in the process.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,11 +8,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::OsError;
 
-/// The number of words.
+/// The number of words that [`words`] returns.
 pub const WORDS: usize = 8;
 
-/// Allocates the words, all 0, for the lifetime of the process. A child that shares the parent's memory (vfork) shares them;
-/// one with a copy of the memory finds zeros, whichever call created it.
+/// Allocates the words, all 0, for the lifetime of the process. A child that shares the parent's memory (vfork) shares
+/// them; one with a copy of the memory finds zeros, whichever call created it.
 ///
 /// # Errors
 /// [`OsError`] of mmap or madvise (MADV_WIPEONFORK, since Linux 4.14).
@@ -38,8 +39,8 @@ pub fn words() -> Result<&'static [AtomicU32; WORDS], OsError> {
     Ok(unsafe { &*start.cast() })
 }
 
-/// A number, never 0, that differs from that of every ancestor process, so that data tagged with it in memory copied by a
-/// fork can be recognised as the parent's. `None` where the system cannot tell a child from its parent.
+/// A number, never 0, that differs from that of every ancestor process, so that data tagged with it in memory copied by
+/// a fork can be recognised as the parent's. `None` where the system cannot tell a child from its parent.
 #[inline]
 pub fn process() -> Option<u32> {
     static MARK: LazyLock<Option<&'static [AtomicU32; WORDS]>> = LazyLock::new(|| words().ok());

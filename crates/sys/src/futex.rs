@@ -38,8 +38,8 @@ pub fn register_heavy_fence() -> bool {
         && rustix::thread::membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
 }
 
-/// A full memory fence on every running thread of every registered process. It costs an inter-processor interrupt, so
-/// it is used on the side that is about to sleep anyway; the other side then needs only a compiler fence.
+/// Executes a full memory fence on every running thread of every registered process. It costs an inter-processor
+/// interrupt, so it is used on the side that is about to sleep anyway; the other side then needs only a compiler fence.
 pub fn heavy_fence() -> Result<(), OsError> {
     rustix::thread::membarrier(MembarrierCommand::GlobalExpedited)
         .map_err(|e| OsError::new("membarrier(GLOBAL_EXPEDITED)", "", e))

@@ -20,14 +20,15 @@ pub(crate) fn append(
     Ok(got)
 }
 
-/// Makes the allocator keep up to `bytes` of freed memory at the end of its heap, and grow the heap by `step` bytes at a time.
-/// By default glibc returns whatever exceeds 128 KiB, so that a process that allocates and frees buffers of half that size
-/// makes the kernel clear their pages again and again. Does nothing with another C library.
+/// Makes the allocator keep up to `bytes` of freed memory at the end of its heap, and grow the heap by `step` bytes at
+/// a time. By default glibc returns whatever exceeds 128 KiB, so that a process that allocates and frees buffers of
+/// half that size makes the kernel clear their pages again and again. Does nothing with another C library.
 pub fn keep_freed(bytes: u32, step: u32) {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [(libc::M_TRIM_THRESHOLD, bytes), (libc::M_TOP_PAD, step)] {
         let value = i32::try_from(value).unwrap_or(i32::MAX);
-        // SAFETY: the call changes two numbers of the allocator, under its own lock. It accepts every non-negative value.
+        // SAFETY: the call changes two numbers of the allocator, under its own lock. It accepts every non-negative
+        // value.
         let _ = unsafe { libc::mallopt(parameter, value) };
     }
     #[cfg(not(target_env = "gnu"))]

@@ -1,4 +1,4 @@
-//! Ends a blocking system call at an instant, for calls that take no timeout (`msgsnd`, `msgrcv`).
+//! Ends a blocking system call at a given instant, for calls that take no timeout (`msgsnd`, `msgrcv`).
 //!
 //! A POSIX timer of the calling thread raises a real-time signal whose handler does nothing; the call returns `EINTR`.
 //! A signal that arrives just before the call begins would be lost, so the timer repeats every millisecond until it is

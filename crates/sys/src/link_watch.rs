@@ -51,8 +51,8 @@ impl LinkWatch {
         Ok(Self { fd, name: name.to_owned(), index, carries })
     }
 
-    /// The next change, without waiting; `None` if there is none yet. A loss that was followed by a recovery is reported,
-    /// too.
+    /// The next change, without waiting; `None` if there is none yet. A loss that was followed by a recovery is
+    /// reported, too.
     pub fn next_change(&mut self) -> Option<LinkChange> {
         // A longer message is truncated; the rest is not needed.
         let mut bytes = [0; HEAD];
@@ -70,8 +70,8 @@ impl LinkWatch {
         }
     }
 
-    /// Whether the interface carries frames according to a message; `None` if the message is about something else. Only the
-    /// kernel can send messages here.
+    /// Whether the interface carries frames according to a message; `None` if the message is about something else. Only
+    /// the kernel can send messages here.
     fn told(&self, message: &[u8]) -> Option<bool> {
         let word = |at: usize| {
             let bytes = message.get(at..at + 4)?;

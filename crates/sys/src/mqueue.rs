@@ -1,7 +1,7 @@
 //! POSIX message queues (`mq_open(3)`, `mq_overview(7)`).
 //!
-//! On Linux a queue descriptor is a file descriptor: it can be polled, passed by `SCM_RIGHTS` and closed by `close`, and
-//! a queue whose name was unlinked lives until its last descriptor is closed. [`MessageQueue::create_unnamed`] uses
+//! On Linux a queue descriptor is a file descriptor: it can be polled, passed by `SCM_RIGHTS` and closed by `close`,
+//! and a queue whose name was unlinked lives until its last descriptor is closed. [`MessageQueue::create_unnamed`] uses
 //! that, so a queue is visible in `/dev/mqueue` only between two system calls.
 //!
 //! Calls on the measured path return the bare [`Errno`].
@@ -128,8 +128,8 @@ impl MessageQueue {
     /// Sends a message; returns whether there was room in time. Messages of higher priority overtake those of lower
     /// priority.
     ///
-    /// A deadline is converted to the wall clock that `mq_timedsend` takes. If that clock is set while we wait, the wait
-    /// ends early or late by the same amount; if early, we wait again.
+    /// A deadline is converted to the wall clock that `mq_timedsend` takes. If that clock is set while we wait, the
+    /// wait ends early or late by the same amount; if early, we wait again.
     pub fn send(&self, message: &[u8], priority: u32, patience: Patience) -> Result<bool, Errno> {
         loop {
             let until = wall_clock(patience);
@@ -212,8 +212,9 @@ fn zeroed_attributes() -> libc::mq_attr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// The absolute CLOCK_REALTIME at which to give up. The epoch itself, long past, means "do not wait": the kernel returns
-/// before it sleeps, and the descriptor does not need O_NONBLOCK, which would also affect the other holders of it.
+/// The absolute CLOCK_REALTIME at which to give up. The epoch itself, long past, means "do not wait": the kernel
+/// returns before it sleeps, and the descriptor does not need O_NONBLOCK, which would also affect the other holders of
+/// it.
 fn wall_clock(patience: Patience) -> Option<libc::timespec> {
     let at = match patience {
         Patience::Forever => return None,

@@ -8,7 +8,7 @@ use rustix::net::{netdevice, sockopt};
 use crate::OsError;
 use crate::socket::set_raw;
 
-/// The interface through which a group is joined and addressed.
+/// The interface on which a group is joined, or through which it is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Through {
     /// The interface that owns this IPv4 address.
@@ -22,7 +22,8 @@ pub fn interface_index(fd: impl AsFd, name: &str) -> Result<u32, OsError> {
     netdevice::name_to_index(fd, name).map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", name, e))
 }
 
-/// Receives a group through an interface, but no other group, and not this one through other interfaces.
+/// Joins a multicast group on one interface. The socket then receives neither other groups nor this one through other
+/// interfaces.
 ///
 /// Errors: the errno of the option that failed; `EINVAL` when group and interface belong to different
 /// address families.
@@ -45,7 +46,7 @@ pub fn join(fd: impl AsFd, group: IpAddr, through: Through) -> Result<(), OsErro
     }
 }
 
-/// Sends to groups through this interface, without loopback of the datagrams sent.
+/// Makes the socket send multicast datagrams through this interface, without a copy to this host (loopback).
 ///
 /// Errors: the errno of the option that failed.
 pub fn send_through(fd: impl AsFd, through: Through) -> Result<(), OsError> {

@@ -31,7 +31,8 @@ unsafe impl Send for NamedSemaphore {}
 unsafe impl Sync for NamedSemaphore {}
 
 impl NamedSemaphore {
-    /// Creates a semaphore of value 0 that only this user can open; `EEXIST` if the name is taken. The name must not contain a slash.
+    /// Creates a semaphore of value 0 that only this user can open; `EEXIST` if the name is taken. The name must not
+    /// contain a slash.
     ///
     /// # Errors
     /// [`OsError`] of `sem_open`.
@@ -75,8 +76,8 @@ impl NamedSemaphore {
         }
     }
 
-    /// Waits until the value is above zero, and decrements it. Also returns after `timeout` or when a signal arrives; the result
-    /// does not tell which.
+    /// Waits until the value is above zero, and decrements it. Also returns after `timeout` or when a signal arrives;
+    /// the result does not tell these cases apart.
     ///
     /// # Errors
     /// The errno of `sem_clockwait`.
@@ -109,7 +110,8 @@ impl Drop for NamedSemaphore {
     }
 }
 
-/// The name of the POSIX shared memory in which the C library keeps the semaphore of this name; a [`lease`](crate::lease) on it removes the semaphore, too.
+/// The name of the POSIX shared memory in which the C library keeps the semaphore of this name. A
+/// [`lease`](crate::lease) on it removes the semaphore, too.
 pub fn file_of(name: &str) -> String {
     format!("/sem.{name}")
 }

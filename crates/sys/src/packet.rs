@@ -13,8 +13,8 @@ use crate::socket::{self, Address};
 pub struct EtherSocket {
     /// The receiving socket, bound to the interface.
     pub fd: OwnedFd,
-    /// The sending socket. It receives nothing: a socket is woken each time a frame sent through it has left, so a socket
-    /// that is not waited on avoids these wake-ups.
+    /// The sending socket. It receives nothing: a socket is woken each time a frame sent through it has left, so a
+    /// socket that is not waited on avoids these wake-ups.
     pub sender: OwnedFd,
     /// The interface's hardware address.
     pub mac: [u8; 6],
@@ -55,8 +55,8 @@ fn link_layer(interface: u32, ether_type: u16) -> Address {
 impl EtherSocket {
     /// Opens sockets for frames of `ether_type` on the named interface.
     pub fn open(interface: &str, ether_type: u16) -> Result<Self, OsError> {
-        // Without a protocol the sockets receive nothing before they are bound, neither from other interfaces nor anything
-        // that closing would have to wait for.
+        // Without a protocol the sockets receive nothing before they are bound, neither from other interfaces nor
+        // anything that closing would have to wait for.
         let socket = || {
             let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
             rustix::net::socket_with(family, SocketType::RAW, flags, None)
@@ -74,8 +74,8 @@ impl EtherSocket {
         Ok(Self { fd, sender, mac, index, ether_type })
     }
 
-    /// The Ethernet header for frames to a station. With the header in the frame, the kernel need not check and look up an
-    /// address for each send.
+    /// The Ethernet header for frames to a station. With the header in the frame, the kernel need not check and look up
+    /// an address for each send.
     pub fn header_to(&self, station: [u8; 6]) -> [u8; ETHERNET_HEADER_LEN] {
         let mut header = [0; ETHERNET_HEADER_LEN];
         header[..6].copy_from_slice(&station);
@@ -102,8 +102,8 @@ pub fn hardware_address(address: &Address) -> Option<[u8; 6]> {
     {
         return None;
     }
-    // SAFETY: the storage behind the pointer is a whole sockaddr_storage, larger and more strictly aligned than sockaddr_ll,
-    // and every bit pattern is a valid sockaddr_ll.
+    // SAFETY: the storage behind the pointer is a whole sockaddr_storage, larger and more strictly aligned than
+    // sockaddr_ll, and every bit pattern is a valid sockaddr_ll.
     let ll = unsafe { address.as_ptr().cast::<libc::sockaddr_ll>().read() };
     let mac: [u8; 6] = ll.sll_addr[..6].try_into().ok()?;
     (ll.sll_halen == 6).then_some(mac)

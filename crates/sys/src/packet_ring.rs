@@ -1,5 +1,5 @@
-//! The receive ring of a packet socket (packet(7), PACKET_RX_RING version 2): frames are read where the kernel put them,
-//! without a call or a copy for each.
+//! The receive ring of a packet socket (packet(7), PACKET_RX_RING version 2): frames are read where the kernel put
+//! them, without a system call or a copy for each frame.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -14,7 +14,7 @@ const BEFORE_FRAME: usize = 96;
 /// Minimum size in bytes of one block of the ring's memory; a frame never crosses a block boundary.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// A ring of received frames that were not read yet. When it is full, the kernel drops further frames.
+/// A ring of received frames that have not been read yet. When it is full, the kernel drops further frames.
 #[derive(Debug)]
 pub struct PacketRing {
     mapping: Mapping,
@@ -33,8 +33,8 @@ pub struct RingFrame<'a> {
 }
 
 impl PacketRing {
-    /// Gives a packet socket a ring of about this number of bytes for frames of up to `largest` bytes without the hardware header.
-    /// From then on the socket's frames are received only through the ring.
+    /// Gives a packet socket a ring of about this number of bytes for frames of up to `largest` bytes without the
+    /// hardware header. From then on the socket's frames are received only through the ring.
     ///
     /// # Errors
     /// [`OsError`]: there is not enough memory (ENOMEM), or this is not a packet socket.
@@ -80,8 +80,8 @@ impl PacketRing {
                 return None;
             }
             self.next = (self.next + 1) % self.slots;
-            // SAFETY: slots are aligned to 16 bytes and begin with this record, which the kernel wrote before it set the
-            // status that was just read, and does not touch until the status is set back.
+            // SAFETY: slots are aligned to 16 bytes and begin with this record, which the kernel wrote before it set
+            // the status that was just read, and does not touch until the status is set back.
             let record = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
             let (from, hardware) = (usize::from(record.tp_net), usize::from(record.tp_mac));
             let until = hardware + record.tp_snaplen as usize;
@@ -89,9 +89,9 @@ impl PacketRing {
                 status(&slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
                 continue;
             }
-            // SAFETY: within the slot, as just checked, and after the status word; only this process touches it until the
-            // `RingFrame` that holds the slice sets the status back, and no other can be created before that, since it
-            // borrows the ring.
+            // SAFETY: within the slot, as just checked, and after the status word; only this process touches it until
+            // the `RingFrame` that holds the slice sets the status back, and no other can be created before that, since
+            // it borrows the ring.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(slot.add(from).as_ptr(), until - from) };
             return Some(RingFrame { slot, bytes });
@@ -112,10 +112,11 @@ impl Drop for RingFrame<'_> {
     }
 }
 
-/// The status word, which says whether a slot belongs to the kernel or to this process.
+/// The status word, which tells whether a slot belongs to the kernel or to this process.
 const fn status(slot: &NonNull<u8>) -> &AtomicU32 {
-    // SAFETY: every slot begins with this word, aligned to 16 bytes; both sides only access it as a whole. The mapping outlives the
-    // borrow, which is that of a pointer made within `PacketRing::take` or kept by a `RingFrame` that borrows the ring.
+    // SAFETY: every slot begins with this word, aligned to 16 bytes; both sides only access it as a whole. The mapping
+    // outlives the borrow, which is that of a pointer made within `PacketRing::take` or kept by a `RingFrame` that
+    // borrows the ring.
     unsafe { slot.cast::<AtomicU32>().as_ref() }
 }
 
@@ -128,8 +129,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
-    /// The two EtherTypes for experiments (IEEE 802), so that no other frames interfere: one for each test, since both run
-    /// at the same time on one interface.
+    /// The two EtherTypes for experiments (IEEE 802), so that no other frames interfere: one for each test, since both
+    /// run at the same time on one interface.
     const ETHER_TYPES: [u16; 2] = [0x88b5, 0x88b6];
 
     fn on_loopback(ether_type: u16) -> Option<EtherSocket> {

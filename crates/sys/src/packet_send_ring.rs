@@ -1,10 +1,10 @@
-//! The send ring of a packet socket (packet(7), PACKET_TX_RING version 2): sends many frames by one call, without a message
-//! header, a check and a socket look-up for each.
+//! The send ring of a packet socket (packet(7), PACKET_TX_RING version 2): sends many frames with one call, without a
+//! message header, a check and a socket look-up for each frame.
 //!
 //! By default the kernel would transmit the ring's pages themselves and mark a slot as free only when the device has
-//! released it. Here it copies every frame whole: each begins with a header for PACKET_VNET_HDR (struct virtio_net_hdr) that
-//! declares the entire frame to be headers, and the kernel copies headers. So a slot can be reused regardless of what
-//! happens to the frame later.
+//! released it. Here it copies every frame whole: each begins with a header for PACKET_VNET_HDR (struct virtio_net_hdr)
+//! that declares the entire frame to be headers, and the kernel copies headers. So a slot can be reused regardless of
+//! what happens to the frame later.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -25,7 +25,8 @@ const VNET_HEADERS: usize = 2;
 /// Minimum size in bytes of one block of the ring's memory; a frame never crosses a block boundary.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Longer frames gain nothing from a ring, and their length would soon exceed the field that makes the kernel copy them.
+/// Maximum length in bytes of a frame. Longer ones gain nothing from a ring, and their length would soon exceed the
+/// field that makes the kernel copy them.
 const FRAME_BYTES_MAX: usize = 16 << 10;
 
 /// A ring of frames to be sent.
@@ -42,12 +43,12 @@ pub struct SendRing {
 }
 
 impl SendRing {
-    /// Gives a packet socket (SOCK_RAW) a ring of about this many `bytes` for frames of up to `largest` bytes, hardware header
-    /// included.
+    /// Gives a packet socket (SOCK_RAW) a ring of about this many `bytes` for frames of up to `largest` bytes, hardware
+    /// header included.
     ///
     /// # Errors
-    /// [`OsError`]: frames of this length are not supported (EMSGSIZE), there is not enough memory (ENOMEM), or this is not
-    /// a packet socket.
+    /// [`OsError`]: frames of this length are not supported (EMSGSIZE), there is not enough memory (ENOMEM), or this is
+    /// not a packet socket.
     pub fn attach(fd: &OwnedFd, largest: usize, bytes: usize) -> Result<Self, OsError> {
         if largest > FRAME_BYTES_MAX {
             let what = format!("frames of {largest} bytes");
@@ -94,13 +95,13 @@ impl SendRing {
         })
     }
 
-    /// Sends frames of two parts each by one call, without waiting, through the socket that the ring is attached to; returns
-    /// how many were sent.
+    /// Sends frames of two parts each with one call, without waiting, through the socket that the ring is attached to;
+    /// returns how many were sent.
     ///
     /// # Errors
-    /// The error of the first frame: EAGAIN and ENOBUFS mean no room for now, EMSGSIZE that the frame is longer than the
-    /// ring's maximum. If a later frame fails, the call ends before it; a next call
-    /// that begins with that frame returns the error.
+    /// The error of the first frame: EAGAIN and ENOBUFS mean that there is no room for now, EMSGSIZE that the frame is
+    /// longer than the ring's maximum. If a later frame fails, the call stops before it; the next call that begins with
+    /// that frame returns the error.
     pub fn send<'a, H: AsRef<[u8]> + 'a>(
         &mut self,
         fd: impl AsFd,
@@ -132,8 +133,8 @@ impl SendRing {
         Ok(())
     }
 
-    /// Sends the frames that were put into the ring, by one call and without waiting; returns how many were sent. Frames
-    /// that the kernel did not take are removed from the ring and passed to `back` in order.
+    /// Sends the frames that were put into the ring, with one call and without waiting; returns how many were sent.
+    /// Frames that the kernel did not take are removed from the ring and passed to `back` in order.
     ///
     /// # Errors
     /// The error of the first frame, as with [`SendRing::send`].
@@ -169,18 +170,18 @@ impl SendRing {
         unsafe { self.mapping.start().add(block * self.block_bytes + place * self.slot_bytes) }
     }
 
-    /// The status word, which says whether a slot belongs to the kernel or to this process.
+    /// The status word, which tells whether a slot belongs to the kernel or to this process.
     fn status(&self, slot: usize) -> &AtomicU32 {
-        // SAFETY: every slot begins with this word, aligned to 64 bytes; both sides only access it as a whole. The mapping outlives the
-        // borrow, which is that of `self`.
+        // SAFETY: every slot begins with this word, aligned to 64 bytes; both sides only access it as a whole. The
+        // mapping outlives the borrow, which is that of `self`.
         unsafe { self.slot(slot).cast::<AtomicU32>().as_ref() }
     }
 
     /// The frame in a slot that was filled but not taken by the kernel.
     fn frame(&self, slot: usize) -> &[u8] {
         let start = self.slot(slot).as_ptr();
-        // SAFETY: `fill` wrote this record, whose length covers the bytes after it that it wrote too, all within the slot;
-        // the kernel touches a slot that it has not taken only during the call that takes it.
+        // SAFETY: `fill` wrote this record, whose length covers the bytes after it that it wrote too, all within the
+        // slot; the kernel touches a slot that it has not taken only during the call that takes it.
         unsafe {
             let len = (&raw const (*start.cast::<libc::tpacket2_hdr>()).tp_len).read() as usize;
             let bytes = start.add(RECORD_BYTES + VNET_BYTES);
@@ -203,9 +204,9 @@ impl SendRing {
         // Below FRAME_BYTES_MAX, rounded up to the slot size.
         vnet[VNET_HEADERS..VNET_HEADERS + 2].copy_from_slice(&(len as u16).to_ne_bytes());
         let start = self.slot(slot).as_ptr();
-        // SAFETY: the slot holds the record and this many bytes after it, as was just checked, and the kernel does not touch
-        // it before the status, which is written last, says so. The record's fields are at the offsets that its type
-        // defines.
+        // SAFETY: the slot holds the record and this many bytes after it, as was just checked, and the kernel does not
+        // touch it before the status, which is written last, says so. The record's fields are at the offsets that its
+        // type defines.
         unsafe {
             let record: *mut libc::tpacket2_hdr = start.cast();
             (&raw mut (*record).tp_len).write((VNET_BYTES + len) as u32);
@@ -287,7 +288,8 @@ mod tests {
     #[test]
     fn frames_that_the_kernel_refuses_are_handed_back_and_their_slots_are_free() {
         let outcome = std::thread::spawn(|| {
-            // SAFETY: only this thread enters the new namespace, and it owns no network descriptors that anything relies on.
+            // SAFETY: only this thread enters the new namespace, and it owns no network descriptors that anything
+            // relies on.
             unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
                 .map_err(|e| OsError::new("unshare", "CLONE_NEWNET", e))?;
             // The loopback device of a new namespace is down.

@@ -1,7 +1,7 @@
 //! Page-aligned memory of a sender, from which the kernel or another process reads messages.
 //!
-//! It is a sealed memfd, mapped shared: a fork does not replace pages that others hold references to, and its content can be
-//! read through the descriptor after its owner has ended.
+//! It is a sealed memfd, mapped shared: a fork does not replace pages that others hold references to, and its content
+//! can be read through the descriptor after its owner has ended.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,9 +14,9 @@ use crate::shm::{Mapping, create_sealed, is_sealed, page_len};
 
 /// Pages that this process writes and other processes read.
 ///
-/// Once a range was handed out (to a pipe, to a process), it must not be written to until it was consumed. The type cannot
-/// know when that is; the channel's protocol does. A violation corrupts a message and nothing else: the readers are the
-/// kernel and other processes, which copy bytes.
+/// Once a range was handed out (to a pipe, to a process), it must not be written to until it has been consumed. The
+/// type cannot know when that is; the channel's protocol has to determine it. A violation corrupts a message and
+/// nothing else: the readers are the kernel and other processes, which copy bytes.
 #[derive(Debug)]
 pub struct Pages {
     fd: OwnedFd,
@@ -66,8 +66,8 @@ impl Pages {
     #[inline]
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let start = self.check(&range);
-        // SAFETY: as above, and `self` is borrowed exclusively. Others only read, through mappings or references of their
-        // own, and must not trust what they see during a write.
+        // SAFETY: as above, and `self` is borrowed exclusively. Others only read, through mappings or references of
+        // their own, and must not trust what they see during a write.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), range.len()) }
     }
 

@@ -84,8 +84,8 @@ impl PeerWatch {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Notifies the peer that this end is closed and detaches the watching thread, which still reports a later
-    /// confirmation and ends with the peer.
+    /// Notifies the peer that this end is closed and detaches the watching thread. The thread still reports a later
+    /// confirmation, and ends when the peer ends.
     pub fn leave_watching(mut self) {
         let _ = self.socket.shutdown(Shutdown::Write);
         self.watcher = None;

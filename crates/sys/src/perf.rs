@@ -227,8 +227,8 @@ pub struct Counted {
     pub instructions: u64,
     /// Misses of the last-level cache.
     pub cache_misses: u64,
-    /// Share of the time in which the hardware counted, per mille; the least of the three counters. Below 1000 the counts are
-    /// estimates; see [`Reading`].
+    /// Share of the time in which the hardware counted, per mille; the least of the three counters. Below 1000 the
+    /// counts are estimates; see [`Reading`].
     pub counted_per_mille: u32,
 }
 

@@ -15,8 +15,8 @@ pub enum Interest {
     Writable,
 }
 
-/// Sleeps until `fd` is ready (also: hung up, or in error) or the deadline has passed; returns whether it is ready. `None`
-/// waits for ever. Signals do not end the wait.
+/// Sleeps until `fd` is ready (also: hung up, or in error) or the deadline has passed; returns whether it is ready.
+/// `None` waits for ever. Signals do not end the wait.
 pub fn wait_ready(
     fd: impl AsFd,
     interest: Interest,
@@ -38,8 +38,8 @@ pub fn wait_ready(
     }
 }
 
-/// Sleeps until one of several descriptors is readable (also: hung up, or in error) or the deadline has passed. Returns one
-/// flag per descriptor; none is set if the time ran out. `None` waits for ever.
+/// Sleeps until one of several descriptors is readable (also: hung up, or in error) or the deadline has passed. Returns
+/// one flag per descriptor; none is set if the time ran out. `None` waits for ever.
 pub fn any_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> Result<Vec<bool>, Errno> {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     loop {

@@ -1,7 +1,7 @@
 //! All frames of one interface, raw, in batches (AF_PACKET): the port of a switch in user space. Needs CAP_NET_RAW.
 //!
-//! Each frame arrives with the kernel's `virtio_net_hdr`, which describes the remaining checksum and segmentation work, and
-//! leaves with it. So frames pass unchanged, segmentation offload included.
+//! Each frame arrives with the kernel's `virtio_net_hdr`, which describes the remaining checksum and segmentation work,
+//! and leaves with it. So frames pass unchanged, segmentation offload included.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -51,8 +51,8 @@ impl Port {
     /// Length in bytes of the `virtio_net_hdr` before each frame.
     pub const HEADER_BYTES: usize = 10;
 
-    /// Opens a socket for every frame that arrives on an interface of the caller's network namespace, but not for those that
-    /// leave by it.
+    /// Opens a socket for every frame that arrives on an interface of the caller's network namespace, but not for those
+    /// that leave by it.
     ///
     /// # Errors
     /// There is no such interface, or the caller has no privilege.
@@ -92,7 +92,8 @@ impl Port {
             .collect();
         let mut messages = headers(&mut parts);
         let count = loop {
-            // SAFETY: each header points at one part, each part at a buffer of the length it states; all outlive the call.
+            // SAFETY: each header points at one part, each part at a buffer of the length it states; all outlive the
+            // call.
             let count = unsafe {
                 libc::recvmmsg(
                     self.fd.as_raw_fd(),
@@ -115,8 +116,8 @@ impl Port {
         Ok(count)
     }
 
-    /// Sends frames (each with its `virtio_net_hdr`) in order. Returns how many the interface did not take because a queue
-    /// is full or it is down: these are lost, as on a switch.
+    /// Sends frames (each with its `virtio_net_hdr`) in order. Returns how many the interface did not take because a
+    /// queue is full or the interface is down: these are lost, as on a switch.
     pub fn send(&self, frames: &[Vec<u8>]) -> usize {
         let mut parts: Vec<libc::iovec> = frames
             .iter()

@@ -20,7 +20,8 @@ pub fn kill_self() -> ! {
     std::process::abort()
 }
 
-/// Waits for a forked child that ends with an errno as its exit status; 0 is success. `EPERM`: a signal ended it, for example that of a seccomp filter.
+/// Waits for a forked child whose exit status is an errno, or 0 for success. Returns `EPERM` if a signal ended the
+/// child, for example that of a seccomp filter.
 pub(crate) fn outcome_of(child: libc::pid_t) -> Result<(), Errno> {
     let child = Pid::from_raw(child).ok_or(Errno::CHILD)?;
     loop {
@@ -88,7 +89,8 @@ pub fn own_session(command: &mut Command) {
 /// identifies a process uniquely.
 pub fn started_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the command in parentheses and may contain anything, so fields are counted after its last ')'.
+    // The second field is the command in parentheses and may contain anything, so fields are counted after its last
+    // ')'.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?;
     if state == "Z" || state == "X" {
@@ -97,8 +99,8 @@ pub fn started_ticks(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Kills the process that has this pid and this start time, if it still runs, and waits until it is dead. It never kills
-/// another process: the descriptor pins the process while its start time is compared.
+/// Kills the process that has this pid and this start time, if it still runs, and waits until it is dead. It never
+/// kills another process: the descriptor pins the process while its start time is compared.
 pub fn kill_exactly(pid: u32, started: u64) {
     let Some(process) = open_exactly(pid, started) else { return };
     if pidfd_send_signal(&process, Signal::KILL).is_err() {
@@ -124,8 +126,8 @@ fn open_exactly(pid: u32, started: u64) -> Option<OwnedFd> {
 /// Lets a child inherit `fd` under the same number. The caller keeps it open until the child is started.
 pub fn inherit(command: &mut Command, fd: impl AsFd) {
     let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: between fork and exec only one system call is made, on the child's own copy of the descriptor table, which holds
-    // the descriptor because the caller keeps it open; nothing is allocated, no lock is taken.
+    // SAFETY: between fork and exec only one system call is made, on the child's own copy of the descriptor table,
+    // which holds the descriptor because the caller keeps it open; nothing is allocated, no lock is taken.
     unsafe {
         command.pre_exec(move || {
             let fd = std::os::fd::BorrowedFd::borrow_raw(fd);
@@ -135,8 +137,8 @@ pub fn inherit(command: &mut Command, fd: impl AsFd) {
     }
 }
 
-/// A descriptor that polls readable once the process has ended. The process must be a child that was not waited for yet, so
-/// that its pid cannot have been reused.
+/// A descriptor that polls readable once the process has ended. The process must be a child that has not been waited
+/// for yet, so that its pid cannot have been reused.
 ///
 /// # Errors
 /// There is no such process, or no descriptor is free.
@@ -177,7 +179,8 @@ pub enum Limited {
     LockedMemory,
 }
 
-/// Sets the soft limit of another process of this user (prlimit). Without privilege, `to` can be at most its hard limit.
+/// Sets the soft limit of another process of this user (prlimit). Without privilege, `to` can be at most its hard
+/// limit.
 pub fn set_limit(pid: u32, what: Limited, to: u64) -> Result<(), OsError> {
     let resource = match what {
         Limited::Descriptors => Resource::Nofile,
@@ -190,7 +193,8 @@ pub fn set_limit(pid: u32, what: Limited, to: u64) -> Result<(), OsError> {
     prlimit(id, resource, limit).map(drop).map_err(failed)
 }
 
-/// Duplicates a descriptor of another process (pidfd_getfd, Linux 5.6). The caller needs permission to trace that process.
+/// Duplicates a descriptor of another process (pidfd_getfd, Linux 5.6). The caller needs permission to trace that
+/// process.
 pub fn descriptor_of(pid: u32, fd: RawFd) -> Result<OwnedFd, OsError> {
     let failed = |e| OsError::new("pidfd_getfd", format!("descriptor {fd} of process {pid}"), e);
     let id = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| {
@@ -200,16 +204,16 @@ pub fn descriptor_of(pid: u32, fd: RawFd) -> Result<OwnedFd, OsError> {
     pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).map_err(failed)
 }
 
-/// Kills every process of the group that `leader` leads. The leader must be a child that was not waited for yet, so that its
-/// pid cannot have been reused.
+/// Kills every process of the group that `leader` leads. The leader must be a child that has not been waited for yet,
+/// so that its pid cannot have been reused.
 pub fn kill_group(leader: u32) {
     if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
 }
 
-/// Locks all present and future memory once it is touched, so that prefaulted pages stay resident and no page fault occurs
-/// in a measured loop.
+/// Locks all present memory, and all future memory as soon as it is touched. Prefaulted pages then stay resident and no
+/// page fault occurs in a measured loop.
 ///
 /// # Errors
 /// The limit of locked memory (RLIMIT_MEMLOCK) is too low for current or future memory. Nothing is locked then, because
@@ -260,8 +264,8 @@ fn raise_limit(resource: Resource) -> u64 {
     getrlimit(resource).current.unwrap_or(u64::MAX)
 }
 
-/// The maximum number of descriptors this process may have (RLIMIT_NOFILE). The same number limits a user's descriptors in
-/// flight over sockets, except for privileged users (unix(7), ETOOMANYREFS).
+/// The maximum number of descriptors this process may have (RLIMIT_NOFILE). The same number limits how many descriptors
+/// a user may have in flight over sockets, except for privileged users (unix(7), ETOOMANYREFS).
 pub fn descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)

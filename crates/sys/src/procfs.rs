@@ -32,9 +32,10 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// The busy part of `span_ns`, the time that has passed on all of the CPUs together: all but idle, I/O wait and steal. The kernel
-    /// measures idle time, but samples the others at timer ticks in many configurations (CONFIG_TICK_CPU_ACCOUNTING), which miss most of
-    /// what is shorter than a tick on an idle CPU.
+    /// The busy part of `span_ns`, the time that has passed on all of the CPUs together: everything but idle, I/O wait
+    /// and steal. It is derived from the idle time, because the kernel measures that. In many configurations
+    /// (CONFIG_TICK_CPU_ACCOUNTING) the kernel only samples the other times at timer ticks, and so misses most periods
+    /// shorter than a tick on a CPU that is otherwise idle.
     pub fn busy_within(&self, span_ns: u64) -> u64 {
         span_ns.saturating_sub(self.idle_ns + self.iowait_ns + self.steal_ns)
     }
@@ -45,7 +46,7 @@ impl CpuTimes {
         busy_ns + self.idle_ns + self.iowait_ns + self.steal_ns
     }
 
-    /// The difference from `earlier`. The kernel's `iowait` decreases at times; that yields 0.
+    /// The difference from `earlier`. The kernel's `iowait` sometimes decreases; its difference is then 0.
     pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
         CpuTimes {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
@@ -308,8 +309,8 @@ pub fn cgroup_limits_at(own: &str, mountinfo: &str) -> CgroupLimits {
     limits
 }
 
-/// Parses the text of `cpu.max`: `max 100000` or `quota period`; returns the quota in CPUs, `None` for no
-/// quota.
+/// Parses the text of `cpu.max`, `max PERIOD` or `QUOTA PERIOD`, e.g. `max 100000`. Returns the quota in CPUs, or
+/// `None` for no quota.
 pub fn parse_cpu_max(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);

@@ -17,7 +17,8 @@ pub fn search_path() -> OsString {
     path
 }
 
-/// The file of a program: in PATH or in one of the system's directories. A name with a slash is the path of the file itself.
+/// The file of a program: in PATH or in one of the system's directories. A name with a slash is the path of the file
+/// itself.
 pub fn find(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     find_in(name, &search_path())
 }

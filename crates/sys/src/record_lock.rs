@@ -1,9 +1,9 @@
-//! Record locks of a process on a file (fcntl, F_SETLK), used as a proof of life that the kernel withdraws when the process
-//! ends.
+//! Record locks of a process on a file (fcntl, F_SETLK), used as a proof of life that the kernel withdraws when the
+//! process ends.
 //!
-//! Other processes check whether a byte of a file is claimed. Unlike a pid, a claim cannot pass to a later process, means
-//! the same in all PID namespaces, and is not inherited by a forked child. A process loses its claims on a file when it
-//! closes any of its descriptors of that file.
+//! Other processes check whether a byte of a file is claimed. Unlike a pid, a claim cannot pass to a later process,
+//! means the same in all PID namespaces, and is not inherited by a forked child. A process loses its claims on a file
+//! when it closes any of its descriptors of that file.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::error::last_errno;
 
 fn record(kind: i32, at: u64) -> Result<libc::flock, Errno> {
-    // SAFETY: plain data, of which all zeros is a value; some systems have padding in it, so it cannot be written out.
+    // SAFETY: plain data, and all zeros is a valid value; some systems have padding in it, so it cannot be written out.
     let mut record: libc::flock = unsafe { std::mem::zeroed() };
     record.l_type = kind as _;
     record.l_whence = libc::SEEK_SET as _;

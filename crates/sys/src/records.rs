@@ -1,4 +1,4 @@
-//! Messages of a header and a body over sockets that preserve message boundaries, one or many per call.
+//! Messages that consist of a header and a body, over sockets that preserve message boundaries; one or many per call.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,8 +16,8 @@ use crate::socket::{recv_flags, send_flags};
 /// Maximum number of messages received by one call.
 pub const MOST: usize = 64;
 
-/// Maximum number of messages sent by one call: two messages of 64 KiB, fragmented for an MTU of 1500 bytes, fit into one
-/// call.
+/// Maximum number of messages sent by one call: two messages of 64 KiB, fragmented for an MTU of 1500 bytes, fit into
+/// one call.
 pub const MOST_SENT: usize = 128;
 
 /// Sends one message of two parts; never raises SIGPIPE.
@@ -35,7 +35,7 @@ pub fn send_parts(fd: impl AsFd, parts: &[IoSlice<'_>], nonblocking: bool) -> Re
     })
 }
 
-/// The result of one receiving call.
+/// The result of one receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
     /// Length in bytes of header and body, including bytes that did not fit; 0 at the end of the stream.
@@ -72,7 +72,7 @@ pub fn recv(
     }
 }
 
-/// Buffers for many messages at once.
+/// Buffers for receiving many messages with one call.
 pub struct Inbox {
     bytes: Vec<u8>,
     stride: usize,
@@ -92,8 +92,8 @@ impl std::fmt::Debug for Inbox {
 impl Inbox {
     /// Creates buffers for messages of up to `largest` bytes.
     pub fn new(largest: usize) -> Self {
-        // Buffers are an odd number of cache lines apart, so that their beginnings do not compete for the same few cache
-        // sets.
+        // Buffers are an odd number of cache lines apart, so that their beginnings do not compete for the same few
+        // cache sets.
         let stride = (largest.div_ceil(64) | 1) * 64;
         Self {
             bytes: vec![0; stride * MOST],
@@ -104,13 +104,14 @@ impl Inbox {
         }
     }
 
-    /// As [`Inbox::new`], for a socket that joins datagrams ([`crate::datagrams::join_runs`]): `largest` bytes in all.
+    /// As [`Inbox::new`], for a socket that joins datagrams ([`crate::datagrams::join_runs`]); `largest` applies to the
+    /// joined message.
     pub fn of_runs(largest: usize) -> Self {
         Self { controls: Some(Box::new([Control::EMPTY; MOST])), ..Self::new(largest) }
     }
 
-    /// Receives the messages that are available, at most [`MOST`], without waiting; returns how many. The end of the stream
-    /// is a message of length 0. Fewer than [`MOST`] means that the queue was empty at that moment.
+    /// Receives the messages that are available, at most [`MOST`], without waiting; returns how many. The end of the
+    /// stream is a message of length 0. Fewer than [`MOST`] means that the queue was empty at that moment.
     pub fn receive(&mut self, fd: impl AsFd) -> Result<usize, Errno> {
         self.receive_up_to(fd, MOST)
     }
@@ -124,7 +125,7 @@ impl Inbox {
         for (n, chunk) in self.bytes.chunks_exact_mut(self.stride).take(most).enumerate() {
             let part = parts[n]
                 .write(libc::iovec { iov_base: chunk.as_mut_ptr().cast(), iov_len: chunk.len() });
-            // SAFETY: mmsghdr is plain data, of which all zeros is a value.
+            // SAFETY: mmsghdr is plain data, and all zeros is a valid value.
             let header = headers[n].write(unsafe { std::mem::zeroed() });
             header.msg_hdr.msg_iov = part;
             header.msg_hdr.msg_iovlen = 1;
@@ -134,8 +135,9 @@ impl Inbox {
             }
         }
         let count = loop {
-            // SAFETY: all headers are initialised; each leads to one iovec, and that to a separate chunk of the length next
-            // to it, as does the control message's pointer where there is one; all of them live until the call returns.
+            // SAFETY: all headers are initialised; each points to one iovec, and that to a separate chunk of the length
+            // next to it, as does the control message's pointer where there is one; all of them live until the call
+            // returns.
             let count = unsafe {
                 libc::recvmmsg(
                     fd.as_fd().as_raw_fd(),
@@ -175,8 +177,8 @@ impl Inbox {
         (!truncated).then(|| &mut self.bytes[n * self.stride..][..len])
     }
 
-    /// The datagrams that message `n` was joined from; one if it was not joined. A segment length that does not match the
-    /// message yields segments that nobody sent, but never bytes of other messages.
+    /// The datagrams that were joined into message `n`; just one if it was not joined. A segment length that does not
+    /// match the message yields segments that nobody sent, but never bytes of other messages.
     pub fn segments_mut(&mut self, n: usize) -> Option<impl Iterator<Item = &mut [u8]>> {
         let segment = self.segments[n];
         let bytes = self.get_mut(n)?;
@@ -186,8 +188,8 @@ impl Inbox {
     }
 }
 
-/// Sends up to [`MOST_SENT`] messages of two parts each, without waiting; returns how many were sent. EAGAIN when not even
-/// the first was.
+/// Sends up to [`MOST_SENT`] messages of two parts each, without waiting; returns how many were sent. EAGAIN when not
+/// even the first was.
 pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
     fd: impl AsFd,
     messages: impl Iterator<Item = (&'a H, &'a [u8])>,
@@ -203,20 +205,22 @@ pub fn send_many<'a, H: AsRef<[u8]> + 'a>(
             iov_len: bytes.len(),
         };
         let pair = parts[n].write([part(header.as_ref()), part(body)]);
-        // SAFETY: mmsghdr is plain data, of which all zeros is a value.
+        // SAFETY: mmsghdr is plain data, and all zeros is a valid value.
         let header = headers[n].write(unsafe { std::mem::zeroed() });
         header.msg_hdr.msg_iov = pair.as_mut_ptr();
         header.msg_hdr.msg_iovlen = 2;
         count = n + 1;
     }
-    // SAFETY: the first `count` headers are initialised; each leads to two iovecs, and those to bytes that are borrowed for 'a.
+    // SAFETY: the first `count` headers are initialised; each points to two iovecs, and those to bytes that are
+    // borrowed for 'a.
     unsafe { send_headers(fd, &mut headers, count) }
 }
 
 /// Sends the messages of the first `count` headers.
 ///
 /// # Safety
-/// These headers are initialised, and what they lead to is readable until the call returns; the kernel only reads it.
+/// These headers are initialised, and the memory they point to is readable until the call returns; the kernel only
+/// reads it.
 pub(crate) unsafe fn send_headers(
     fd: impl AsFd,
     headers: &mut [MaybeUninit<libc::mmsghdr>; MOST_SENT],

@@ -14,8 +14,8 @@ const ARGUMENT_0: u32 = 16;
 const ARGUMENT_2: u32 = 32;
 
 /// Makes `ptrace(PTRACE_GETREGSET, .., NT_X86_XSTATE, ..)` fail with `EIO` in the calling thread and in everything it
-/// starts, irrevocably. A program that asks for the extended state (AVX and beyond) then falls back to the legacy state, as
-/// on a CPU that has no more.
+/// starts, irrevocably. A program that asks for the extended state (AVX and beyond) then falls back to the legacy
+/// state, as on a CPU that has nothing else.
 ///
 /// Only makes system calls and allocates nothing: it may run between fork and exec.
 ///
@@ -63,7 +63,8 @@ mod tests {
     /// The errno of a request about a process that is not traced.
     fn errno_of(request: u32, kind: u32) -> i32 {
         let mut empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: this thread does not trace process 1, so the kernel refuses before it touches the vector, which is valid.
+        // SAFETY: this thread does not trace process 1, so the kernel refuses before it touches the vector, which is
+        // valid.
         let result = unsafe { libc::ptrace(request, 1, kind as usize, &raw mut empty) };
         assert_eq!(result, -1);
         std::io::Error::last_os_error().raw_os_error().unwrap()

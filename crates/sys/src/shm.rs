@@ -1,8 +1,8 @@
-//! Shared memory, mapped: anonymous and sealed, or POSIX shared memory with a name.
+//! Mapped shared memory: anonymous and sealed, or POSIX shared memory with a name.
 //!
 //! A `memfd` has no name: nothing can remain in `/dev/shm`, whatever kills the processes. It is sealed against
-//! shrinking and growing, so that a peer cannot make our accesses raise `SIGBUS`. POSIX shared memory (`shm_open(3)`) has a name until it is
-//! removed and cannot be sealed: a peer can shrink it.
+//! shrinking and growing, so that a peer cannot make our accesses raise `SIGBUS`. POSIX shared memory (`shm_open(3)`)
+//! has a name until it is removed and cannot be sealed: a peer can shrink it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -13,7 +13,7 @@ use rustix::shm::OFlags as ShmOFlags;
 
 use crate::OsError;
 
-/// The seals without which a mapping of foreign memory is not safe from `SIGBUS`.
+/// The seals that a mapping of another process's memory needs to be safe from `SIGBUS`.
 pub(crate) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// The page size in bytes.
@@ -55,7 +55,8 @@ pub fn is_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<bool, OsError> {
     Ok(size == len as i64 && seals.contains(SealFlags::SHRINK | SealFlags::GROW))
 }
 
-/// Creates zeroed POSIX shared memory of `len` bytes for this user only; `EEXIST` if the name, which begins with a slash, is taken.
+/// Creates zeroed POSIX shared memory of `len` bytes for this user only; `EEXIST` if the name, which begins with a
+/// slash, is taken.
 pub fn create_named(name: &str, len: usize) -> Result<OwnedFd, OsError> {
     let flags = ShmOFlags::CREATE | ShmOFlags::EXCL | ShmOFlags::RDWR;
     let fd = rustix::shm::open(name, flags, Mode::RUSR | Mode::WUSR)
@@ -91,7 +92,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of `fd` and faults all of them in, so that no page fault falls into a measurement.
+    /// Maps the first `len` bytes of `fd` and faults all of them in, so that no page fault occurs during a measurement.
     pub fn new(fd: impl AsFd, len: usize) -> Result<Mapping, OsError> {
         Self::of_pieces(fd, &[(0, len)])
     }
@@ -161,14 +162,15 @@ impl Mapping {
         };
     }
 
-    /// Gives back the memory of a part, in whole pages: all mappings of it then show zeros, as if another process had written them. Returns false where
-    /// the kernel cannot do so.
+    /// Returns the memory of a part, in whole pages, to the kernel. All mappings of it then show zeros, as if another
+    /// process had written them. Returns false where the kernel cannot do so.
     ///
     /// # Panics
     /// If the part lies outside the mapping.
     pub fn give_back(&self, offset: usize, len: usize) -> bool {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "beyond the mapping");
-        // SAFETY: the range is this mapping's, and stays mapped; that its content changes is what users of shared memory must expect.
+        // SAFETY: the range is this mapping's, and stays mapped; that its content changes is what users of shared
+        // memory must expect.
         unsafe {
             let start = self.start.as_ptr().add(offset);
             rustix::mm::madvise(start.cast(), len, Advice::LinuxRemove).is_ok()

@@ -2,7 +2,8 @@
 //!
 //! Signals of one number are queued, in order, and none is lost; each carries the value of `sigqueue(3)`. A signal that
 //! arrives in a process where a thread neither blocks nor handles it kills that process, so [`Inbox::claim`] refuses to
-//! work in such a process. The receiver is identified by a pidfd and not by its pid: a signal to a pid that was reused would kill an unrelated process.
+//! work in such a process. The receiver is identified by a pidfd and not by its pid, because a signal to a pid that has
+//! been reused would kill an unrelated process.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -24,7 +25,7 @@ pub const VALUE_BYTES: usize = size_of::<libc::sigval>();
 pub struct Value {
     /// The field `si_errno`, which the kernel passes on and `sigqueue(3)` leaves 0.
     pub note: i32,
-    /// The value; the low [`VALUE_BYTES`] bytes arrive.
+    /// The value; only its low [`VALUE_BYTES`] bytes are delivered.
     pub word: u64,
 }
 
@@ -131,8 +132,8 @@ pub fn most_queued() -> Option<u64> {
 /// The real-time signals that inboxes of this process use, one bit each.
 static CLAIMED: AtomicU64 = AtomicU64::new(0);
 
-/// A real-time signal that this process receives only by asking for it. Its number is free again when this is dropped; it
-/// remains blocked, because a late signal would end the process.
+/// A real-time signal that this process keeps blocked and receives only by calling [`Inbox::take`]. When this value is
+/// dropped, the signal's number is free again; it remains blocked, because a late signal would end the process.
 #[derive(Debug)]
 pub struct Inbox {
     signal: i32,
@@ -140,8 +141,8 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Claims a real-time signal that has no handler, blocks it in the calling thread, and tests that all other threads of
-    /// the process block it, too.
+    /// Claims a real-time signal that has no handler, blocks it in the calling thread, and tests that all other threads
+    /// of the process block it, too.
     ///
     /// Errors: `EBUSY` when another thread does not block it (the error names it); `EAGAIN` when all are in use.
     pub fn claim() -> Result<Inbox, OsError> {
@@ -227,7 +228,7 @@ impl Drop for Inbox {
     }
 }
 
-/// Returns a signal number when dropped.
+/// Makes a signal number free again when dropped.
 struct Release(i32);
 
 impl Drop for Release {
@@ -297,10 +298,11 @@ pub fn all_threads_block() -> bool {
 /// starts a thread or a process, and in the new thread until it gets its own mask.
 const INTERNAL: i32 = 32;
 
-/// Maximum time for which the masks of threads are watched until they are final.
+/// How long to wait for threads whose signal masks are not final yet.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// The name of a thread of this process that does not block the signal, or that may not after [`SETTLING`].
+/// The name of a thread of this process that does not block the signal, or whose mask is still not final after
+/// [`SETTLING`].
 fn thread_without(signal: i32) -> Option<String> {
     let begin = Instant::now();
     loop {
@@ -327,13 +329,14 @@ fn thread_without(signal: i32) -> Option<String> {
     }
 }
 
-/// Tests whether it works here: a child queues a signal to itself and takes it. `ENOSYS`: Linux before 5.3.
+/// Tests whether signals can be queued on this machine: a child queues one to itself and takes it. `ENOSYS`: Linux
+/// before 5.3.
 pub fn try_here() -> Result<(), Errno> {
     const WORD: u64 = 0x6372_6f73;
     let signal = libc::SIGRTMIN();
     let set = set_of(signal);
-    // SAFETY: the child, which has one thread only, makes system calls that are safe after a fork of a process with threads
-    // (the signal mask, pidfd_open, pidfd_send_signal, sigtimedwait), allocates nothing and ends by _exit.
+    // SAFETY: the child, which has one thread only, makes system calls that are safe after a fork of a process with
+    // threads (the signal mask, pidfd_open, pidfd_send_signal, sigtimedwait), allocates nothing and ends by _exit.
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(last_errno());
@@ -345,7 +348,8 @@ pub fn try_here() -> Result<(), Errno> {
             let process = pidfd_open(getpid(), PidfdFlags::empty())?;
             queue(&process, signal, Value { note: 0, word: WORD })?;
             let mut got = Signal::zeroed();
-            // SAFETY: both pointers are to locals that outlive the call; the signal is queued, so that it does not wait.
+            // SAFETY: both pointers are to locals that outlive the call; the signal is queued, so that it does not
+            // wait.
             let taken = unsafe { libc::sigwaitinfo(&raw const set, (&raw mut got).cast()) };
             let arrived = taken == signal && got.info().word() == WORD;
             if arrived { Ok(()) } else { Err(Errno::BADMSG) }

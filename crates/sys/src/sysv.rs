@@ -27,8 +27,8 @@ impl Segment {
         Ok(Segment { id, len })
     }
 
-    /// The segment with this id, which must be `len` bytes long. Linux allows attaching a removed segment by its id while
-    /// any process still has it attached.
+    /// The segment with this id, which must be `len` bytes long. Linux allows attaching a removed segment by its id
+    /// while any process still has it attached.
     pub fn open(id: i32, len: usize) -> Result<Segment, OsError> {
         let object = || format!("segment {id}");
         // SAFETY: all-zero is a valid value of the plain struct that the kernel fills.
@@ -55,8 +55,8 @@ impl Segment {
         let mapping = Mapping::reserve(segments.iter().map(|s| s.len).sum())?;
         let mut at = mapping.start().as_ptr();
         for segment in segments {
-            // SAFETY: the target lies within the range just reserved, which nothing else uses; `open` and `create` checked
-            // the segment's length, which cannot change.
+            // SAFETY: the target lies within the range just reserved, which nothing else uses; `open` and `create`
+            // checked the segment's length, which cannot change.
             unsafe {
                 let got = libc::shmat(segment.id, at.cast(), libc::SHM_REMAP);
                 if got as isize == -1 {
@@ -98,8 +98,8 @@ impl Semaphores {
         self.id
     }
 
-    /// Increments the `nth` semaphore. A semaphore at its maximum wakes waiters as well, so that is not an error. `EIDRM`
-    /// or `EINVAL`: the set was removed.
+    /// Increments the `nth` semaphore. A semaphore at its maximum wakes waiters as well, so that is not an error.
+    /// `EIDRM` or `EINVAL`: the set was removed.
     pub fn post(&self, nth: u16) -> Result<(), Errno> {
         let mut op = libc::sembuf { sem_num: nth, sem_op: 1, sem_flg: 0 };
         // SAFETY: one operation, valid for the length of the call.
@@ -112,7 +112,7 @@ impl Semaphores {
         }
     }
 
-    /// Sleeps until the `nth` semaphore is above zero and decrements it. Also returns, without an indication, after
+    /// Sleeps until the `nth` semaphore is above zero and decrements it. Also returns, with the same result, after
     /// `timeout` or when a signal arrives. `EIDRM` or `EINVAL`: the set was removed.
     pub fn wait(&self, nth: u16, timeout: Duration) -> Result<(), Errno> {
         let mut op = libc::sembuf { sem_num: nth, sem_op: -1, sem_flg: 0 };

@@ -110,7 +110,7 @@ impl fmt::Display for TipcAddress {
     }
 }
 
-/// The text is not a TIPC address.
+/// The error for a text that is not a TIPC address.
 #[derive(Debug, thiserror::Error)]
 #[error("not service:TYPE:INSTANCE, range:TYPE:LOWER:UPPER nor socket:PORT:NODE")]
 pub struct BadTipcAddress;
@@ -202,9 +202,9 @@ pub enum TipcMessage {
 /// The reason of a returned message: the receiver had no room (TIPC_ERR_OVERLOAD).
 pub const REASON_OVERLOAD: u32 = 4;
 
-/// Receives one message. The kernel truncates a message larger than `buf` without reporting its length, so `overflow` takes
-/// the rest to make the length known; a caller whose buffer is always large enough passes none. EAGAIN if there is no
-/// message.
+/// Receives one message. The kernel truncates a message larger than `buf` without reporting its length, so `overflow`
+/// takes the rest to make the length known; a caller whose buffer is always large enough passes none. EAGAIN if there
+/// is no message.
 ///
 /// On a connection no messages are returned: ECONNRESET reports its end.
 pub fn recv(
@@ -222,7 +222,7 @@ pub fn recv(
         libc::iovec { iov_base: overflow.as_mut_ptr().cast(), iov_len: overflow.len() },
     ];
     loop {
-        // SAFETY: msghdr is plain data, of which all zeros is a value.
+        // SAFETY: msghdr is plain data, and all zeros is a valid value.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = parts.as_mut_ptr();
         header.msg_iovlen = if overflow.is_empty() { 1 } else { 2 };
@@ -239,7 +239,7 @@ pub fn recv(
                 errno => return Err(errno.unwrap_or(Errno::IO)),
             }
         }
-        // SAFETY: the header is as recvmsg left it, and the control buffer it leads to is still there.
+        // SAFETY: the header is as recvmsg left it, and the control buffer it points to is still there.
         let first = unsafe { libc::CMSG_FIRSTHDR(&header).as_ref() };
         return Ok(match first {
             Some(cmsg) if cmsg.cmsg_level == SOL_TIPC && cmsg.cmsg_type == ERRINFO => {

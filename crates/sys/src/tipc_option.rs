@@ -20,11 +20,11 @@ options! {
     /// The importance of the messages sent, 0 (low, the default) to 3 (critical): a full receiver or link refuses less
     /// important messages first.
     Importance = 127,
-    /// 1: a message may be dropped if the link is congested; 0: sending waits. The default is 1 for datagrams (`SOCK_DGRAM`), otherwise 0;
-    /// streams do not have it.
+    /// 1: a message may be dropped if the link is congested; 0: the sender waits. The default is 1 for datagrams
+    /// (`SOCK_DGRAM`), otherwise 0; streams do not have this option.
     SourceDroppable = 128,
-    /// 1: a message that cannot be delivered is dropped; 0: it is returned to the sender. The default is 1 for `SOCK_DGRAM` and
-    /// `SOCK_RDM`, otherwise 0.
+    /// 1: a message that cannot be delivered is dropped; 0: it is returned to the sender. The default is 1 for
+    /// `SOCK_DGRAM` and `SOCK_RDM`, otherwise 0.
     DestinationDroppable = 129,
     /// How long `connect` waits for an answer, in milliseconds; 8000 by default.
     ConnectTimeout = 130,
@@ -76,7 +76,7 @@ impl SocketOption {
         }
     }
 
-    /// Whether setting it is an order without a value.
+    /// Whether setting it is a command without a value.
     pub const fn is_order(self) -> bool {
         matches!(
             self,

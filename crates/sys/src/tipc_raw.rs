@@ -154,7 +154,7 @@ pub fn recv_message(
     let mut control = Control([0; 1_280]);
     let mut names = [0_u8; 2 * ADDRESS_LEN];
     let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-    // SAFETY: msghdr is plain data, of which all zeros is a value.
+    // SAFETY: msghdr is plain data, and all zeros is a valid value.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     let mut flags = if nonblocking { libc::MSG_DONTWAIT } else { 0 };
     if peek {
@@ -190,7 +190,7 @@ pub fn recv_message(
         member: name(1),
         ..Arrival::default()
     };
-    // SAFETY: the header is as recvmsg left it, and the control buffer it leads to is still there.
+    // SAFETY: the header is as recvmsg left it, and the control buffer it points to is still there.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(&header).as_ref() };
     while let Some(cmsg) = next {
         // SAFETY: the data begins behind the header, inside the control buffer.

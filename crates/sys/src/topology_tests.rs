@@ -56,7 +56,8 @@ fn bare_vm() -> Tree {
     tree
 }
 
-/// A laptop i5: two cores, four threads, siblings 0/2 and 1/3 (Venkataraman's machine numbers 0/1 and 2/3).
+/// A laptop with an Intel i5: two cores, four threads, siblings 0/2 and 1/3. The laptop in the study by Venkataraman
+/// numbers them 0/1 and 2/3.
 fn laptop() -> Tree {
     let tree = Tree::new();
     tree.write("cpu/online", "0-3").write("node/online", "0").write("node/node0/cpulist", "0-3");

@@ -50,8 +50,8 @@ impl Waiting {
 /// A submission and a completion queue, for one request at a time.
 pub struct Ring {
     ring: IoUring,
-    /// The kernel did not take a request: it is still in the submission queue, with its buffer's address. Nothing more is
-    /// submitted.
+    /// The kernel did not take a request: it is still in the submission queue, with its buffer's address. Nothing more
+    /// is submitted.
     broken: bool,
     /// Whether RWF_NOWAIT is used for requests that must not wait; cleared once a file does not support it.
     nowait: bool,
@@ -64,8 +64,8 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Creates a ring. Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when the
-    /// kernel does not support io_uring.
+    /// Creates a ring. Errors: `EPERM` when `kernel.io_uring_disabled` or a seccomp filter forbids it, `ENOSYS` when
+    /// the kernel does not support io_uring.
     pub fn new() -> Result<Self, OsError> {
         let ring = IoUring::new(ENTRIES).map_err(|e| OsError::new("io_uring_setup", "", e))?;
         if !ring.params().is_feature_ext_arg() {
@@ -76,8 +76,9 @@ impl Ring {
 
     /// Reads from a pipe or file; returns the number of bytes, 0 at the end, or `None` when nothing arrived in time.
     ///
-    /// A pipe should be O_NONBLOCK, which does not make requests end early: otherwise, before Linux 6.4, the kernel does
-    /// not try the read itself but hands it to a worker thread, and a read that may not wait would miss available data.
+    /// A pipe should be O_NONBLOCK, which does not make requests end early: otherwise, before Linux 6.4, the kernel
+    /// does not try the read itself but hands it to a worker thread, and a read that may not wait would miss available
+    /// data.
     #[inline]
     pub fn read(
         &mut self,
@@ -129,8 +130,8 @@ impl Ring {
         })
     }
 
-    /// Sends on a stream socket until all of `bytes` is accepted (MSG_WAITALL) or the time limit has passed; returns the
-    /// number of bytes sent, or `None` when there was no room in time. Never raises SIGPIPE.
+    /// Sends on a stream socket until all of `bytes` is accepted (MSG_WAITALL) or the time limit has passed; returns
+    /// the number of bytes sent, or `None` when there was no room in time. Never raises SIGPIPE.
     #[inline]
     pub fn send(
         &mut self,
@@ -244,8 +245,8 @@ impl Ring {
         }
     }
 
-    /// Submits the queued entries and waits for `want` completions, no longer than `limit`. An error means that the
-    /// request was not submitted, and never will be.
+    /// Submits the queued entries and waits for `want` completions, no longer than `limit`. After an error, the request
+    /// has not been submitted and never will be.
     #[inline]
     fn enter(&mut self, want: usize, limit: Option<Duration>) -> Result<(), Errno> {
         let result = match limit {

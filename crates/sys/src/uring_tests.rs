@@ -1,5 +1,5 @@
-//! Tests of a ring's results and leftovers: without waiting, with a deadline, without a limit, and
-//! after a cancellation.
+//! Tests of a ring's results and of what a request leaves behind: without waiting, with a deadline, without a limit,
+//! and after a cancellation.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

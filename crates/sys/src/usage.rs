@@ -41,10 +41,11 @@ impl Usage {
         }
     }
 
-    /// The usage of another process: all its threads together, without its children; `None` when there is no such process.
+    /// The usage of another process: all its threads together, without its children; `None` if there is no such
+    /// process.
     ///
-    /// CPU time is as exact as for the own process. The kernel's part comes from `/proc/PID/stat` in clock ticks (10 ms on
-    /// most kernels); context switches are those of the threads that still run.
+    /// CPU time is as exact as in [`Usage::now`]. The kernel's part comes from `/proc/PID/stat` in clock ticks (10 ms
+    /// on most kernels); context switches are those of the threads that still run.
     pub fn of_process(pid: u32) -> Option<Usage> {
         let cpu_ns = process_cpu_ns(pid)?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -75,7 +76,7 @@ impl Usage {
         Some(usage)
     }
 
-    /// The sum of both.
+    /// The sum of this usage and another one.
     pub fn plus(&self, other: &Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns + other.cpu_ns,
@@ -149,10 +150,10 @@ pub fn thread_switches() -> (u64, u64) {
     (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
 }
 
-/// The smallest increase observed in this process's CPU time, in nanoseconds. A kernel without a fast clock counts whole
-/// ticks, whatever `clock_getres` reports; elsewhere the value is the cost of reading the clock.
+/// The smallest increase observed in this process's CPU time, in nanoseconds. A kernel without a fast clock counts
+/// whole ticks, whatever `clock_getres` reports; on other kernels the value is the cost of reading the clock.
 ///
-/// Uses four steps of CPU time; `None` if they did not occur within ten seconds.
+/// Consumes CPU time until it has seen four steps; `None` if they did not occur within ten seconds.
 pub fn cpu_clock_step_ns() -> Option<u64> {
     let begin = Instant::now();
     let mut last = cpu_ns();
@@ -180,8 +181,8 @@ mod tests {
     #[test]
     fn a_sleeping_thread_is_seen_to_switch_and_to_use_little() {
         let limit = 10_000_000.max(cpu_clock_step_ns().unwrap_or(0));
-        // Sometimes the kernel makes a thread wait in addition, above all for a page, and charges it for time it did not
-        // use; hence several attempts.
+        // Sometimes the kernel makes a thread wait in addition, above all for a page, and charges it for time it did
+        // not use; hence several attempts.
         let seen = (0..10).map(|_| {
             let (cpu, (voluntary, _)) = (thread_cpu_ns(), thread_switches());
             std::thread::sleep(Duration::from_millis(20));

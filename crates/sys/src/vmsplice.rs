@@ -7,13 +7,13 @@ use std::os::fd::AsFd;
 
 use crate::pages::Pages;
 
-/// Puts references to the pages of `range` into the pipe; returns the number of bytes. EAGAIN only if `nonblocking`, EPIPE
-/// when there are no readers.
+/// Puts references to the pages of `range` into the pipe; returns the number of bytes. EAGAIN only if `nonblocking`,
+/// EPIPE when there are no readers.
 ///
-/// Every page, or part of one, takes one of the pipe's slots, however few bytes it holds; the number of slots is the pipe's
-/// capacity divided by the page size. The reader copies out of the pages, so `range` must not be written to until as many
-/// further pages have been spliced as the pipe has slots: data that is no longer in the pipe has been read. The pages are
-/// not gifted (SPLICE_F_GIFT promises never to touch them again, and these are reused).
+/// Every page, or part of one, takes one of the pipe's slots, however few bytes it holds; the number of slots is the
+/// pipe's capacity divided by the page size. The reader copies out of the pages, so `range` must not be written to
+/// until as many further pages have been spliced as the pipe has slots: data that is no longer in the pipe has been
+/// read. The pages are not gifted (SPLICE_F_GIFT promises never to touch them again, and these are reused).
 #[inline]
 pub fn splice(
     pipe: impl AsFd,
@@ -24,8 +24,8 @@ pub fn splice(
     let flags = if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() };
     let bytes = [IoSliceRaw::from_slice(pages.bytes(range))];
     loop {
-        // SAFETY: the kernel reads the bytes now and the pages later, through references that keep them alive beyond the
-        // mapping; it writes nothing.
+        // SAFETY: the kernel reads the bytes now and the pages later, through references that keep them alive beyond
+        // the mapping; it writes nothing.
         match unsafe { rustix::pipe::vmsplice(&pipe, &bytes, flags) } {
             Err(Errno::INTR) => {}
             done => return done,

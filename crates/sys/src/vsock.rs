@@ -45,7 +45,7 @@ unsafe impl SocketAddrArg for VsockAddress {
         &self,
         f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
     ) -> R {
-        // SAFETY: sockaddr_vm is plain data, of which all zeros is a value.
+        // SAFETY: sockaddr_vm is plain data, and all zeros is a valid value.
         let mut raw: libc::sockaddr_vm = unsafe { std::mem::zeroed() };
         raw.svm_family = FAMILY;
         raw.svm_cid = self.cid;

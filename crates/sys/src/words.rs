@@ -104,8 +104,9 @@ fn checked(fd: &impl AsFd, words: usize) -> Result<(), OsError> {
 #[inline]
 fn at(mapping: &Mapping, words: usize, index: usize) -> &AtomicU64 {
     assert!(index < words, "word {index} of {words}");
-    // SAFETY: the mapping holds at least `words` aligned words, initialised by the kernel to 0, and lives as long as the
-    // reference. Every access in every process is atomic; a read-only mapping is only loaded from (`WatchedWords::load`).
+    // SAFETY: the mapping holds at least `words` aligned words, initialised by the kernel to 0, and lives as long as
+    // the reference. Every access in every process is atomic; a read-only mapping is only loaded from
+    // (`WatchedWords::load`).
     unsafe { mapping.start().cast::<AtomicU64>().add(index).as_ref() }
 }
 

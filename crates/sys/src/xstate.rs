@@ -1,5 +1,5 @@
-//! Extended CPU state (AVX and beyond) of programs that run under another program's `ptrace`: whether the tracer can save
-//! and restore it, and whether it survives.
+//! Extended CPU state (AVX and beyond) of programs that run under another program's `ptrace`: whether the tracer can
+//! save and restore it, and whether it actually does.
 
 use std::fs::File;
 use std::io::Write;
@@ -42,8 +42,8 @@ pub fn relay(kind: RelayKind) -> Result<OwnedFd, OsError> {
     Ok(file.into())
 }
 
-/// Size in bytes of the extended state that is enabled on this CPU and that `ptrace` therefore transfers in one call: CPUID
-/// leaf 0xD, sub-leaf 0, EBX (Intel's manual, volume 1, chapter 13). 0 on a machine without XSAVE or of another
+/// Size in bytes of the extended state that is enabled on this CPU and that `ptrace` therefore transfers in one call:
+/// CPUID leaf 0xD, sub-leaf 0, EBX (Intel's manual, volume 1, chapter 13). 0 on a machine without XSAVE or of another
 /// architecture.
 pub fn extended_state_bytes() -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -66,9 +66,9 @@ const PAGES: usize = 6;
 const NEEDLE: u8 = b'q';
 const HAY: u8 = b'-';
 
-/// Whether the C library's string functions return correct results in this process. They use the widest registers that the
-/// CPU has, and a kernel that does not preserve those of its programs is exposed when a page fault occurs in the middle of a
-/// function, so each function runs over untouched pages.
+/// Whether the C library's string functions return correct results in this process. They use the widest registers that
+/// the CPU has. Each function runs over untouched pages, because a page fault in the middle of a function exposes a
+/// kernel that does not preserve these registers.
 ///
 /// # Errors
 /// The first wrong result, or a failed memory allocation.
@@ -115,8 +115,8 @@ pub fn check_string_functions() -> Result<(), String> {
         // SAFETY: the target has `len` bytes, is writable and apart from the source.
         unsafe { libc::memcpy(to.cast(), from.cast(), len) };
         for n in 0..len {
-            // SAFETY: `n` is less than both lengths. Volatile, so that the compiler does not turn the loop into one of the
-            // functions under test.
+            // SAFETY: `n` is less than both lengths. Volatile, so that the compiler does not turn the loop into one of
+            // the functions under test.
             let (is, should) = unsafe { (to.add(n).read_volatile(), from.add(n).read_volatile()) };
             if is != should {
                 return Err(format!("memcpy copies byte {n} wrongly"));

@@ -1,5 +1,5 @@
-//! The directory of a process's leases: it exists while leases are held, or as long as the run. In a process of its own, because the directory belongs
-//! to the process.
+//! Tests the directory of a process's leases, which exists while leases are held or as long as the run. The test has a
+//! process of its own, because the directory belongs to the process.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Where leases are kept: one directory per run below `$XDG_RUNTIME_DIR/crossway` or `/tmp/crossway-UID`, named after its
-//! owner's pid and start time, so that a dead owner is recognised even if its pid was reused.
+//! Where leases are kept: one directory per run below `$XDG_RUNTIME_DIR/crossway` or `/tmp/crossway-UID`, named after
+//! its owner's pid and start time, so that a dead owner is recognised even if its pid was reused.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use super::Resource;
 use crate::{OsError, proc};
 
-/// A socket address holds 108 bytes; the names of the run and the object take about 50.
+/// Maximum length in bytes of the root directory's path: a socket address holds 108 bytes, and the names of the run and
+/// the object take about 50 of them.
 const LONGEST_ROOT: usize = 50;
 
 /// The path of this process's own directory, whether it exists or not.

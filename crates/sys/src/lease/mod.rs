@@ -1,13 +1,14 @@
-//! Leases on kernel objects that have a name and so outlive the process that created them: paths, POSIX shared memory and
-//! message queues, System V ids, child processes.
+//! Leases on kernel objects that have a name and so outlive the process that created them: paths, POSIX shared memory
+//! and message queues, System V ids, child processes.
 //!
-//! A lease is a small file in the run's directory, written *before* the object is created. It is removed together with the
-//! object: normally by `Drop` of [`Lease`]; by the run's owner if a role was killed; by the run's reaper process
-//! ([`Reaper`]) if the owner itself was killed; by the end of another run or the start of the next ([`Run::begin`]) if even
-//! the reaper was killed. So nothing remains, whichever process dies first.
+//! A lease is a small file in the run's directory, written *before* the object is created. It is removed together with
+//! the object: normally by `Drop` of [`Lease`]; by the run's owner if a role was killed; by the run's reaper process
+//! ([`Reaper`]) if the owner itself was killed; by the end of another run or the start of the next ([`Run::begin`]) if
+//! even the reaper was killed. So nothing remains, whichever process dies first.
 //!
-//! A mechanism uses it like this: `let lease = hold(Resource::PosixShm { name })?`, then creates the object (if that fails
-//! because it exists already: [`Lease::cancel`]) and stores the lease next to it; dropping the lease removes the object.
+//! A mechanism uses it like this: `let lease = hold(Resource::PosixShm { name })?`, then creates the object (if that
+//! fails because it exists already: [`Lease::cancel`]) and stores the lease next to it; dropping the lease removes the
+//! object.
 
 mod directory;
 mod resource;
@@ -24,14 +25,14 @@ pub use resource::Resource;
 
 use crate::{OsError, proc};
 
-/// The directory to which this process writes its leases. A role joins its controller's directory; any other process creates
-/// its own at the first [`hold`].
+/// The directory to which this process writes its leases. A role joins its controller's directory; any other process
+/// creates its own at the first [`hold`].
 static DIRECTORY: Mutex<Option<Directory>> = Mutex::new(None);
 
 enum Directory {
-    /// Exists only while leases are held.
+    /// This process's own directory, which exists only while leases are held.
     Own(PathBuf),
-    /// That of this process's [`Run`], which exists as long as the run.
+    /// The directory of this process's [`Run`], which exists as long as the run.
     Run(PathBuf),
     Joined(PathBuf),
 }
@@ -82,7 +83,7 @@ impl Lease {
         self.forget();
     }
 
-    /// Removes the lease, and this process's own directory with the last one.
+    /// Removes the lease's file and, if it was the last one, this process's own directory.
     fn forget(&self) {
         let current = lock();
         let _ = fs::remove_file(&self.file);
@@ -151,7 +152,7 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Directory>> {
     DIRECTORY.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The command that runs a reaper: `program args.. DIR` must end up in [`reap_after_owner`].
+/// The command that runs a reaper: `program args.. DIR` must end up calling [`reap_after_owner`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reaper<'a> {
     /// The program to run.
@@ -161,9 +162,9 @@ pub struct Reaper<'a> {
 }
 
 impl Reaper<'_> {
-    /// Starts the reaper of `dir`. It notices the end of this process, `kill -9` included, because its standard input closes
-    /// then. Its own process group keeps it alive through Ctrl-C. It shares this process's standard error, so a process that
-    /// waits for the end of that pipe also waits for the reaper.
+    /// Starts the reaper of `dir`. It notices the end of this process, `kill -9` included, because its standard input
+    /// closes then. Its own process group keeps it alive through Ctrl-C. It shares this process's standard error, so a
+    /// process that waits for the end of that pipe also waits for the reaper.
     fn start(&self, dir: &Path) -> Result<Child, OsError> {
         Command::new(self.program)
             .args(self.args)
@@ -188,14 +189,15 @@ pub struct Run {
 }
 
 impl Run {
-    /// Removes the remains of this user's dead runs, then creates this process's own directory. Without a reaper, the leases
-    /// of a killed owner remain until the next run.
+    /// Removes the remains of this user's dead runs, then creates this process's own directory. Without a reaper, the
+    /// leases of a killed owner remain until the next run.
     ///
     /// # Errors
     /// The runtime directory cannot be used, or the reaper cannot be started.
     pub fn begin(reaper: Option<Reaper<'_>>) -> Result<Run, OsError> {
         sweep_dead_runs()?;
-        // The reaper is started first, so that a directory never exists without a reaper, whenever this process is killed.
+        // The reaper is started first, so that a directory never exists without a reaper, whenever this process is
+        // killed.
         let dir = directory::own_path()?;
         let reaper = reaper.map(|reaper| reaper.start(&dir)).transpose()?;
         let mut current = lock();
@@ -217,7 +219,8 @@ impl Run {
         directory::remove_leases(&self.dir, |name| name.starts_with(&prefix));
     }
 
-    /// Creates a subdirectory for the leases of a process in its own PID namespace, whose pid means nothing here.
+    /// Creates a subdirectory for the leases of a process in its own PID namespace, whose pid has no meaning in this
+    /// one.
     ///
     /// # Errors
     /// It cannot be created.
@@ -231,7 +234,7 @@ impl Run {
         }
     }
 
-    /// Removes the objects leased in such a subdirectory, and the subdirectory itself.
+    /// Removes the objects leased in a subdirectory that [`Run::room`] created, and then the subdirectory itself.
     pub fn clear_room(&self, room: &Path) {
         directory::remove_leases(room, |_| true);
         let _ = fs::remove_dir_all(room);
@@ -264,8 +267,8 @@ pub fn reap_after_owner(dir: &Path) -> bool {
     if word == CLEANED_UP {
         return false;
     }
-    // A killed process closes its files first and is dead only later. Until then its children live, and other programs take
-    // it to be alive.
+    // A killed process closes its files first and is dead only later. Until then its children live, and other programs
+    // take it to be alive.
     if let Some((pid, started)) = directory::owner(dir) {
         proc::await_end(pid, started);
     }

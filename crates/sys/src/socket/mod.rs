@@ -32,7 +32,7 @@ pub enum SocketType {
     Dgram,
     /// SOCK_SEQPACKET: a connection that carries messages in order.
     Seqpacket,
-    /// SOCK_RDM: single messages that the network does not lose; only AF_TIPC has it here.
+    /// SOCK_RDM: single messages that the network does not lose; of the families used here, only AF_TIPC supports it.
     Rdm,
 }
 

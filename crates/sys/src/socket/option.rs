@@ -51,7 +51,8 @@ pub fn peer_groups(fd: impl AsFd) -> Result<Vec<u32>, OsError> {
     let mut groups = vec![0_u32; 32];
     loop {
         let mut len = size_of_val(&groups[..]) as libc::socklen_t;
-        // SAFETY: groups and len outlive the call, and len says how many bytes groups has; every bit pattern is a valid id.
+        // SAFETY: groups and len outlive the call, and len says how many bytes groups has; every bit pattern is a valid
+        // id.
         let outcome = unsafe {
             libc::getsockopt(
                 fd.as_fd().as_raw_fd(),
@@ -77,8 +78,8 @@ pub fn peer_groups(fd: impl AsFd) -> Result<Vec<u32>, OsError> {
     }
 }
 
-/// Whether the other end of an AF_UNIX connection has received everything sent on this one, or has closed (SIOCOUTQ counts
-/// the memory of unreceived messages).
+/// Whether the other end of an AF_UNIX connection has received everything sent on this one, or has closed (SIOCOUTQ
+/// counts the memory of unreceived messages).
 pub fn is_all_received(fd: impl AsFd) -> Result<bool, Errno> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the call writes one integer to where the pointer points.
@@ -123,8 +124,8 @@ pub fn waits_for_ever(fd: impl AsFd) -> Result<bool, Errno> {
         && sockopt::socket_timeout(&fd, Timeout::Send)?.is_none())
 }
 
-/// How long a plain receive on the descriptor waits: not at all with O_NONBLOCK, for SO_RCVTIMEO from now if that is set,
-/// otherwise for ever.
+/// How long a plain receive on the descriptor waits: not at all with O_NONBLOCK, for SO_RCVTIMEO from now if that is
+/// set, otherwise for ever.
 pub fn receive_patience(fd: impl AsFd) -> Result<Patience, Errno> {
     if rustix::fs::fcntl_getfl(&fd)?.contains(rustix::fs::OFlags::NONBLOCK) {
         return Ok(Patience::Now);
@@ -133,7 +134,7 @@ pub fn receive_patience(fd: impl AsFd) -> Result<Patience, Errno> {
     Ok(Patience::from_deadline(limit.and_then(|limit| Instant::now().checked_add(limit))))
 }
 
-/// Number of bytes that are queued for receiving on an AF_UNIX socket (FIONREAD); of messages, all together.
+/// Number of bytes that are queued for receiving on an AF_UNIX socket (FIONREAD), summed over all messages.
 pub fn readable_bytes(fd: impl AsFd) -> Result<usize, Errno> {
     rustix::io::ioctl_fionread(fd).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
@@ -169,8 +170,9 @@ pub fn set_tcp_nodelay(fd: impl AsFd, on: bool) -> Result<(), OsError> {
     sockopt::set_tcp_nodelay(fd, on).map_err(|e| OsError::new("setsockopt(TCP_NODELAY)", "", e))
 }
 
-/// Makes TCP give up a connection when its peer is silent: it probes the peer after `idle` without traffic, and gives up if data stays unacknowledged for
-/// longer than `limit`. The error is ETIMEDOUT in both cases. `idle` is rounded to whole seconds.
+/// Makes TCP give up a connection when its peer is silent: it probes the peer after `idle` without traffic, and gives
+/// up if data stays unacknowledged for longer than `limit`. The error is ETIMEDOUT in both cases. `idle` is rounded to
+/// whole seconds.
 pub fn set_tcp_liveness(fd: impl AsFd, idle: Duration, limit: Duration) -> Result<(), OsError> {
     const PROBE_EVERY: Duration = Duration::from_secs(1);
     let failed = |e| OsError::new("setsockopt", "TCP keepalive", e);
@@ -186,7 +188,7 @@ pub fn tcp_nodelay(fd: impl AsFd) -> Result<bool, OsError> {
     sockopt::tcp_nodelay(fd).map_err(|e| OsError::new("getsockopt(TCP_NODELAY)", "", e))
 }
 
-/// RFC 6458 section 8.1.5, linux/sctp.h.
+/// The option's number (RFC 6458 section 8.1.5, linux/sctp.h).
 const SCTP_NODELAY: i32 = 3;
 
 /// Switches SCTP's equivalent of Nagle's algorithm off (true) or on (false).
@@ -214,7 +216,8 @@ pub fn tcp_max_segment_bytes(fd: impl AsFd) -> Result<u32, OsError> {
         .map_err(|e| OsError::new("getsockopt(TCP_MAXSEG)", "", e))
 }
 
-/// Number of bytes that TCP itself has received (`tcpi_bytes_received`); on an AF_SMC socket, those that were not transferred by SMC.
+/// Number of bytes that TCP itself has received (`tcpi_bytes_received`); on an AF_SMC socket, those that were not
+/// transferred by SMC.
 pub fn tcp_bytes_received(fd: impl AsFd) -> Result<u64, OsError> {
     /// Offset of the field in the kernel's `struct tcp_info`, which only ever grows at its end.
     const AT: usize = 128;
@@ -242,8 +245,8 @@ pub fn tcp_bytes_received(fd: impl AsFd) -> Result<u64, OsError> {
     field.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes)).ok_or(failed(Errno::INVAL))
 }
 
-/// Reads and clears a descriptor's pending error (SO_ERROR), for example that a device went down; a descriptor with an error
-/// polls readable.
+/// Reads and clears a descriptor's pending error (SO_ERROR), for example that a device went down; a descriptor with an
+/// error polls readable.
 ///
 /// # Errors
 /// The errno of the call.

@@ -71,8 +71,8 @@ pub fn recv_behind(
 }
 
 /// Receives a piece of a message, at most as many bytes as `buf` holds; returns its length and whether it is the last
-/// piece (MSG_EOR). A length of 0 is the end of the connection. For protocols that preserve message boundaries and deliver
-/// large messages in pieces.
+/// piece (MSG_EOR). A length of 0 is the end of the connection. For protocols that preserve message boundaries and
+/// deliver large messages in pieces.
 #[inline]
 pub fn recv_piece(
     fd: impl AsFd,
@@ -96,7 +96,8 @@ pub fn recv_message(fd: impl AsFd, buf: &mut [u8], nonblocking: bool) -> Result<
     Ok(len)
 }
 
-/// As [`recv_message`], and returns the sender's address; `None` where the sender has no address or there was no message.
+/// As [`recv_message`], and returns the sender's address; `None` where the sender has no address or there was no
+/// message.
 #[inline]
 pub fn recv_message_from(
     fd: impl AsFd,

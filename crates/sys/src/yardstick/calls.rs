@@ -1,4 +1,4 @@
-//! The costs of a single CPU: of a system call, of reading a clock, of copying.
+//! The cost, on one CPU, of a system call, of reading a clock, and of copying.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -45,8 +45,8 @@ pub fn call_times(kind: CallKind, batches: usize, rounds: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Measures nanoseconds per copy of `bytes` for each of `batches` batches. Source and target stay the same, so that data
-/// that fits a cache stays in it. Two words of the copy are read back, so that the compiler cannot omit any copy.
+/// Measures nanoseconds per copy of `bytes` for each of `batches` batches. Source and target stay the same, so that
+/// data that fits a cache stays in it. Two words of the copy are read back, so that the compiler cannot omit any copy.
 pub fn memcpy_times(bytes: usize, batches: usize, rounds: usize) -> Vec<f64> {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];

@@ -1,8 +1,8 @@
 //! Measures the throughput of one copy and of two copies between two cores when the payload is really written and read.
 //!
-//! The sender copies messages from a working set larger than its private caches into a ring; the receiver adds up every word
-//! of them, in the ring (one copy) or after copying them out (two copies). The sum is checked. Messages are published whole,
-//! small ones several at a time, as a streaming ring would do.
+//! The sender copies messages from a working set larger than its private caches into a ring; the receiver adds up every
+//! word of them, in the ring (one copy) or after copying them out (two copies). The sum is checked. Messages are
+//! published whole, small ones several at a time, as a streaming ring would do.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -12,7 +12,7 @@ use super::{Apart, Patience, on_two_cpus};
 use crate::OsError;
 use crate::clock::monotonic_ns;
 
-/// How often the payload is copied on its way to the receiver.
+/// How many times the payload is copied on its way to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     /// Into the ring, where the receiver reads it.
@@ -24,7 +24,7 @@ pub enum Copies {
 /// The parameters of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyPlan {
-    /// How often the payload is copied.
+    /// How many times the payload is copied.
     pub copies: Copies,
     /// Size of a message in bytes: a multiple of 64, at least 64.
     pub message_bytes: usize,
@@ -103,7 +103,8 @@ fn add_up_avx2(words: &[[u64; 8]]) -> u64 {
     add_up(words)
 }
 
-/// Uses the widest available registers: the limit should be that of the machine, not of the compiler's baseline.
+/// Returns the variant of [`add_up`] that uses the widest available registers: the limit should be that of the machine,
+/// not of the compiler's baseline.
 fn adder() -> fn(&[[u64; 8]]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {

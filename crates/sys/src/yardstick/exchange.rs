@@ -1,5 +1,5 @@
-//! The bare exchange between two threads that sleep while they wait: the cost of a blocking request and its reply without
-//! other overhead.
+//! The bare exchange between two threads that sleep while they wait: the cost of a blocking request and its reply
+//! without other overhead.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,8 +16,8 @@ use crate::{OsError, futex, pipe};
 pub enum ExchangeKind {
     /// FUTEX_WAKE and FUTEX_WAIT on two words.
     Futex,
-    /// One byte through a pipe each way. A pipe's wake-up tells the scheduler that the waker is about to sleep, a futex's
-    /// does not: on one CPU, and on some machines between two, the pipe is cheaper.
+    /// One byte through a pipe each way. A pipe's wake-up tells the scheduler that the waker is about to sleep, a
+    /// futex's does not: on one CPU, and on some machines between two, the pipe is cheaper.
     Pipe,
 }
 
@@ -69,8 +69,8 @@ pub fn blocking_exchanges(
         loop {
             round = round.wrapping_add(1);
             wires.hear_request(kind, round)?;
-            // Read between the request and its reply: `over` is set before the last request and after the reply to the one
-            // before it, so neither side can leave while the other waits.
+            // Read between the request and its reply: `over` is set before the last request and after the reply to the
+            // one before it, so neither side can leave while the other waits.
             let last = wires.over.load(Ordering::Acquire);
             wires.reply(kind, round)?;
             if last {
@@ -137,8 +137,8 @@ impl Wires {
     fn fail(&self) -> Option<()> {
         self.failed.store(true, Ordering::Release);
         for word in [&self.request.0, &self.reply.0] {
-            // The value must differ from the one that the sleeper expects, or it could fall asleep again right after being
-            // woken.
+            // The value must differ from the one that the sleeper expects, or it could fall asleep again right after
+            // being woken.
             word.fetch_add(1 << 31, Ordering::AcqRel);
             let _ = futex::wake(word);
         }

@@ -19,7 +19,7 @@ pub enum WakeKind {
 
 /// Pauses up to this length are spent spinning, like a busy program; during longer ones both sides sleep.
 const SPIN_UP_TO: Duration = Duration::from_micros(200);
-/// How often a sleeper checks for a failure, should it never be woken (which cannot happen with correct calls).
+/// How often a sleeper checks for a failure in case it is never woken (which cannot happen with correct calls).
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 
 /// Measures the nanoseconds from before the waking call to the sleeper's first instruction, for each of `samples`
