@@ -2,11 +2,12 @@
 
 use super::*;
 
-/// How often a waiting connect checks whether the tipcd has given up; success and refusal wake it immediately.
+/// How often a waiting connect checks whether the tipcd has given up. Success and refusal wake it immediately.
 const CONNECT_GLANCE: Duration = Duration::from_millis(50);
 
 impl NodeSocket {
-    /// Fills the descriptor until it polls unwritable. Returns the number of payload bytes written, 0 if it was already unwritable.
+    /// Fills the descriptor until it polls unwritable. Returns the number of payload bytes written; 0 if it was already
+    /// padded.
     fn pad(&self, memory: &mut Memory) -> Result<u32, Errno> {
         if std::mem::replace(&mut memory.padded, true) {
             return Ok(0);
@@ -26,7 +27,7 @@ impl NodeSocket {
         Ok(filling.len() as u32)
     }
 
-    /// Makes the socket accept connections; the node limits the length of the queue.
+    /// Makes the socket accept connections. The node limits the length of the queue of connection requests.
     ///
     /// # Errors
     /// EOPNOTSUPP for connectionless kinds, EINVAL if it already listens or is connected.
@@ -78,12 +79,12 @@ impl NodeSocket {
         }
     }
 
-    /// Connects to a socket or to one bound to a service. On a connectionless socket, sets the default destination, or clears it if
-    /// `None`.
+    /// Connects to a socket, or to one that is bound to a service. On a connectionless socket, sets the default
+    /// destination, or clears it if `to` is `None`.
     ///
     /// # Errors
-    /// Like the kernel's connect: EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (no accept within the connection timeout), EISCONN, EALREADY,
-    /// EINVAL, EOPNOTSUPP; EINPROGRESS if patience runs out before the answer.
+    /// Like the kernel's connect: EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (the connection was not accepted within the
+    /// connection timeout), EISCONN, EALREADY, EINVAL, EOPNOTSUPP. EINPROGRESS if patience runs out before the answer.
     pub fn connect(&self, to: Option<Address>, patience: Patience) -> Result<(), Errno> {
         if self.group.load(Ordering::Relaxed) != 0 {
             return Err(Errno::INVAL);
@@ -155,7 +156,7 @@ impl NodeSocket {
         }
     }
 
-    /// The errno of a connection request that has failed since the last call (SO_ERROR).
+    /// Returns and clears the errno of a connection request that has failed since the last call, like SO_ERROR.
     pub fn take_error(&self) -> Option<Errno> {
         let word = self.daemon.word(self.opened.slot, slot::ERROR).swap(0, Ordering::AcqRel);
         i32::try_from(word).ok().filter(|errno| *errno != 0).map(Errno::from_raw_os_error)

@@ -1,7 +1,9 @@
-//! The lane from `tipcd` to the program, in shared memory. See docs/decisions/0042 for the reasons.
+//! Receiving through the lane from `tipcd` to the program, which is shared memory. See docs/decisions/0042 for the
+//! reasons.
 //!
-//! All threads and processes that share the socket take turns at the ring, whose read position is in the shared memory. The data descriptor carries
-//! bells ([`crossway_ring::doorbell`]) and the end of the connection; its contents from before the lane began are read first.
+//! All threads and processes that share the socket take turns at the ring, whose read position is in the shared memory.
+//! The data descriptor carries bells, which announce messages in the ring ([`crossway_ring::doorbell`]), and the end of
+//! the connection. What it held before the lane was switched on is read first.
 
 use crossway_ring::doorbell::{self, Bells, Presence};
 use crossway_ring::process_lock::Held;
@@ -15,48 +17,51 @@ use super::receive::Came;
 use super::waiting::Woken;
 use super::*;
 
-/// Number of consecutive calls that find a message waiting from which on a lane is worth the cost of its bells.
+/// Number of consecutive calls that must find a message waiting before a lane is worth the cost of its bells.
 const GATHERS_FROM: u32 = 8;
 
-/// One in this number of receive calls checks for a waiting message before it waits.
+/// Number of receive calls of which one checks for a waiting message before it waits.
 const TRY_EVERY: u32 = 4;
 
-/// A receiver that finds its lane being switched on yields this number of times, and then checks at this interval whether the tipcd has finished: the tipcd may
-/// share this CPU with a thread of higher priority.
+/// How often a receiver yields when it finds its lane being switched on. After that, it checks at intervals of
+/// `CHECK_EVERY` whether the tipcd has finished, because the tipcd may share this CPU with a thread of higher priority.
 const YIELDS: u32 = 100;
 const CHECK_EVERY: Duration = Duration::from_micros(50);
 
-/// Number of messages in a row, under one bell or in one call, from which on another one is likely to follow immediately.
+/// Number of messages in a row, under one bell or taken without finding the ring empty, after which another one is
+/// likely to follow immediately.
 const FLOWS_FROM: u32 = 4;
 
-/// How long to wait for that one before the bell is removed, in pauses of the CPU: about a microsecond.
+/// How long to wait for the next message before the bell is removed, in CPU pause instructions: about a microsecond.
 const PAUSES: u32 = 32;
 
-/// How messages have arrived at a socket without a lane.
+/// Counts whether receive calls on a socket without a lane find a message waiting.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     calls: AtomicU32,
     found: AtomicU32,
 }
 
-/// The result of a turn at the ring.
+/// The result of a receive call's turn at the ring.
 pub(super) enum Found {
     /// A message, or stream bytes.
     Came(Came),
-    /// Nothing. If the descriptor still polls readable when this number of bells has been consumed, it is the bell that was seen before.
+    /// The ring is empty. If the descriptor still polls readable and the count of consumed bells is still this, what it
+    /// polls readable for is the bell that was seen before.
     Nothing { bells_eaten: u32 },
-    /// As [`Found::Nothing`], and the lane expects that the call waits by receiving the next bell.
+    /// Like [`Found::Nothing`], and the caller must wait by receiving the next bell: the bell's word already says so.
     Awaits { bells_eaten: u32 },
     /// The end of the connection.
     End,
-    /// Nothing, but the next attempt may succeed immediately: the lane is off again, or the first record was of an unknown kind.
+    /// Nothing was received, but the next attempt may succeed immediately: the lane has been switched off again, or the
+    /// first record was of an unknown kind.
     Again,
 }
 
-/// What a call knows when it takes a turn at the ring.
+/// What a receive call already knows when it takes a turn at the ring.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
-    /// The result of the last turn, after which the descriptor polled readable.
+    /// The count of consumed bells after the last turn, if the descriptor polled readable after that.
     pub(super) polled: Option<u32>,
     pub(super) woken: Woken,
     /// Whether to check for the end of the connection although the call has not waited.
@@ -78,7 +83,8 @@ impl NodeSocket {
         self.down_word().load(Ordering::Acquire) != 0
     }
 
-    /// Reads the data descriptor if it carries the messages themselves; returns `None` if it no longer does.
+    /// Reads the data descriptor if it carries the messages themselves. Returns `None` if messages arrive through the
+    /// lane.
     #[inline]
     pub(super) fn read_descriptor<T>(
         &self,
@@ -93,8 +99,8 @@ impl NodeSocket {
         outcome
     }
 
-    /// Whether messages usually wait for this program rather than the reverse, so that one bell stands for many of them. Assumed if lanes are used
-    /// from the first message on.
+    /// Whether messages usually wait for this program rather than the program for them, so that one bell announces many
+    /// of them. Assumed to be true if lanes are requested with the first message.
     #[inline]
     pub(super) fn gathers(&self) -> bool {
         self.daemon.lane_after() == 1 || self.pace.found.load(Ordering::Relaxed) >= GATHERS_FROM
@@ -106,7 +112,7 @@ impl NodeSocket {
         self.pace.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(TRY_EVERY)
     }
 
-    /// Records whether a message was already waiting.
+    /// Records whether a receive call found a message that was already waiting.
     #[inline]
     pub(super) fn note_found(&self, at_once: bool) {
         let found = self.pace.found.load(Ordering::Relaxed);
@@ -115,7 +121,7 @@ impl NodeSocket {
         }
     }
 
-    /// The active lane, which may have been requested by another process.
+    /// Returns the active lane, which another process may have requested.
     #[inline]
     pub(super) fn down_lane(&self) -> Result<&Down, Errno> {
         let lanes = match self.lanes() {
@@ -125,7 +131,7 @@ impl NodeSocket {
         lanes.down.as_ref().ok_or(Errno::NOLCK)
     }
 
-    /// The ring of the active lane.
+    /// Returns the ring through which messages arrive.
     #[inline]
     pub(super) fn inlet<'a>(&self, down: &'a Down) -> Result<&'a Inlet, Errno> {
         if self.down_word().load(Ordering::Acquire) != slot::DOWN_DIRECT {
@@ -137,7 +143,8 @@ impl NodeSocket {
         }
     }
 
-    /// The direct lane that another process requested, or whose memory came with an answer that was not fetched.
+    /// Gets the direct lane if another process requested it, or if this process never fetched the answer that carried
+    /// its memory.
     #[cold]
     fn join_direct<'a>(&self, down: &'a Down) -> Result<&'a Inlet, Errno> {
         down.begin(self.ask(&Request::LaneDown { token: self.opened.token })?)?;
@@ -154,7 +161,7 @@ impl NodeSocket {
         Some(down.words.bells_eaten().load(Ordering::Relaxed))
     }
 
-    /// Takes the next item, or only looks at it if `look` is set.
+    /// Takes the next message or stream bytes; leaves them in the ring if `look` is set.
     #[inline]
     pub(super) fn take_turn(
         &self,
@@ -270,7 +277,8 @@ impl NodeSocket {
         }
     }
 
-    /// Number of stream bytes, or bytes of the next record, in the descriptor before the first bell.
+    /// Number of bytes in the descriptor before the first bell; for a socket with messages, the length of the next
+    /// record.
     fn bytes_before_bell(&self) -> Result<usize, Errno> {
         if self.kind == SocketKind::Stream {
             return Ok(socket::readable_bytes(&self.fd)?.saturating_sub(1));
@@ -282,7 +290,7 @@ impl NodeSocket {
         }
     }
 
-    /// Whether the descriptor holds only bells; this then remains true.
+    /// Checks whether the descriptor holds nothing but bells, and records it if so: this then remains true.
     fn has_begun(&self, words: &InletWords) -> Result<bool, Errno> {
         let begun = words.bell().load(Ordering::Acquire) == doorbell::RUNG
             && self.bytes_before_bell()? == 0;
@@ -290,9 +298,10 @@ impl NodeSocket {
         Ok(begun)
     }
 
-    /// Waits until the tipcd that is switching the lane on has written the first bell into the descriptor and marked it as written, or has switched the lane off
-    /// again; it does nothing else in between. A non-blocking call waits for this too: the descriptor may hold messages, or the bell, and the caller may have
-    /// received their only edge. Returns false if the lane is off.
+    /// Waits for the tipcd that is switching the lane on. The tipcd, which does nothing else in between, either writes
+    /// the first bell into the descriptor and marks it as written, or switches the lane off again. A non-blocking call
+    /// waits for this too: the descriptor may hold messages, or the bell, and the caller may have received the only
+    /// edge for them. Returns false if the lane is off.
     #[cold]
     fn await_first_bell(&self, words: &InletWords) -> Result<bool, Errno> {
         let is_rung = || words.bell().load(Ordering::Acquire) == doorbell::RUNG;
@@ -315,7 +324,8 @@ impl NodeSocket {
         Ok(true)
     }
 
-    /// Reads what the descriptor held before the lane began: everything up to the first bell. Returns `None` if nothing is left.
+    /// Reads what the descriptor held before the lane was switched on: everything up to the first bell. Returns `None`
+    /// if nothing is left.
     #[cold]
     fn read_what_was_before(&self, buf: &mut [u8], look: bool) -> Result<Option<Found>, Errno> {
         let before = self.bytes_before_bell()?;
@@ -337,8 +347,8 @@ impl NodeSocket {
     }
 }
 
-/// Gives a sender that sends one message after the other the time to publish the next one: removing the bell and having it sent again for each
-/// few messages costs both ends several times as much.
+/// Gives a sender that sends one message after another some time to publish the next one. If the bell were removed and
+/// sent again for every few messages, it would cost both ends several times as much.
 #[inline]
 fn wait_briefly(turn: &MyTurn<'_>) {
     for _ in 0..PAUSES {
@@ -349,7 +359,8 @@ fn wait_briefly(turn: &MyTurn<'_>) {
     }
 }
 
-/// Reads as many bytes of a stream as are available and fit into the buffer. Also returns from how many records they come.
+/// Reads as many bytes of a stream as are available and fit into the buffer. Also returns the number of records that
+/// they come from.
 #[inline]
 fn take_bytes(
     turn: &mut MyTurn<'_>,

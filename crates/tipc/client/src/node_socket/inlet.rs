@@ -1,4 +1,5 @@
-//! The receiving end of a socket's lane: the ring, the words and the lock of its receivers, and the descriptor as a source of bells.
+//! The receiving end of a socket's lane: its ring, the shared words and the lock of its receivers, and the descriptor
+//! as the source of bells.
 
 use std::sync::OnceLock;
 
@@ -28,18 +29,19 @@ pub(super) struct Down {
     /// Wakes the tipcd when it waits for room.
     bell: Arc<EventFd>,
     pub(super) beginning: Beginning,
-    /// Number of calls that took something since one last found nothing.
+    /// Number of calls that have taken something since a call last found nothing.
     taken: AtomicU32,
 }
 
-/// The receiving end of one of the two rings.
+/// The receiving end of one of a socket's two rings: that of its own lane, or that of a direct lane.
 pub(super) struct Inlet {
     pub(super) rx: SharedRx<SharedRing, InletWords>,
-    /// The words of a direct lane, whose producer may be the peer's program.
+    /// The ring and words of a direct lane, whose producer may be the peer's program; `None` for the socket's own lane.
     direct: Option<(SharedRing, FreeWords)>,
 }
 
-/// The words of a ring's receivers. Those of a direct lane that only receivers use are not in its own memory: the peer's program could block them.
+/// The shared words of a ring's receivers. For a direct lane, those that only receivers use (`own`) are in the memory
+/// of the socket's own lanes, where the peer's program cannot tamper with them.
 pub(super) struct InletWords {
     shared: Receiver,
     own: Receiver,
@@ -63,7 +65,7 @@ impl ReceiverWords for InletWords {
 }
 
 impl InletWords {
-    /// As [`Receiver::begun`].
+    /// Calls [`Receiver::begun`].
     #[inline]
     pub(super) fn begun(&self) -> &AtomicU32 {
         self.own.begun()
@@ -71,7 +73,8 @@ impl InletWords {
 }
 
 impl Down {
-    /// Creates the lane in the memory behind `file`; `None` if the system does not support locking between processes.
+    /// Creates the lane in the memory of `file`. Returns `None` if the system does not support locking between
+    /// processes.
     pub(super) fn new(memory: &LaneMemory, file: OwnedFd, bell: Arc<EventFd>) -> Option<Self> {
         let words = Receiver::of(&memory.words(), lane::DOWN);
         let lock = ProcessLock::join(words.clone(), file).ok()?;
@@ -81,7 +84,7 @@ impl Down {
         Some(Self { lane, direct, words, lock, bell, beginning, taken })
     }
 
-    /// Handles the answer to a request to receive through the lane, which may have brought the memory of a direct one.
+    /// Handles the answer to a request to receive through the lane. It may carry the memory of a direct lane.
     pub(super) fn begin(&self, mut answer: Answer) -> Result<(), Errno> {
         let Some(file) = answer.fds.pop() else { return Ok(()) };
         let granted = Granted::decode(&mut Reader::new(&answer.bytes)).ok_or(Errno::PROTO)?;
@@ -95,12 +98,14 @@ impl Down {
         Ok(())
     }
 
-    /// Renews the claim after another descriptor of the memory's file was closed.
+    /// Renews this process's claim to the lock after another descriptor of the same file was closed, which released the
+    /// claim.
     pub(super) fn claim_again(&self) -> Result<(), Errno> {
         self.lock.claim_again()
     }
 
-    /// Notes that a call has taken a message, or bytes of a stream. Returns how many calls that makes since one last found none.
+    /// Records that a call has taken a message, or bytes of a stream. Returns the number of such calls since one last
+    /// found nothing.
     #[inline]
     pub(super) fn note_taken(&self) -> u32 {
         let taken = self.taken.load(Ordering::Relaxed).saturating_add(1);
@@ -108,8 +113,9 @@ impl Down {
         taken
     }
 
-    /// Called when none is left. Returns whether the next wait should receive the bell: so far each bell has been for one message, and no other process is
-    /// known to receive, for which a message might be left that this process was killed for.
+    /// Called when the ring is empty. Returns whether the next wait should be for the bell itself. This is so if the
+    /// last bell was for one message, and if no other process is known to receive: if this process were killed between
+    /// the bell and the message, that process would not be notified of the message.
     #[inline]
     pub(super) fn waits_for_one(&self) -> bool {
         let taken = self.taken.load(Ordering::Relaxed);
@@ -117,7 +123,7 @@ impl Down {
         taken <= 1 && self.lock.is_alone()
     }
 
-    /// Tells the producer that there is room for waiting messages.
+    /// Notifies the producer that there is room in the ring.
     fn wake_producer(&self, inlet: &Inlet) {
         if let Some((ring, words)) = &inlet.direct {
             // A producer that is not woken looks by itself later.
@@ -139,7 +145,7 @@ pub(super) struct Bell<'a> {
 }
 
 impl Bell<'_> {
-    /// Receives a bell. Returns false at the end, and if there is none and the call does not wait.
+    /// Receives a bell. Returns false at the end of the connection, and if there is no bell and the call does not wait.
     pub(super) fn receive(&self, nonblocking: bool) -> Result<bool, Errno> {
         match socket::recv(self.fd, &mut [0], nonblocking) {
             Ok(0) | Err(Errno::CONNRESET) => Ok(false),
@@ -152,7 +158,7 @@ impl Bell<'_> {
         }
     }
 
-    /// Tells the producer that there is room for waiting messages.
+    /// Notifies the producer that there is room in the ring.
     pub(super) fn wake_producer(&self) {
         self.down.wake_producer(self.inlet);
     }

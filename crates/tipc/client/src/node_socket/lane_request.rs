@@ -12,7 +12,7 @@ use crate::daemon::{Answer, Claim};
 use crate::protocol::control::Granted;
 use crate::protocol::lane::LaneMemory;
 
-/// Counts a socket's messages until its program requests lanes.
+/// Counts a socket's messages; when there have been enough, its program requests lanes.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     moved: AtomicU32,
@@ -21,25 +21,27 @@ pub(super) struct Usage {
     lanes: OnceLock<Box<Lanes>>,
 }
 
-/// The count of a socket that will not get lanes.
+/// The count of a socket that will not get lanes or already has them.
 const NEVER: u32 = u32::MAX;
 
 /// Number of messages between two checks for the answer.
 const FETCH_EVERY: u32 = 8;
 
-/// Number of calls before the request to switch to the lane is repeated after it came at a bad moment; doubles each time.
+/// Number of calls after which the request to receive through the lane is repeated if it was refused because it came at
+/// a bad moment. Doubles each time.
 const RETRY_AFTER: u32 = 16;
 const RETRY_MAX: u32 = 1 << 16;
 
-/// How long a receiver that blocks anyway waits for the answer. It does not read the descriptor during that time, so that the switch can succeed.
+/// How long a receiver that may block waits for the answer. During that time it does not read the descriptor, so that
+/// the switch to the lane can succeed.
 const LOOK_UP: Duration = Duration::from_millis(5);
 
-/// When a receiver requests to receive through its lane.
+/// Decides when a receiver requests to receive through its lane.
 #[derive(Debug)]
 pub(super) struct Beginning {
-    /// Number of calls until the request, or [`UNDER_WAY`], or [`NEVER`].
+    /// Number of calls before the request is made, or [`UNDER_WAY`], or [`NEVER`].
     asks_in: AtomicU32,
-    /// The number of calls before the next request.
+    /// Number of calls between a refused request and the next one.
     pause: AtomicU32,
 }
 
@@ -73,7 +75,7 @@ impl Beginning {
     }
 }
 
-/// The lanes granted by an answer.
+/// Opens the lanes that an answer grants.
 fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
     let granted = Granted::decode(&mut Reader::new(&answer.bytes)).ok_or(Errno::PROTO)?;
     let (Some(bell), Some(file)) = (answer.fds.pop(), answer.fds.pop()) else {
@@ -94,7 +96,7 @@ fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
 }
 
 impl NodeSocket {
-    /// The socket's lanes, if this process or its parent has them.
+    /// Returns the socket's lanes, if this process or its parent has them.
     #[inline]
     pub(super) fn lanes(&self) -> Option<&Lanes> {
         self.usage.lanes.get().map(Box::as_ref)
@@ -109,7 +111,8 @@ impl NodeSocket {
         }
     }
 
-    /// Requests lanes without waiting for the answer: a non-blocking sender must not block here either.
+    /// Counts a message, and requests lanes when there have been enough. Does not wait for the answer, because a
+    /// non-blocking sender must not block here either.
     fn count_message(&self) -> Option<&Lanes> {
         let usage = &self.usage;
         let after = self.daemon.lane_after();
@@ -189,7 +192,7 @@ impl NodeSocket {
         }
     }
 
-    /// The lanes that another process requested.
+    /// Gets the lanes that another process requested.
     #[cold]
     pub(super) fn join_lanes(&self) -> Result<&Lanes, Errno> {
         let answer = self.ask(&Request::Lanes { token: self.opened.token })?;

@@ -18,19 +18,19 @@ use crate::protocol::lane::{self, LaneMemory, OutletWords};
 /// How often a sender that waits for room checks whether its tipcd has ended.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Number of messages after which a sender that need not wake its tipcd checks whether it has ended.
+/// Number of messages after which a sender that did not have to wake its tipcd checks whether it has ended.
 const WATCH_EVERY: u32 = 64;
 
 /// Maximum number of stream bytes in a record, so that large writes can be read while they are still in progress.
 const PIECE: usize = 32 << 10;
 
-/// The lanes of a socket, mapped into this process or its parent.
+/// The lanes of a socket, mapped by this process or its parent.
 pub(super) struct Lanes {
     memory: LaneMemory,
     words: OutletWords,
     up: Option<Up>,
     pub(super) down: Option<Down>,
-    /// The sending end of the peer's direct lane, in place of `up`, once granted.
+    /// The sending end of the peer's direct lane, which is used instead of `up` once it is granted.
     pub(super) outlet: Outlets,
 }
 
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Lanes {
     }
 }
 
-/// The sending end towards tipcd, used only by the process that requested it.
+/// The sending end of the lane to tipcd, used only by the process that requested it.
 struct Up {
     way: Way<TipcdBell>,
     /// Number of records put into the ring.
@@ -50,24 +50,24 @@ struct Up {
 /// The sending end of a ring, shared by the threads of the process that requested it.
 pub(super) struct Way<B: Bell> {
     end: Mutex<End<B>>,
-    /// Signalled when a thread that waited for room has found some, or given up.
+    /// Signalled when the thread that slept until there was room has woken, so that the others try again.
     woken: Condvar,
     process: u32,
-    /// The ring is corrupted.
+    /// Set when the ring must no longer be used: it is corrupted, or its tipcd has ended.
     pub(super) broken: AtomicBool,
 }
 
 pub(super) struct End<B: Bell> {
     pub(super) tx: RingTx<SharedRing, B>,
-    /// Messages sent since the last check whether the tipcd is alive.
+    /// Number of messages sent since the last check whether the tipcd is alive.
     unwatched: u32,
-    /// Number of wake-ups at that time.
+    /// Number of times the tipcd had been woken at that check.
     wakes: u64,
-    /// A thread is sleeping on the ring's state word; the others wait for that thread.
+    /// Whether a thread is sleeping on the ring's state word. The others wait for that thread.
     sleeps: bool,
 }
 
-/// Wakes the tipcd.
+/// Wakes the tipcd through its eventfd.
 struct TipcdBell(Arc<EventFd>);
 
 impl Bell for TipcdBell {
@@ -95,11 +95,11 @@ impl Bell for TipcdBell {
     }
 }
 
-/// Whether a message was sent through a lane.
+/// Whether a message was put into a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     Done,
-    /// It must be sent through the descriptor.
+    /// It was not, and must be sent through the descriptor.
     Not,
 }
 
@@ -125,19 +125,19 @@ impl Lanes {
         }
     }
 
-    /// A word that the lanes share with tipcd.
+    /// Returns a word of the memory that the lanes share with tipcd, by its index.
     #[inline]
     pub(super) fn word(&self, index: usize) -> &AtomicU64 {
         self.words.lanes().word(index)
     }
 
-    /// The words by which this program and tipcd take turns at the peer's direct lane.
+    /// Returns the words by which this program and tipcd take turns at the peer's direct lane.
     #[inline]
     pub(super) const fn outlet_words(&self) -> &OutletWords {
         &self.words
     }
 
-    /// Number of records put into the ring towards tipcd by this process, if it has the sending end.
+    /// Number of records that this process has put into the ring to tipcd; `None` if it does not have the sending end.
     #[inline]
     pub(super) fn put_up(&self) -> Option<u64> {
         self.up.as_ref().map(|up| up.put.load(Ordering::Relaxed))
@@ -162,13 +162,13 @@ impl<B: Bell> Way<B> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this process may use it.
+    /// Whether this process may use the ring.
     #[inline]
     pub(super) fn is_mine(&self) -> bool {
         fork_mark::process() == Some(self.process) && !self.broken.load(Ordering::Relaxed)
     }
 
-    /// Stops using the ring: the messages of this one and later calls go through the descriptor, which reports errors.
+    /// Stops using the ring. The current message and all later ones go through the descriptor, which reports errors.
     #[cold]
     pub(super) fn give_up(&self) -> Put {
         self.broken.store(true, Ordering::Relaxed);
@@ -176,7 +176,7 @@ impl<B: Bell> Way<B> {
     }
 }
 
-/// Writes a record.
+/// Writes a record, which consists of a header and a payload.
 #[inline]
 pub(super) fn fill(place: &mut [u8], header: &[u8], payload: &[u8]) {
     if header.is_empty() {
@@ -189,7 +189,8 @@ pub(super) fn fill(place: &mut [u8], header: &[u8], payload: &[u8]) {
 }
 
 impl NodeSocket {
-    /// Number of messages sent through the lane, of sleeps for room in it, and of tipcd wake-ups; for tests and diagnostics.
+    /// Number of times this process slept until there was room in the lane, and number of times it woke the tipcd; for
+    /// tests and diagnostics.
     #[doc(hidden)]
     pub fn lane_sleeps_and_wakes(&self) -> Option<(u64, u64)> {
         let up = self.lanes()?.up.as_ref()?;
@@ -201,7 +202,7 @@ impl NodeSocket {
         self.daemon.word(self.opened.slot, slot::SENT)
     }
 
-    /// Whether the lane may be used now: everything sent through the descriptor has been read.
+    /// Whether the lane may be used now: everything that was sent through the descriptor has been read from it.
     #[inline]
     fn may_use(&self, lanes: &Lanes) -> bool {
         let sent = self.sent().load(Ordering::SeqCst);
@@ -209,7 +210,7 @@ impl NodeSocket {
         sent == taken && lanes.word(lane::STOPPED).load(Ordering::Relaxed) == 0
     }
 
-    /// Puts a message into the peer's direct lane, or the lane towards tipcd. `header` is empty for a stream.
+    /// Puts a message into the peer's direct lane or into the lane to tipcd. `header` is empty for a stream.
     #[inline]
     fn put_by_lane(&self, header: &[u8], payload: &[u8], patience: Patience) -> Result<Put, Errno> {
         let Some(lanes) = self.want_lanes() else { return Ok(Put::Not) };
@@ -244,7 +245,8 @@ impl NodeSocket {
         }
     }
 
-    /// Checks at intervals whether the tipcd is alive: messages put into the ring of a tipcd that was killed would count as sent.
+    /// Checks at intervals whether the tipcd is alive. Otherwise messages that are put into the ring of a killed tipcd
+    /// would count as sent.
     #[inline]
     pub(super) fn is_heard<B: Bell>(&self, end: &mut End<B>) -> Result<bool, Errno> {
         let (_, wakes) = end.tx.sleeps_and_wakes();
@@ -256,8 +258,8 @@ impl NodeSocket {
         Ok(!poll::is_hung_up(&self.fd)?)
     }
 
-    /// Sleeps until the lane may have room. Returns `None` if the descriptor must be used instead: it gives a non-blocking caller the right
-    /// result and polls accordingly.
+    /// Sleeps until the lane may have room. Returns `None` if the descriptor must be used instead, which gives a
+    /// non-blocking caller the right result and can be polled.
     #[cold]
     pub(super) fn wait_for_room<'a, B: Bell>(
         &self,

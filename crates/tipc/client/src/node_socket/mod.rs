@@ -34,7 +34,7 @@ use crate::protocol::record::{
 use crate::protocol::slot::{self, Phase, State};
 use crate::protocol::{MESSAGE_LEN_MAX, epoch};
 
-/// A destination known to be reachable at a certain epoch count.
+/// A destination that was reachable when the counter of its epoch had this value.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     address: Option<Address>,
@@ -46,7 +46,7 @@ struct Memory {
     known: Vec<Known>,
     next: usize,
     default_dest: Option<Address>,
-    /// The descriptor was made unwritable, and `tipcd` keeps it so.
+    /// Whether the descriptor was filled with padding so that it polls unwritable; `tipcd` keeps it so.
     padded: bool,
 }
 
@@ -58,16 +58,16 @@ pub struct NodeSocket {
     opened: Opened,
     daemon: Arc<Daemon>,
     memory: Mutex<Memory>,
-    /// This end has shut the connection down.
+    /// Whether this end has shut the connection down.
     shut: AtomicBool,
     /// The group that the socket is a member of; 0 if none.
     group: AtomicU32,
-    /// The service (type and instance) through which a stream's connection was made; 0 if none. For other kinds, it comes with the
-    /// messages.
+    /// The service type and instance to which a connection of a stream socket was addressed; 0 if none. For other kinds
+    /// of socket, it comes with the messages.
     through: AtomicU64,
     usage: lane_request::Usage,
     pace: down::Pace,
-    /// How long calls that block spin, in microseconds.
+    /// How long blocking receive calls spin before they sleep, in microseconds.
     spin_us: AtomicU32,
 }
 
@@ -138,7 +138,7 @@ impl NodeSocket {
         self.daemon.ask(request)
     }
 
-    /// Binds the socket to a service range, so that messages and connection requests to it reach the socket.
+    /// Binds the socket to a service range: messages and connection requests to these services reach it.
     ///
     /// # Errors
     /// EINVAL for a range whose bounds are out of order or a connected socket, EACCES for a reserved service or a member of a
@@ -147,7 +147,7 @@ impl NodeSocket {
         self.bind_or_not(Binding { range, scope, withdraw: false })
     }
 
-    /// Withdraws one binding of exactly this range and scope.
+    /// Withdraws one binding with exactly this range and scope.
     ///
     /// # Errors
     /// EINVAL if there is none.
@@ -167,7 +167,7 @@ impl NodeSocket {
         self.ask(&Request::Bind { token: self.opened.token, address: *address }).map(drop)
     }
 
-    /// Withdraws all bindings.
+    /// Withdraws all bindings of the socket.
     ///
     /// # Errors
     /// ENETDOWN if the tipcd has ended.
@@ -180,10 +180,10 @@ impl NodeSocket {
         SocketAddress { port: (word >> 32) as u32, node: word as u32 }
     }
 
-    /// Shuts the connection down: the peer reads what is in flight, then the end.
+    /// Shuts the connection down. The peer reads what is in flight, then the end.
     ///
     /// # Errors
-    /// ENOTCONN.
+    /// ENOTCONN if there is no connection.
     pub fn shutdown(&self) -> Result<(), Errno> {
         match self.state().phase {
             Phase::Connected | Phase::Disconnected => {}
@@ -194,7 +194,7 @@ impl NodeSocket {
         Ok(())
     }
 
-    /// The socket's own address.
+    /// Returns the socket's own address.
     ///
     /// # Errors
     /// ENETDOWN if the tipcd has ended.
@@ -202,10 +202,10 @@ impl NodeSocket {
         self.report().map(|report| report.local)
     }
 
-    /// The address of the connection's other end.
+    /// Returns the address of the connection's other end.
     ///
     /// # Errors
-    /// ENOTCONN.
+    /// ENOTCONN if there is no connection.
     pub fn peer_address(&self) -> Result<SocketAddress, Errno> {
         if self.kind.is_connected_kind() && self.state().phase == Phase::Connected {
             Ok(self.peer())
@@ -214,7 +214,7 @@ impl NodeSocket {
         }
     }
 
-    /// The socket's addresses and the state of its queue.
+    /// Returns the socket's addresses and the state of its queue.
     ///
     /// # Errors
     /// ENETDOWN if the tipcd has ended.
@@ -250,7 +250,8 @@ impl NodeSocket {
     /// Sets an option of level SOL_TIPC by its number.
     ///
     /// # Errors
-    /// EINVAL for a value out of range, an unknown option or a read-only one; ENOPROTOOPT.
+    /// EINVAL for a value out of range, an unknown option or a read-only one; ENOPROTOOPT if this kind of socket does
+    /// not have the option.
     #[doc(hidden)]
     pub fn set_option_by_number(&self, name: u32, value: u32) -> Result<(), Errno> {
         self.ask(&Request::SetOption { token: self.opened.token, name, value }).map(drop)
@@ -266,10 +267,10 @@ impl NodeSocket {
         Reader::new(&answer.bytes).u32().ok_or(Errno::PROTO)
     }
 
-    /// Joins a group: struct tipc_group_req, {type, instance, scope, flags}.
+    /// Joins a group, given the fields of a struct tipc_group_req: {type, instance, scope, flags}.
     ///
     /// # Errors
-    /// As the kernel's TIPC_GROUP_JOIN.
+    /// The errno that the kernel's TIPC_GROUP_JOIN would return.
     #[doc(hidden)]
     pub fn join_by_request(&self, group: [u32; 4]) -> Result<(), Errno> {
         self.ask(&Request::Join { token: self.opened.token, group })?;

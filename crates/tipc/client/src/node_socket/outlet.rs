@@ -1,4 +1,5 @@
-//! The sending end of the peer's direct lane: two programs of one tipcd exchange messages without it. See docs/decisions/0048 for the reasons.
+//! The sending end of the peer's direct lane, by which two programs of one tipcd exchange messages without involving
+//! it. See docs/decisions/0048 for the reasons.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -16,29 +17,29 @@ use crate::daemon::{Answer, Claim};
 use crate::protocol::control::Granted;
 use crate::protocol::lane::{self, LaneMemory, outlet};
 
-/// The sending end of the peer's direct lane, used only by the process that requested it.
+/// The sending end of the peer's direct lane. Only the process that requested it uses it.
 pub(super) struct Outlet {
     way: Way<Silent>,
-    /// The word of the peer's bell.
+    /// The words of the ring's receivers, among them the state of the bell.
     bell: Receiver,
-    /// The other end of the peer's data descriptor: bells are sent into it.
+    /// The other end of the peer's data descriptor, into which bells are sent.
     peer: OwnedFd,
-    /// The header of its records.
+    /// The header of every record.
     header: [u8; HEADER_LEN],
 }
 
-/// How far the request for the outlet has got.
+/// The state of the request for the outlet, and the outlet once it is granted.
 #[derive(Default)]
 pub(super) struct Outlets {
     state: AtomicU32,
     granted: OnceLock<Box<Outlet>>,
 }
 
-/// It was not requested yet.
+/// No request has been made yet.
 const IDLE: u32 = 0;
 /// The request is pending.
 const ASKED: u32 = 1;
-/// There will be none.
+/// The request has failed; there will be no outlet.
 const NEVER: u32 = 2;
 
 impl Outlets {
@@ -47,7 +48,7 @@ impl Outlets {
         self.granted.get().is_some()
     }
 
-    /// Whether an answer may come that will not be fetched.
+    /// Whether a request is pending, so that an answer may arrive that nobody fetches.
     pub(super) fn is_asked(&self) -> bool {
         self.state.load(Ordering::Relaxed) == ASKED
     }
@@ -67,7 +68,8 @@ impl Outlet {
         Some(Self { way: Way::new(tx, process), bell, peer, header })
     }
 
-    /// Rings the peer's bell for a message that starts at `start` in the ring, unless it is rung. A bell that cannot be sent is sent with a later message.
+    /// Sends the peer a bell for a message that starts at `start` in the ring, unless one is already there. If the bell
+    /// cannot be sent, it is sent with a later message.
     #[inline]
     fn announce(&self, end: &End<Silent>, start: u64, len: usize) {
         let tx = &end.tx;
@@ -87,7 +89,7 @@ impl NodeSocket {
         self.lanes().is_some_and(|lanes| lanes.outlet.is_granted())
     }
 
-    /// Whether the peer waits by receiving the next bell of its direct lane. For tests.
+    /// Whether the peer waits by receiving the next bell of its direct lane. For tests only.
     #[doc(hidden)]
     pub fn peer_awaits_bell(&self) -> bool {
         let outlet = self.lanes().and_then(|lanes| lanes.outlet.granted.get());
@@ -96,7 +98,7 @@ impl NodeSocket {
         })
     }
 
-    /// The peer's direct lane, requested once there is one.
+    /// Returns the sending end of the peer's direct lane, if it is granted; requests it once it is offered.
     #[inline]
     pub(super) fn outlet<'a>(&self, lanes: &'a Lanes) -> Option<&'a Outlet> {
         match lanes.outlet.granted.get() {
@@ -141,7 +143,7 @@ impl NodeSocket {
         }
     }
 
-    /// Puts a message into the peer's direct lane.
+    /// Puts a message into the peer's direct lane. Waits for room as long as patience lasts.
     #[inline]
     pub(super) fn put_direct(
         &self,
@@ -174,7 +176,8 @@ impl NodeSocket {
         }
     }
 
-    /// Publishes a message; `None` if the tipcd holds earlier ones.
+    /// Publishes a message. Returns `None` if it must go through the descriptor, for example because the tipcd holds
+    /// earlier messages.
     #[inline]
     fn publish(
         &self,

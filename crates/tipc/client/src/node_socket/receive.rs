@@ -1,4 +1,4 @@
-//! Receiving.
+//! Receiving messages and stream bytes.
 
 use super::down::{Before, Found};
 use super::waiting::Woken;
@@ -6,21 +6,22 @@ use super::*;
 
 /// What was received: a message, or bytes of a stream.
 pub(super) struct Came {
-    /// `None` for stream bytes.
+    /// The message's header; `None` for stream bytes.
     header: Option<Header>,
     /// Length of the payload in bytes.
     len: usize,
-    /// The rest did not fit; it is lost unless the call only peeks.
+    /// Whether the buffer was too small for the payload. The rest is lost unless the call only peeks.
     truncated: bool,
 }
 
 impl Came {
-    /// Bytes of a stream.
+    /// The result of receiving this many bytes of a stream.
     pub(super) const fn bytes(len: usize) -> Self {
         Self { header: None, len, truncated: false }
     }
 
-    /// Decodes a record and copies its payload into `buf`; `None` if this version does not know the record.
+    /// Decodes a record and copies its payload into `buf`. Returns `None` for a kind of record that this version does
+    /// not know.
     #[inline]
     pub(super) fn copy(record: &[u8], buf: &mut [u8]) -> Option<Self> {
         let (raw, payload) = record.split_first_chunk()?;
@@ -38,8 +39,9 @@ impl Came {
 }
 
 impl NodeSocket {
-    /// Receives a message, or the available data of a stream. Returns 0 at the end of a connection that the peer shut down, or for a
-    /// returned message (use [`NodeSocket::recv_message`] to distinguish these).
+    /// Receives a message, or the available data of a stream, and returns its length in bytes. Returns 0 at the end of
+    /// a connection that the peer shut down, and for a message that is returned to its sender or reports a group member
+    /// (use [`NodeSocket::recv_message`] to distinguish these).
     ///
     /// # Errors
     /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
@@ -54,10 +56,10 @@ impl NodeSocket {
         }
     }
 
-    /// Receives a message, and tells its kind, its sender and the service addressed.
+    /// Receives a message, and returns its kind, its sender and the service that it was addressed to.
     ///
     /// # Errors
-    /// As [`NodeSocket::recv`], but the end of a connection is an event.
+    /// The same as for [`NodeSocket::recv`], but the end of a connection is an event instead of an error.
     #[inline]
     pub fn recv_message(&self, buf: &mut [u8], patience: Patience) -> Result<Message, Errno> {
         self.receive(buf, patience, false)
@@ -66,7 +68,8 @@ impl NodeSocket {
     /// Like [`NodeSocket::recv_message`], but leaves the message in the queue.
     ///
     /// # Errors
-    /// As [`NodeSocket::recv_message`]; EPROTO for a record that this version does not know and that receiving would skip.
+    /// The same as for [`NodeSocket::recv_message`]; EPROTO for a kind of record that this version does not know, which
+    /// receiving would skip.
     pub fn peek(&self, buf: &mut [u8], patience: Patience) -> Result<Message, Errno> {
         self.receive(buf, patience, true)
     }
@@ -112,13 +115,13 @@ impl NodeSocket {
         self.receive_either_way(buf, patience, peek)
     }
 
-    /// Whether a direct lane can lead from the peer to this socket.
+    /// Whether the peer is a program of the same tipcd, so that messages can arrive through a direct lane.
     #[inline]
     fn is_local(&self) -> bool {
         self.daemon.word(self.opened.slot, slot::LOCAL).load(Ordering::Relaxed) != 0
     }
 
-    /// Receives with plain calls, on a tipcd that offers no lanes.
+    /// Receives from the descriptor with plain system calls, for a tipcd that offers no lanes.
     fn receive_by_descriptor(
         &self,
         buf: &mut [u8],
@@ -138,7 +141,7 @@ impl NodeSocket {
         }
     }
 
-    /// Receives through the descriptor until messages arrive through the lane. Waiting is done by polling, which consumes nothing.
+    /// Receives through the descriptor, or through the lane once that is on. Waits by polling, which consumes nothing.
     fn receive_either_way(
         &self,
         buf: &mut [u8],
@@ -191,12 +194,13 @@ impl NodeSocket {
         }
     }
 
-    /// Number of threads that wait for the descriptor.
+    /// Returns the number of threads that wait for the descriptor to become readable.
     pub(super) fn waiters(&self) -> &AtomicU64 {
         self.daemon.word(self.opened.slot, slot::WAITERS)
     }
 
-    /// Reads the descriptor once. Returns `None` for a record unknown to this version, ECONNRESET at the end.
+    /// Reads the descriptor once. Returns `None` for a kind of record that this version does not know, and ECONNRESET
+    /// at the end.
     #[inline]
     fn read(&self, buf: &mut [u8], nonblocking: bool, peek: bool) -> Result<Option<Came>, Errno> {
         if self.kind == SocketKind::Stream {
@@ -278,7 +282,7 @@ impl NodeSocket {
         }
     }
 
-    /// The event that follows the last message.
+    /// Returns the event that follows the last message: the end of the connection.
     #[cold]
     fn end(&self) -> Result<Message, Errno> {
         if !self.kind.is_connected_kind() {
@@ -302,15 +306,15 @@ impl NodeSocket {
     }
 }
 
-/// How long a call continues to wait.
+/// How long a call waits for a message.
 struct Wait {
     patience: Patience,
-    /// The caller leaves it to the descriptor: O_NONBLOCK and SO_RCVTIMEO apply as for a plain receive.
+    /// Whether the caller leaves that to the descriptor: O_NONBLOCK and SO_RCVTIMEO apply as for a plain receive.
     is_own: bool,
 }
 
 impl Wait {
-    /// Sleeps until the descriptor polls readable or the time is over; EAGAIN if it was already over.
+    /// Sleeps until the descriptor polls readable or the time is over. Returns EAGAIN if it was already over.
     fn until_readable(&mut self, socket: &NodeSocket) -> Result<(), Errno> {
         if self.is_own {
             let waiters = socket.waiters();

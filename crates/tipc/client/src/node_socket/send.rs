@@ -1,18 +1,18 @@
-//! Sending.
+//! Sending messages and stream bytes.
 
 use super::*;
 
-/// Maximum number of destinations remembered as reachable per socket.
+/// Maximum number of destinations per socket that are remembered as reachable.
 const KNOWN_MAX: usize = 8;
 
-/// Encodes a message's destination; zeros mean the whole group, or the other end of a connection.
+/// Encodes a message's destination. Zeros stand for the whole group, or for the other end of a connection.
 fn encoded(to: Option<Address>) -> [u8; SEND_HEADER_LEN] {
     to.map_or([0; SEND_HEADER_LEN], Address::encode)
 }
 
 impl NodeSocket {
-    /// Checks whether a destination is reachable: asks the tipcd once, and again after its epoch has changed. A member's destinations
-    /// are within its group; `None` means the whole group.
+    /// Checks whether a destination is reachable: asks the tipcd the first time, and again when the destination's epoch
+    /// has changed. For a member of a group, the destination is within the group, and `None` means the whole group.
     fn check_reachable(&self, to: Option<Address>, epoch: usize) -> Result<(), Errno> {
         let now = self.daemon.epoch(epoch);
         let mut memory = self.memory();
@@ -33,12 +33,12 @@ impl NodeSocket {
         Ok(())
     }
 
-    /// Sends a message, or as much of a stream as is accepted while patience lasts. Returns the number of bytes accepted. An address
-    /// on a new socket of a connected kind requests a connection with the payload as the first message; on a connected socket it is
-    /// ignored.
+    /// Sends a message, or as much of a stream as is accepted while patience lasts. Returns the number of bytes
+    /// accepted. On a new socket of a connected kind, an address makes this a connection request with the payload as
+    /// its first message; on a connected socket, the address is ignored.
     ///
     /// # Errors
-    /// Like the kernel's sendto. EAGAIN if there was no room in time.
+    /// The errno that the kernel's sendto would return. EAGAIN if there was no room in time.
     #[inline]
     pub fn send(
         &self,
@@ -71,7 +71,7 @@ impl NodeSocket {
         })
     }
 
-    /// Sends within the group; without an address, to all its members.
+    /// Sends within the group: to one destination, or to all members if there is no address.
     fn send_to_group(
         &self,
         group: u32,

@@ -1,4 +1,4 @@
-//! Receive calls that block for one message of a lane: they receive its bell in the call that waits for it, or spin before that.
+//! Receive calls that block for one message of a lane: they wait by receiving its bell, and may spin before that.
 
 use crossway_ring::Wait;
 use crossway_ring::doorbell;
@@ -9,10 +9,10 @@ use super::down::{Found, MyTurn};
 use super::inlet::{Bell, Down};
 use super::*;
 
-/// How a call's wait by receiving a bell has ended.
+/// How a call that waits by receiving a bell was woken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// It has not waited in that way, or has withdrawn.
+    /// It has not waited in that way, or it stopped waiting before a bell was sent for it.
     Not,
     /// It has received a bell.
     ByBell,
@@ -21,10 +21,13 @@ pub(super) enum Woken {
 }
 
 impl NodeSocket {
-    /// Makes receive calls that block ([`Patience::Forever`]) spin for up to this time, in whole microseconds, before they sleep, if messages arrive through
-    /// a lane. A message that arrives meanwhile costs neither its sender nor its receiver a system call. A spinning call occupies a CPU; on one CPU it only
-    /// delays the sender. It does not notice the end of the connection, O_NONBLOCK or SO_RCVTIMEO before it has stopped spinning. Only for sockets that
-    /// one process uses: if a process is killed while it spins, others that poll are not notified of the message for which it was waiting.
+    /// Makes receive calls that block ([`Patience::Forever`]) spin for up to this time before they sleep, if messages
+    /// arrive through a lane. The limit is rounded down to whole microseconds. A message that arrives while a call
+    /// spins costs neither its sender nor its receiver a system call.
+    ///
+    /// A spinning call occupies a CPU; on a machine with one CPU it only delays the sender. While it spins, it does not
+    /// notice the end of the connection, O_NONBLOCK or SO_RCVTIMEO. Use this only for sockets that one process uses: if
+    /// a process is killed while it spins, others that poll are not notified of the message that it was waiting for.
     pub fn set_spin(&self, limit: Duration) {
         let us = u32::try_from(limit.as_micros()).unwrap_or(u32::MAX);
         self.spin_us.store(us, Ordering::Relaxed);
@@ -35,7 +38,8 @@ impl NodeSocket {
         self.spin_us.load(Ordering::Relaxed)
     }
 
-    /// Spins, if the program wants it, until a message has come or the time is over. Returns false if it has come.
+    /// Spins, if the program has set a limit, until a message arrives or the time is over. Returns false if a message
+    /// has arrived.
     fn spins_in_vain(&self, word: &AtomicU32) -> bool {
         let wait = Wait::Hybrid { spin_us: self.spin_us() };
         if doorbell::is_spinning(word)
@@ -46,7 +50,7 @@ impl NodeSocket {
         doorbell::stop_spinning(word)
     }
 
-    /// Whether a thread waits by receiving the lane's next bell. For tests.
+    /// Whether a thread waits by receiving the lane's next bell. For tests only.
     #[doc(hidden)]
     pub fn awaits_bell(&self) -> bool {
         let word = self.down_lane().and_then(|down| self.inlet(down));
@@ -55,7 +59,7 @@ impl NodeSocket {
         })
     }
 
-    /// The result of a turn that found the ring empty and no bell.
+    /// Returns the result of a turn that found the ring empty and no bell.
     pub(super) fn find_nothing(
         &self,
         turn: &mut MyTurn<'_>,
@@ -77,8 +81,9 @@ impl NodeSocket {
         Found::Nothing { bells_eaten }
     }
 
-    /// Waits after [`Found::Awaits`] for as long as the descriptor's settings say. Returns the error, if any, which must not be reported before a bell that
-    /// may have been sent for the caller is settled ([`Woken::WithoutBell`]).
+    /// Waits after [`Found::Awaits`] for as long as the descriptor's settings allow. An error is not to be reported
+    /// before a bell that may have been sent for the caller has been handled ([`Woken::WithoutBell`]); it is returned
+    /// beside the outcome.
     pub(super) fn await_bell(&self, down: &Down) -> Result<(Woken, Option<Errno>), Errno> {
         let inlet = self.inlet(down)?;
         let word = inlet.rx.words().bell();

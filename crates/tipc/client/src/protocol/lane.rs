@@ -1,16 +1,18 @@
 //! The memory of a socket's lanes: a page of control words, then two rings.
 //!
-//! The page begins with the rings' own words ([`crossway_ring::region`]). They are followed by words shared by the lanes beyond the rings, addressed
-//! by their index in [`FreeWords`]; the indices are below. A record towards `tipcd` has the same contents as on the data descriptor: the bytes of a
-//! stream, or for other kinds the destination (16 bytes) and the payload ([`super::record`]). Towards the program it consists of a header of
+//! The page begins with the words of the rings themselves ([`crossway_ring::region`]). They are followed by further
+//! words that the lanes share, which are addressed by their index in [`FreeWords`]; the indices are below. A record to
+//! `tipcd` has the same contents as on the data descriptor: the bytes of a stream, or for other kinds the destination
+//! (16 bytes) and the payload ([`super::record`]). A record to the program consists of a header of
 //! [`super::record::HEADER_LEN`] bytes and the payload.
 //!
 //! # Direct lanes
 //!
-//! If both ends of a connection belong to programs of one `tipcd`, the ring towards a program is in memory of its own, which the peer's program maps,
-//! too: a *direct lane*. That memory has the same layout, of which only the ring towards the program is used. It contains the bell's word (at
-//! [`DOWN`]) and [`ROOM_WANTED`]; the receivers' other words stay in the memory of the socket's own lanes, which the peer cannot reach. The peer's
-//! program and `tipcd` fill the ring in turns, see [`outlet`].
+//! If both ends of a connection belong to programs of one `tipcd`, the ring from which a program receives is in
+//! separate memory, which the peer's program maps, too: a *direct lane*. That memory has the same layout, but only the
+//! ring towards the program is used. It contains the state of the bell (at [`DOWN`]) and [`ROOM_WANTED`]; the
+//! receivers' other words remain in the memory of the socket's own lanes, which the peer cannot reach. The peer's
+//! program and `tipcd` take turns at filling the ring, see [`outlet`].
 //!
 //! [`FreeWords`]: crossway_ring::region::FreeWords
 
@@ -26,45 +28,48 @@ use crossway_sys::shm::{self, Mapping};
 use super::MESSAGE_LEN_MAX;
 use super::record::HEADER_LEN;
 
-/// Maximum length of a record.
+/// Maximum length of a record in bytes.
 pub const RECORD_LEN_MAX: usize = HEADER_LEN + MESSAGE_LEN_MAX;
 
-/// Index of the first free word of the direction towards `tipcd`, which `tipcd` sets to a non-zero value when the lane must no longer be used.
+/// Index of the first free word of the direction towards `tipcd`. `tipcd` sets it to a non-zero value when the lane
+/// must no longer be used.
 pub const STOPPED: usize = 0;
 
-/// Index of the first free word of the direction towards the program, which has half a page of them.
+/// Index of the first free word of the direction towards the program. That direction has half a page of words.
 pub const DOWN: usize = (2048 - FreeWords::OFFSET) / 8;
 
-/// Index of the first free word of a direct lane's memory: `tipcd` sets it to a non-zero value when it waits for room in the ring. The receiver that
-/// makes room resets it, and signals the eventfd of its lanes.
+/// Index of the first free word of a direct lane's memory. `tipcd` sets it to a non-zero value when it waits for room
+/// in the ring. The receiver that makes room resets it and signals the eventfd of its lanes.
 pub const ROOM_WANTED: usize = 0;
 
-/// Words of a sending socket's lanes that belong to the direct lane of its peer. The program is the owner of that ring, and `tipcd` the helper
-/// ([`crossway_ring::handover`]). What the program has passed to `tipcd` is [`SENT`](super::slot::SENT) plus the number of records that it has put into its own lane.
+/// Indices of words in the memory of a sending socket's lanes that belong to the direct lane of its peer. In terms of
+/// [`crossway_ring::handover`], the program is the owner of that ring, and `tipcd` the helper. The amount that the
+/// program has passed to `tipcd` is [`SENT`](super::slot::SENT) plus the number of records that it has put into its own
+/// lane.
 pub mod outlet {
     /// Written by `tipcd`: non-zero once the direct lane can be requested.
     pub const READY: usize = 1;
-    /// Written by `tipcd`.
+    /// Written by `tipcd`: how much of what the program has passed to it is in the ring.
     pub(super) const PASSED: usize = 2;
-    /// Written by the program, on a cache line of its own.
+    /// Written by the program: non-zero while it uses the ring. On a cache line of its own.
     pub const BUSY: usize = 16;
-    /// Written by the one of the two that has published.
+    /// Written by whichever of the two has published last: the position of the next record.
     pub const TAIL: usize = 17;
-    /// As [`TAIL`]: number of records published so far.
+    /// Like [`TAIL`]: the number of records published so far.
     pub const SEQUENCE: usize = 18;
 }
 
-/// The words of [`outlet`] that program and `tipcd` use to take turns.
+/// Access to the words of [`outlet`] by which a program and `tipcd` take turns.
 #[derive(Clone, Debug)]
 pub struct OutletWords(FreeWords);
 
 impl OutletWords {
-    /// The words of a sending socket's lanes.
+    /// Returns the words in the memory of a sending socket's lanes.
     pub const fn of(lanes: FreeWords) -> Self {
         Self(lanes)
     }
 
-    /// All words of these lanes.
+    /// Returns all words of that memory.
     pub const fn lanes(&self) -> &FreeWords {
         &self.0
     }
@@ -106,7 +111,7 @@ impl std::fmt::Debug for LaneMemory {
 }
 
 impl LaneMemory {
-    /// The dimensions for rings of about this size in bytes.
+    /// The dimensions of a memory with rings of about this size in bytes.
     pub fn dimensions(ring_bytes: usize) -> Dimensions {
         Dimensions::choose(RECORD_LEN_MAX, Some(ring_bytes))
     }
@@ -121,10 +126,10 @@ impl LaneMemory {
         Ok((Self::map(&fd, dimensions)?, fd))
     }
 
-    /// Maps the memory behind a descriptor.
+    /// Maps the memory of a descriptor.
     ///
     /// # Errors
-    /// [`OsError`], also if the memory is not sealed or has a different size.
+    /// [`OsError`] of the call that failed; also if the memory is not sealed or has a different size.
     pub fn open(fd: impl AsFd, ring_bytes: usize) -> Result<Self, OsError> {
         let dimensions = Self::dimensions(ring_bytes);
         if dimensions.capacity != ring_bytes
@@ -157,7 +162,7 @@ impl LaneMemory {
         SharedRing::new(self.mapping.clone(), self.dimensions, Direction::FromListener)
     }
 
-    /// The words of the control page not used by the rings.
+    /// The words of the control page that the rings do not use.
     pub fn words(&self) -> FreeWords {
         FreeWords::new(self.mapping.clone())
     }
