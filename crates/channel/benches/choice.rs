@@ -1,8 +1,10 @@
-//! How good the automatic choice is: a channel that chooses beside channels whose transport is pinned, under eight mixes of traffic.
+//! Measures how good the automatic choice of transport is, by comparing a channel that chooses with channels whose
+//! transport is pinned, under eight mixes of traffic.
 //!
-//! `cargo bench -p crossway-channel --bench choice`. Both ends are threads of this process, pinned to two CPUs. In each round every channel carries the
-//! mix once; one that chooses carries it for a while first, to settle. This is a benchmark, not a test: the exit status is always 0.
-//! CROSSWAY_CHANNEL_PROFILE names a profile of this machine to use instead of the built-in one.
+//! `cargo bench -p crossway-channel --bench choice`. Both ends are threads of this process, pinned to two CPUs. In each
+//! round, every channel carries the mix once; each first carries it for some time without being measured, so that it
+//! settles. This is a benchmark, not a test: the exit status is always 0. CROSSWAY_CHANNEL_PROFILE names a profile of
+//! this machine to use instead of the built-in one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -72,7 +74,7 @@ fn cpu_ns() -> f64 {
     tasks.filter_map(of).sum()
 }
 
-/// Measures after the settling time.
+/// Measures a mix of traffic once the settling time is over.
 struct Meter {
     from: Instant,
     begun: Option<(Instant, f64, u64)>,

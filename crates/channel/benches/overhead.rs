@@ -1,7 +1,8 @@
-//! What a channel costs beside the raw transport.
+//! Measures what a channel costs compared to the raw transport.
 //!
-//! `cargo bench -p crossway-channel --bench overhead`. Trials are paired: raw and channel stand side by side, each first in every other
-//! pair. Both ends are threads of this process, pinned to two CPUs. A benchmark, not a test: the exit status is 0 whatever it finds.
+//! `cargo bench -p crossway-channel --bench overhead`. Trials are paired: in each pair, the raw transport and the
+//! channel run one after the other, and the order alternates from pair to pair. Both ends are threads of this process,
+//! pinned to two CPUs. This is a benchmark, not a test: the exit status is always 0.
 
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
@@ -18,10 +19,10 @@ const PAIRS: usize = 9;
 const TRIAL: Duration = Duration::from_millis(120);
 const MAX: usize = 64 << 10;
 
-/// One end, raw or a channel's.
+/// One end, of the raw transport or of a channel.
 trait End: Send {
     fn send(&mut self, len: usize);
-    /// The last byte of the message.
+    /// Receives a message and returns its last byte.
     fn recv(&mut self) -> u8;
 }
 
@@ -55,7 +56,7 @@ impl End for Ours {
     }
 }
 
-/// Both raw ends of a mechanism.
+/// Both ends of a mechanism, without a channel.
 type Raws<M> = (
     Raw<<M as Mechanism>::Tx, <M as Mechanism>::Rx>,
     Raw<<M as Mechanism>::Tx, <M as Mechanism>::Rx>,
@@ -86,7 +87,7 @@ fn ours(transport: Transport) -> (Ours, Ours) {
     (Ours(here, vec![7; MAX]), Ours(there, vec![7; MAX]))
 }
 
-/// The two CPUs of every trial; first asked before a thread is pinned.
+/// Returns the two CPUs on which all trials run. The first call must come before any thread is pinned.
 fn cpus() -> (u32, u32) {
     static CPUS: OnceLock<(u32, u32)> = OnceLock::new();
     *CPUS.get_or_init(|| {
@@ -95,7 +96,7 @@ fn cpus() -> (u32, u32) {
     })
 }
 
-/// Runs `here` and `there` on a CPU each, at the same time; returns the first one's time in nanoseconds.
+/// Runs `here` and `there` at the same time, each on a CPU of its own; returns how long `here` took, in nanoseconds.
 fn together<E: End>(
     ends: &mut (E, E),
     here: impl FnOnce(&mut E),
@@ -118,13 +119,13 @@ fn together<E: End>(
     })
 }
 
-/// Nanoseconds per message of a stream that the first end receives.
+/// Returns the nanoseconds per message of a stream that the first end receives.
 fn stream<E: End>(ends: &mut (E, E), len: usize, count: u32) -> f64 {
     let receive = |end: &mut E| (0..count).for_each(|_| _ = std::hint::black_box(end.recv()));
     together(ends, receive, |end| (0..count).for_each(|_| end.send(len))) / f64::from(count)
 }
 
-/// Nanoseconds per round trip.
+/// Returns the nanoseconds per round trip.
 fn round_trip<E: End>(ends: &mut (E, E), len: usize, count: u32) -> f64 {
     let ask = |end: &mut E| {
         for _ in 0..count {
@@ -141,13 +142,14 @@ fn round_trip<E: End>(ends: &mut (E, E), len: usize, count: u32) -> f64 {
     together(ends, ask, answer) / f64::from(count)
 }
 
-/// The median, with an interval that holds it in 96 of 100 cases: the second and the last but one of nine.
+/// Returns the median of nine figures and an interval that contains the true median with a probability of 96 %: from
+/// the second smallest figure to the second largest.
 fn median(mut figures: Vec<f64>) -> (f64, f64, f64) {
     figures.sort_by(f64::total_cmp);
     (figures[PAIRS / 2], figures[1], figures[PAIRS - 2])
 }
 
-/// Paired trials of one case.
+/// Runs the paired trials of one case and prints the result.
 fn compare<M: Mechanism>(
     transport: Transport,
     wait: Wait,

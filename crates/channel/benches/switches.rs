@@ -1,7 +1,9 @@
-//! What switches cost a stream, beside the same stream without them, how soon two ends that spin on one CPU stop, and what watching costs.
+//! Measures how much switches disturb a stream, how soon two ends that spin on one CPU leave the spinning transport,
+//! and what watching a channel costs.
 //!
-//! `cargo bench -p crossway-channel --bench switches`. Both ends are threads of this process. A benchmark, not a test: the exit status is 0
-//! whatever it finds. CROSSWAY_SWITCHES is the number of forced switches of each pair of transports, 1000 by default.
+//! `cargo bench -p crossway-channel --bench switches`. Both ends are threads of this process. This is a benchmark, not
+//! a test: the exit status is always 0. CROSSWAY_SWITCHES is the number of forced switches for each pair of transports,
+//! 1000 by default.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,9 +12,9 @@ use std::time::{Duration, Instant};
 use crossway_channel::{Channel, Directory, EventKind, Options, Policy, Reason, Transport};
 use crossway_sys::affinity;
 
-/// How long the CPU time for watching is measured.
+/// How long the CPU time spent on watching is measured.
 const WATCHED: Duration = Duration::from_secs(3);
-/// Channels whose ends are put on one CPU.
+/// Number of channels whose ends are put on one CPU.
 const ESCAPES: usize = 9;
 
 fn pair(policy: &Policy) -> (Channel, Channel) {
@@ -32,13 +34,13 @@ fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)]
 }
 
-/// The longest pauses of a stream, one for each interval, in microseconds and sorted.
+/// The longest pause of a stream in each interval, in microseconds and sorted, and what else was measured.
 struct Pauses {
     all: Vec<f64>,
     messages: u64,
     wrong: u64,
     took: Duration,
-    /// CPU time of the control thread, and how often it slept, for each interval.
+    /// CPU time of the control thread per interval, in microseconds, and how often it slept per interval.
     control_us: f64,
     control_sleeps: f64,
 }
@@ -61,7 +63,8 @@ impl Pauses {
     }
 }
 
-/// A stream of 64 bytes at full load, whose content is checked, until `each` has returned `count` times.
+/// Runs a stream of 64-byte messages at full load and checks their content, until `each` has returned `count` times.
+/// Each call of `each` is one interval.
 fn stream(
     cpus: (u32, u32),
     (here, there): (Channel, Channel),
@@ -128,7 +131,8 @@ fn stream(
     }
 }
 
-/// Forced switches, as fast as they go, and beside them the same stream without switches, in intervals of the same length.
+/// Measures a stream during forced switches, one directly after another, and then the same stream without switches, in
+/// intervals of the same length.
 fn switches(cpus: (u32, u32), between: [Transport; 2]) {
     let count: u32 = std::env::var("CROSSWAY_SWITCHES")
         .map_or(1000, |count| count.parse().expect("CROSSWAY_SWITCHES is a number"));
@@ -151,7 +155,8 @@ fn switches(cpus: (u32, u32), between: [Transport; 2]) {
     }
 }
 
-/// From the moment at which both ends of a spinning channel exchange messages on one CPU until they no longer spin.
+/// Returns the time in milliseconds from when both ends of a spinning channel exchange messages on one CPU until they
+/// no longer spin; `None` if they still spin after a minute.
 fn escape(cpu: u32) -> Option<f64> {
     let (mut here, there) = pair(&Policy::default());
     let handle = here.handle();
@@ -195,7 +200,7 @@ fn escape(cpu: u32) -> Option<f64> {
     })
 }
 
-/// CPU time of this process, or of its control thread, in nanoseconds.
+/// Returns the CPU time of this process, or of its control thread only, in nanoseconds.
 fn cpu_ns(of_control: bool) -> u64 {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
@@ -207,7 +212,7 @@ fn cpu_ns(of_control: bool) -> u64 {
         .sum()
 }
 
-/// How often the control thread has slept.
+/// Returns how often the control thread has slept so far.
 fn control_sleeps() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default();
@@ -227,7 +232,7 @@ fn share(of_control: bool) -> f64 {
     (cpu_ns(of_control) - before) as f64 / start.elapsed().as_nanos() as f64 * 100.0
 }
 
-/// CPU time spent on a channel that is not used, and by the control thread on one that is.
+/// Prints the CPU time spent on an idle channel, and by the control thread on a channel at full load.
 fn watching() {
     let (mut here, there) = pair(&Policy::default());
     println!("an idle channel, both ends: {:.3} % of a CPU", share(false));

@@ -1,6 +1,6 @@
-//! Gives the shared object the name that programs bind to; `include/crossway_channel.h` says when its number rises.
+//! Sets the soname of the shared library; `include/crossway_channel.h` says when its number changes.
 
-/// The number of the ABI.
+/// The ABI version, part of the soname.
 const ABI: u32 = 0;
 
 fn main() {

@@ -1,4 +1,4 @@
-//! A channel: both ends are made of the same parts.
+//! A channel. Both ends are made of the same parts.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -22,12 +22,12 @@ use crate::receiver::{Receiver, RxState};
 use crate::sender::{Sender, TxState};
 use crate::transport::{Halves, Shape, Transport};
 
-/// The kernel's name for this run of it.
+/// Returns the kernel's boot id, which changes with every boot.
 pub(crate) fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// What an end of a channel is made of.
+/// The parts from which an end of a channel is built.
 pub(crate) struct Ends {
     pub(crate) name: String,
     pub(crate) id: u64,
@@ -41,24 +41,25 @@ pub(crate) struct Ends {
     pub(crate) transport: Transport,
     pub(crate) policy: Policy,
     pub(crate) peer_allows: Vec<Transport>,
-    /// Messages sent and received before.
+    /// The numbers of messages sent and received before this process had the channel.
     pub(crate) sequences: (u64, u64),
-    /// Messages that were received before and not given to the program.
+    /// Messages that an earlier process received and did not pass to its program.
     pub(crate) held: VecDeque<Vec<u8>>,
-    /// The peer sends no more.
+    /// Whether the peer has announced that it sends no more.
     pub(crate) fin: bool,
-    /// If the peer is on another host.
+    /// The peer's host and how it is reached; `None` if the peer is on this host.
     pub(crate) abroad: Option<Abroad>,
-    /// How other hosts are reached, if they are.
+    /// The settings for reaching other hosts, if there are any.
     pub(crate) network: Option<Arc<Network>>,
-    /// The number of the listener, at its end.
+    /// The id of the listener; `None` at the connecting end.
     pub(crate) listener: Option<u64>,
     pub(crate) moving: Moving,
-    /// Moves so far.
+    /// How often the listening end has moved so far without its connections.
     pub(crate) moves: u32,
 }
 
-/// One end of a channel. Messages arrive whole, in order and exactly once in both directions while both ends live.
+/// One end of a channel. Messages arrive whole, in order and exactly once in both directions while both ends live,
+/// unless both ends allow loss ([`Policy::lossy`]).
 pub struct Channel {
     sender: Sender,
     receiver: Receiver,
@@ -124,17 +125,17 @@ impl Channel {
         self.receiver.link()
     }
 
-    /// A handle to control and observe the channel, which any thread may use.
+    /// Returns a handle to control and observe the channel, which any thread may use.
     pub fn handle(&self) -> Handle {
         Handle::new(self.link())
     }
 
-    /// The sending half.
+    /// Returns the sending half.
     pub fn sender(&mut self) -> &mut Sender {
         &mut self.sender
     }
 
-    /// The receiving half.
+    /// Returns the receiving half.
     pub fn receiver(&mut self) -> &mut Receiver {
         &mut self.receiver
     }

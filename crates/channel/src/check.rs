@@ -1,5 +1,5 @@
-//! Numbered messages to a listener that echoes them: whether each comes back once, in order and undamaged, on which transports, and how long
-//! the stream paused when an end moved.
+//! Sends numbered messages to a listener that echoes them, and checks whether each comes back once, in order and
+//! undamaged. Reports the transports used, and how long the stream paused when an end moved.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,17 +13,17 @@ use crate::error::RecvError;
 use crate::event::{Event, EventKind};
 use crate::transport::Transport;
 
-/// Shortest message in bytes: each one carries its number.
+/// Shortest message in bytes; every message carries its number.
 pub const SHORTEST: usize = size_of::<u64>();
-/// Gaps between two messages that are remembered.
+/// A time without messages is recorded if it is longer than this.
 const GAP: Duration = Duration::from_micros(100);
-/// Time between looks whether the check should end.
+/// How often to check whether the run should end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
-    /// Bytes of each message.
+    /// Length of each message in bytes.
     pub size_bytes: u64,
     /// Messages sent.
     pub sent: u64,
@@ -77,7 +77,7 @@ pub struct Move {
     pub from: Transport,
     /// The transport after.
     pub to: Transport,
-    /// The longest time during the move in which no message came back, in nanoseconds.
+    /// The longest time during the move without an incoming message, in nanoseconds.
     pub pause_ns: u64,
 }
 
@@ -89,7 +89,7 @@ fn fill(msg: &mut [u8], number: u64) {
     }
 }
 
-/// What came back so far.
+/// Counts of the messages that have come back so far.
 #[derive(Default)]
 struct Tally {
     next: u64,
@@ -126,7 +126,7 @@ impl Tally {
     }
 }
 
-/// Events with the time at which they were heard and the messages that had come back by then.
+/// Events, each with the time at which it was received and the number of messages that had come back by then.
 type Heard = Vec<(Instant, u64, Event)>;
 
 fn listen(events: &mpsc::Receiver<Event>, back: &AtomicU64, ended: &AtomicBool) -> Heard {

@@ -1,8 +1,9 @@
-//! Names without a daemon: a directory of the host with one socket per listener.
+//! The directory of names: one socket per listener, and no daemon.
 //!
-//! A name such as `camera/left` is a folder `camera%2Fleft`; each listener of it is a socket in that folder. Whoever resolves a name tries the
-//! sockets there; one that refuses belongs to a listener that is gone and is removed. The directory belongs to one user; programs of several
-//! users, or of several containers, share one by giving CROSSWAY_CHANNEL_DIR.
+//! A name such as `camera/left` is a folder `camera%2Fleft`, which contains one socket for each listener of the name.
+//! To resolve a name, a process tries the sockets in the folder; if one refuses connections, its listener has ended,
+//! and the process removes it. The directory belongs to one user. Programs of several users, or in several containers,
+//! can share a directory if CROSSWAY_CHANNEL_DIR names it.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -16,12 +17,12 @@ use crossway_sys::{Errno, OsError, proc, random};
 
 use crate::error::Error;
 
-/// Longest name. A socket's path has 107 bytes.
+/// Longest name in bytes, chosen so that a socket's path stays within its limit of 107 bytes.
 const LONGEST_NAME: usize = 40;
-/// Connections that may wait for a listener.
+/// Number of connections that may wait for a listener to accept them.
 const BACKLOG: i32 = 128;
 
-/// A socket that does not answer after this time never will.
+/// If a socket does not answer after this time, its listener is considered dead.
 const ABANDONED: Duration = Duration::from_secs(60);
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -30,7 +31,7 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
 
-/// A bound socket of a name; its file goes when this does.
+/// A socket bound to a name. Dropping it removes the socket's file.
 #[derive(Debug)]
 pub(crate) struct Entry {
     path: PathBuf,
@@ -38,7 +39,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Its file.
+    /// Returns the path of the socket's file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -46,17 +47,17 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // A child of fork has a copy of its parent's entries, which are the parent's.
+        // After a fork, the child has a copy of its parent's entries, but the files still belong to the parent.
         if self.holder == std::process::id() {
             let _ = fs::remove_file(&self.path);
-            // Only if it was the last one there.
+            // This fails unless it was the last file in the folder.
             let _ = self.path.parent().map(fs::remove_dir);
         }
     }
 }
 
 impl Directory {
-    /// The directory of this user: `$CROSSWAY_CHANNEL_DIR`, else `$XDG_RUNTIME_DIR/crossway-channel`, else
+    /// Returns the directory of this user: `$CROSSWAY_CHANNEL_DIR`, else `$XDG_RUNTIME_DIR/crossway-channel`, else
     /// `/tmp/crossway-channel-UID`.
     pub fn of_user() -> Directory {
         if let Some(dir) = std::env::var_os("CROSSWAY_CHANNEL_DIR") {
@@ -69,12 +70,12 @@ impl Directory {
         ))
     }
 
-    /// The directory at this path, instead of that of the user.
+    /// Uses the directory at this path instead of the user's.
     pub fn at(path: impl Into<PathBuf>) -> Directory {
         Directory(path.into())
     }
 
-    /// The path of the directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -83,8 +84,8 @@ impl Directory {
         self.0.join(name.replace('/', "%2F"))
     }
 
-    /// Makes the directory if it does not exist. One that other users may write to is refused, unless the program or the
-    /// environment names it explicitly.
+    /// Creates the directory if it does not exist. A directory to which other users may write is refused, unless the
+    /// program or the environment names it explicitly.
     fn make(&self) -> Result<(), Error> {
         let failed = |e| OsError::new("mkdir", self.0.display(), e);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
@@ -101,7 +102,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Binds a listening socket to a name.
+    /// Creates a listening socket for a name.
     pub(crate) fn listen(&self, name: &str) -> Result<(OwnedFd, Entry), Error> {
         check(name)?;
         self.make()?;
@@ -110,12 +111,12 @@ impl Directory {
         loop {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             made.map_err(|e| OsError::new("mkdir", folder.display(), e))?;
-            // Unique among PID namespaces too, which may share the directory.
+            // Unique even if several PID namespaces share the directory.
             let file = format!("{}-{count}-{:x}", std::process::id(), random::unguessable()?);
             let (path, early) = (folder.join(&file), folder.join(format!(".{file}")));
             let fd = socket::unix(SocketType::Seqpacket)?;
             match socket::bind(&fd, &address(&early)?, &early.display().to_string()) {
-                // Another listener of the name was the last one and has just removed the folder.
+                // The last listener of the name has just removed the folder.
                 Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => continue,
                 bound => bound?,
             }
@@ -123,7 +124,7 @@ impl Directory {
             let early = Entry { path: early, holder };
             socket::listen(&fd, BACKLOG)?;
             socket::set_nonblocking(&fd)?;
-            // Not found before it answers: what refuses is taken for dead.
+            // It gets its final name only now, because a socket that refuses connections is taken for dead.
             fs::rename(&early.path, &path)
                 .map_err(|e| OsError::new("rename", path.display(), e))?;
             std::mem::forget(early);
@@ -131,7 +132,8 @@ impl Directory {
         }
     }
 
-    /// Connects to a listener of a name; those that are gone are removed. `None` if there is none. `turn` chooses which is tried first.
+    /// Connects to a listener of a name, and removes the sockets of listeners that have ended. `None` if no listener is
+    /// left. `turn` determines which listener is tried first.
     pub(crate) fn connect(&self, name: &str, turn: usize) -> Result<Option<OwnedFd>, Error> {
         check(name)?;
         let mut paths = self.sockets(&self.folder(name));
@@ -148,7 +150,7 @@ impl Directory {
         Ok(None)
     }
 
-    /// Connects to a listener of a name other than the one whose socket is `own`.
+    /// Connects to a listener of a name other than the one with the socket `own`.
     pub(crate) fn connect_other(&self, name: &str, own: &Path) -> Result<Option<OwnedFd>, Error> {
         for path in self.sockets(&self.folder(name)) {
             if path != own
@@ -160,7 +162,7 @@ impl Directory {
         Ok(None)
     }
 
-    /// A connection to each process that listens on a name; all names for `None`.
+    /// Connects to every process that listens on a name, or on any name if `name` is `None`.
     pub(crate) fn connect_all(&self, name: Option<&str>) -> Result<Vec<(String, OwnedFd)>, Error> {
         let names = name.map_or_else(|| self.names(), |name| vec![name.to_owned()]);
         let mut all = Vec::new();
@@ -174,7 +176,7 @@ impl Directory {
         Ok(all)
     }
 
-    /// The names in the directory. Some of their listeners may have ended.
+    /// Returns the names in the directory. Some of their listeners may have ended.
     pub fn names(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.0) else { return Vec::new() };
         let mut names: Vec<String> = entries
@@ -187,11 +189,11 @@ impl Directory {
         names
     }
 
-    /// Removes what listeners of a name that are gone have left.
+    /// Removes the sockets of a name's listeners that have ended.
     pub(crate) fn sweep(&self, name: &str) {
         let folder = self.folder(name);
         for path in self.sockets(&folder) {
-            // Found dead, it is removed.
+            // `dial` removes it if it is dead.
             let _ = dial(&path);
         }
         let _ = fs::remove_dir(&folder);
@@ -204,12 +206,12 @@ impl Directory {
     }
 }
 
-/// Whether a socket's name says that it does not answer yet.
+/// Whether a socket's file name says that its listener does not answer yet.
 fn is_early(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// Whether a listener died between its first two calls; they follow each other at once.
+/// Whether a listener died between bind and rename, which normally follow each other immediately.
 fn is_abandoned(path: &Path) -> bool {
     let age = fs::metadata(path).and_then(|meta| meta.modified()).map(|at| at.elapsed());
     matches!(age, Ok(Ok(age)) if age > ABANDONED)
@@ -238,7 +240,7 @@ fn check(name: &str) -> Result<(), Error> {
     Err(Error::Name { name: name.to_owned(), why: wrong })
 }
 
-/// Connects to a listener's socket; `None` if it is gone, and then its file is removed.
+/// Connects to a listener's socket. If the listener has ended, removes the socket's file and returns `None`.
 fn dial(path: &Path) -> Result<Option<OwnedFd>, Error> {
     let fd = socket::unix(SocketType::Seqpacket)?;
     socket::set_nonblocking(&fd)?;
@@ -252,7 +254,7 @@ fn dial(path: &Path) -> Result<Option<OwnedFd>, Error> {
             let _ = path.parent().map(fs::remove_dir);
             Ok(None)
         }
-        // Busy, just gone, or not a listener's: another one may do.
+        // Busy, just ended, or not a listener's socket: another one may work.
         Err(_) => Ok(None),
     }
 }

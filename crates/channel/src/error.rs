@@ -1,4 +1,4 @@
-//! Why a channel did not open, or a message was not received.
+//! The reasons why a channel did not open or a message was not received.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crossway_sys::OsError;
 
 use crate::net::BadNetwork;
 
-/// Why a channel could not be opened.
+/// The reason why a channel could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name is invalid.
@@ -49,7 +49,8 @@ pub enum Error {
         /// The listener's reason.
         why: String,
     },
-    /// A channel between hosts would be neither encrypted nor authenticated, and nobody has said that it may be.
+    /// A channel between hosts would be neither encrypted nor authenticated, and neither the program nor its
+    /// environment allows that.
     #[error(
         "channel '{name}' may be on other hosts, and there is no key: set CROSSWAY_CHANNEL_KEY to a key file that all hosts have (crossway channel key makes one), or CROSSWAY_CHANNEL_PLAIN=1 to do without"
     )]
@@ -60,17 +61,17 @@ pub enum Error {
     /// The settings for other hosts are invalid.
     #[error("{0}")]
     Network(#[from] BadNetwork),
-    /// Two hosts do not agree on a key.
+    /// Two hosts do not agree on the key or on the protocol.
     #[error("the listener of channel '{name}' at {place} and this end do not agree: {why}")]
     Disagreed {
         /// The channel's name.
         name: String,
         /// The address of the listener.
         place: String,
-        /// What they do not agree on, such as the key.
+        /// The point of disagreement, such as the key.
         why: String,
     },
-    /// The list of hosts has addresses of the name, none of them this host's.
+    /// The list of hosts has addresses of the name, but none of them belongs to this host.
     #[error(
         "channel '{name}' cannot be listened on from here: the list of hosts has it at {addresses}, and none of these is an address of this host; add one"
     )]
@@ -87,7 +88,7 @@ pub enum Error {
     NotLocal {
         /// The channel's name.
         name: String,
-        /// What the proof lacked.
+        /// What was wrong with the proof of shared memory.
         why: String,
     },
     /// A channel cannot be handed to a process on another host.
@@ -117,16 +118,16 @@ pub enum Error {
     Os(#[from] OsError),
 }
 
-/// Why no message was received.
+/// The reason why no message was received.
 #[derive(Debug, thiserror::Error)]
 pub enum RecvError {
-    /// No message is there now (`try_recv` only).
+    /// No message is waiting (`try_recv` only).
     #[error("nothing to receive")]
     Empty,
     /// No message arrived before the deadline.
     #[error("no message arrived before the deadline")]
     TimedOut,
-    /// The message is larger than the buffer. It stays for the next call.
+    /// The message is larger than the buffer. The next call can still receive it.
     #[error("message of {need} bytes does not fit the buffer of {have} bytes")]
     TooSmall {
         /// Length of the message in bytes.
@@ -137,11 +138,11 @@ pub enum RecvError {
     /// The peer closed its sender, and everything it had sent has been received.
     #[error("the peer closed the channel")]
     Closed,
-    /// The peer died or its connection broke. What it had sent until then has been received, in order and without gaps; whether that
-    /// is all it wanted to send is unknown.
+    /// The peer died or its connection broke. Everything that arrived before has been received, in order and without
+    /// gaps; whether the peer had sent or wanted to send more is unknown.
     #[error("the peer died")]
     PeerDied,
-    /// The shared memory is damaged: the peer wrote what no correct peer writes.
+    /// The shared memory is damaged: it contains data that no correct peer writes.
     #[error("damaged channel: {0}")]
     Damaged(String),
     /// A system call failed.

@@ -1,4 +1,4 @@
-//! What happens to a channel, and why: the log that explains every switch.
+//! The log of a channel, which explains every switch.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::transport::Transport;
 
-/// Why a channel changes its transport.
+/// The reason why a channel changes its transport.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// The channel has just been established, and this is the best transport that both ends allow and can open.
     Upgrade,
-    /// The program asked for it.
+    /// The program asked for this transport.
     Asked,
     /// The policy now forbids the transport in use, or pins another one.
     Policy,
@@ -23,12 +23,12 @@ pub enum Reason {
     Load {
         /// Number of runnable threads.
         runnable: u32,
-        /// CPUs on which this process may run.
+        /// Number of CPUs that are online on this machine.
         cpus: u32,
     },
     /// Waiting by spinning would exceed the CPU budget ([`Policy::cpu_budget`](crate::Policy)).
     CpuBudget {
-        /// CPU time that it would take, in thousandths of a CPU.
+        /// CPU time that spinning would take, in thousandths of a CPU.
         needed_permille: u32,
         /// The budget, in thousandths of a CPU.
         allowed_permille: u32,
@@ -44,7 +44,7 @@ pub enum Reason {
         /// Expected cost of a message on the new transport, according to the profile, in nanoseconds.
         after_ns: u64,
     },
-    /// The program prefers it.
+    /// The policy prefers this transport.
     Preferred,
     /// Both ends allow loss.
     LossAllowed,
@@ -58,7 +58,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether ends that spin harm each other or others until the switch is done.
+    /// Whether the spinning ends disturb each other or other threads until the switch is complete.
     pub(crate) const fn is_urgent(&self) -> bool {
         matches!(self, Reason::SameCpu(_) | Reason::Load { .. })
     }
@@ -99,7 +99,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A duration as people read it.
+/// A duration in nanoseconds that is displayed in a suitable unit.
 struct Nanos(u64);
 
 impl fmt::Display for Nanos {
@@ -129,7 +129,7 @@ pub enum EventKind {
         to: Transport,
         /// Why the channel switched.
         why: Reason,
-        /// Duration of the switch in microseconds. Messages flow meanwhile.
+        /// Duration of the switch in microseconds. Messages continue to flow during this time.
         took_us: u64,
     },
     /// The policy would have switched, but is only watching (a dry run).
@@ -141,7 +141,7 @@ pub enum EventKind {
         /// Why it would switch.
         why: Reason,
     },
-    /// The new transport could not be made or opened; the channel stays where it is.
+    /// The new transport could not be created or opened; the channel keeps the one in use.
     Refused {
         /// The transport in use.
         from: Transport,
@@ -159,7 +159,7 @@ pub enum EventKind {
     },
     /// The peer closed the channel.
     PeerClosed,
-    /// The peer died, or its connection broke, without the channel being closed.
+    /// The peer died, or its connection broke, before it closed the channel.
     PeerDied,
     /// The peer violated the protocol; the channel is closed.
     Violated(String),

@@ -1,6 +1,7 @@
 //! Points at which a test kills this process: each step of a switch and of a move has one. Builds without debug assertions have none.
 
-/// Dies here if CROSSWAY_CHANNEL_FAULT is this point and, after an `@`, how often it has been passed.
+/// Kills this process if CROSSWAY_CHANNEL_FAULT is `POINT@COUNT` with this point's name, and this is the COUNTth time
+/// that it is reached.
 #[cfg(debug_assertions)]
 pub(crate) fn point(name: &str) {
     static WANTED: std::sync::OnceLock<Option<(String, u32)>> = std::sync::OnceLock::new();
@@ -18,7 +19,7 @@ pub(crate) fn point(name: &str) {
     }
 }
 
-/// Nothing.
+/// Does nothing in a build without debug assertions.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub(crate) fn point(_name: &str) {}

@@ -1,11 +1,12 @@
-//! Handing the channels of a listener to another process, in the middle of traffic.
+//! Handing a listener's channels to another process while messages flow.
 //!
-//! A channel that is handed over is first switched to no transport at all, by the same protocol as ever: each sender puts its marker and holds
-//! what follows; each receiver follows the marker. Once both ends are settled nothing is under way, and an end is a control connection, a
-//! shared page and two counts. The new process continues the counts, so that the next marker is checked against all that ever passed.
+//! A channel that is handed over first switches to no transport at all, by the usual protocol: each sender sends its
+//! marker and holds back later messages; each receiver follows the marker. Once both ends are settled, nothing is in
+//! transit, and the state of an end consists of a control connection, a shared page and two counts. The new process
+//! continues the counts, so the next marker is checked against all messages that the channel has ever carried.
 //!
-//! Within a host, the new process is given the connection and the page, and the peer learns nothing of the change. Otherwise the peer leaves
-//! the old connection and brings another one ([`crate::link::moving`] shows the order).
+//! Within a host, the new process receives the connection and the page, and the peer does not notice the change.
+//! Otherwise the peer leaves the old connection and makes a new one ([`crate::link::moving`] shows the order).
 
 mod successor;
 mod take_over;
@@ -31,21 +32,21 @@ use crate::transport::Transport;
 pub(crate) use successor::Successor;
 pub(crate) use take_over::take_over;
 
-/// How long the old process receives before it looks again whether the peer has parked.
+/// How long the old process receives messages before it checks again whether the peer has parked.
 const SLICE: Duration = Duration::from_millis(2);
-/// Bytes of a held message's length, in front of it.
+/// Size in bytes of the length that precedes a held message.
 const LENGTH: usize = size_of::<u64>();
 
-/// What the new process is given of a parked channel.
+/// What the new process receives of a parked channel, apart from its state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Given {
-    /// Its connection and its page.
+    /// The control connection and the shared page.
     All,
-    /// Neither: the peer looks for it.
+    /// Neither: the peer has to look for the new process.
     Counts,
 }
 
-/// Old process: hands channels over; returns how many.
+/// Old process: hands channels over; returns the number handed over.
 pub(crate) fn hand_over(
     mut successor: Successor,
     channels: Vec<Channel>,
@@ -62,7 +63,7 @@ pub(crate) fn hand_over(
             }
             Ok(None) => {}
             Err(error) => {
-                // It is parked, so its peer cannot be told on the transport.
+                // Because the channel is parked, the peer cannot be told over a transport.
                 channel.link().give_up();
                 match error {
                     Error::CannotFollow { .. } => cannot = Some(error),
@@ -79,7 +80,7 @@ fn no_answer(why: &str) -> Error {
     Error::NoAnswer { name: "of the other process".to_owned(), why: why.to_owned() }
 }
 
-/// Switches a channel to no transport, and lets go of its control connection; `None` if its peer is gone.
+/// Switches a channel to no transport and stops using its control connection; `None` if its peer has ended.
 fn park(
     channel: &mut Channel,
     successor: &Successor,
@@ -92,7 +93,7 @@ fn park(
     let late = || until.is_some_and(|until| until <= Instant::now());
     loop {
         link.start(Transport::Parked, Reason::HandOver)?;
-        // What the peer sends until its marker is for the new process.
+        // What the peer sends before its marker is for the new process.
         match channel.receiver().take_in(Some(Instant::now() + SLICE)) {
             Ok(()) => {}
             Err(RecvError::PeerDied) => return Ok(None),
@@ -133,7 +134,7 @@ fn park(
             }
         }
     }
-    // Whatever the peer says from here on stays in the connection for the new process, or waits at the peer.
+    // From here on, packets from the peer stay in the connection for the new process, or wait at the peer.
     let mut state = link.lock();
     state.leaving = true;
     drop(state);
@@ -146,7 +147,7 @@ fn park(
     Ok(Some(given))
 }
 
-/// What a parked end consists of, and the messages that its program has not received.
+/// Returns the state of a parked end, and the messages that its program has not received.
 fn take_apart(channel: &mut Channel) -> (Handed, Vec<Vec<u8>>) {
     let link = channel.link();
     let sent = channel.sender().sequence();
@@ -169,7 +170,7 @@ fn take_apart(channel: &mut Channel) -> (Handed, Vec<Vec<u8>>) {
     (handed, held.into())
 }
 
-/// Gives an end to the new process.
+/// Sends an end's state to the new process.
 fn pass_on(
     successor: &mut Successor,
     link: &Link,
@@ -204,7 +205,8 @@ fn pass_on(
     }
 }
 
-/// Held messages in memory, each preceded by its length: their number has no limit, but the size of a packet has.
+/// Copies held messages to shared memory, each preceded by its length. They do not travel in packets, because their
+/// number is unlimited and the size of a packet is not.
 fn in_memory(held: &[Vec<u8>]) -> Result<OwnedFd, Error> {
     let mut bytes = Vec::with_capacity(held.iter().map(|m| LENGTH + m.len()).sum());
     for message in held {

@@ -1,4 +1,4 @@
-//! What steers and watches a channel from inside and outside of its process.
+//! Controlling and observing channels, from inside and outside their process.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
@@ -27,10 +27,10 @@ impl Handle {
     }
 }
 
-/// Why a switch was not completed.
+/// The reason why a switch was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
-    /// The switch was not complete at the deadline; it continues.
+    /// The switch was not complete by the deadline; it continues.
     #[error("the switch to {to} was not complete at the deadline; it continues")]
     TimedOut {
         /// The new transport.
@@ -50,22 +50,22 @@ pub enum SwitchError {
 }
 
 impl Handle {
-    /// The channel's name.
+    /// Returns the channel's name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The channel's id, the same at both ends.
+    /// Returns the channel's id, the same at both ends.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// The transport in use; during a switch, the old one.
+    /// Returns the transport in use; during a switch, the old one.
     pub fn transport(&self) -> Transport {
         self.0.lock().transport
     }
 
-    /// Number of switches so far, including refused ones.
+    /// Returns the number of switches so far, including refused ones.
     pub fn epoch(&self) -> u32 {
         self.0.lock().switch.epoch()
     }
@@ -75,14 +75,15 @@ impl Handle {
         self.0.lock().over
     }
 
-    /// Requests a switch to a transport. It begins as soon as no other switch is in progress, and the log records its end.
-    /// Unless the transport is pinned, the policy may leave it again.
+    /// Requests a switch to a transport. It begins as soon as no other switch is in progress, and the log records its
+    /// outcome. The policy may later switch to another transport, unless this one is pinned.
     pub fn ask_for(&self, transport: Transport) {
         self.0.wish(transport);
     }
 
-    /// Switches to a transport, and waits until both directions use it. Both programs must keep receiving meanwhile, or not be
-    /// inside a call: a program that sends without receiving blocks the switch as it blocks its peer.
+    /// Switches to a transport, and waits until both directions use it. Meanwhile, each program must either keep
+    /// receiving or not be inside a call on the channel: a program that sends and does not receive blocks the switch in
+    /// the same way as it blocks its peer.
     ///
     /// # Errors
     /// See [`SwitchError`].
@@ -149,18 +150,19 @@ impl Handle {
         self.0.events()
     }
 
-    /// The last 64 events, oldest first.
+    /// Returns the last 64 events, oldest first.
     pub fn log(&self) -> Vec<Event> {
         self.0.log_so_far()
     }
 
-    /// The state of the channel, as `crossway channel top` shows it.
+    /// Returns the state of the channel, as `crossway channel top` shows it.
     pub fn status(&self) -> Status {
         self.0.status()
     }
 }
 
-/// The state of the channels of all listeners in a directory, as reported by their processes; a process that does not answer within `limit` is left out.
+/// Returns the state of the channels of all listeners in a directory, as reported by their processes. Processes that do
+/// not answer within `limit` are left out.
 pub fn status(
     directory: &Directory,
     name: Option<&str>,

@@ -1,4 +1,5 @@
-//! Which transport a channel should use, as a pure function of what is allowed and what is seen, and when it is worth a switch.
+//! Decides which transport a channel should use, and when a switch is worth its cost. A pure function of what is
+//! allowed and what was observed.
 
 #[cfg(test)]
 mod tests;
@@ -10,38 +11,39 @@ use crate::policy::Policy;
 use crate::profile::{Load, Profile, Traffic};
 use crate::transport::Transport;
 
-/// What the leader sees of its channel and the machine.
+/// What the leader observes of its channel and the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sight {
     /// The transport in use.
     pub(crate) current: Transport,
-    /// What both ends allow.
+    /// The transports that both ends allow.
     pub(crate) allowed: Vec<Transport>,
-    /// The traffic since the last look.
+    /// The traffic since the last check.
     pub(crate) traffic: Traffic,
-    /// Wake-ups of receivers per message since the last look, if the transport in use counts them.
+    /// Wake-ups of receivers per message since the last check, if the transport in use counts them.
     pub(crate) wakes_per_msg: Option<f64>,
-    /// A sender and its receiver run on this CPU.
+    /// The CPU on which both a sender and its receiver run; `None` if they run on different ones.
     pub(crate) same_cpu: Option<u32>,
-    /// Threads that want to run.
+    /// Number of runnable threads on the machine.
     pub(crate) runnable: u32,
-    /// CPUs on which this process may run.
+    /// Number of CPUs that are online on this machine.
     pub(crate) cpus: u32,
 }
 
-/// A switch must make a message cheaper by this share.
+/// Minimum share by which a switch must make a message cheaper.
 const GAIN: f64 = 0.2;
 /// Spinning must save this many seconds of waiting per second of CPU time it takes.
 const SPIN_PAYS: f64 = 0.05;
-/// A transport must have been the cheapest at this many looks in a row before the channel switches to it.
+/// A transport must have been the cheapest in this many checks in a row before the channel switches to it.
 const LOOKS: u32 = 3;
-/// Shortest time between two switches that only save cost.
+/// Shortest time between two switches that only reduce cost.
 const LEAST_STAY: Duration = Duration::from_millis(500);
-/// How long spinning, or UDP, is not tried again after it failed; doubled each time, up to [`LONGEST_BAN`].
+/// How long spinning, or UDP, is not tried again after it failed. The time doubles with each failure, up to
+/// [`LONGEST_BAN`].
 const FIRST_BAN: Duration = Duration::from_secs(5);
 const LONGEST_BAN: Duration = Duration::from_secs(300);
 
-/// The judge of one channel: remembers what it needs not to flap.
+/// The judge of one channel. It remembers earlier observations, so that the channel does not switch back and forth.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     favourite: Option<(Transport, u32)>,
@@ -50,7 +52,8 @@ pub(crate) struct Judge {
     overloaded: u32,
     spinning: Ban,
     datagrams: Ban,
-    /// The wake-ups per message that were counted last, and the messages per second at that time.
+    /// The last number of wake-ups per message that was counted, and the message rate (messages per second) at that
+    /// time.
     counted: Option<(f64, f64)>,
 }
 
@@ -74,7 +77,7 @@ impl Ban {
 }
 
 impl Judge {
-    /// The transport to switch to, and why; `None` to keep the current one.
+    /// Returns the transport to switch to and the reason; `None` to keep the current one.
     pub(crate) fn judge(
         &mut self,
         policy: &Policy,
@@ -163,15 +166,16 @@ impl Judge {
         self.go(best, why, now)
     }
 
-    /// The channel has switched, whoever asked for it.
+    /// Records that the channel has switched, whoever requested it.
     pub(crate) fn switched(&mut self, now: Instant) {
         self.last_switch = Some(now);
         self.favourite = None;
         self.same_cpu = 0;
     }
 
-    /// The traffic with its wake-ups, which are charged to every transport alike. If the transport in use does not count them, the last count
-    /// per message is used while the message rate is within a factor of 2 of the rate at that time, otherwise the share of time without messages.
+    /// Returns the traffic together with its wake-ups, which are charged to every transport alike. If the transport in
+    /// use does not count wake-ups, this uses the last count per message while the message rate is within a factor of 2
+    /// of the rate at that time, otherwise the share of time without messages.
     fn load(&mut self, profile: &Profile, sight: &Sight) -> Load {
         let Sight { traffic, current, .. } = *sight;
         let rate = traffic.rate_msgs_per_s;
@@ -190,7 +194,7 @@ impl Judge {
         Some((to, why))
     }
 
-    /// A transport could not be opened.
+    /// Records that a transport could not be opened.
     pub(crate) fn failed(&mut self, transport: Transport, now: Instant) {
         if transport == Transport::Udp {
             self.datagrams.begin(now);
@@ -198,7 +202,8 @@ impl Judge {
     }
 }
 
-/// The cheapest candidate; once the channel has `settled` on one, that unless another is cheaper by [`GAIN`].
+/// Returns the cheapest candidate. Once the channel has `settled` on a transport, that one is kept unless another is
+/// cheaper by [`GAIN`].
 fn best(
     policy: &Policy,
     candidates: &[Transport],

@@ -1,8 +1,9 @@
-//! One channel by name, over the best transport now.
+//! Named channels between two processes, each over the transport that suits it best at the time.
 //!
-//! A program listens on a name or connects to it, and sends and receives whole messages. The channel begins on a pair of sockets, which always
-//! works, moves to shared memory as soon as that is open, and from then on to whatever suits the traffic, the machine and the policy. No
-//! message is lost, doubled or reordered by a switch ([`protocol`] says why), nobody waits for it, and each one is explained in a log.
+//! A program listens on a name or connects to it, and sends and receives whole messages. The channel begins on a pair
+//! of sockets, which always works, moves to shared memory as soon as that is open, and from then on to the transport
+//! that suits the traffic, the machine and the policy. A switch never loses, duplicates or reorders messages
+//! ([`protocol`] says why), makes nobody wait, and is explained in a log.
 //!
 //! ```no_run
 //! use crossway_channel::{connect, listen};
@@ -16,9 +17,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The data path is the mechanism's own (`crossway-mech`): messages have no header, and a channel that stays where it is costs a few
-//! nanoseconds more. Control is a second connection, a UNIX socket between the two processes, and one thread per process that
-//! sleeps while nothing happens. A process that forks must use its channels in one of the two processes only, and that is the parent.
+//! The data path is that of the mechanism (`crossway-mech`): messages have no header, and a channel that stays on one
+//! transport adds a few nanoseconds per message. Control traffic uses a second connection, a UNIX socket between the
+//! two processes, and one thread per process that sleeps while nothing happens. After a fork, only the parent may use
+//! its channels.
 
 #![deny(unsafe_code)]
 

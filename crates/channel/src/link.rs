@@ -1,4 +1,5 @@
-//! What the halves of one end, the control thread and the handles share: the state of the switch and the control connection.
+//! The state that the halves of one end, the control thread and the handles share, such as the state of a switch and
+//! the control connection.
 
 mod attend;
 mod lossy;
@@ -36,21 +37,21 @@ pub(crate) use lossy::Proof;
 pub(crate) use state::{Abroad, Moving, State};
 pub(crate) use wakes::{Tally, Wakes};
 
-/// Flags that are raised for a half's owner.
+/// Flags that other threads raise for the owner of a half.
 pub(crate) mod flag {
-    /// Sender: put the marker on the old transport.
+    /// Sender: send the marker on the old transport.
     pub(crate) const MOVE: u32 = 1;
-    /// Note on which CPU you run, and how often receivers were woken.
+    /// Record the CPU on which you run, and how often receivers were woken.
     pub(crate) const NOTE: u32 = 2;
-    /// Sender: the peer is gone, or its program has dropped its receiver.
+    /// Sender: the peer has ended, or its program has dropped its receiver.
     pub(crate) const DEAF: u32 = 4;
-    /// Give way while you wait: a switch away from spinning is under way.
+    /// Sleep between attempts while you wait: a switch away from spinning is in progress.
     pub(crate) const RELAX: u32 = 8;
-    /// Receiver: a message waits beside the transport.
+    /// Receiver: a message is held outside the transport.
     pub(crate) const HELD: u32 = 16;
 }
 
-/// Messages and bytes of one half, for whoever watches.
+/// The numbers of messages and bytes that one half has sent or received, for observers.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Count {
@@ -70,7 +71,7 @@ impl Count {
     }
 }
 
-/// One end of a channel.
+/// The shared state of one end of a channel.
 pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) id: u64,
@@ -78,31 +79,32 @@ pub(crate) struct Link {
     pub(crate) marks: Marks,
     pub(crate) shape: Shape,
     pub(crate) directory: Directory,
-    /// How other hosts are reached, if they are.
+    /// The settings for reaching other hosts, if there are any.
     pub(crate) network: Option<Arc<Network>>,
-    /// The number of the listener, at its end.
+    /// The id of the listener; `None` at the connecting end.
     pub(crate) listener: Option<u64>,
     me: Weak<Link>,
-    /// Another one after a move.
+    /// The shared page; replaced when the listening end moves.
     page: RwLock<Page>,
     pub(crate) tx: Visitor<TxState>,
     pub(crate) rx: Visitor<RxState>,
     pub(crate) sent: Count,
-    /// Lost ones included.
+    /// Received messages, including those that were lost.
     pub(crate) received: Count,
     pub(crate) lost: AtomicU64,
-    /// Counted by the halves since the policy looked last.
+    /// Messages and wake-ups that the halves have reported since the policy last took them.
     wakes: Mutex<Wakes>,
     state: Mutex<State>,
-    /// Something in the state has changed: a transport was installed, a switch has ended, the peer is gone.
+    /// Notified when something in the state has changed: a transport was installed, a switch has ended, or the peer has
+    /// ended.
     changed: Condvar,
-    /// The control thread should look at this link.
+    /// Set to make the control thread attend to this link.
     called: AtomicBool,
-    /// The policy should, too, before its time.
+    /// Set to make the policy judge before its next regular check.
     hurry: AtomicBool,
 }
 
-/// What a new link needs.
+/// The parts from which a new link is built.
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) id: u64,
@@ -117,7 +119,7 @@ pub(crate) struct Parts {
     pub(crate) listener: Option<u64>,
     pub(crate) moving: Moving,
     pub(crate) moves: u32,
-    /// The session of the first epoch, between hosts.
+    /// The session of the first epoch; `None` within a host.
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) page: Page,
     pub(crate) tx: Visitor<TxState>,
@@ -160,7 +162,7 @@ impl Link {
         link
     }
 
-    /// If a transport that is made is a session between hosts, that becomes this channel's in the next epoch.
+    /// If a new transport is a session between hosts, makes it this channel's session of the next epoch.
     fn take_session_of(&self, state: &mut State, tx: &TxHalf) {
         if let Some(session) = tx.session().filter(|session| session.epoch().is_none()) {
             let epoch = state.switch.epoch().wrapping_add(1);
@@ -168,7 +170,7 @@ impl Link {
         }
     }
 
-    /// A session between hosts becomes this channel's in an epoch.
+    /// Makes a session between hosts this channel's session of an epoch.
     fn take_session(&self, state: &mut State, session: &Arc<Session>, epoch: u32) {
         session.belongs_to(Weak::clone(&self.me), epoch);
         state.sessions.push(Arc::clone(session));
@@ -178,7 +180,7 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until something in the state has changed, or the deadline; false if that has passed.
+    /// Sleeps until something in the state has changed or the deadline passes; returns false if it has passed.
     pub(crate) fn wait<'a>(
         &self,
         state: MutexGuard<'a, State>,
@@ -196,40 +198,40 @@ impl Link {
         (woken.unwrap_or_else(PoisonError::into_inner).0, true)
     }
 
-    /// Adds to the log and tells the subscribers.
+    /// Adds an event to the log and sends it to the subscribers.
     pub(crate) fn log(&self, state: &mut State, what: EventKind) {
         state.log(Event::now(&self.name, self.id, what));
     }
 
-    /// The page that both ends share, within a host.
+    /// Returns the page that both ends share within a host.
     pub(crate) fn page(&self) -> Page {
         self.page.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes on which CPU a half of this end runs.
+    /// Records on the shared page on which CPU a half of this end runs.
     pub(crate) fn note_cpu(&self, half: Half) {
         let page = self.page.read().unwrap_or_else(PoisonError::into_inner);
         page.note_cpu(self.role, half, affinity::current());
     }
 
-    /// Asks the control thread to look at this link.
+    /// Asks the control thread to attend to this link.
     pub(crate) fn call(&self) {
         self.called.store(true, Ordering::Release);
         reactor::wake();
     }
 
-    /// Asks the policy for a judgement now.
+    /// Asks the policy to judge now.
     pub(crate) fn call_policy(&self) {
         self.hurry.store(true, Ordering::Release);
         self.call();
     }
 
-    /// Control thread: whether the policy was asked for one.
+    /// Control thread: whether the policy was asked to judge now. Clears the request.
     pub(crate) fn is_in_a_hurry(&self) -> bool {
         self.hurry.swap(false, Ordering::AcqRel)
     }
 
-    /// Control thread: whether it was asked to.
+    /// Control thread: whether it was asked to attend to this link. Clears the request.
     pub(crate) fn was_called(&self) -> bool {
         self.called.swap(false, Ordering::AcqRel)
     }

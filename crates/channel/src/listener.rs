@@ -22,29 +22,29 @@ use crate::net::Network;
 use crate::policy::Policy;
 use crate::reactor::{self, Source};
 
-/// Time between looks for a process that takes over.
+/// Time between checks for a process that wants to take over.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What the listener and the control thread share.
+/// The state that the listener and the control thread share.
 pub(crate) struct Core {
     pub(crate) name: String,
-    /// A random number that no other listener has.
+    /// A random number that identifies this listener.
     pub(crate) id: u64,
     pub(crate) socket: OwnedFd,
     policy: Policy,
     directory: Directory,
-    /// How other hosts reach it.
+    /// The settings by which other hosts reach it, if they can.
     pub(crate) network: Option<Arc<Network>>,
     waiting: Mutex<VecDeque<Channel>>,
     arrived: Condvar,
     bell: EventFd,
     closed: AtomicBool,
-    /// Processes that ask to take over.
+    /// Connections on which other processes ask to take over.
     successors: Mutex<Vec<Successor>>,
 }
 
 impl Core {
-    /// Control thread: another process asks for this one's channels.
+    /// Control thread: adds a process that asks for this one's channels.
     pub(crate) fn successor(&self, successor: Successor) {
         let mut successors = self.successors();
         successors.push(successor);
@@ -53,7 +53,7 @@ impl Core {
         self.arrived.notify_all();
     }
 
-    /// The processes that ask to take over and have not given up.
+    /// Returns the processes that ask to take over and have not given up.
     fn successors(&self) -> MutexGuard<'_, Vec<Successor>> {
         let mut all = self.successors.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain_mut(|successor| !successor.is_gone());
@@ -104,22 +104,22 @@ impl Listener {
         Ok(Listener { core, entry })
     }
 
-    /// The random id of this listener.
+    /// Returns the random id of this listener.
     pub(crate) fn id(&self) -> u64 {
         self.core.id
     }
 
-    /// How other hosts reach it.
+    /// Returns the settings by which other hosts reach it.
     pub(crate) fn network(&self) -> Option<&Arc<Network>> {
         self.core.network.as_ref()
     }
 
-    /// Its socket in the directory.
+    /// Returns the path of its socket in the directory.
     pub(crate) fn path(&self) -> &Path {
         self.entry.path()
     }
 
-    /// The name that it listens on.
+    /// Returns the name on which it listens.
     pub fn name(&self) -> &str {
         &self.core.name
     }
@@ -157,22 +157,22 @@ impl Listener {
         let successors = self.core.successors();
         let waiting = self.core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if successors.is_empty() && waiting.is_empty() {
-            // One that has given up has rung it. A counter cannot fail to be cleared.
+            // A process that asked and then gave up has signalled the eventfd. Clearing an eventfd cannot fail.
             let _ = self.core.bell.clear();
         }
         !successors.is_empty()
     }
 
-    /// Hands channels to a process that asks for them, on this host or another, waiting for that process until the deadline, and
-    /// stops listening. Returns the number of channels handed over.
+    /// Hands channels to a process that asks for them, on this host or another, and stops listening. Waits for such a
+    /// process until the deadline. Returns the number of channels handed over.
     ///
-    /// The peers only notice a pause: each message arrives exactly once, including those that this process has not received yet. Drop all
-    /// handles of the channels first; they would keep the peers from noticing the death of the new process. A channel whose peer has ended is
-    /// not handed over.
+    /// The peers only notice a pause: each message arrives exactly once, including those that this process has not
+    /// received yet. Drop all handles of the channels first; otherwise they would keep the peers from noticing if the
+    /// new process dies. A channel whose peer has ended is not handed over.
     ///
     /// # Errors
-    /// No process asked before the deadline; then everything is closed. Or a peer cannot follow because its program has no network settings
-    /// to reach other hosts; then its channel is closed, and the others are handed over.
+    /// If no process asks before the deadline, everything is closed. If a peer cannot follow because its program has no
+    /// network settings to reach other hosts, its channel is closed, and the others are handed over.
     pub fn hand_over(self, channels: Vec<Channel>, until: Deadline) -> Result<usize, Error> {
         let start = Instant::now();
         let successor = loop {
@@ -190,7 +190,8 @@ impl Listener {
 }
 
 impl AsFd for Listener {
-    /// Polls readable while [`Listener::accept`] would not wait, or another process asks to take over.
+    /// Returns a descriptor that polls readable while [`Listener::accept`] would not wait, or another process asks to
+    /// take over.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.core.bell.as_fd()
     }

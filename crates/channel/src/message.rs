@@ -1,4 +1,4 @@
-//! What travels on the control connection: one JSON object per packet, with descriptors beside it.
+//! The packets of the control connection: one JSON object each, with descriptors attached.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,12 +14,12 @@ use crate::protocol::Signal;
 use crate::status::Status;
 use crate::transport::{Shape, Transport};
 
-/// The version of the control protocol; peers of different versions refuse each other by name.
+/// The version of the control protocol. Peers with different versions refuse each other with an error that says so.
 pub(crate) const VERSION: u32 = 3;
 /// Longest packet on a control connection, in bytes.
 pub(crate) const PACKET: usize = 128 << 10;
 
-/// A transport on offer; its descriptors travel beside the packet, in the order of `fds`.
+/// A transport on offer. Its descriptors are attached to the packet, in the order of `fds`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OfferText {
     pub(crate) transport: Transport,
@@ -28,26 +28,26 @@ pub(crate) struct OfferText {
 }
 
 impl OfferText {
-    /// Takes an offer apart.
+    /// Splits an offer into its text and its descriptors.
     pub(crate) fn new(transport: Transport, offer: Offer) -> (OfferText, Vec<OwnedFd>) {
         let (names, fds) = offer.fds.into_iter().unzip();
         (OfferText { transport, words: offer.words, fds: names }, fds)
     }
 
-    /// Takes its content out.
+    /// Moves the contents out, leaving an empty offer of the same transport.
     pub(crate) fn take(&mut self) -> OfferText {
         let (words, fds) = (std::mem::take(&mut self.words), std::mem::take(&mut self.fds));
         OfferText { transport: self.transport, words, fds }
     }
 
-    /// Puts it together again; `None` if the descriptors do not match.
+    /// Restores the offer from its text and descriptors; `None` if their numbers differ.
     pub(crate) fn offer(self, fds: Vec<OwnedFd>) -> Option<Offer> {
         (self.fds.len() == fds.len())
             .then(|| Offer { words: self.words, fds: self.fds.into_iter().zip(fds).collect() })
     }
 }
 
-/// The connector's first packet. The first descriptor beside it is the shared page, the others are the offer's.
+/// The connector's first packet. The first descriptor attached is the shared page, the others belong to the offer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) version: u32,
@@ -56,13 +56,13 @@ pub(crate) struct Hello {
     pub(crate) marks: [u64; 2],
     pub(crate) shape: Shape,
     pub(crate) boot_id: String,
-    /// What the connector's policy lets the channel use.
+    /// The transports that the connector's policy allows.
     pub(crate) transports: Vec<Transport>,
     pub(crate) first: OfferText,
 }
 
 impl Hello {
-    /// The first words about a new channel.
+    /// Creates the connector's first packet about a new channel, with a random id.
     ///
     /// # Errors
     /// As [`random::unguessable`].
@@ -90,44 +90,45 @@ impl Hello {
 pub(crate) struct Welcome {
     /// The number that the connector wrote to the page.
     pub(crate) read_nonce: u64,
-    /// The number that the listener wrote there.
+    /// The number that the listener wrote to the page.
     pub(crate) wrote_nonce: u64,
     pub(crate) boot_id: String,
-    /// What the listener's policy lets the channel use.
+    /// The transports that the listener's policy allows.
     pub(crate) transports: Vec<Transport>,
 }
 
-/// An end that another process takes over: parked, with nothing under way in either direction.
+/// An end of a parked channel that another process takes over; nothing is in transit in either direction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handed {
     pub(crate) id: u64,
     pub(crate) marks: [u64; 2],
     pub(crate) shape: Shape,
     pub(crate) epoch: u32,
-    /// Messages sent and received so far.
+    /// The numbers of messages sent and received so far.
     pub(crate) sequences: (u64, u64),
-    /// Messages counted as received that were lost, where that is allowed.
+    /// Number of messages counted as received although they were lost, where loss is allowed.
     pub(crate) lost: u64,
-    /// Number of messages that were received, but not given to the program.
+    /// Number of messages that were received but not yet passed to the program.
     pub(crate) held: usize,
-    /// Moves without the connections so far, this one included.
+    /// Number of moves without the connections so far, including this one.
     pub(crate) moves: u32,
-    /// The peer sends no more.
+    /// Whether the peer has announced that it sends no more.
     pub(crate) fin: bool,
-    /// The peer receives no more.
+    /// Whether the peer's program receives no more.
     pub(crate) deaf: bool,
     pub(crate) peer_pid: u32,
     pub(crate) peer_allows: Vec<Transport>,
 }
 
-/// The connecting end of a channel that was moved asks a process whether it has it.
+/// The question of the connecting end of a moved channel to a process that may have the channel now.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Rejoin {
     pub(crate) id: u64,
     pub(crate) secret: [u64; 2],
-    /// What the connecting end's policy lets the channel use there.
+    /// The transports that the connecting end's policy allows with that process.
     pub(crate) transports: Vec<Transport>,
-    /// Between hosts: listeners that the connecting end reaches within its host. They must not answer as if they were on another one.
+    /// Between hosts: the ids of listeners that the connecting end reaches within its own host. They must not answer
+    /// over the network as if they were on another host.
     pub(crate) near: Vec<u64>,
 }
 
@@ -141,13 +142,14 @@ pub(crate) enum Message {
     Welcome(Welcome),
     /// Answer to [`Message::Hello`]: the connector is refused, for this reason.
     Refused(String),
-    /// Between hosts: the listener there has this other name, which shares the TIPC service of the one wanted.
+    /// Between hosts: the listener at this place has this other name, which has the same hash and thus the same TIPC
+    /// service as the requested one.
     OtherName(String),
     /// A message of the switch protocol. An offer carries the transport and the reason.
     Signal { signal: Signal, offer: Option<OfferText>, why: Option<Reason> },
     /// The follower asks the leader for a transport.
     Wish { transport: Transport, why: Reason },
-    /// The follower's program has changed what the channel may use.
+    /// The transports that the follower's policy allows now.
     Policy { transports: Vec<Transport> },
     /// The program has dropped its receiver, so that sending is pointless.
     Deaf,
@@ -163,11 +165,12 @@ pub(crate) enum Message {
     Asked(usize),
     /// First message of a process that takes over this listener's channels, with the id of its own listener.
     TakeOver(u64),
-    /// Between hosts, the answer to [`Message::TakeOver`]. The channels follow as soon as the program hands them over.
+    /// Between hosts, the answer to [`Message::TakeOver`]: the request was received. The channels follow as soon as the
+    /// program hands them over.
     Heard,
-    /// A channel. Within a host, what its program has not received is in the last descriptor beside it, and before that are its control
-    /// connection and its shared page, if the new process is given them. Between hosts, each message that it has not received follows
-    /// in a frame.
+    /// A channel. Within a host, the last descriptor attached is memory with the messages that the program has not
+    /// received; before it come the control connection and the shared page, if the new process gets them. Between
+    /// hosts, each message that the program has not received follows in a frame.
     Handed(Handed),
     /// All channels were handed over.
     AllHanded,
@@ -175,24 +178,27 @@ pub(crate) enum Message {
     Received { epoch: u32, items: u64 },
     /// Between hosts, from the leader: the connection with this number of the epoch's session has broken.
     Broken { epoch: u32, connection: u64 },
-    /// First between hosts, from a connector that lost its control connection: how many packets it has received there, and how often the
-    /// listening end had moved before that connection.
+    /// First packet of a new control connection between hosts, from a connector that lost the previous one: the number
+    /// of packets that it has received, and how often the listening end had moved by the time of the lost connection.
     Resume { id: u64, secret: [u64; 2], moves: u32, received: u64 },
-    /// First between hosts: a connection for the messages of an epoch, and how many items were received before.
+    /// First packet of a new connection between hosts for the messages of an epoch: the number of items that the
+    /// connector has received.
     Attach { id: u64, secret: [u64; 2], epoch: u32, received: u64 },
     /// Answer to [`Message::Resume`] and [`Message::Attach`]: the number of packets or items that this end has received.
     Resumed { received: u64 },
     /// Answer to [`Message::Attach`]: the epoch is over.
     Settled,
-    /// Answer to [`Message::Resume`] and [`Message::Attach`]: this process has no such channel.
+    /// Answer to [`Message::Resume`] and [`Message::Attach`]: this process does not have the channel.
     Unknown,
-    /// From the leader: another process gets the channel, but not this connection; on another host if `far`.
+    /// From the leader: another process gets the channel, but not this connection. That process is on another host if
+    /// `far` is true.
     Moving { far: bool },
     /// Answer to [`Message::Moving`], and the follower's last packet on this connection.
     Gone,
     /// Answer to [`Message::Moving`]: the follower cannot follow, for this reason.
     Stays(String),
-    /// First message of the follower of a channel that was moved. Within a host, its shared page comes with it.
+    /// First packet of the follower to a process that may have the moved channel. Within a host, the shared page is
+    /// attached.
     Rejoin(Rejoin),
     /// Within a host, the answer of a listener that does not have the channel, with the listener's id.
     NotHere(u64),
@@ -200,10 +206,10 @@ pub(crate) enum Message {
     Rejoined,
 }
 
-/// A packet that waits for room.
+/// A packet that waits for room in the socket, and its descriptors.
 type Waiting = (Vec<u8>, Vec<OwnedFd>);
 
-/// Packets on their way out; the peer may be slow, the sender never waits.
+/// A queue of packets to send; the sender never waits for a slow peer.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox(VecDeque<Waiting>);
 
@@ -216,7 +222,8 @@ impl Outbox {
         self.flush(socket);
     }
 
-    /// Sends what there is room for. Errors are of no interest: the reader finds out that the peer is gone.
+    /// Sends as many packets as there is room for. Errors are ignored, because the reader notices when the peer has
+    /// ended.
     pub(crate) fn flush(&mut self, socket: impl AsFd) {
         while let Some((text, fds)) = self.0.front() {
             let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
@@ -233,7 +240,7 @@ impl Outbox {
     }
 }
 
-/// What reading a control connection gave.
+/// The result of reading from a control connection.
 #[derive(Debug)]
 pub(crate) enum Packet {
     /// A message and its descriptors.
@@ -244,7 +251,7 @@ pub(crate) enum Packet {
     End,
     /// The connection between hosts died; another may take its place.
     Broken,
-    /// A packet that no correct peer sends; the text describes it.
+    /// A packet that no correct peer sends; the text says why.
     Nonsense(String),
 }
 

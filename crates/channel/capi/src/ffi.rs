@@ -1,4 +1,4 @@
-//! The functions.
+//! The functions of the C interface.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -17,17 +17,17 @@ thread_local! {
     static WHY: RefCell<CString> = RefCell::default();
 }
 
-/// A listener.
+/// A listener, as C programs see it.
 pub struct CchannelListener(Listener);
 
-/// A channel.
+/// A channel, as C programs see it.
 pub struct Cchannel {
     sender: Mutex<Sender>,
     receiver: Mutex<Receiver>,
     handle: Handle,
 }
 
-/// What a channel is to be like; zeroes are the defaults.
+/// The options of a channel; zeroes stand for the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CchannelOptions {
@@ -66,23 +66,23 @@ fn deadline(timeout_ms: i64) -> Deadline {
     Instant::now().checked_add(Duration::from_millis(ms))
 }
 
-/// Text behind a pointer.
+/// Converts a C string.
 ///
 /// # Safety
-/// NULL, or a string that ends with 0.
+/// `pointer` is NULL or points to a NUL-terminated string.
 unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
     if pointer.is_null() {
         return Err(failed(Errno::FAULT, "a text is NULL"));
     }
-    // SAFETY: a string that ends with 0, as the caller promises.
+    // SAFETY: a NUL-terminated string, as the caller promises.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|_| failed(Errno::INVAL, "a text is not UTF-8"))
 }
 
-/// Options behind a pointer.
+/// Converts C options; NULL stands for the defaults.
 ///
 /// # Safety
-/// NULL, or options that live, with a pin that is NULL or a string that ends with 0.
+/// `pointer` is NULL or points to valid options; their `pin` is NULL or points to a NUL-terminated string.
 unsafe fn options(pointer: *const CchannelOptions) -> Result<Options, c_int> {
     let mut options = Options::default();
     // SAFETY: as the caller promises.
@@ -98,7 +98,7 @@ unsafe fn options(pointer: *const CchannelOptions) -> Result<Options, c_int> {
         policy.cpu_budget = f64::from(asked.cpu_budget_percent) / 100.0;
     }
     if !asked.pin.is_null() {
-        // SAFETY: a string that ends with 0, as the caller promises.
+        // SAFETY: a NUL-terminated string, as the caller promises.
         policy.pin = Some(transport(unsafe { text(asked.pin) }?)?);
     }
     options.policy = policy;
@@ -109,7 +109,7 @@ fn transport(name: &str) -> Result<Transport, c_int> {
     name.parse().map_err(|error| failed(Errno::INVAL, error))
 }
 
-/// Gives something out.
+/// Stores a new object's address in `out`; returns 0 or a negative errno.
 ///
 /// # Safety
 /// `out` is NULL or can be written to.
@@ -136,7 +136,7 @@ fn channel(channel: Channel) -> Cchannel {
 /// Listens on a name.
 ///
 /// # Safety
-/// `name` is a string that ends with 0; `wanted` is NULL or options; `out` can be written to.
+/// `name` is a NUL-terminated string; `wanted` is NULL or points to options; `out` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_listen(
     name: *const c_char,
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn cchannel_listen(
 /// Takes the next channel of a listener.
 ///
 /// # Safety
-/// `listener` is what `cchannel_listen` gave; `out` can be written to.
+/// `listener` comes from `cchannel_listen`; `out` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_accept(
     listener: *const CchannelListener,
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn cchannel_accept(
 /// Stops listening; the channels that were accepted stay open.
 ///
 /// # Safety
-/// `listener` is NULL or what `cchannel_listen` gave, and is not used again.
+/// `listener` is NULL or comes from `cchannel_listen`, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_listener_close(listener: *mut CchannelListener) {
     if !listener.is_null() {
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn cchannel_listener_close(listener: *mut CchannelListener
 /// Connects to a name.
 ///
 /// # Safety
-/// `name` is a string that ends with 0; `wanted` is NULL or options; `out` can be written to.
+/// `name` is a NUL-terminated string; `wanted` is NULL or points to options; `out` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_connect(
     name: *const c_char,
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn cchannel_connect(
 /// Sends a message.
 ///
 /// # Safety
-/// `channel` is open; `bytes` leads to `length` bytes, or `length` is 0.
+/// `channel` is open; `bytes` points to `length` bytes, or `length` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_send(
     channel: *const Cchannel,
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn cchannel_send(
 /// Receives a message; returns its length.
 ///
 /// # Safety
-/// `channel` is open; `buffer` leads to `size` bytes, or `size` is 0.
+/// `channel` is open; `buffer` points to `size` bytes, or `size` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_recv(
     channel: *const Cchannel,
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn cchannel_recv(
     errno.into()
 }
 
-/// The descriptor that polls readable while a message waits.
+/// Returns a descriptor that polls readable while a message waits.
 ///
 /// # Safety
 /// `channel` is open.
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn cchannel_poll_fd(channel: *const Cchannel) -> c_int {
     )
 }
 
-/// The transport in use.
+/// Returns the name of the transport in use.
 ///
 /// # Safety
 /// `channel` is open.
@@ -323,7 +323,7 @@ pub unsafe extern "C" fn cchannel_transport(channel: *const Cchannel) -> *const 
 /// Switches to a transport.
 ///
 /// # Safety
-/// `channel` is open; `name` is a string that ends with 0.
+/// `channel` is open; `name` is a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_switch(
     channel: *const Cchannel,
@@ -345,7 +345,7 @@ pub unsafe extern "C" fn cchannel_switch(
     }
 }
 
-/// Closes a channel: the peer receives what was sent, then the end.
+/// Closes a channel. The peer first receives everything that was sent, then learns of the close.
 ///
 /// # Safety
 /// `channel` is NULL or open, and is not used again.
@@ -357,7 +357,7 @@ pub unsafe extern "C" fn cchannel_close(channel: *mut Cchannel) {
     }
 }
 
-/// Why the thread's last call failed, in words.
+/// Returns the reason why the calling thread's last call failed, as text.
 #[unsafe(no_mangle)]
 pub extern "C" fn cchannel_error() -> *const c_char {
     WHY.with_borrow(|why| why.as_ptr())

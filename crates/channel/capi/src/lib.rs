@@ -1,5 +1,7 @@
-//! Channels for C, `include/crossway_channel.h`. Each function here matches a prototype there; a test compares the two.
+//! The C interface to channels, `include/crossway_channel.h`. Each function here matches a prototype there; a test
+//! compares the two.
 //!
-//! A channel may be used by several threads at a time, one of which sends and one receives; it is closed after the last use.
+//! Several threads may use a channel at the same time; one that sends does not wait for one that receives. A channel
+//! must not be closed while a thread still uses it.
 
 pub mod ffi;

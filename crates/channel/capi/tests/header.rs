@@ -1,4 +1,5 @@
-//! The header names what the library has, and two C processes that use it talk to each other.
+//! Checks that the header declares what the library exports, and that two C processes that use it can talk to each
+//! other.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Name and number of arguments of a prototype or a signature.
+/// Returns the name and the number of arguments of a prototype or a signature.
 fn function(text: &str) -> (String, usize) {
     let (before, rest) = text.split_once('(').expect("an argument list");
     let name = before.rsplit([' ', '*']).next().expect("a name");
@@ -16,7 +17,7 @@ fn function(text: &str) -> (String, usize) {
     (name.to_owned(), arguments.count())
 }
 
-/// All functions of the header.
+/// Returns all functions of the header.
 fn prototypes() -> Vec<(String, usize)> {
     let header = std::fs::read_to_string(here("include/crossway_channel.h")).unwrap();
     let prototypes = header.split_once("/* PROTOTYPES */").expect("the mark").1;

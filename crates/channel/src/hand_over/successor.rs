@@ -1,4 +1,4 @@
-//! The process that takes channels over, seen from the one that hands them over.
+//! The process that takes channels over, as the process that hands them over sees it.
 
 use std::os::fd::OwnedFd;
 
@@ -11,16 +11,17 @@ use crate::error::Error;
 use crate::message::{self, Message, Outbox, Packet};
 use crate::net::{Reader, Writer};
 
-/// A connection to it, on which it has asked for the channels.
+/// A connection on which another process has asked for the channels.
 pub(crate) enum Successor {
-    /// On this host.
+    /// The process is on this host.
     Near(OwnedFd),
-    /// On another host.
+    /// The process is on another host.
     Far(Box<(Writer, Reader)>),
 }
 
 impl Successor {
-    /// Whether it has given up. It says nothing while it waits, so all that can be read is the end.
+    /// Whether the process has given up. It sends nothing while it waits, so only the end of the connection can be
+    /// read.
     pub(crate) fn is_gone(&mut self) -> bool {
         match self {
             Successor::Near(socket) => matches!(message::receive(&*socket, true), Packet::End),
@@ -58,7 +59,8 @@ impl Successor {
         }
     }
 
-    /// Sends a message that the old process received and its program did not, to another host.
+    /// Sends a message that the old process received, but its program did not, to another host. Does nothing within a
+    /// host.
     pub(super) fn send_held(&mut self, message: &[u8], until: Deadline) -> Result<(), Error> {
         let Successor::Far(ends) = self else { return Ok(()) };
         ends.0.write_frame(message, until).map_err(|errno| match errno {

@@ -1,4 +1,4 @@
-//! The process that takes channels over.
+//! Taking channels over from another process.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -30,18 +30,19 @@ use crate::protocol::{Marks, Role, Switch};
 use crate::reactor::{self, Source};
 use crate::transport::{RxHalf, Transport, TxHalf};
 
-/// Time between looks for the old process.
+/// Time between two searches for the old process.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The process that hands its channels over, once it was asked to.
+/// A connection to the process that hands its channels over, on which it has been asked for them.
 enum Old {
     Near(OwnedFd),
-    /// The connection lasts as long as its reader.
+    /// On another host. The connection stays open while its reader exists.
     Far(Reader),
 }
 
-/// Asks another listener of the name for its channels: one on this host or, if there is none, one on another host. If the old process dies or
-/// does not continue after it has handed channels over, these are returned with the error, because no other process has them.
+/// Asks another listener of the name for its channels: one on this host or, if there is none, one on another host. If
+/// the old process dies or stops after it has handed some channels over, they are returned together with the error,
+/// because no other process has them.
 pub(crate) fn take_over(
     options: &Options,
     name: &str,
@@ -85,7 +86,7 @@ fn find(options: &Options, name: &str, own: &Listener, until: Deadline) -> Resul
     }
 }
 
-/// `Err` holds what the places that were tried said.
+/// Looks for the old process on other hosts. The inner `Err` lists the answers of the places that were tried.
 fn find_far(
     network: &Network,
     name: &str,
@@ -105,7 +106,7 @@ fn find_far(
                 let (name, place) = (name.to_owned(), place.to_string());
                 return Err(Error::Disagreed { name, place, why });
             }
-            // That may be this process.
+            // The listener of that place may be this process.
             Asked::Nobody => {}
         }
     }
@@ -113,7 +114,7 @@ fn find_far(
 }
 
 impl Old {
-    /// The next channel; `None` if all were handed over.
+    /// Receives the next channel; `None` if all were handed over.
     fn take_next(
         &mut self,
         options: &Options,
@@ -134,7 +135,7 @@ impl Old {
         Ok(Some(channel))
     }
 
-    /// The next packet.
+    /// Reads the next packet.
     fn read(&mut self, until: Deadline) -> Result<(Message, Vec<OwnedFd>), Error> {
         let late = || no_answer("it handed nothing over until the deadline");
         let gone = || no_answer("it went away before all was handed over");
@@ -163,7 +164,7 @@ impl Old {
     }
 }
 
-/// The messages in the memory that the old process filled; `None` if it does not hold exactly `count`.
+/// Reads held messages from the memory that the old process filled; `None` if it does not contain exactly `count`.
 fn held_in(mut bytes: &[u8], count: usize) -> Option<VecDeque<Vec<u8>>> {
     let mut held = VecDeque::new();
     for _ in 0..count {
@@ -176,7 +177,8 @@ fn held_in(mut bytes: &[u8], count: usize) -> Option<VecDeque<Vec<u8>>> {
     bytes.is_empty().then_some(held)
 }
 
-/// The connection and the page of a channel whose peer need not be told.
+/// The control connection and the shared page of a channel whose peer does not notice the move; `None` if the peer has
+/// to look for this process.
 type Given = Option<(OwnedFd, Page)>;
 
 fn from_memory(

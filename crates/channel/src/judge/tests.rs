@@ -1,4 +1,4 @@
-//! Tests of the judge: what it decides from what is seen.
+//! Tests of the judge's decisions.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn sight(current: Transport, rate_msgs_per_s: f64) -> Sight {
     }
 }
 
-/// Looks until it decides, every 100 ms.
+/// Checks every 100 ms until the judge decides.
 fn decide(
     judge: &mut Judge,
     policy: &Policy,
@@ -69,7 +69,7 @@ fn frequent_exchanges_are_worth_spinning_for_and_seldom_ones_are_not() {
     let later = now + Duration::from_secs(10);
     let quiet = decide(&mut judge, &policy(), &sight(Transport::ShmSpin, 50.0), later);
     assert!(matches!(quiet, Some((Transport::ShmFutex, Reason::Traffic { .. }))), "{quiet:?}");
-    // In between neither is left for the other.
+    // In the range between, the channel keeps the one in use.
     for current in [Transport::ShmSpin, Transport::ShmFutex] {
         let between = sight(current, 7_500.0);
         assert_eq!(decide(&mut judge, &policy(), &between, later + LEAST_STAY), None);

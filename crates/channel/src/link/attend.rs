@@ -1,4 +1,4 @@
-//! What the control thread does for a link.
+//! The control thread's work for a link.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use crate::net::{Reader, Writer, write_now};
 use crate::protocol::Role;
 use crate::transport::{RxHalf, Transport, TxHalf};
 
-/// How long the connections that are missing are waited for.
+/// Returns how long to wait for missing connections.
 fn patience(abroad: &Abroad, down: &[Arc<Session>]) -> Duration {
     let first = !down.is_empty() && down.iter().all(|session| session.connections() == 0);
     if first { abroad.network.resume.max(FIRST_CONNECTION) } else { abroad.network.resume }
 }
 
 impl Link {
-    /// Control thread: opens what was offered.
+    /// Control thread: opens the transport that the leader has offered.
     fn open_offered(&self) {
         let (text, fds, why, since) = {
             let mut state = self.lock();
@@ -56,14 +56,15 @@ impl Link {
             Err(because) => self.not_opened(&mut state, to, because),
         }
         if worked && to == Transport::Udp {
-            // Not before datagrams have passed.
+            // The follower is not ready until datagrams have passed in both directions.
             return;
         }
         state.switch.opened(worked);
         self.carry_out(&mut state);
     }
 
-    /// Control thread: does what is due for halves whose owners are elsewhere. True if it should be called again soon.
+    /// Control thread: does the pending work of halves that are in no call at the moment. Returns true if it should be
+    /// called again soon.
     pub(crate) fn attend(&self) -> bool {
         self.open_offered();
         let (must_mark, installed, unsent, dropped, far, old) = {
@@ -72,7 +73,7 @@ impl Link {
             let installed = state.next_rx.is_some();
             let mut old = Old::default();
             if state.over {
-                // The peer may still read what is in its memory.
+                // The peer can still read what is in its own mappings.
                 old = std::mem::take(&mut state.old);
             } else if state.switch.is_settled() && state.is_releasing && state.release.is_none() {
                 state.release = Some(Release::new(std::mem::take(&mut state.old)));
@@ -84,7 +85,7 @@ impl Link {
         drop(old);
         let mut again = unsent | self.attend_connections();
         if must_mark {
-            // A failure is the program's to hear, at its next call.
+            // If this fails, the program's next call returns the error.
             let marked = self.tx.try_visit(|tx| self.try_mark(tx));
             again |= !matches!(marked, Some(Ok(true) | Err(_)));
         }
@@ -101,11 +102,12 @@ impl Link {
         {
             self.close();
         }
-        // What the peer has sent must be read for it to learn that all has arrived, and it may come at any time.
+        // Packets from the peer must still be read, so that it learns that everything has arrived; they may come at any
+        // time.
         again | (dropped == [true; 2] && far)
     }
 
-    /// Between hosts: sees to connections that broke. True if it should be called again soon.
+    /// Between hosts: handles broken connections. Returns true if it should be called again soon.
     fn attend_connections(&self) -> bool {
         let state = self.lock();
         if state.over || state.leaving {
@@ -153,7 +155,7 @@ impl Link {
         true
     }
 
-    /// Connecting end: starts a search for the peer, unless one is under way.
+    /// Connecting end: starts a search for the peer, unless one is in progress.
     pub(super) fn search(&self, mut state: MutexGuard<'_, State>, patience: Duration) {
         if !state.searching
             && let Some(me) = self.me.upgrade()
@@ -164,7 +166,8 @@ impl Link {
         }
     }
 
-    /// Control thread: the control connection between hosts broke. After a goodbye that is its end.
+    /// Control thread: handles the loss of the control connection between hosts. If the peer has said goodbye, the
+    /// channel ends.
     pub(crate) fn broken(&self) {
         if self.lock().peer_said_bye {
             self.lost(None);
@@ -172,7 +175,8 @@ impl Link {
         self.call();
     }
 
-    /// Leader: the connector has lost its control connection and brings another one. False if this is not the channel it means.
+    /// Leader: continues on a new control connection, which the connector made because it lost the old one. If this is
+    /// not the channel that the connector means, the writer is returned as the error.
     pub(crate) fn resume_wire(
         &self,
         secret: [u64; 2],
@@ -194,7 +198,8 @@ impl Link {
         Ok(())
     }
 
-    /// Leader: the connector brings a connection for the messages of an epoch.
+    /// Leader: accepts a connection for the messages of an epoch. If this is not the channel that the connector means,
+    /// the writer is returned as the error.
     pub(crate) fn attach(
         &self,
         secret: [u64; 2],
@@ -227,7 +232,7 @@ impl Link {
         self.call();
     }
 
-    /// Says goodbye: both halves are dropped and the last word is out.
+    /// Says goodbye to the peer, after both halves were dropped and the final marker was sent.
     fn close(&self) {
         let mut state = self.lock();
         if !state.over {
@@ -240,7 +245,7 @@ impl Link {
         drop(state);
         sessions.iter().for_each(|session| session.end());
         self.changed.notify_all();
-        // What the peer has not read yet lives on in its own mappings and sockets.
+        // Data that the peer has not read yet stays alive in its own mappings and sockets.
         let tx = self.tx.try_visit(|tx| std::mem::replace(&mut tx.half, TxHalf::Parked));
         let rx = self.rx.try_visit(|rx| std::mem::replace(&mut rx.half, RxHalf::Parked));
         drop((tx, rx));
@@ -251,13 +256,13 @@ impl Link {
         drop((old, next));
     }
 
-    /// Both halves are dropped and nothing is left to do, or another process takes this end over.
+    /// Whether both halves are dropped and nothing is left to do, or another process takes this end over.
     pub(crate) fn is_done(&self) -> bool {
         let state = self.lock();
         state.leaving || (state.over && state.dropped == [true; 2])
     }
 
-    /// Control thread: it watches this link no longer.
+    /// Control thread: notes that it no longer watches this link.
     pub(crate) fn removed(&self) {
         let mut state = self.lock();
         if state.leaving {

@@ -1,4 +1,4 @@
-//! How a link opens the UDP transport: only after datagrams have passed in both directions.
+//! Opening the UDP transport, which is used only after datagrams have passed in both directions.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// How long the ends try to exchange greetings. If none has passed in both directions by then, UDP is taken not to work.
 const PROOF: Duration = Duration::from_secs(1);
 
-/// An exchange of greetings by the control thread, over sockets that the halves do not use yet.
+/// An exchange of greetings by the control thread, over the sockets of halves that are not in use yet.
 pub(crate) struct Proof {
     datagrams: Arc<Datagrams>,
     link: Weak<Link>,
@@ -37,7 +37,7 @@ impl Proof {
         Proof { datagrams, link, epoch, next: now, until: now + PROOF, done: false }
     }
 
-    /// The socket to watch.
+    /// Returns the socket to watch.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.datagrams.as_fd()
     }
@@ -50,13 +50,14 @@ impl Proof {
         }
     }
 
-    /// Greets if it is time, or gives up; returns when to call this again, `None` if there is nothing left to do.
+    /// Sends a greeting if it is time, or gives up. Returns when to call this again; `None` if there is nothing left to
+    /// do.
     pub(crate) fn attend(&mut self, now: Instant) -> Option<Instant> {
         if !self.is_awaited() {
             return None;
         }
         if self.datagrams.leads() {
-            // Its follower says on the control connection how it ended.
+            // The follower reports the outcome on the control connection.
             return Some(now + PROOF);
         }
         if self.until <= now {
@@ -70,7 +71,7 @@ impl Proof {
         Some(self.next)
     }
 
-    /// Whether a switch still waits for the outcome.
+    /// Whether a switch still depends on the outcome.
     fn is_awaited(&self) -> bool {
         let has_halves = Arc::strong_count(&self.datagrams) > 1;
         has_halves && !self.done && !self.datagrams.is_in_use()
@@ -85,7 +86,7 @@ impl Proof {
 }
 
 impl Drop for Proof {
-    /// An exchange that ends early, because its socket cannot be watched, has failed.
+    /// Counts an exchange that ends early, because its socket cannot be watched, as failed.
     fn drop(&mut self) {
         if !self.done && !self.datagrams.leads() {
             self.finish(false);
@@ -103,7 +104,8 @@ impl Link {
         Ok((halves, offer))
     }
 
-    /// Follower: opens this end. The control thread calls [`Link::proved`] when datagrams have passed.
+    /// Follower: opens its end of the UDP transport. The control thread calls [`Link::proved`] when datagrams have
+    /// passed.
     pub(super) fn open_lossy(&self, offer: &Offer) -> Result<Halves, OpenError> {
         let (local, peer) = self.addresses()?;
         let datagrams = Datagrams::open(local, peer, offer)?;
@@ -119,7 +121,7 @@ impl Link {
         })
     }
 
-    /// Follower: the exchange of greetings has ended.
+    /// Follower: handles the outcome of the exchange of greetings.
     fn proved(&self, epoch: u32, worked: bool) {
         let mut state = self.lock();
         if state.over || state.switch.epoch().wrapping_add(1) != epoch {
@@ -133,7 +135,7 @@ impl Link {
         self.carry_out(&mut state);
     }
 
-    /// Follower: the transport that the leader offered cannot be opened.
+    /// Follower: records that the transport that the leader offered cannot be opened.
     pub(super) fn not_opened(&self, state: &mut State, to: Transport, because: String) {
         state.pending = None;
         let from = state.transport;
@@ -141,7 +143,7 @@ impl Link {
         self.relax(false);
     }
 
-    /// Why messages of this channel cannot travel in datagrams, if they cannot.
+    /// Returns why messages of this channel cannot travel in datagrams; `None` if they can.
     pub(super) fn forbids_datagrams(&self, state: &State) -> Option<String> {
         if !self.shape.fits_datagrams() {
             return Some(format!(
@@ -150,7 +152,7 @@ impl Link {
             ));
         }
         let ours = state.own_transports().contains(&Transport::Udp);
-        // A leader that offers it allows it.
+        // If the leader offers UDP, it allows it.
         let theirs = self.role == Role::Follower || state.peer_allows.contains(&Transport::Udp);
         (!ours || !theirs).then(|| "both ends must allow loss".to_owned())
     }

@@ -1,4 +1,4 @@
-//! Markers: how the sender leaves the old transport and the receiver follows it.
+//! Markers, by which the sender leaves the old transport and the receiver follows it.
 
 use crossway_mech::SendError;
 
@@ -11,7 +11,7 @@ use crate::sender::TxState;
 use crate::transport::RxHalf;
 
 impl Link {
-    /// Sends the marker, if it is due and there is room, and continues on the new transport. False if there is no room.
+    /// If the marker is due, sends it and continues on the new transport. Returns false if there is no room for it.
     pub(crate) fn try_mark(&self, tx: &mut TxState) -> Result<bool, SendError> {
         let mut state = self.lock();
         if state.must_mark {
@@ -24,7 +24,7 @@ impl Link {
         Ok(true)
     }
 
-    /// The marker that is due, if one is.
+    /// Returns the marker if it is due.
     pub(crate) fn due_marker(&self, sequence: u64) -> Option<[u8; MARKER_LEN]> {
         let state = self.lock();
         state.must_mark.then(|| self.marker(&state, sequence))
@@ -35,10 +35,10 @@ impl Link {
         self.marks.encode(Internal::Move { epoch, sequence })
     }
 
-    /// The marker is out.
+    /// Continues on the new transport after the marker was sent.
     pub(crate) fn marked(&self, state: &mut State, tx: &mut TxState) {
         fault::point("Marked");
-        // It may have become pointless meanwhile, when the peer was lost.
+        // The switch may have become pointless meanwhile, because the peer has ended.
         if let Some(next) = state.next_tx.take() {
             state.old.tx.push(tx.replace(next));
             state.must_mark = false;
@@ -48,7 +48,7 @@ impl Link {
         }
     }
 
-    /// Handles a marker that the receiver has read: it continues on the new transport.
+    /// Handles a marker that the receiver has read, and continues on the new transport.
     pub(crate) fn follow(
         &self,
         rx: &mut RxState,
@@ -69,7 +69,7 @@ impl Link {
         self.followed(&mut state, rx, next)
     }
 
-    /// Moves a parked receiver, which has nothing to read, to the next transport if there is one. Returns whether there was.
+    /// Moves a parked receiver, which has nothing to read, to the next transport. Returns false if there is none yet.
     pub(crate) fn follow_parked(&self, rx: &mut RxState) -> Result<bool, RecvError> {
         let mut state = self.lock();
         let Some(next) = state.next_rx.take() else { return Ok(false) };

@@ -1,4 +1,5 @@
-//! A move of the listening end to a process that is not given the connections: one on another host, or one of a channel between hosts.
+//! Moving the listening end to a process that cannot take over its connections: a process on another host, or a channel
+//! between hosts.
 //!
 //! ```text
 //!   old process                connecting end             new process
@@ -12,9 +13,9 @@
 //!                                       |  <- switch to one -> |
 //! ```
 //!
-//! `Gone` is the last packet to the old process and `Rejoined` the first to the new one. What the connecting end has to say in between waits,
-//! so that no packet is lost with the old connection. The new process starts nothing before `Rejoined`: until then, the connecting end may
-//! come again if its connection breaks.
+//! `Gone` is the last packet to the old process and `Rejoined` the first to the new one. Packets that the connecting
+//! end has to send in between wait, so that none is lost with the old connection. The new process starts nothing before
+//! it has received `Rejoined`. If a connection breaks before that, the connecting end simply makes another one.
 
 use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
@@ -32,17 +33,18 @@ use crate::protocol::Role;
 use crate::transport::Transport;
 use crossway_sys::socket;
 
-/// The ends look for each other this long at least.
+/// The minimum time for which the ends look for each other.
 pub(super) const FIRST_CONNECTION: Duration = Duration::from_secs(5);
 
 impl Link {
-    /// How long the ends look for each other during a move.
+    /// Returns how long the ends look for each other during a move.
     pub(crate) fn patience_in_a_move(&self) -> Duration {
         let resume = self.network.as_ref().map_or(Duration::ZERO, |network| network.resume);
         resume.max(FIRST_CONNECTION)
     }
 
-    /// Old process: tells the connecting end of a parked channel to look for another process, on another host if `far`.
+    /// Old process: tells the connecting end of a parked channel to look for another process, which is on another host
+    /// if `far` is true.
     pub(crate) fn part(&self, far: bool) {
         let mut state = self.lock();
         if state.moving == Moving::No {
@@ -54,7 +56,7 @@ impl Link {
         self.call();
     }
 
-    /// Old process: what the connecting end has answered, if it has.
+    /// Old process: returns the connecting end's answer, if it has arrived.
     pub(crate) fn answer(state: &State) -> Option<Result<(), String>> {
         match &state.moving {
             Moving::Leaving(answer) => answer.clone(),
@@ -69,7 +71,7 @@ impl Link {
         }
     }
 
-    /// Connecting end: the listening end leaves its process.
+    /// Connecting end: handles the message that the listening end leaves its process.
     pub(super) fn is_left(&self, state: &mut State, far: bool) {
         if far && self.network.is_none() {
             let why = "it knows no way to other hosts: give its program CROSSWAY_CHANNEL_HOSTS or CROSSWAY_CHANNEL_TIPC";
@@ -83,7 +85,8 @@ impl Link {
         }
     }
 
-    /// The control connection within a host has ended. True if that is nothing new, since the channel is being moved.
+    /// Handles the end of the control connection within a host. Returns true if it was expected, because the channel is
+    /// being moved.
     pub(crate) fn detach(&self) -> bool {
         let mut state = self.lock();
         let moves = matches!(state.moving, Moving::Searching | Moving::Awaiting(_));
@@ -93,13 +96,14 @@ impl Link {
         moves
     }
 
-    /// Connecting end: the question to processes that may have the channel now.
+    /// Connecting end: returns the question for processes that may have the channel now.
     pub(crate) fn question(&self, transports: Vec<Transport>, near: &[u64]) -> Rejoin {
         let (id, secret) = (self.id, self.marks.random());
         Rejoin { id, secret, transports, near: near.to_vec() }
     }
 
-    /// Connecting end: the new process is found. `peer_pid` is 0 on another host.
+    /// Connecting end: continues with the new process, which has accepted the question. `peer_pid` is 0 on another
+    /// host.
     pub(crate) fn rejoin(
         &self,
         wire: Wire,
@@ -131,7 +135,7 @@ impl Link {
         self.role == Role::Leader && matches!(self.lock().moving, Moving::Awaiting(_))
     }
 
-    /// New process: whether a question is about this channel, and what both ends allow.
+    /// New process: checks that a question is about this channel, and that the ends have a transport in common.
     fn check_question(&self, rejoin: &Rejoin, ours: &[Transport]) -> Result<(), String> {
         if rejoin.secret != self.marks.random() {
             return Err("it is another channel".to_owned());
@@ -142,7 +146,7 @@ impl Link {
         Ok(())
     }
 
-    /// New process: the connecting end comes, from this host.
+    /// New process: answers the connecting end, which is on this host.
     pub(crate) fn rejoin_near(&self, rejoin: Rejoin, socket: OwnedFd, mut fds: Vec<OwnedFd>) {
         let ours = self.lock().policy.transports();
         let answer = self.check_question(&rejoin, &ours).and_then(|()| {
@@ -169,7 +173,7 @@ impl Link {
         fault::point("Welcomed");
     }
 
-    /// New process: the connecting end comes, from another host.
+    /// New process: answers the connecting end, which is on another host.
     pub(crate) fn rejoin_far(&self, rejoin: Rejoin, mut writer: Writer, reader: Reader) {
         let Some(network) = self.network.clone() else { return };
         let transport = reader.stream().transport();
@@ -189,7 +193,8 @@ impl Link {
         fault::point("Welcomed");
     }
 
-    /// New process: the connecting end knows that it is found. From here on the channel is as any other.
+    /// New process: ends the move, since the connecting end has confirmed that it found this process. From here on, the
+    /// channel is like any other.
     pub(super) fn is_found(&self, state: &mut State) {
         let Moving::Awaiting(since) = state.moving else { return };
         state.moving = Moving::No;
@@ -204,7 +209,7 @@ impl Link {
         self.call_policy();
     }
 
-    /// Control thread: what is due in a move. Whether one is under way.
+    /// Control thread: does what is due in a move. Returns whether one is in progress.
     pub(super) fn attend_move(&self) -> bool {
         let state = self.lock();
         match state.moving {

@@ -1,4 +1,4 @@
-//! What the peer says, and its end.
+//! Handling the peer's packets and its end.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::protocol::{Role, Signal};
 
 impl Link {
-    /// What the peer said. An error ends the channel.
+    /// Handles a packet from the peer. An error ends the channel.
     pub(crate) fn handle(&self, message: Message, fds: Vec<OwnedFd>) -> Result<(), String> {
         let mut state = self.lock();
         if state.over {
@@ -36,7 +36,7 @@ impl Link {
                 self.call_policy();
             }
             Message::Received { epoch, items } => {
-                // One of an epoch that is over says nothing new.
+                // A packet about an epoch that is over contains no news.
                 if let Some(session) = state.session(epoch)
                     && !session.acknowledged(items)
                 {
@@ -74,7 +74,8 @@ impl Link {
         self.call();
     }
 
-    /// The control connection is closed.
+    /// Ends the channel because the control connection is closed. `violation` is the rule that the peer broke, if it
+    /// did.
     pub(crate) fn lost(&self, violation: Option<String>) {
         let mut state = self.lock();
         if state.over {
@@ -96,7 +97,7 @@ impl Link {
         drop(state);
         self.changed.notify_all();
         if died {
-            // A killed listener leaves its name.
+            // If the listener was killed, its socket is still in the directory.
             self.directory.sweep(&self.name);
         }
     }

@@ -1,7 +1,8 @@
-//! How the memory of an old transport is given back: in steps, with pauses.
+//! Freeing the memory of an old transport, in steps with pauses between them.
 //!
-//! The kernel takes about a microsecond for each page. On a CPU that an end keeps busy, giving megabytes back in one go would keep that end from it for
-//! milliseconds. The next switch waits until all is given back, so that switches in quick succession do not pile memory up.
+//! The kernel takes about a microsecond to free a page. If megabytes were freed in one go on a CPU that an end keeps
+//! busy, that end could not run for milliseconds. The next switch waits until all the memory is free, so that memory
+//! does not pile up when switches follow each other quickly.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,13 @@ use super::state::{Old, State};
 const STEP: Duration = Duration::from_micros(100);
 /// Pause after each step.
 const PAUSE: Duration = Duration::from_micros(500);
-/// Bytes that are given back by one system call.
+/// Number of bytes freed by one system call.
 const CHUNK: usize = 256 << 10;
 
-/// An old transport whose memory is being given back.
+/// An old transport whose memory is being freed.
 pub(super) struct Release {
     old: Old,
-    /// Number of bytes of each ring that were given back already.
+    /// Number of bytes of each ring that have been freed.
     done: usize,
     next: Instant,
 }
@@ -28,7 +29,7 @@ impl Release {
         Release { old, done: 0, next: Instant::now() }
     }
 
-    /// Gives back as much as one step allows; returns whether nothing is left.
+    /// Frees as much as one step allows; returns whether nothing is left.
     fn step(&mut self) -> bool {
         let start = Instant::now();
         let rings = || self.old.tx.iter().filter_map(|tx| tx.ring());
@@ -51,7 +52,7 @@ impl State {
 }
 
 impl Link {
-    /// Control thread: gives back some memory of an old transport, if it is time; returns when to continue.
+    /// Control thread: frees some memory of an old transport, if it is time; returns when to continue.
     pub(crate) fn release(&self, now: Instant) -> Option<Instant> {
         let mut release = self.lock().release.take()?;
         let finished = release.next <= now && release.step();

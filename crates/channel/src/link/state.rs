@@ -1,4 +1,4 @@
-//! The state of one end, behind one lock.
+//! The state of one end, protected by one lock.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -18,31 +18,31 @@ use crate::policy::Policy;
 use crate::protocol::Switch;
 use crate::transport::{Halves, RxHalf, Transport, TxHalf};
 
-/// Entries that a log keeps.
+/// Number of events that a log keeps.
 const LOG: usize = 64;
 
 /// A peer on another host.
 #[derive(Clone)]
 pub(crate) struct Abroad {
-    /// How it is reached.
+    /// The settings by which it is reached.
     pub(crate) network: Arc<Network>,
     pub(crate) transport: Transport,
-    /// Where it is, in words.
+    /// Its transport and address, as text.
     pub(crate) peer: String,
-    /// Where the connecting end found it.
+    /// The place where the connecting end found it; `None` at the listening end.
     pub(crate) place: Option<Route>,
 }
 
-/// Where an end is in a move of its listening end to another process that is not given the connections.
+/// The state of an end while its listening end moves to another process that cannot take over the connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Moving {
-    /// No move is under way.
+    /// No move is in progress.
     No,
-    /// The process that is left: it has told the connecting end, which has answered or not.
+    /// The old process has told the connecting end to leave; contains the answer once there is one.
     Leaving(Option<Result<(), String>>),
-    /// The connecting end: it looks for the new process.
+    /// The connecting end is looking for the new process.
     Searching,
-    /// The new process: the connecting end has not come yet.
+    /// The new process has waited for the connecting end since this time.
     Awaiting(Instant),
 }
 
@@ -51,79 +51,80 @@ pub(super) struct Pending {
     pub(super) transport: Transport,
     pub(super) why: Reason,
     pub(super) since: Instant,
-    /// Until they are installed.
+    /// Both halves, until they are installed.
     pub(super) halves: Option<Halves>,
 }
 
-/// Old halves, to be dropped by the control thread: that unmaps memory, which takes time.
+/// Old halves. The control thread drops them, because unmapping their memory takes time.
 #[derive(Default)]
 pub(super) struct Old {
     pub(super) tx: Vec<TxHalf>,
     pub(super) rx: Vec<RxHalf>,
 }
 
-/// The state of one end.
+/// The mutable state of one end.
 pub(crate) struct State {
     pub(crate) switch: Switch,
-    /// That of the settled epoch.
+    /// The transport of the settled epoch.
     pub(crate) transport: Transport,
     pub(super) pending: Option<Pending>,
     pub(super) next_tx: Option<TxHalf>,
     pub(super) next_rx: Option<RxHalf>,
-    /// The sender's marker is due.
+    /// Whether the sender must send its marker.
     pub(crate) must_mark: bool,
-    /// What goes out with the next offer.
+    /// The contents of the next offer to the peer.
     pub(super) to_offer: Option<(OfferText, Vec<OwnedFd>, Reason)>,
-    /// What came in with the last offer, and when.
+    /// The peer's last offer, and when it arrived.
     pub(super) offered: Option<(OfferText, Vec<OwnedFd>, Reason, Instant)>,
-    /// It is time to open it.
+    /// Whether the control thread must open the offered transport now.
     pub(super) must_open: bool,
     pub(super) old: Old,
-    /// The transport before this one, while its memory is given back.
+    /// The previous transport, while its memory is being freed.
     pub(super) release: Option<Release>,
-    /// It is not all given back yet.
+    /// Whether some of its memory has not been freed yet.
     pub(super) is_releasing: bool,
     /// The control connection.
     pub(crate) wire: Wire,
-    /// Between hosts: those of this epoch and the next.
+    /// Between hosts: the sessions of this epoch and the next.
     pub(super) sessions: Vec<Arc<Session>>,
-    /// A thread looks for the peer.
+    /// Whether a thread is looking for the peer.
     pub(crate) searching: bool,
-    /// A connection broke, and the log says so.
+    /// Whether a connection broke and the log says so.
     pub(crate) was_interrupted: bool,
-    /// Since when a connection is missing, at the listening end.
+    /// When a connection was found missing, at the listening end; `None` while all are present.
     pub(super) missing_since: Option<Instant>,
-    /// If the peer is on another host.
+    /// The peer's host and how it is reached; `None` if the peer is on this host.
     pub(crate) abroad: Option<Abroad>,
-    /// 0 if it is on another host or not to be seen.
+    /// Process id of the peer; 0 if it is on another host or in a PID namespace that is not visible here.
     pub(crate) peer_pid: u32,
     pub(crate) moving: Moving,
-    /// How often the listening end has moved so, the same at both ends.
+    /// How often the listening end has moved without its connections; the same at both ends.
     pub(crate) moves: u32,
-    /// What the connecting end has to say once it has found the new process.
+    /// Packets that the connecting end will send once it has found the new process.
     pub(super) queued: Vec<Message>,
     pub(super) log: VecDeque<Event>,
     pub(super) subscribers: Vec<mpsc::Sender<Event>>,
     pub(crate) policy: Policy,
-    /// What the peer's policy allows.
+    /// The transports that the peer's policy allows.
     pub(crate) peer_allows: Vec<Transport>,
     pub(crate) judge: Judge,
-    /// A transport that the program, here or there, asked for and that is still to be tried.
+    /// A transport that the program at either end asked for and that has not been tried yet.
     pub(crate) wished: Option<(Transport, Reason)>,
-    /// Whether the program has dropped its sender, and its receiver.
+    /// Whether the program has dropped its sender and its receiver, in this order.
     pub(crate) dropped: [bool; 2],
-    /// The peer closed in order.
+    /// Whether the peer has announced that it closes the channel.
     pub(super) peer_said_bye: bool,
-    /// The control thread must stop using the control connection, because another process takes it over.
+    /// Whether the control thread must stop using the control connection, because another process takes it over.
     pub(crate) leaving: bool,
-    /// The control thread has stopped using it.
+    /// Whether the control thread has stopped using the control connection.
     pub(crate) left: bool,
-    /// This end has said goodbye, lost its peer, or is another process's: nothing is negotiated any more.
+    /// Whether nothing is negotiated any more, because this end has said goodbye, has lost its peer, or was handed to
+    /// another process.
     pub(crate) over: bool,
 }
 
 impl State {
-    /// The state of a new link.
+    /// Returns the state of a new link.
     pub(super) fn new(parts: &mut Parts) -> State {
         State {
             switch: parts.switch.clone(),
@@ -162,17 +163,17 @@ impl State {
         }
     }
 
-    /// The last entry of the log.
+    /// Returns the last entry of the log.
     pub(crate) fn last_event(&self) -> Option<&EventKind> {
         self.log.back().map(|event| &event.what)
     }
 
-    /// Whether no switch can begin, since the connection is another process's or will be.
+    /// Whether no switch can begin, because another process has the connection or will have it.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.leaving || self.moving != Moving::No
     }
 
-    /// Says something to the peer; the connecting end of a channel that is being moved says it to the new process.
+    /// Sends a packet to the peer. During a move, the connecting end keeps the packet for the new process.
     pub(crate) fn say(&mut self, message: Message) {
         if self.moving == Moving::Searching {
             self.queued.push(message);
@@ -181,7 +182,7 @@ impl State {
         }
     }
 
-    /// Adds to the log and tells the subscribers.
+    /// Adds an event to the log and sends it to the subscribers.
     pub(super) fn log(&mut self, event: Event) {
         self.subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
         if self.log.len() == LOG {
@@ -190,12 +191,12 @@ impl State {
         self.log.push_back(event);
     }
 
-    /// Whether the receiver has a transport to follow to.
+    /// Whether the receiver has a new transport to continue on.
     pub(crate) const fn has_next_rx(&self) -> bool {
         self.next_rx.is_some()
     }
 
-    /// What this end allows.
+    /// Returns the transports that this end allows.
     pub(crate) fn own_transports(&self) -> Vec<Transport> {
         match &self.abroad {
             Some(abroad) => self.policy.transports_between(abroad.transport),
@@ -203,22 +204,22 @@ impl State {
         }
     }
 
-    /// Sessions without a connection.
+    /// Returns the sessions without a connection.
     pub(crate) fn sessions_down(&self) -> Vec<Arc<Session>> {
         self.sessions.iter().filter(|session| session.is_down()).cloned().collect()
     }
 
-    /// The session of an epoch.
+    /// Returns the session of an epoch.
     pub(crate) fn session(&self, epoch: u32) -> Option<&Arc<Session>> {
         self.sessions.iter().find(|session| session.epoch() == Some(epoch))
     }
 
-    /// The session of an epoch that is over.
+    /// Forgets the session of an epoch that is over.
     pub(crate) fn forget_session(&mut self, epoch: u32) {
         self.sessions.retain(|session| session.epoch() != Some(epoch));
     }
 
-    /// What both ends allow.
+    /// Returns the transports that both ends allow.
     pub(crate) fn allowed(&self) -> Vec<Transport> {
         let ours = self.own_transports().into_iter();
         ours.filter(|transport| self.peer_allows.contains(transport)).collect()

@@ -1,4 +1,4 @@
-//! How a link switches: what the protocol wants done, and how a switch begins.
+//! Starting switches, and carrying out the actions of the switch protocol.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::protocol::{Action, Role, Signal};
 use crate::transport::Transport;
 
 impl Link {
-    /// Does what the switch protocol says, in order.
+    /// Carries out the actions of the switch protocol, in order.
     pub(crate) fn carry_out(&self, state: &mut State) {
         while let Some(action) = state.switch.poll_action() {
             match action {
@@ -64,11 +64,12 @@ impl Link {
                         pending.since.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
                     let (to, why) = (pending.transport, pending.why);
                     self.log(state, EventKind::Switched { from, to, why, took_us });
-                    // A channel that was on no transport chooses again at the first look.
+                    // A channel that was parked chooses its transport again at the first check.
                     if from != Transport::Parked {
                         state.judge.switched(Instant::now());
                     }
-                    // Ends that spin on one CPU stall each other: the first look at them must not wait for the pause after an idle look.
+                    // Spinning ends on one CPU stall each other, so the first check must not wait as long as it would
+                    // after an idle one.
                     if state.wished.is_some() || state.transport.spins() {
                         self.hurry.store(true, Ordering::Release);
                     }
@@ -77,15 +78,15 @@ impl Link {
                 }
             }
         }
-        // Blocked halves look again, and the control thread opens, moves idle halves and drops old ones.
+        // Wakes blocked halves, and the control thread, which opens transports, moves idle halves and drops old ones.
         self.changed.notify_all();
         self.call();
     }
 
-    /// Leader: begins a switch. False if one is going on, or this is not the leader.
+    /// Leader: begins a switch. Returns false if another one is in progress, or if this end is not the leader.
     ///
     /// # Errors
-    /// The transport cannot be made.
+    /// The transport cannot be created.
     pub(crate) fn start(&self, to: Transport, why: Reason) -> Result<bool, OpenError> {
         {
             let state = self.lock();
@@ -108,7 +109,7 @@ impl Link {
         if state.over || state.is_elsewhere() || state.switch.offer().is_err() {
             return Ok(false);
         }
-        // The peer may connect before it is heard that it is ready.
+        // The peer may connect before its Ready signal arrives here.
         self.take_session_of(&mut state, &halves.0);
         let (text, fds) = OfferText::new(to, offer);
         state.to_offer = Some((text, fds, why.clone()));
@@ -121,7 +122,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Whether a transport leads from this end to the other.
+    /// Checks that a transport can connect this end to the other.
     pub(crate) fn check_carries(&self, transport: Transport) -> Result<(), OpenError> {
         let state = self.lock();
         let why = match &state.abroad {
@@ -140,7 +141,7 @@ impl Link {
         Err(OpenError::Unsupported { mechanism: transport.id(), why })
     }
 
-    /// The program, here or there, wants a transport.
+    /// Requests a switch to a transport. A follower passes the request on to the leader.
     pub(crate) fn wish(&self, transport: Transport) {
         let mut state = self.lock();
         if self.role == Role::Leader {

@@ -1,10 +1,10 @@
-//! How often the receivers of a channel are woken, as its transports count it: what the policy charges for wake-ups.
+//! Counts of how often the receivers of a channel are woken, by which the policy charges for wake-ups.
 
 use std::sync::PoisonError;
 
 use super::Link;
 
-/// Messages, and the wake-ups of their receivers.
+/// A number of messages, and how often their receivers were woken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wakes {
     msgs: u64,
@@ -12,28 +12,29 @@ pub(crate) struct Wakes {
 }
 
 impl Wakes {
-    /// Wake-ups per message, at most 1; `None` without messages. A receiver that gives up waiting and waits again is counted each time.
+    /// Returns the wake-ups per message, at most 1; `None` without messages. A receiver that gives up waiting and waits
+    /// again is counted each time.
     pub(crate) fn per_msg(self) -> Option<f64> {
         (self.msgs > 0).then(|| (self.wakes as f64 / self.msgs as f64).min(1.0))
     }
 }
 
-/// What one half has reported of its present transport.
+/// The counts that one half has already reported for its current transport.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// The messages of all transports by then.
+    /// The number of messages on all transports at the last report.
     sequence: u64,
-    /// The wake-ups of this transport by then.
+    /// The number of wake-ups on this transport at the last report.
     wakes: u64,
 }
 
 impl Tally {
-    /// That of a new transport, whose first message is the one after `sequence` of the channel.
+    /// Returns the counts for a new transport, which begins after message `sequence` of the channel.
     pub(crate) const fn from(sequence: u64) -> Tally {
         Tally { sequence, wakes: 0 }
     }
 
-    /// What has been added since the last call; nothing if the transport does not count wake-ups.
+    /// Returns what has been added since the last call; zeroes if the transport does not count wake-ups.
     fn advance(&mut self, sequence: u64, wakes: Option<u64>) -> Wakes {
         let Some(wakes) = wakes else { return Wakes::default() };
         let added = Wakes {
@@ -46,7 +47,7 @@ impl Tally {
 }
 
 impl Link {
-    /// Adds the messages and wake-ups of a half since its last report.
+    /// Adds the messages and wake-ups of a half since its last report to those of this end.
     pub(crate) fn count_wakes(&self, tally: &mut Tally, sequence: u64, wakes: Option<u64>) {
         let added = tally.advance(sequence, wakes);
         let mut sum = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +55,8 @@ impl Link {
         sum.wakes += added.wakes;
     }
 
-    /// What both halves of this end have reported since the last call: messages of both directions.
+    /// Returns what both halves of this end have reported since the last call. The messages are those of both
+    /// directions.
     pub(crate) fn take_wakes(&self) -> Wakes {
         std::mem::take(&mut self.wakes.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -68,7 +70,7 @@ mod tests {
     use crate::link::flag;
     use crate::{Directory, Options, Policy, Transport};
 
-    /// Only catches hangs.
+    /// A deadline that only serves to catch hangs.
     fn soon() -> Option<Instant> {
         Some(Instant::now() + Duration::from_secs(120))
     }

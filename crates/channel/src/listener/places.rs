@@ -1,4 +1,4 @@
-//! Where other hosts find a name: TCP addresses from the table of hosts, and TIPC.
+//! The places at which other hosts find a name: TCP addresses from the list of hosts, and TIPC's name table.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::net::Network;
 use crate::net::endpoint::{Acceptor, NotThere, Place};
 
-/// Opens the places where other hosts find a name. One that another listener of the name on this host has is waited for; one that another
-/// program has is left to it if there is a place besides.
+/// Opens the places at which other hosts find a name. If another listener of the name on this host has a place, this
+/// one waits for it. If another program has it, this listener does without it, provided it has another place.
 pub(super) fn open(
     directory: &Directory,
     name: &str,

@@ -1,4 +1,4 @@
-//! Connectors that ask for a channel: checked, answered, and admitted to the queue of the listener.
+//! Checking connectors that ask for a channel, answering them, and queueing their channels for accept.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,14 +16,15 @@ use crate::page::Page;
 use crate::protocol::{Marks, Role, Switch};
 use crate::transport::{Halves, Shape, Transport};
 
-/// Channels that may wait for accept; further connectors are refused.
+/// Number of channels that may wait to be accepted; further connectors are refused.
 const WAITING: usize = 256;
 
-/// The longest message between hosts, and the most that a sender keeps.
+/// Largest permitted `max_message` and `capacity_bytes` of a channel between hosts, in bytes.
 const LARGEST: usize = 1 << 30;
 
 impl Core {
-    /// Control thread: makes a channel for a connector, which waits for the answer. `None` if it cannot be.
+    /// Control thread: creates a channel for a connector, which waits for the answer. `None` if it was refused or has
+    /// ended.
     pub(crate) fn welcome(
         &self,
         socket: OwnedFd,
@@ -43,7 +44,7 @@ impl Core {
         }
     }
 
-    /// Control thread: as [`Core::welcome`], for a connector on another host.
+    /// Control thread: does the same as [`Core::welcome`] for a connector on another host.
     pub(crate) fn welcome_from_abroad(
         &self,
         hello: Hello,
@@ -66,7 +67,7 @@ impl Core {
         }
     }
 
-    /// A channel waits to be accepted.
+    /// Queues a new channel until it is accepted.
     fn admit(&self, ends: Ends, wire: Wire) -> Option<Arc<Link>> {
         let channel = Channel::new(ends, wire).ok()?;
         let link = channel.link();
@@ -136,7 +137,7 @@ impl Core {
         }
     }
 
-    /// Whether a connector can be welcomed that wants what this end allows.
+    /// Checks whether this listener can accept the connector's request. `ours` are the transports that this end allows.
     fn check(&self, hello: &Hello, ours: &[Transport]) -> Result<(), String> {
         if hello.version != VERSION {
             return Err(format!(
