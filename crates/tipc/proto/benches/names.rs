@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Instant;
 
 const BINDINGS: u32 = 1_000_000;
-/// Enough nodes that none exceeds the limit of bindings per node.
+/// Number of nodes that own the bindings: enough that none exceeds the limit of bindings per node.
 const NODES: u32 = 16;
 const _: () = assert!((BINDINGS / NODES) as usize <= BINDINGS_PER_NODE_MAX);
 const BATCH: usize = 64;
@@ -49,7 +49,7 @@ struct Figure {
     unit: String,
 }
 
-/// Multiplying by an odd number visits every remainder modulo a power of two; larger values wrap.
+/// A linear congruential generator.
 struct Draw(u64);
 
 impl Draw {
@@ -122,7 +122,7 @@ fn table(spread: &Spread, figures: &mut Vec<Figure>) {
     add("loss of a node, per binding", begin.elapsed().as_nanos() as f64 / lost as f64, "ns");
 }
 
-/// Lets a single node process the messages between its own sockets.
+/// Makes a single node process the messages between its own sockets.
 fn settle(node: &mut Node) {
     let mut frame = Vec::new();
     node.handle_timeout(Nanos(1));
@@ -130,7 +130,7 @@ fn settle(node: &mut Node) {
     while node.poll_event().is_some() {}
 }
 
-/// A subscription of 28 bytes: PORTS, without time limit.
+/// A subscription request of 28 bytes with the given filter bits and without a time limit.
 fn subscription(lower: u32, upper: u32, filter: u32) -> Vec<u8> {
     let words = [1_000, lower, upper, u32::MAX, filter, 0, 0];
     words.into_iter().flat_map(u32::to_be_bytes).collect()
@@ -185,7 +185,8 @@ fn subscriptions(figures: &mut Vec<Figure>) {
     figures.push(Figure { what: "cancel and subscribe".into(), value: ns, unit: "ns".into() });
 }
 
-/// Each distribution runs in a process of its own, so that memory freed by one does not affect another.
+/// Measures one distribution in a separate process, so that memory freed by one does not affect another. Returns the
+/// output of the process.
 fn apart(spread: usize) -> Result<String, std::io::Error> {
     let output = Command::new(std::env::current_exe()?).arg(spread.to_string()).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

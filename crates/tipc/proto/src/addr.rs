@@ -1,6 +1,7 @@
 //! Addresses used by TIPC: nodes, ports, services and media.
 //!
-//! Each is a distinct type, so that a port cannot be passed where a node is meant; on the wire all are 32-bit words.
+//! Each is a distinct type, so that a port cannot be passed where a node is meant. On the wire, node addresses, ports,
+//! service types and instances are 32-bit words.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -149,11 +150,11 @@ pub enum Importance {
     /// The level of messages whose socket sets none.
     #[default]
     Low,
-    /// Twice the limit of low.
+    /// Twice the backlog limit and twice the receive queue limit of low.
     Medium,
-    /// Three times the limit of low.
+    /// Three times the backlog limit and four times the receive queue limit of low.
     High,
-    /// Four times the limit of low.
+    /// Four times the backlog limit and eight times the receive queue limit of low.
     Critical,
 }
 
@@ -184,7 +185,7 @@ pub enum MediaAddr {
     Ethernet([u8; 6]),
     /// An IPv4 or IPv6 address and a UDP port.
     Udp {
-        /// Address of the host, of IPv4 or IPv6.
+        /// IPv4 or IPv6 address of the host.
         ip: IpAddr,
         /// UDP port, in the host's byte order.
         port: u16,

@@ -1,4 +1,5 @@
-//! Messages not yet handed to the medium, split and bundled into packets. What exceeds the send window is bounded.
+//! The queue of messages that wait for space in the send window, already split and bundled into packets. Its length is
+//! limited.
 
 use crate::addr::NodeAddr;
 use crate::limits::{BACKLOG_LOW, BACKLOG_SYSTEM};
@@ -9,7 +10,7 @@ use crate::wire::{
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Level of the protocol's own messages, above the four importances.
+/// Queue level of the protocol's own messages, above those of the four importances.
 pub(crate) const SYSTEM: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ pub(crate) fn level_of(view: &View<'_>) -> usize {
 }
 
 impl Backlog {
-    /// An empty backlog towards `dest`; 0 for the broadcast link.
+    /// Creates an empty backlog of packets from `own` to `dest`, which is 0 for the broadcast link.
     pub(crate) const fn new(own: NodeAddr, dest: NodeAddr) -> Self {
         Self { own, dest, queue: VecDeque::new(), counts: [0; 5] }
     }
@@ -64,13 +65,13 @@ impl Backlog {
         }
     }
 
-    /// Returns an error unless a packet of this level may be queued while the window has `free` free slots.
+    /// Checks whether a packet of this level may be queued while the window has `free` free slots.
     pub(crate) fn admit(&self, level: usize, free: usize) -> Result<(), Congested> {
         if self.counts[level] < Self::limit(level) + free { Ok(()) } else { Err(Congested) }
     }
 
-    /// Number of packets of this level that may still be queued while the window has `free` free slots, or 0 until the excess
-    /// over the window has drained to half its limit: a sender woken for each departing packet would find the backlog full
+    /// Number of packets of this level that may still be queued while the window has `free` free slots. It is 0 while
+    /// less than half of the limit is unused: a sender woken for each departing packet would find the backlog full
     /// again.
     pub(crate) fn room(&self, level: usize, free: usize) -> usize {
         let limit = Self::limit(level);

@@ -22,7 +22,7 @@ pub(crate) struct BcastSender {
     tx: SendQueue,
     backlog: Backlog,
     mtu: usize,
-    /// When to probe peers that have not acknowledged.
+    /// When to probe the peers that have not acknowledged all broadcasts; `None` if no probe is due.
     probe_at: Option<Nanos>,
     /// Statistics of both directions.
     pub(crate) stats: LinkStats,
@@ -122,7 +122,7 @@ impl BcastSender {
         true
     }
 
-    /// A broadcast still in the send queue, to retransmit it to a peer that missed it.
+    /// Returns a broadcast that is still in the send queue, for retransmission to a peer that missed it.
     pub(crate) fn get(&self, seq: Seq) -> Option<&Packet> {
         self.tx.get(seq)
     }
@@ -131,7 +131,8 @@ impl BcastSender {
         self.probe_at
     }
 
-    /// Whether to probe the peers that have not acknowledged. Fires once per broadcast; after that the links' ticks take over.
+    /// Whether to probe the peers that have not acknowledged. Returns true once per broadcast; after that, the links'
+    /// ticks take over.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> bool {
         let due = self.probe_at.is_some_and(|at| at <= now);
         if due {
@@ -291,12 +292,12 @@ pub(crate) struct BcastListener {
     /// Broadcasts to retransmit to this peer.
     resend: Vec<Seq>,
     repaired: Option<Nanos>,
-    /// When the broadcast that it still lacks was first reported missing.
+    /// When the oldest broadcast that the peer still lacks was first reported missing; `None` if none is missing.
     pub(crate) stuck_since: Option<Nanos>,
 }
 
 impl BcastListener {
-    /// A peer that has just come up and receives every broadcast after `last`.
+    /// Creates the state of a peer that has just come up and receives every broadcast after `last`.
     pub(crate) fn new(last: Seq) -> Self {
         Self { acked: Some(last), ..Self::default() }
     }
@@ -354,8 +355,8 @@ impl BcastListener {
     }
 }
 
-/// The earlier of the link's and the broadcast receiver's deadlines. Defined here so that the node need not know about the
-/// parts.
+/// The earlier of the link's and the broadcast receiver's deadlines. Defined here so that the node does not depend on
+/// the receiver's timers.
 pub(crate) fn deadline(receiver: &BcastReceiver, link: Nanos) -> Nanos {
     earliest(Some(link), receiver.poll_timeout()).unwrap_or(link)
 }

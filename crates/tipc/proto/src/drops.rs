@@ -44,11 +44,11 @@ drop_reasons! {
     TooManyPeers = "too-many-peers",
     /// Discovery message from a node that lacks a required capability.
     PeerTooOld = "peer-too-old",
-    /// From a node not known from discovery, or over a bearer without a link to it.
+    /// The frame came from a node not known from discovery, or over a bearer without a link to it.
     UnknownPeer = "unknown-peer",
-    /// This node has lost contact with the peer, and the peer has not noticed yet.
+    /// This node has lost contact with the peer, but the peer has not noticed yet.
     PeerLeaving = "peer-leaving",
-    /// Session number of an earlier or a later session.
+    /// The frame carries the session number of an earlier or a later session.
     WrongSession = "wrong-session",
     /// STATE message older than one already received.
     OldState = "old-state",
@@ -75,7 +75,7 @@ drop_reasons! {
     BadBinding = "bad-binding",
     /// Discovery message from a remote that an operator has removed.
     RemovedRemote = "removed-remote",
-    /// Unsupported part of the protocol.
+    /// The message uses an unsupported part of the protocol.
     NotSpoken = "not-spoken",
     /// The destination port does not exist, and the message may not be returned.
     NoPort = "no-port",

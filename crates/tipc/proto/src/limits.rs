@@ -35,11 +35,13 @@ pub const RECEIVE_WINDOW: u16 = 8_191;
 /// the memory that a hostile peer can occupy.
 pub const DEFERRED_BYTES_MAX: usize = 8 << 20;
 
-/// Number of received packets after which an acknowledgement is sent, unless the peer is known to send more before it needs one.
+/// Number of received packets after which an acknowledgement is sent, unless the peer is known to send more packets
+/// before it has to wait for one.
 pub const ACK_EVERY: u16 = 16;
 
-/// Upper bound of the number of packets after which an acknowledgement is sent, for a peer that sends at full rate. The number is
-/// then half of what the peer was seen to send without an acknowledgement, so that most acknowledgements are piggybacked on other packets.
+/// Upper bound of the number of packets after which an acknowledgement is sent to a peer that sends at full rate. For
+/// such a peer, that number is half of what it was seen to send without an acknowledgement, so that most
+/// acknowledgements are piggybacked on other packets.
 pub const ACK_EVERY_MAX: u16 = 128;
 
 /// Number of out-of-order packets that triggers an immediate gap report; smaller gaps are reported by a timer.
@@ -78,9 +80,9 @@ pub const RESEND_PER_REPORT_MAX: usize = 512;
 /// the table, including the table's spare capacity (measured by the benchmark `names`).
 pub const BINDINGS_PER_NODE_MAX: usize = 65_535;
 
-/// Maximum number of name updates of one peer that wait for an earlier one: the broadcast link and the unicast link each deliver in
-/// order, but the peer may switch between them. Beyond that, contact with the peer is re-established from scratch, because its bindings
-/// can no longer be determined.
+/// Maximum number of name updates of one peer that are held back because an earlier one is missing. The broadcast link
+/// and the unicast link each deliver in order, but the peer may switch between them. If there are more, contact with
+/// the peer is re-established from scratch, because its bindings can no longer be determined.
 pub const NAME_UPDATES_WAITING_MAX: usize = 8_192;
 
 /// Maximum number of sockets of a node. Further ones are refused.
@@ -93,7 +95,7 @@ pub const SOCKET_RECEIVE_BYTES: usize = 2 << 20;
 /// Overhead charged for a queued message on top of its length, in bytes, so that empty connection requests also fill a queue.
 pub const MESSAGE_OVERHEAD: usize = 768;
 
-/// How many blocks of 1 KiB may be sent on a new connection before the peer has read any.
+/// Number of 1 KiB blocks that may be sent on a new connection before the peer has read any.
 pub const CONNECTION_WINDOW_FIRST: u16 = 128;
 
 /// Window granted with each acknowledgement, in blocks of 1 KiB: a quarter of the receive queue.
@@ -101,37 +103,43 @@ pub const CONNECTION_WINDOW: u16 = (SOCKET_RECEIVE_BYTES / 1024 / 4) as u16;
 
 /// Number of writes to a stream without a reply after which small ones are merged.
 pub const MERGE_AFTER_WRITES: u32 = 4;
-/// Upper bound of that number, which doubles each time merging proves useless.
+/// Upper bound of the number of writes that starts at [`MERGE_AFTER_WRITES`] and doubles each time merging proves
+/// useless.
 pub const MERGE_AFTER_MAX: u32 = 1_024;
 
 /// How long a connection request waits for a reply.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(8_000);
-/// Minimum delay before a connection request is repeated after it met a full listener; a random fraction of the timeout is added.
+/// Minimum delay before a connection request is repeated after it was refused because the listener's queue was full. Up
+/// to a quarter of the timeout is added at random.
 pub const CONNECT_RETRY: Duration = Duration::from_millis(100);
 /// Idle time after which a connection probes its peer; it is aborted when the probe stays unanswered for the same time again.
 pub const CONNECTION_PROBE: Duration = Duration::from_secs(3_600);
 
 /// Window that a group member grants to a member that sends little, in blocks of 1 KiB: one message of maximum size.
 pub const GROUP_WINDOW_IDLE: u16 = (WIRE_MESSAGE_LEN_MAX / 1024 + 1) as u16;
-/// Window that it grants to an active sender, in blocks of 1 KiB.
+/// Window that a group member grants to an active sender, in blocks of 1 KiB.
 pub const GROUP_WINDOW_ACTIVE: u16 = GROUP_WINDOW_IDLE * 12;
-/// Number of members that may always have the large window at the same time; the limit is an eighth of all members if that is more.
-/// Further ones keep the small window until a large one is returned.
+/// Number of group members that may have the window [`GROUP_WINDOW_ACTIVE`] at the same time in a small group; in a
+/// large one, the limit is an eighth of its members. Further members keep the small window until one of them returns
+/// its large window.
 pub const GROUP_ACTIVE_MIN: usize = 16;
-/// Upper bound of that limit.
+/// Upper bound of the number of group members that may have the window [`GROUP_WINDOW_ACTIVE`] at the same time.
 pub const GROUP_ACTIVE_MAX: usize = 64;
 /// Maximum number of members that a group member keeps track of. Messages of further ones are ignored (`too-many-members`).
 pub const GROUP_MEMBERS_MAX: usize = 16_384;
-/// Maximum number of members that announced themselves before their binding was known. Further announcements are ignored.
+/// Maximum number of members of a group that have announced themselves although their binding is not known yet. Further
+/// announcements are ignored.
 pub const GROUP_JOINING_MAX: usize = 1_024;
 
 /// Replicast threshold: a multicast is sent as one copy to each node instead of by broadcast if its destinations are at most this
 /// percentage of the peers plus one node.
 pub const REPLICAST_PEERS_PERCENT: usize = 10;
-/// How long multicasts are held back at most until the marker confirms that nothing sent earlier by the other method is still in flight.
-/// After that they are delivered in order of arrival.
+/// Maximum time for which multicasts are held back after their sender has switched between broadcast and replicast.
+/// They wait for the sender's marker message, which confirms that nothing sent earlier by the other method is still in
+/// flight. After this time they are delivered in order of arrival.
 pub const MCAST_SWITCH_WAIT: Duration = Duration::from_secs(5);
-/// Minimum time between two changes of method in a cluster with peers that do not support that marker.
+/// Minimum time between two switches from broadcast to replicast or back, in a cluster with peers that do not support
+/// the marker message of such a switch.
 pub const MCAST_METHOD_KEPT: Duration = Duration::from_secs(5);
 
 /// Maximum number of subscriptions at a node's topology service. A connection that exceeds it is closed.
@@ -161,38 +169,41 @@ pub const TOLERANCE_MAX: Duration = Duration::from_millis(30_000);
 pub const TICK_MAX: Duration = Duration::from_millis(500);
 /// Number of ticks without a sign of life from the peer after which the link fails.
 pub const SILENT_TICKS_MAX: u32 = 4;
-/// Number of ticks of a link in reset during which RESET is sent every time; after that, only at every 16th tick.
+/// Number of ticks during which a link in reset sends RESET at every tick; after that, it does so only at every 16th
+/// tick.
 pub const RESETS_AT_ONCE: u32 = 5;
 
 /// Maximum number of members of a node's domain in the overlapping ring monitor. Records with more are refused.
 pub const DOMAIN_MEMBERS_MAX: usize = 64;
-/// Default threshold: up to this number of nodes on a medium, including this one, each node monitors all others.
+/// Default threshold of the ring monitor: up to this number of nodes on a medium, including this one, each node
+/// monitors all others.
 pub const MONITOR_THRESHOLD: usize = 32;
-/// Largest value that the threshold can be set to.
+/// Largest value to which the threshold of the ring monitor can be set.
 pub const MONITOR_THRESHOLD_MAX: usize = 4_095;
 /// Number of unanswered probes, a quarter of a tick apart, after which a peer that another node has reported lost is considered lost here
 /// too: three ticks.
 pub const SUSPECT_PROBES: u32 = 12;
 
-/// Delay before an unacknowledged tail is probed, until a round trip has been measured.
+/// Delay after which a link probes its peer because the last packets sent are not acknowledged. Used until a round trip
+/// has been measured.
 pub const PROBE_FIRST: Duration = Duration::from_millis(20);
-/// Added to the measured round trip to get the delay before a tail is probed.
+/// Added to the measured round trip to get the delay after which a link probes its peer.
 pub const PROBE_MARGIN: Duration = Duration::from_millis(4);
-/// Delay before a gap is reported again; it doubles up to the tick.
+/// Delay before a gap is reported again; it doubles with each report, up to the interval of the supervision ticks.
 pub const NACK_REPEAT: Duration = Duration::from_millis(5);
-/// Minimum time between two retransmissions of one packet; a longer measured round trip replaces it.
+/// Minimum time between two retransmissions of one packet, used if the measured round trip is not longer.
 pub const RESEND_HOLDOFF: Duration = Duration::from_millis(1);
-/// Number of tolerances after the first retransmission of its oldest packet after which a link fails if that packet is still not
-/// acknowledged.
+/// A link fails if its oldest packet is still not acknowledged this many tolerances after the packet's first
+/// retransmission.
 pub const RESEND_TOLERANCES: u32 = 10;
 
-/// Bytes of packets divided by the medium that a link may lose within [`DIVIDED_LOST_WITHIN`] before it stops sending such packets. The
-/// fragments that remain of them occupy up to about 1.5 times as much of the peer's reassembly memory, which is 4 MiB by default and
-/// shared by all senders.
+/// Maximum number of bytes of divided packets, which the medium carries in fragments, that a link may lose within
+/// [`DIVIDED_LOST_WITHIN`] before it stops sending such packets. Their remaining fragments occupy up to about 1.5 times
+/// as much of the peer's reassembly memory, which is 4 MiB by default and shared by all senders.
 pub const DIVIDED_LOST_BYTES_MAX: usize = 256 << 10;
-/// How long the receiving system keeps the fragments of an incomplete packet (Linux's default, also recommended by RFC 8200).
+/// How long the receiving system keeps the fragments of an incomplete packet (Linux's default for IPv4).
 pub const DIVIDED_LOST_WITHIN: Duration = Duration::from_secs(30);
-/// How long a link sends no packets that the medium divides after too many of them were lost.
+/// After too many divided packets were lost, how long a link sends only packets that the medium carries whole.
 pub const DIVIDED_AVOIDED: Duration = Duration::from_secs(300);
 
 /// Delay before peers that have not acknowledged a broadcast are probed, and minimum time between two repairs for one peer.
@@ -222,7 +233,8 @@ pub struct Limits {
     pub peer_forget: Duration,
     /// Idle time before a connection probes its peer, by default [`CONNECTION_PROBE`].
     pub connection_probe: Duration,
-    /// Default of how long one slow group member may block another member's broadcasts; `None` means for ever, as in the kernel.
+    /// Default of the time for which one slow group member may block another member's broadcasts; `None` means without
+    /// limit, as in the kernel.
     pub group_patience: Option<Duration>,
 }
 

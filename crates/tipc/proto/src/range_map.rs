@@ -48,7 +48,8 @@ struct Inner<P, V> {
     tops: ArrayVec<P, FAN_OUT>,
     /// First range below each child.
     firsts: ArrayVec<Bounds<P>, FAN_OUT>,
-    /// Entries of each child per unit of distance, where the child's highest bounds increase from entry to entry; 0 where they do not.
+    /// Density of the entries below each child: their number per unit of distance if the child's highest bounds
+    /// increase from entry to entry, otherwise 0.
     paces: ArrayVec<f32, FAN_OUT>,
     children: ArrayVec<Box<Tree<P, V>>, FAN_OUT>,
 }
@@ -129,7 +130,8 @@ impl<P: Point, V> Inner<P, V> {
         }
     }
 
-    /// After a removal: drops an empty child, or merges a small one with a neighbour if both fit into one node.
+    /// Tidies up after a removal: drops an empty child, or merges a small one with a neighbour if both fit into one
+    /// node.
     fn tidy(&mut self, n: usize, gone: Bounds<P>) {
         let own_len = self.children[n].len();
         if own_len == 0 {

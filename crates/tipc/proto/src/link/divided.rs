@@ -1,9 +1,9 @@
 //! Packets that the medium divides: over IPv4, packets larger than the device's MTU travel as IP fragments.
 //!
-//! Such a packet is lost if one of its fragments is, and the others occupy the reassembly memory of the receiving system until a timer
-//! expires. When that memory is full, Linux drops the fragments of every packet, so that none arrives for up to 30 s, longer than the ten
-//! tolerances after which a link fails. A link therefore leaves only a small part of that memory occupied and then sends packets that the
-//! medium carries whole.
+//! Such a packet is lost if one of its fragments is, and the others occupy the reassembly memory of the receiving
+//! system until a timer expires. When that memory is full, Linux drops the fragments of every packet, so that no
+//! divided packet arrives for up to 30 s, longer than the ten tolerances after which a link fails. A link therefore
+//! stops sending divided packets before the fragments of lost ones can occupy more than a small part of that memory.
 
 use crate::limits::{DIVIDED_AVOIDED, DIVIDED_LOST_BYTES_MAX, DIVIDED_LOST_WITHIN};
 use crate::time::Nanos;
@@ -16,7 +16,7 @@ pub(super) struct Divided {
     /// Bytes of divided packets retransmitted since `counted_since`.
     lost_bytes: usize,
     counted_since: Nanos,
-    /// Until then no packets are sent that the medium divides.
+    /// Time before which no packets are sent that the medium divides; `None` if such packets are permitted.
     avoided_until: Option<Nanos>,
 }
 
@@ -30,7 +30,7 @@ impl Divided {
         self.whole_max
     }
 
-    /// Maximum size of new packets on a link whose ends support this size.
+    /// Maximum size of new packets, in bytes. `packet_max` is the size that both ends of the link support.
     pub(super) fn limit(&self, packet_max: usize) -> usize {
         if self.avoided_until.is_some() { packet_max.min(self.whole_max) } else { packet_max }
     }
@@ -65,7 +65,7 @@ mod tests {
     const START: Nanos = Nanos(1_000_000_000_000);
     const LARGE: usize = 14_000;
     const WHOLE: usize = 1_472;
-    /// Number of lost packets that is still accepted.
+    /// Number of lost packets after which divided packets are still sent.
     const ACCEPTED: usize = DIVIDED_LOST_BYTES_MAX / LARGE;
 
     #[test]

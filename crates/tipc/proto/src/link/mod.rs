@@ -1,8 +1,9 @@
-//! One link to one peer over one bearer: set up, supervision, sequencing and retransmission.
+//! One link to one peer over one bearer: set-up, supervision, sequencing and retransmission.
 //!
-//! The states are the kernel's, except those that exist there only because its locks require a reset in several steps: `Reset` (send
-//! RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, and `FailingOver` (silent until its traffic has
-//! been transferred over another link). The kernel's `Synching` is a state of the node here, not of the link.
+//! The states are the kernel's without those that it needs only because its locks require a reset in several steps:
+//! `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, and `FailingOver`
+//! (silent until its traffic has been transferred over another link). The kernel's `Synching` is a state of the node
+//! here, not of the link.
 
 mod divided;
 mod protocol;
@@ -43,7 +44,7 @@ pub(crate) struct LinkConfig {
     pub(crate) bearer: BearerId,
     pub(crate) interface: InterfaceName,
     pub(crate) mtu: usize,
-    /// Largest packet that the medium carries whole.
+    /// Largest packet that the medium carries without dividing it, in bytes.
     pub(crate) whole_max: usize,
     pub(crate) window_max: u16,
     pub(crate) tolerance: Duration,
@@ -78,10 +79,11 @@ pub enum LinkDownReason {
     PeerStopping,
     /// The oldest packet was not acknowledged despite retransmissions.
     ResendFailed,
-    /// The same, and the medium divides packets of that size: no fragments arrive, or not all of them. The link returns with packets
-    /// that the medium carries whole.
+    /// The oldest packet was not acknowledged despite retransmissions, and the medium divides packets of its size: at
+    /// least one of its fragments is lost each time. The link comes up again and then sends packets that the medium
+    /// carries whole.
     FragmentsLost,
-    /// Fragments of a message arrived out of order: the two ends are out of sync.
+    /// Fragments of a message arrived out of order: the state of the two ends is no longer consistent.
     OutOfStep,
     /// The peer restarted or changed its media address.
     PeerChanged,
@@ -107,7 +109,7 @@ pub(crate) enum LinkEvent {
 /// What to report about the broadcast link in a STATE message to the peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BcastReport {
-    /// Whether the receive link from the peer is open.
+    /// Whether the broadcast link from the peer is open.
     pub(crate) open: bool,
     /// Last in-sequence broadcast received.
     pub(crate) ack: Seq,
@@ -146,7 +148,7 @@ pub(crate) struct Link {
 
     tx: SendQueue,
     backlog: Backlog,
-    /// If set, new packets from this number on must wait.
+    /// If set, packets from this sequence number on must not be sent yet.
     limit: Option<Seq>,
     window: Window,
 
@@ -159,7 +161,7 @@ pub(crate) struct Link {
     unacked_max: u16,
     /// The sequence number that the peer reported as its next one.
     peer_next: Seq,
-    /// The next STATE reports a missing tail, because the peer probed.
+    /// Whether the next STATE reports the peer's last packets as missing, because the peer probed.
     report_tail: bool,
 
     state_tx: Seq,
@@ -172,9 +174,10 @@ pub(crate) struct Link {
     ticks: u32,
     silent_ticks: u32,
     tick_next_sent: Seq,
-    /// Number of probes sent since another node reported the peer lost; `None` once the peer is heard again.
+    /// Number of probes sent since another node reported the peer lost; `None` if there is no such report or the peer
+    /// has been heard since.
     suspected: Option<u32>,
-    /// When to send the next probe within a tick, while nothing is heard.
+    /// When to send the next additional probe, before the next tick, while nothing is received from the peer.
     insist_at: Option<Nanos>,
     probe_at: Option<Nanos>,
     probe_wait: Duration,

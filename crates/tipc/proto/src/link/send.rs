@@ -24,7 +24,8 @@ impl Link {
         Ok(())
     }
 
-    /// Queues a message regardless of the limits: the end of a stream being closed, which is at most one packet.
+    /// Queues a message regardless of the limits. Used for the last data of a stream that is being closed, which takes
+    /// at most one packet.
     pub(crate) fn send_unasked(&mut self, message: Packet) {
         let level = level_of(&message.view());
         self.queue(level, message);
@@ -91,7 +92,7 @@ impl Link {
         }
         self.window.on_ack(released, self.tx.base(), full);
         self.probe_wait = self.tail_wait();
-        // Not later than the timer of the last packet would have fired: that packet may be the lost one.
+        // No later than the timer of the last packet would have fired: that packet may be the lost one.
         let by_now = now + self.probe_wait;
         let by_then = self.probe_at.unwrap_or(by_now);
         self.probe_at = (self.tx.len() > 0).then(|| by_then.min(by_now));

@@ -39,9 +39,9 @@ pub struct LinkStats {
     pub packets_early: u64,
     /// Packets that had already been received.
     pub packets_duplicate: u64,
-    /// STATE messages sent, of every purpose.
+    /// STATE messages sent, for whatever purpose.
     pub states_sent: u64,
-    /// STATE messages received, of every purpose.
+    /// STATE messages received, for whatever purpose.
     pub states_received: u64,
     /// STATE messages sent that demand an answer.
     pub probes_sent: u64,

@@ -103,7 +103,7 @@ impl Link {
         None
     }
 
-    /// Why a packet was not acknowledged despite retransmissions, although the peer is heard.
+    /// Returns why a packet was not acknowledged despite retransmissions, although the peer is alive.
     pub(crate) fn why_stuck(&self, packet: Option<&Packet>) -> LinkDownReason {
         if packet.is_some_and(|p| p.size() > self.divided.whole_max()) {
             LinkDownReason::FragmentsLost
@@ -120,7 +120,7 @@ impl Link {
         }
     }
 
-    /// Another node has reported the peer lost: unless it answers soon, the link fails.
+    /// Notes that another node has reported the peer lost: unless the peer answers soon, the link fails.
     pub(crate) fn suspect(&mut self, now: Nanos) {
         if self.is_up() && self.suspected.is_none() {
             (self.suspected, self.insist_at) = (Some(0), Some(now));

@@ -48,7 +48,7 @@ impl Remains {
         }
     }
 
-    /// Removes and returns the receiving side, to continue it.
+    /// Removes and returns the receiving side, so that it can continue with packets from another link.
     pub(crate) fn take_receiver(&mut self) -> (ReceiveQueue, Reassembly) {
         let rx = core::mem::replace(&mut self.rx, ReceiveQueue::new(Seq(1)));
         (rx, core::mem::take(&mut self.reassembly))
@@ -96,9 +96,10 @@ impl Link {
         self.tx.base().prev()
     }
 
-    /// Starts with the message that tells the peer how far ahead another link is: `acked` is the last packet that the peer has
-    /// acknowledged there, `point` the last one accepted for sending. If they differ, nothing after that message is sent until
-    /// [`Link::open`], so that nothing sent here can overtake packets in flight there.
+    /// Queues the first message of this link, which tells the peer how far ahead another link is: `acked` is the last
+    /// packet that the peer has acknowledged there, `point` the last one accepted for sending. If they differ, this
+    /// link sends nothing after that message until [`Link::open`], so that nothing sent here can overtake packets in
+    /// flight there.
     pub(crate) fn synchronize(
         &mut self,
         (acked, point): (Seq, Seq),
@@ -132,9 +133,9 @@ impl Link {
         self.limit = None;
     }
 
-    /// Transfers the queues of another link, packet by packet in their own numbering. They go ahead of packets held back since
-    /// [`Link::synchronize`] if `ahead` is set, because they are older, and otherwise after all queued packets, because they may be
-    /// newer. Returns this link's number of the last packet.
+    /// Sends the queued packets of another link through this one, each with its original number. If `ahead` is set,
+    /// they go before the packets held back since [`Link::synchronize`], because they are older; otherwise they go
+    /// after all queued packets, because they may be newer. Returns this link's sequence number of the last of them.
     pub(crate) fn carry(
         &mut self,
         remains: Remains,

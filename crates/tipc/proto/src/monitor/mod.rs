@@ -7,9 +7,9 @@
 //! So a node probes about twice the square root of the cluster's size instead of all nodes, and no node is considered lost only because
 //! another one reports it.
 //!
-//! The rules for domains and heads are those of Linux's net/tipc/monitor.c, so that kernels and this node can rely on each other. There
-//! are two deliberate differences: a member that its head does not see but this node does is monitored from here, and no number of
-//! reports replaces a probe.
+//! The rules for domains and heads are those of Linux's net/tipc/monitor.c, so that kernels and this node can rely on
+//! each other. There are two deliberate differences: a node that its head reports as down although it is up here is
+//! monitored by this node, and no number of reports replaces a probe.
 
 mod ring;
 
@@ -29,12 +29,12 @@ const ROLES_KEPT: Duration = Duration::from_millis(50);
 /// How a link is monitored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Watch {
-    /// By this node, like all links of a small cluster.
+    /// Monitored by this node, like all links of a small cluster.
     #[default]
     Direct,
-    /// By another node.
+    /// Monitored by another node.
     Indirect,
-    /// By this node, because the peer does not have the record of this node's domain yet.
+    /// Monitored by this node, because the peer does not have the record of this node's domain yet.
     Telling,
 }
 
@@ -43,16 +43,16 @@ pub(crate) enum Watch {
 struct Member {
     addr: NodeAddr,
     up: bool,
-    /// The last record of its domain that it sent.
+    /// The last domain record received from this member.
     record: Option<Box<DomainRecord>>,
-    /// Generation of its record that has been acknowledged to it.
+    /// Generation of the last record received from this member.
     heard: Option<Seq>,
-    /// Generation of this node's record that it has acknowledged.
+    /// Generation of our own record that this member has acknowledged.
     acked: Option<Seq>,
-    /// In this node's domain.
+    /// Whether this member is in our own domain.
     local: bool,
     head: bool,
-    /// Not covered by a head that sees it as up.
+    /// Whether no head that reports this member as up covers it.
     uncovered: bool,
 }
 
@@ -79,7 +79,7 @@ impl Member {
 #[derive(Clone, Debug)]
 pub(crate) struct Monitor {
     own: NodeAddr,
-    /// In ascending order of address, including this node.
+    /// The nodes on the medium in ascending order of address, including this one.
     ring: Vec<Member>,
     /// This node's domain.
     domain: DomainRecord,
@@ -224,7 +224,8 @@ impl Monitor {
         }
     }
 
-    /// The record for a peer: the whole domain until the peer has acknowledged it. `None` in a small cluster.
+    /// The record to send to a peer: the whole domain until the peer has acknowledged it, after that only the
+    /// generations. `None` in a small cluster.
     pub(crate) fn record_for(&self, addr: NodeAddr) -> Option<DomainRecord> {
         if !self.is_active() {
             return None;

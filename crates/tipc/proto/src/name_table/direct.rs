@@ -31,7 +31,8 @@ struct Slot {
 /// A node address that marks a rotation. A socket of a node that really has this address is only found through the tree.
 const ROTATION: NodeAddr = NodeAddr(u32::MAX);
 
-/// Service type 2^32 - 1, instance 2^32 - 1: the only name that can only be found through the tree.
+/// Marks a free slot. The name that corresponds to this value, service type 2^32 - 1 with instance 2^32 - 1, can only
+/// be found through the tree.
 const FREE: u64 = u64::MAX;
 
 #[derive(Clone, Debug, Default)]

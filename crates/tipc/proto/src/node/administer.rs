@@ -30,7 +30,7 @@ pub struct BearerReport {
     pub priority: u8,
     /// Default maximum send window of its links, in packets.
     pub window_max: u16,
-    /// The medium can send one frame to all stations.
+    /// Whether the medium can send one frame to all stations.
     pub broadcasts: bool,
     /// Removed stations, whose discovery messages are ignored.
     pub removed: Vec<MediaAddr>,
@@ -240,7 +240,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes down the links over a bearer to one station after notifying the peer, and ignores its discovery
+    /// Takes down the links over a bearer to one station after notifying the peer, and ignores the station's discovery
     /// messages from now on.
     ///
     /// # Errors
@@ -262,8 +262,8 @@ impl Node {
         bearer.is_some_and(|b| b.removed.contains(station))
     }
 
-    /// The sender's address on the medium for a frame that arrived on a bearer, if the sender is known or states
-    /// it itself.
+    /// Returns the sender's address on the medium for a frame that arrived on a bearer: as stated in the frame if it is
+    /// a discovery message, otherwise as known from discovery. `None` if the sender is unknown.
     pub fn station_of(&self, bearer: BearerId, frame: &[u8]) -> Option<MediaAddr> {
         let view = View::parse(frame).ok()?;
         if view.user() == Some(User::LinkConfig) {

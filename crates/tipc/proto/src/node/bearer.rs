@@ -21,8 +21,8 @@ pub struct BearerConfig {
     pub addr: MediaAddr,
     /// Largest TIPC packet that the medium carries, in bytes.
     pub mtu: usize,
-    /// Largest TIPC packet that the medium carries whole, in bytes, by default `mtu`. It divides larger ones, such as UDP datagrams that
-    /// travel as IP fragments; if these are lost, links limit their packets to this size.
+    /// Largest TIPC packet that the medium carries whole, in bytes, by default `mtu`. Larger ones are divided, like UDP
+    /// datagrams that travel as IP fragments; if too many of these are lost, links limit their packets to this size.
     pub whole_max: usize,
     /// Maximum send window of its links, in packets; `None` for the medium's default.
     pub window_max: Option<u16>,

@@ -57,7 +57,8 @@ impl Node {
         }
     }
 
-    /// Synchronises a second link that has come up: the traffic that it takes over must not overtake what is in flight on the first.
+    /// Synchronises a second link that has come up: the traffic that it takes over must not overtake the packets in
+    /// flight on the first one.
     fn synchronize(&mut self, addr: NodeAddr, bearer: BearerId) {
         let Some(peer) = self.peers.get_mut(&addr) else { return };
         let Some(behind) = peer.other(bearer) else { return };

@@ -15,7 +15,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The message that ends a connection at `port`, as if sent by `peer`. `unread` is the data that it returns.
+/// The message that ends a connection at `port`, as if sent by `peer`. `unread` is the data of a message that `peer`
+/// did not read and returns with it.
 pub(super) fn connection_end(
     port: Port,
     peer: SocketAddr,
@@ -125,7 +126,8 @@ impl Node {
         }
     }
 
-    /// Looks the name up again: the port that the sender chose no longer exists, or the choice was left to this node.
+    /// Looks the name of a message up again and forwards the message, because the port that the sender chose no longer
+    /// exists or the sender left the choice to this node.
     fn look_up_again(
         &mut self,
         now: Nanos,
@@ -159,7 +161,7 @@ impl Node {
         }
     }
 
-    /// Delivers a copy of a message to a socket.
+    /// Delivers a copy of a message to a socket, if the socket admits it.
     fn deliver_to(
         &mut self,
         now: Nanos,

@@ -66,7 +66,8 @@ impl Node {
         Ok(())
     }
 
-    /// Ends a socket's membership: messages sent before are still delivered, then the others see it leave.
+    /// Ends a socket's membership: messages sent before are still delivered, then the other members are notified that
+    /// it has left.
     ///
     /// # Errors
     /// [`SocketError::Invalid`] if it is not a member.
@@ -183,7 +184,8 @@ impl Node {
         }
     }
 
-    /// Checks whether a member's patience has run out.
+    /// Leaves the members that have blocked a member's broadcasts for longer than its patience limit
+    /// (`group_patience`).
     pub(super) fn group_timeout(&mut self, now: Nanos, port: Port) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let (Some(group), Some(patience)) = (&mut socket.group, socket.options.group_patience)

@@ -184,7 +184,7 @@ impl Node {
         }
     }
 
-    /// The same check for a socket that is not in a group.
+    /// Checks whether a message from a socket that is in no group would have a receiver.
     fn check_destination(&self, dest: Address) -> Result<(), SocketError> {
         let dest = match dest {
             Address::Service { service, instance, domain } => {

@@ -287,7 +287,8 @@ impl Node {
         self.run_local(now);
     }
 
-    /// Why the oldest broadcast that a peer lacks has not arrived although its links are up, if that has lasted too long.
+    /// Returns why the oldest broadcast that a peer lacks has not arrived although its links are up; `None` if it has
+    /// not been missing for too long.
     fn broadcast_stuck(&self, now: Nanos, peer: &super::Peer) -> Option<LinkDownReason> {
         let links = || peer.links.iter().flatten().map(|over| &over.link);
         let tolerance = links().map(Link::tolerance).max()?;

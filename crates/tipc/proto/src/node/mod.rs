@@ -255,7 +255,7 @@ pub struct Node {
     monitor_threshold: usize,
     /// Number of peers in contact.
     linked: usize,
-    /// Number of those that do not support name updates by broadcast.
+    /// Number of peers in contact that do not support name updates by broadcast.
     unnumbered: usize,
     bcast: BcastSender,
     names: NameTable,
@@ -275,16 +275,16 @@ pub struct Node {
     socket_timers: BTreeSet<(Nanos, Port)>,
     /// The sockets of this node in each group.
     groups: BTreeMap<u32, BTreeSet<Port>>,
-    /// Sockets that wait for a link that has room again.
+    /// Sockets to be woken because the link that they waited for has room again.
     woken: VecDeque<Port>,
     topology: Topology,
     /// Whether messages between the node's own sockets are being processed.
     serving: bool,
     /// Buffer for the messages completed by a packet, empty between packets.
     assembled: Vec<Packet>,
-    /// Messages between sockets of this node.
+    /// Messages between sockets of this node that have not been delivered yet.
     local: VecDeque<Packet>,
-    /// Statistics of those messages.
+    /// Statistics of the messages between sockets of this node.
     local_traffic: Traffic,
     events: VecDeque<Event>,
     drops: DropCounters,

@@ -100,8 +100,8 @@ impl Node {
         self.peers.values().filter(|p| p.is_up()).all(|p| p.capabilities.has(capability))
     }
 
-    /// Checks whether a message to all these nodes would be accepted now. All or none: if one copy had to wait, the others would be
-    /// sent twice.
+    /// Checks whether a message to all these nodes would be accepted now. The message is sent to all of them or to
+    /// none: if one copy were refused, the sender's retry would send the others twice.
     pub(super) fn await_room(
         &mut self,
         port: Port,
@@ -131,8 +131,8 @@ impl Node {
         Ok(())
     }
 
-    /// Sends a message to these nodes, which may include this one. There must be room, so that only the loss of a node can prevent
-    /// delivery, and in that case its bindings are lost too.
+    /// Sends a message to these nodes, which may include this one. `await_room` must have found room for it, so that
+    /// only the loss of a node can prevent delivery, and in that case its bindings are lost too.
     pub(super) fn cast(
         &mut self,
         nodes: &BTreeSet<NodeAddr>,

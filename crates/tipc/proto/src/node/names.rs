@@ -196,8 +196,9 @@ impl Node {
         }
     }
 
-    /// Handles a new peer that does not support numbered updates and gets all bindings. These include updates still waiting to be
-    /// broadcast, which it must not get again, possibly after later ones. They are sent to the other peers individually.
+    /// Handles a new peer that does not support numbered updates. It gets all bindings, including those in updates that
+    /// still wait to be broadcast. It must not get these updates again, possibly after later ones, so they are sent to
+    /// the other peers individually.
     fn redirect_names(&mut self, now: Nanos, newcomer: NodeAddr) {
         let updates = self.bcast.take_names();
         let others: Vec<NodeAddr> =

@@ -38,8 +38,8 @@ impl Node {
         None
     }
 
-    /// The bearers on which a broadcast is sent: one that reaches all peers if there is one, otherwise all bearers that reach
-    /// any.
+    /// The bearers on which a broadcast is sent: a single one that reaches all peers if there is one, otherwise every
+    /// bearer that reaches a peer.
     fn broadcast_bearers(&self) -> Vec<BearerId> {
         let mut reached = [0; BEARERS_MAX];
         for peer in self.peers.values() {

@@ -12,11 +12,13 @@ use crate::time::Nanos;
 use crate::wire::{Capabilities, User, View};
 use alloc::collections::VecDeque;
 
-/// Contact with a node, as far as both ends must agree on it. The corresponding states in the kernel are given in parentheses.
+/// State of the contact with a node, on which both ends must agree. The corresponding states in the kernel are given in
+/// parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Contact {
-    /// No contact at this end, but the peer may still assume an earlier contact. Until it shows that it does not, only its RESET and
-    /// ACTIVATE messages without that assumption are accepted (SELF_DOWN_PEER_LEAVING).
+    /// No contact at this end, but the peer may still regard an earlier contact as existing. Until it shows that it
+    /// does not, only RESET and ACTIVATE messages that indicate the loss of that contact are accepted
+    /// (SELF_DOWN_PEER_LEAVING).
     Leaving,
     /// No contact, and both ends know (SELF_DOWN_PEER_DOWN).
     Down,
@@ -54,7 +56,7 @@ pub(super) struct Peer {
     pub(super) held: Option<Held>,
     /// A link whose packets must not overtake those sent on another.
     pub(super) opening: Option<Opening>,
-    /// A failed link whose traffic arrives through another.
+    /// A failed link whose remaining traffic arrives through the other link.
     pub(super) failover: Option<Failover>,
     pub(super) bcast_rx: BcastReceiver,
     pub(super) listener: BcastListener,
@@ -72,7 +74,7 @@ pub(super) struct Peer {
     pub(super) queued: bool,
 }
 
-/// The half of the traffic that a port belongs to.
+/// The half of the traffic that a port belongs to: 0 for even ports, 1 for odd ones.
 pub(super) const fn half_of(port: Port) -> usize {
     (port.0 & 1) as usize
 }
@@ -150,7 +152,7 @@ impl Peer {
         first.is_some()
     }
 
-    /// The report on broadcasts for the peer, sent in a STATE or a packet.
+    /// The report on broadcasts that is sent to the peer in STATE messages and, in part, in other packets.
     pub(super) fn bcast_report(&self, last_sent: Seq) -> BcastReport {
         BcastReport { contact: self.is_up(), ..self.bcast_rx.report(last_sent) }
     }
@@ -183,23 +185,23 @@ impl Peer {
         self.links.iter().flatten().any(|l| l.link.has_output()) || self.listener.has_resend()
     }
 
-    /// When one of its links or its broadcast receiver needs attention.
+    /// When one of the peer's links or its broadcast receiver needs attention, or the peer is to be forgotten.
     pub(super) fn poll_timeout(&self) -> Option<Nanos> {
         let links = self.links.iter().flatten().map(|l| l.link.poll_timeout()).min();
         Some(links.map_or(self.forget_at, |at| deadline(&self.bcast_rx, at)))
     }
 
-    /// Whether the link would accept a message of this level from this port now.
+    /// Whether the link that carries the traffic of this port would accept a message of this level now.
     pub(super) fn has_room(&mut self, port: Port, level: usize) -> bool {
         self.carrier(half_of(port)).is_none_or(|link| link.has_room(level))
     }
 
-    /// Whether the link would accept a name update now; a peer without contact needs none.
+    /// Whether the link that carries name updates would accept one now; always true without contact.
     pub(super) fn has_room_for_names(&mut self) -> bool {
         self.has_room(Port(0), SYSTEM)
     }
 
-    /// Registers a socket to be woken when the link has room at this level.
+    /// Registers a socket to be woken when the link that carries its traffic has room at this level.
     pub(super) fn wait(&mut self, port: Port, level: usize) {
         let waiting = &mut self.waiting[half_of(port)];
         if !waiting.contains(&(port, level)) {

@@ -1,4 +1,4 @@
-//! Returns messages that cannot be delivered to their sender.
+//! Returns undeliverable messages to their senders.
 
 use super::Node;
 use crate::addr::NodeAddr;
@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 /// Number of payload bytes kept in a returned message.
 pub(super) const RETURNED_BYTES: usize = 1_024;
 
-/// Builds the returned form of a message: ports swapped, error set, payload cut, and a short header extended by the nodes. Returns
-/// `None` if the message must not be returned: it is already on its way back, or its sender does not want it.
+/// Builds the returned form of a message: ports swapped, error code set, payload cut to 1,024 bytes, and the node
+/// addresses added to a short header. Returns `None` if the message must not be returned: it is already on its way
+/// back, or its sender does not want it.
 pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Option<Packet> {
     let is_data = view.user_number() <= 3;
     if (is_data && view.bit19()) || view.error_code() != Some(ErrorCode::Ok) {
@@ -35,8 +36,8 @@ pub(crate) fn returned(view: &View<'_>, own: NodeAddr, error: ErrorCode) -> Opti
 }
 
 impl Node {
-    /// Returns a message that cannot be delivered to its sender. If it must not be returned, counts it as dropped and returns the
-    /// reason.
+    /// Returns an undeliverable message to its sender. If that is not allowed, counts the message as dropped and
+    /// returns the reason.
     pub(super) fn return_message(
         &mut self,
         sender: NodeAddr,

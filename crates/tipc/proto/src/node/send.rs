@@ -20,8 +20,8 @@ impl Node {
     /// socket; on a new socket of a connected kind, it requests a connection with the payload as the first message.
     ///
     /// # Errors
-    /// [`SocketError`], as returned by the kernel in the same situation. After [`SocketError::WouldBlock`], the socket's next
-    /// [`Event::SocketReady`](super::Event::SocketReady) tells when to try again.
+    /// [`SocketError`], as returned by the kernel in the same situation. After [`SocketError::WouldBlock`], the
+    /// socket's next [`Event::SocketReady`](super::Event::SocketReady) indicates when to try again.
     pub fn send(
         &mut self,
         now: Nanos,

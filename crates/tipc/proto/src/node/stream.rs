@@ -143,7 +143,8 @@ impl Node {
         })
     }
 
-    /// Whether a peer acknowledges on request. Within the node there are no packets to share.
+    /// Whether a peer acknowledges immediately on request. False for connections within the node, where there are no
+    /// packets that writes could share.
     fn answers_at_once(&self, node: NodeAddr) -> bool {
         self.peers.get(&node).is_some_and(|peer| peer.capabilities.has(Capabilities::NAGLE))
     }

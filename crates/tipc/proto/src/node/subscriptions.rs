@@ -14,8 +14,8 @@ pub(super) const EVENT_LEN: usize = 48;
 pub(super) const FILTER_PORTS: u32 = 1;
 pub(super) const FILTER_SERVICE: u32 = 2;
 pub(super) const FILTER_CANCEL: u32 = 4;
-/// Internal filter bits of the kernel, which it accepts in any request: only bindings with cluster scope, only those with node scope, and no
-/// report of existing bindings.
+/// Filter bits that the kernel uses internally, but accepts in any request: only bindings with cluster scope, only
+/// those with node scope, and no report of existing bindings.
 const FILTER_CLUSTER_SCOPE: u32 = 0x20;
 const FILTER_NODE_SCOPE: u32 = 0x40;
 const FILTER_NO_STATUS: u32 = 0x80;

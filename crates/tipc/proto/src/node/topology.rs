@@ -232,7 +232,8 @@ impl Node {
         }
     }
 
-    /// The binding that represents a link: the instance is the peer, the port the two bearers.
+    /// The binding that represents a link: its instance is the peer's address, and its port number encodes the two
+    /// bearers, the peer's in the upper 16 bits.
     pub(super) fn link_binding(&self, peer: NodeAddr, own_bearer: u8, peer_bearer: u8) -> Binding {
         let id = u32::from(peer_bearer) << 16 | u32::from(own_bearer);
         let socket = SocketAddr { port: Port(id), node: self.own() };

@@ -44,7 +44,7 @@ pub(super) struct Failover {
     tunnel: BearerId,
     rx: ReceiveQueue,
     reassembly: Reassembly,
-    /// The number of the next fragment of a fragmented packet, and the data received so far.
+    /// The number of the next expected fragment of a fragmented packet, and the data received so far.
     pieces: (u16, Vec<u8>),
     /// Number of the last tunnelled packet on the surviving link, known once the first has arrived.
     end: Option<Seq>,
