@@ -1,4 +1,4 @@
-//! The answer of `crossway advise` as a page: one HTML file that works offline.
+//! The answer of `crossway advise` as an HTML page: one file that works offline.
 
 use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::{Advice, Compared, Flip};
@@ -30,7 +30,8 @@ struct Variation {
     bars: Vec<Bar>,
 }
 
-/// The end of a bar and its interval, in per cent of the width.
+/// A candidate's row in the bar chart; `to` (the end of the bar), `low` and `width` (of the interval) are in per cent
+/// of the chart's width.
 #[derive(Serialize)]
 struct Bar {
     candidate: String,
@@ -40,7 +41,7 @@ struct Bar {
     width: String,
 }
 
-/// Returns the page of an answer.
+/// Renders an answer as an HTML page.
 ///
 /// # Errors
 /// Fails only if the template does not match its data, which is a defect of Crossway.
@@ -102,7 +103,8 @@ fn variations(advice: &Advice) -> Vec<Variation> {
     advice.flips.iter().map(variation).collect()
 }
 
-/// The candidates' bars with their intervals, on a logarithmic scale from a fifth of the least to the largest figure.
+/// Returns the candidates' bars with their intervals, on a logarithmic scale from a fifth of the smallest figure to the
+/// largest.
 fn bars(costs: &[(String, Figure)]) -> Vec<Bar> {
     let low = costs.iter().map(|(_, f)| f.low).fold(f64::INFINITY, f64::min) / 5.0;
     let high = costs.iter().map(|(_, f)| f.high).fold(0.0, f64::max);
@@ -120,7 +122,7 @@ fn bars(costs: &[(String, Figure)]) -> Vec<Bar> {
     costs.iter().map(bar).collect()
 }
 
-/// A confidence in words. Trials never make it certain, so it is not rounded up to 100 %.
+/// Formats a confidence as a percentage. Trials never make anything certain, so it never shows 100 %.
 pub fn confidence(share: f64) -> String {
     if share > 0.99 { "over 99 %".to_owned() } else { format!("{:.0} %", share * 100.0) }
 }

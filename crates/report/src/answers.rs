@@ -1,4 +1,4 @@
-//! The summary table at the top of the page: the best mechanism of each class by message size.
+//! The summary table at the top of the page: the best mechanism of each wait class by message size.
 
 use serde::Serialize;
 
@@ -9,25 +9,25 @@ use crate::units;
 use crate::verdict::list;
 use crossway_lab::rank::WaitClass;
 
-/// Columns that belong together.
+/// A group of adjacent columns that share a heading.
 #[derive(Clone, Debug, Serialize)]
 pub struct Group {
-    /// The class of waiting, as the heading of the group.
+    /// The name of the wait class, which is the heading of the group.
     pub name: &'static str,
-    /// The figures of the columns; each column shows the best mechanism by its figure.
+    /// The heads of the columns: the figures by which the best mechanism is chosen, one per column.
     pub columns: Vec<&'static str>,
 }
 
-/// The best mechanism for one size, class and figure.
+/// The best mechanism for one size, wait class and figure.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answer {
-    /// Column and class, shown in the cell on narrow pages, where the table has no column heads.
+    /// Column head and wait class, repeated in the cell on narrow pages, where the table has no column heads.
     pub label: String,
     /// The best mechanism, or those tied for the best place; empty where nothing was measured.
     pub names: String,
-    /// The figure of the first one named.
+    /// The figure of the first mechanism in `names`, with its unit.
     pub value: String,
-    /// The interval and the number of trials of that figure.
+    /// The interval and the number of trials of `value`.
     pub interval: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Answers {
     /// The setting in brackets, appended to the caption.
     #[serde(rename = "where")]
     pub place: String,
-    /// The column groups, one per class.
+    /// The column groups, one per wait class.
     pub groups: Vec<Group>,
     /// The rows, one per message size.
     pub rows: Vec<AnswerRow>,
@@ -58,11 +58,11 @@ const COLUMNS: [(&str, Metric); 3] = [
     ("Least CPU per message", Metric::CpuPerMessage),
 ];
 
-/// Maximum number of rows: the table must fit the first screen.
+/// Maximum number of rows, so that the table fits the first screen.
 const ROWS_MAX: usize = 4;
 
 impl Answers {
-    /// Builds the table from the first setting.
+    /// Builds the table from the summary's first setting.
     pub fn of(summary: &Summary) -> Answers {
         let has = |metric: Metric, class: WaitClass, size: u64| {
             Ranking::of(summary, metric, 0, size, class)
@@ -78,7 +78,7 @@ impl Answers {
         for class in WaitClass::ALL {
             let present: Vec<_> = COLUMNS
                 .iter()
-                // A spinning end uses its whole core, so a CPU column would only repeat the speed.
+                // A spinning end keeps its whole core busy, so a CPU column would only repeat the speed.
                 .filter(|(_, m)| class != WaitClass::Spinning || *m != Metric::CpuPerMessage)
                 // There is little room, and the round trip is the reason to choose a hybrid.
                 .filter(|(_, m)| class != WaitClass::Hybrid || *m == Metric::RoundTripP50)

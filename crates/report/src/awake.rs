@@ -1,6 +1,8 @@
-//! Ends that may block but did not sleep: their round trips are those of ends that spin, at the price of a CPU each.
+//! Detects ends that may block but hardly ever slept. Their round trips are as short as those of spinning ends, and
+//! like these they keep a CPU busy each.
 //!
-//! On a virtual machine a wait with a time-out takes so long to arm its timer that a fast answer arrives before the end sleeps.
+//! This happens on virtual machines: a wait with a time-out takes so long to arm its timer that a fast answer arrives
+//! before the end sleeps.
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::rank::WaitClass;
@@ -10,27 +12,28 @@ use crate::ranking::{Metric, Ranking};
 use crate::summary::{Case, Summary};
 use crate::verdict::{list, plural};
 
-/// Mark after a round trip in which the ends hardly slept.
+/// Footnote mark of a round trip in which the ends hardly slept.
 pub(crate) const AWAKE: char = '¶';
 const SLEPT: &str =
     "slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
 
-/// Explains [`AWAKE`].
+/// Returns the text of the footnote for [`AWAKE`].
 pub(crate) fn awake_explained() -> String {
     format!("its ends may block, but {SLEPT}")
 }
 
-/// Voluntary context switches of both ends per round trip; two if each end sleeps once.
+/// Below this number of voluntary context switches of both ends per round trip, the ends hardly slept; the number is
+/// two if each end sleeps once.
 const SWITCHES: f64 = 0.2;
 
-/// Whether the ends of this case hardly slept in its round trips although they may block.
+/// Returns whether the ends of this round-trip case hardly slept although they may block.
 pub(crate) fn hardly_slept(contender: &Contender, case: &Case) -> bool {
     contender.discipline() == WaitClass::Blocking
         && case.workload == Workload::PingPong
         && case.switches_per_msg.is_some_and(|switches| switches.value < SWITCHES)
 }
 
-/// Names the best mechanisms of the first setting whose ends hardly slept.
+/// Returns a sentence that names those of the best blocking mechanisms of the first setting whose ends hardly slept.
 pub(crate) fn sentence(summary: &Summary, size: u64) -> Option<String> {
     let ranking = Ranking::of(summary, Metric::RoundTripP50, 0, size, WaitClass::Blocking)?;
     let is_awake = |index: usize| {

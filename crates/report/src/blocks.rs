@@ -1,4 +1,4 @@
-//! The figures side by side: one block per setting and kind of workload, with one table per message size or pace.
+//! Tables of figures: one block per setting and kind of workload, with one table per message size or pace.
 
 mod beside;
 mod by_workload;
@@ -20,7 +20,7 @@ use crate::units::{self, Quantity, three_digits};
 /// The tables of one setting and one kind of workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Block {
-    /// The setting, and the kind of workload unless it is the round trips and streams of every plan.
+    /// The setting. The kind of workload is added unless the tables are of round trips and streams.
     pub title: String,
     /// Index of the setting in the summary.
     pub setting: usize,
@@ -28,19 +28,19 @@ pub struct Block {
     pub sheets: Vec<Sheet>,
 }
 
-/// Whether a figure in these blocks is marked as the best in its class.
+/// Returns whether a figure in these blocks is marked as the best in its class.
 pub(crate) fn have_best(blocks: &[Block]) -> bool {
     let rows = blocks.iter().flat_map(|block| &block.sheets).flat_map(|sheet| &sheet.rows);
     rows.flat_map(|row| &row.cells).any(|cell| cell.best)
 }
 
-/// Whether these blocks have a column with the noise.
+/// Returns whether a table in these blocks has the column "Noise".
 pub(crate) fn have_noise(blocks: &[Block]) -> bool {
     let sheets = blocks.iter().flat_map(|block| &block.sheets);
     sheets.flat_map(|sheet| &sheet.heads).any(|head| head == "Noise")
 }
 
-/// The columns for round trips and streams.
+/// The columns of the tables of round trips and streams, with the metric of each.
 const COLUMNS: [(&str, Metric); 5] = [
     ("Round trip p50", Metric::RoundTripP50),
     ("p99", Metric::RoundTripP99),
@@ -48,14 +48,15 @@ const COLUMNS: [(&str, Metric); 5] = [
     ("Messages", Metric::MessageRate),
     ("CPU / message", Metric::CpuPerMessage),
 ];
-/// Heads of the columns for the largest round trip and the CPU time of a round trip.
+/// Heads of two more columns: the longest round trip, and the CPU time per round trip.
 const MAX: &str = "max";
 const CPU_ROUND_TRIP: &str = "CPU / round trip";
 
-/// Maximum number of sizes that get a table; of more sizes, some spread over the range are picked.
+/// Maximum number of sizes that get a table.
 const SIZES_MAX: usize = 6;
 
-/// The sizes that get a table: all if there are few, else the least, the greatest and some spread between them.
+/// Returns the sizes that get a table: all if there are at most six; else the usual ones if the run has at least three
+/// of them; else six spread evenly, including the smallest and the largest.
 pub fn chosen_sizes(sizes: &[u64]) -> Vec<u64> {
     if sizes.len() <= SIZES_MAX {
         return sizes.to_vec();
@@ -71,8 +72,8 @@ pub fn chosen_sizes(sizes: &[u64]) -> Vec<u64> {
     spread
 }
 
-/// The blocks of the first settings, at most `at_most` of them, and the number of settings left out: a sweep over all pairs of cores
-/// has thousands.
+/// Returns the blocks of the first `at_most` settings, and the number of settings left out. A sweep over all pairs of
+/// cores has thousands of settings.
 pub fn blocks(summary: &Summary, at_most: usize) -> (Vec<Block>, usize) {
     let mut blocks = Vec::new();
     for setting in 0..summary.settings.len() {
@@ -107,7 +108,8 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
 
 type Tables = fn(&Summary, usize) -> Vec<Sheet>;
 
-/// Round trips and streams: one table per size, blocking first, then hybrid and spinning, each from fast to slow.
+/// Returns the tables of round trips and streams: one per size, with blocking mechanisms first, then hybrid and
+/// spinning ones, each class from fast to slow.
 fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let figures = |case: &Case| COLUMNS.iter().any(|(_, metric)| metric.of(case).is_some());
     let sizes = chosen_sizes(&summary.sizes(|c| c.setting == setting && figures(c)));
@@ -146,7 +148,7 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
         .collect()
 }
 
-/// The notes that explain the marks in these rows.
+/// Returns the footnotes that explain the marks in these rows.
 fn notes(rows: &[Row]) -> Vec<String> {
     let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
     let (awake, moved) = (awake_explained(), moved_explained());
@@ -164,7 +166,7 @@ fn notes(rows: &[Row]) -> Vec<String> {
         .collect()
 }
 
-/// The metric of a column of the comparison, if mechanisms are ranked by it.
+/// Returns the metric of a column, or `None` if mechanisms are not ranked by the column.
 fn metric(head: &str) -> Option<Metric> {
     match head {
         CPU_ROUND_TRIP => Some(Metric::CpuPerRoundTrip),
@@ -172,19 +174,19 @@ fn metric(head: &str) -> Option<Metric> {
     }
 }
 
-/// The figure of a mechanism in a column of the comparison.
+/// Returns the figure of a mechanism in a column.
 fn figure(head: &str, cases: &[&Case]) -> Option<Estimate> {
     let metric = metric(head)?;
     cases.iter().find_map(|c| metric.of(c))
 }
 
-/// The case that has this figure.
+/// Returns the case that the figure of a column comes from.
 fn case_of<'a>(head: &str, cases: &[&'a Case]) -> Option<&'a Case> {
     let metric = metric(head)?;
     cases.iter().copied().find(|c| metric.of(c).is_some())
 }
 
-/// The cell of a mechanism in a column of the comparison, and whether its cases are degraded.
+/// Returns the cell of a mechanism in a column, and whether its case is degraded.
 fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
     if head == MAX {
         let (case, latency) = cases.iter().find_map(|c| Some((c, c.latency(Span::RoundTrip)?)))?;
@@ -203,21 +205,21 @@ fn shown(head: &str, cases: &[&Case]) -> Option<(Cell, bool)> {
     Some((Cell::figure(metric.quantity(), Some(figure)), degraded))
 }
 
-/// Mark after a percentile that was computed from the samples of all trials together.
+/// Footnote mark of a percentile that was computed from the samples of all trials together.
 const POOLED: char = '°';
 const POOLED_MEANS: &str = "computed from the samples of all trials together, because a single trial has too few for this percentile";
-/// Mark after a figure that is better than its physical limit.
+/// Footnote mark of a figure that is better than its physical limit.
 const BEYOND: char = '†';
 const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the mechanism avoids a \
                             cost that the limit includes (see the limits in the report)";
 
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";
-/// Mark after a figure that is not ranked although others of its column are.
+/// Footnote mark of a figure that is not ranked although others in its column are.
 const FEW: char = '‡';
 const FEW_MEANS: &str = "fewer than five good trials, and therefore not ranked";
 
-/// A cell with a percentile over the samples of all trials together.
+/// Makes a cell with a percentile over the samples of all trials together.
 fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<Cell> {
     let pooled = latency.pooled?;
     let mut cell = duration(get(&pooled)?);
@@ -226,7 +228,7 @@ fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<C
     Some(cell)
 }
 
-/// Marks a figure that lies beyond its limit with its whole interval.
+/// Marks a figure if its whole interval lies beyond the figure's physical limit.
 fn mark_beyond(cell: &mut Cell, head: &str, contender: &Contender, cases: &[&Case]) {
     let Some((_, metric)) = COLUMNS.iter().find(|(name, _)| *name == head) else { return };
     let beyond = cases.iter().find_map(|c| Limits::default().beyond(contender, c, *metric));

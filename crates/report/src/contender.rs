@@ -1,18 +1,18 @@
-//! A contender: a mechanism with its way of waiting and of accessing the payload; and the style it is drawn in.
+//! A contender (a mechanism with its way of waiting and of accessing the payload), and the style in which it is drawn.
 
 use crossway_lab::catalogue::{self, Family};
 use crossway_lab::inputs::{Access, Wait};
 use crossway_lab::rank::WaitClass;
 use crossway_lab::record::Record;
 
-/// How a family is drawn.
+/// The style in which a family of mechanisms is drawn.
 pub trait Style {
-    /// The name in legends and headings.
+    /// The family's name in legends and headings.
     fn name(self) -> &'static str;
 
-    /// Colours on a light and on a dark ground. The hues follow Okabe and Ito's palette for colour-blind readers,
-    /// darkened or lightened until each has a contrast of at least 4.5 to 1 against its ground, since names are written
-    /// in them; members of a family differ by marker and dash, never by hue alone.
+    /// Colours on a light and on a dark background. The hues follow Okabe and Ito's palette for colour-blind readers,
+    /// darkened or lightened until each has a contrast of at least 4.5 to 1 against its background, because names are
+    /// written in them. Members of a family differ by marker and dash style, never by hue alone.
     fn colours(self) -> (&'static str, &'static str);
 }
 
@@ -64,19 +64,20 @@ pub struct Contender {
     pub wait: Wait,
     /// Whether the payload is copied or written and read in place.
     pub access: Access,
-    /// The family; [`Family::Other`] if only another version of Crossway knows the mechanism.
+    /// The family; [`Family::Other`] if this version of Crossway does not have the mechanism.
     pub family: Family,
-    /// The host label if it did not run on this machine.
+    /// The label of the host, if it did not run on this machine.
     pub host: Option<String>,
 }
 
 impl Contender {
-    /// The class of waiting within which it is ranked.
+    /// The wait class within which it is ranked.
     pub fn discipline(&self) -> WaitClass {
         WaitClass::of(&self.wait)
     }
 
-    /// The family of a record's contender: as its declaration says, or else as the mechanism does.
+    /// Returns the family of a record's contender: the one in its declaration if it is an external program, else its
+    /// mechanism's.
     pub(crate) fn family_of(record: &Record) -> Family {
         let family = match &record.contender {
             Some(declared) => Family::of_contender(&declared.family),
@@ -85,7 +86,8 @@ impl Contender {
         family.unwrap_or(Family::Other)
     }
 
-    /// The name in tables and legends: the mechanism's id, and how it differs from a plain blocking copy.
+    /// Returns the name in tables and legends: the mechanism's id, and how the contender differs from one that blocks
+    /// and copies.
     pub fn label(&self) -> String {
         let mut label = self.mechanism.clone();
         match self.wait {
@@ -104,7 +106,7 @@ impl Contender {
         label
     }
 
-    /// The sort key wherever no figure decides the order: family, then name, then waiting.
+    /// Returns the sort key for lists that no figure orders: family, then wait class, then name.
     pub fn sort_key(&self) -> (Family, WaitClass, String) {
         (self.family, self.discipline(), self.label())
     }
@@ -114,7 +116,7 @@ impl Contender {
 mod tests {
     use super::*;
 
-    /// Relative luminance of a colour like `#c2410c`, as in WCAG.
+    /// Returns the relative luminance of a colour such as `#c2410c`, as defined by WCAG.
     fn luminance(colour: &str) -> f64 {
         let part = |at: usize| {
             let v =

@@ -28,29 +28,30 @@ impl Estimate {
         })
     }
 
-    /// Whether there are enough trials for an interval. With fewer than five, `low` and `high` are only the range seen and say
-    /// nothing about the next trial.
+    /// Returns whether there are enough trials for an interval. With fewer than five, `low` and `high` are only the
+    /// range of the values and do not predict the next trial.
     pub fn has_interval(&self) -> bool {
         self.n >= TRIALS_AT_LEAST
     }
 
-    /// The interval; `None` with fewer than five trials.
+    /// Returns the interval; `None` with fewer than five trials.
     pub fn interval(&self) -> Option<(f64, f64)> {
         self.has_interval().then_some((self.low, self.high))
     }
 
-    /// The ends of the error bar in a chart; without an interval the bar has no length.
+    /// Returns the ends of the error bar in a chart; without an interval the bar has no length.
     pub(crate) fn bar(&self) -> (f64, f64) {
         self.interval().unwrap_or((self.value, self.value))
     }
 
-    /// Half the interval's width relative to the median: the noise of the figure. `None` with fewer than five trials.
+    /// Returns half the interval's width relative to the median, which is the noise of the figure. `None` with fewer
+    /// than five trials.
     pub fn noise(&self) -> Option<f64> {
         (self.has_interval() && self.value != 0.0)
             .then(|| (self.high - self.low) / 2.0 / self.value.abs())
     }
 
-    /// Whether the two are statistically tied, because their intervals touch.
+    /// Returns whether the two are statistically tied: their intervals overlap or touch.
     pub fn overlaps(&self, other: &Estimate) -> bool {
         self.low <= other.high && other.low <= self.high
     }

@@ -1,5 +1,5 @@
-//! Flame graphs: each box is a function on top of its caller, with a width proportional to its number of samples. The picture has no
-//! scripts; hovering over a box shows its name and share.
+//! Flame graphs as SVG: each box is a function on top of its caller, with a width proportional to its number of
+//! samples. The picture has no scripts; a tooltip on each box shows its name and share.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,14 +8,14 @@ use std::fmt::Write;
 const WIDTH: f64 = 1200.0;
 /// Height of a box, in SVG units.
 const HEIGHT: f64 = 17.0;
-/// Width of a letter, in SVG units.
+/// Width reserved for a letter, in SVG units.
 const LETTER: f64 = 6.6;
-/// Narrower boxes are left out, in SVG units.
+/// Minimum width of a box, in SVG units; narrower ones are left out.
 const LEAST: f64 = 0.6;
 /// Suffix of the names of kernel functions in the stacks.
 const KERNEL: &str = "_[k]";
 
-/// A function, with the functions that it calls.
+/// A function in the call tree, with its number of samples and the functions that it calls.
 #[derive(Default)]
 struct Call<'a> {
     samples: u64,
@@ -38,7 +38,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Draws a flame graph of stacks and their sample counts. The functions of a stack are separated by `;`, outermost first. Returns an empty string without samples.
+/// Draws a flame graph of stacks and their sample counts. The functions of a stack are separated by `;`, outermost
+/// first. Returns an empty string if there are no samples.
 pub fn svg(stacks: &[(String, u64)], label: &str) -> String {
     let mut root = Call::default();
     for (stack, samples) in stacks {

@@ -6,12 +6,12 @@ use crossway_lab::histogram::{empty, read_log, tag};
 use crossway_lab::record::Span;
 use hdrhistogram::Histogram;
 
-/// Maximum number of histogram files read for a report. With more, the recorded percentiles are drawn instead, so that the report of
-/// a large run does not have to wait for the disk.
+/// Maximum number of histogram files that are read for a report. If a run has more, the percentiles in its records are
+/// drawn instead, so that the report does not have to wait for the disk.
 const FILES_MAX: usize = 3000;
 /// Number of samples that must lie beyond a percentile for it to be drawn.
 const SAMPLES_BEYOND: f64 = 10.0;
-/// Number of points of a curve for each tenfold reduction of the samples that lie beyond.
+/// Number of points on a curve for each factor of ten between the shares of samples beyond them.
 const POINTS_PER_NINE: u32 = 8;
 
 /// The location of a run's histograms.
@@ -21,12 +21,12 @@ pub struct Histograms {
 }
 
 impl Histograms {
-    /// The histograms in a run's directory; the records name `files` of them.
+    /// Returns the histograms in a run's directory; `files` is the number of files that the records name.
     pub fn of_run(dir: &Path, files: usize) -> Histograms {
         Histograms { dir: (files > 0 && files <= FILES_MAX).then(|| dir.to_owned()) }
     }
 
-    /// The sentence that says what the curves are drawn from.
+    /// Returns the sentence that says what the curves are drawn from.
     pub fn note(&self) -> &'static str {
         match self.dir {
             Some(_) => "Curves are drawn from the histograms of all trials together.",
@@ -34,7 +34,8 @@ impl Histograms {
         }
     }
 
-    /// Quantiles with their latency in nanoseconds, over all trials together; `None` if a file cannot be read.
+    /// Returns quantiles with their latency in nanoseconds, over the samples of all trials together; `None` if a file
+    /// cannot be read.
     pub fn curve(&self, span: Span, files: &[String]) -> Option<Vec<(f64, f64)>> {
         let all = self.pooled(span, files)?;
         let samples = all.len() as f64;
@@ -46,7 +47,7 @@ impl Histograms {
         Some(points.collect())
     }
 
-    /// The samples of all trials together; `None` if there are none or a file cannot be read.
+    /// Returns the samples of all trials together; `None` if there are none or a file cannot be read.
     pub fn pooled(&self, span: Span, files: &[String]) -> Option<Histogram<u64>> {
         let dir = self.dir.as_ref()?;
         let mut all = empty();

@@ -28,13 +28,14 @@ const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
 const PLOTLY: &str = include_str!("../vendor/plotly-cartesian.min.js");
 
-/// Number of lines in a chart that a reader can still distinguish; with more contenders, a selection is shown at first.
+/// Maximum number of lines in a chart that a reader can still distinguish. With more contenders, the charts show a
+/// selection at first.
 const SELECTED_MAX: usize = 8;
 
-/// Maximum number of blocks of tables on the page; the charts and the raw data hold the rest.
+/// Maximum number of blocks of tables on the page; further figures are in the charts and the raw data.
 const BLOCKS_MAX: usize = 24;
 
-/// Why the page could not be generated.
+/// The reason why the page could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum HtmlError {
     /// The template does not match its data: a defect of Crossway.
@@ -55,7 +56,7 @@ pub struct Drawn {
     pub label: String,
     /// The name of its family.
     pub family: &'static str,
-    /// Its class of waiting.
+    /// Its wait class.
     pub discipline: WaitClass,
     /// Colours on a light and on a dark background.
     pub colours: (&'static str, &'static str),
@@ -63,11 +64,11 @@ pub struct Drawn {
     pub dash: &'static str,
     /// Marker, by its plotly name.
     pub marker: &'static str,
-    /// Whether the charts show it at first.
+    /// Whether the charts show the contender at first.
     pub selected: bool,
 }
 
-/// The styles of all contenders: the hue shows the family, marker and dash the member.
+/// Returns the styles of all contenders: the hue identifies the family; marker and dash style identify the member.
 pub fn drawn(summary: &Summary) -> Vec<Drawn> {
     let selected = selection(summary);
     let mut seen = [0usize; Family::ALL.len()];
@@ -93,7 +94,8 @@ pub fn drawn(summary: &Summary) -> Vec<Drawn> {
         .collect()
 }
 
-/// The contenders shown at first: all if there are few, else the best of each class and family, and the best-known mechanisms.
+/// Returns the contenders that the charts show at first: all if there are few; else the best of each wait class and
+/// family, and the best-known mechanisms.
 fn selection(summary: &Summary) -> Vec<usize> {
     let n = summary.contenders.len();
     if n <= SELECTED_MAX {
@@ -210,7 +212,7 @@ pub fn write(run: &Run, out: &mut impl Write) -> Result<(), HtmlError> {
     Ok(())
 }
 
-/// Escapes prose as HTML and sets the text between backticks as code.
+/// Escapes prose as HTML and marks text between backticks as code.
 fn prose(text: &str) -> Value {
     let mut out = String::with_capacity(text.len() + 16);
     let pieces: Vec<&str> = text.split('`').collect();
@@ -248,14 +250,14 @@ fn escape(out: &mut String, letter: char) {
     }
 }
 
-/// A part of a note, and whether it holds words, which are wrapped like any text; a figure stays in one line.
+/// A part of a note. `words` is true if it is prose, which may be wrapped; a figure stays on one line.
 #[derive(Serialize)]
 struct Part {
     text: String,
     words: bool,
 }
 
-/// The comma-separated parts of a note; lines may be broken between them.
+/// Returns the comma-separated parts of a note; lines may be broken between them.
 fn parts(note: &str) -> Value {
     let parts = note.split_inclusive(", ").map(|part| {
         let text = part.trim().to_owned();
@@ -265,7 +267,7 @@ fn parts(note: &str) -> Value {
     Value::from(Serde(parts.collect::<Vec<_>>()))
 }
 
-/// Whether a column of a table holds text, which is aligned left, rather than figures.
+/// Returns whether a column of a table holds text, which is aligned left, rather than figures.
 fn is_text(table: &Value, column: usize) -> Result<bool, minijinja::Error> {
     for row in table.get_attr("rows")?.try_iter()? {
         let cell = row.get_attr("cells")?.get_item(&Value::from(column))?;
@@ -277,8 +279,8 @@ fn is_text(table: &Value, column: usize) -> Result<bool, minijinja::Error> {
     Ok(false)
 }
 
-/// The content security policy: nothing may be loaded, and no script may run except the two of the page, which are allowed by their
-/// hashes. The browser would refuse a script from a record even if it were not escaped.
+/// Returns the content security policy. Nothing may be loaded, and only the page's two scripts may run, which are
+/// allowed by their hashes. The browser would therefore refuse a script in a record even if it were not escaped.
 fn policy() -> String {
     let hash = |script: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(script)));
     format!(

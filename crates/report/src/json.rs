@@ -1,4 +1,4 @@
-//! The aggregated run as JSON for programs: the verdict, every case with its figures, and what did not run.
+//! A run's aggregated figures as JSON for programs: the verdict, every case with its figures, and what did not run.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,11 @@ use crate::steps::{Found, Shape, Shapes};
 use crate::studies;
 use crate::summary::{Case, LatencySummary};
 
-/// The version of the document's schema.
+/// The version of the JSON schema.
 pub const SCHEMA: u32 = 1;
 
-/// Returns one document for the whole run. Names end in the unit, intervals are 95 % intervals, and null means not measured.
+/// Returns one document for the whole run. Names of fields end in the unit, intervals are 95 % intervals, and null
+/// means not measured.
 pub fn document(run: &Run) -> Value {
     let summary = &run.summary;
     let verdict = run.verdict();

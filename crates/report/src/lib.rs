@@ -1,8 +1,9 @@
-//! Records to one self-contained HTML page, terminal tables and static charts.
+//! Turns the records of a run into a self-contained HTML page, terminal tables and static charts.
 //!
-//! Everything here is a pure function of a run's directory: [`Run::read`] reads it; [`html`], [`terminal`] and [`svg`]
-//! render it. [`summary`] groups the trials by case, [`ranking`] and [`verdict`] draw conclusions, [`charts`] prepares the
-//! data to draw. Spinning and blocking mechanisms never share a ranking, and no sentence claims more than the intervals allow.
+//! The output depends only on the run's directory: [`Run::read`] reads it; [`html`], [`terminal`] and [`svg`] render
+//! it. [`summary`] groups the trials by case, [`ranking`] and [`verdict`] draw conclusions, [`charts`] prepares the
+//! data to draw. Spinning and blocking mechanisms are never ranked against each other, and no sentence claims more than
+//! the intervals allow.
 
 pub mod advice;
 pub mod answers;

@@ -1,4 +1,4 @@
-//! The machine's physical limits: levels for charts, and the limit that bounds a contender's figure.
+//! The machine's physical limits: levels in charts, and the limit that bounds a contender's figure.
 
 use crossway_lab::catalogue;
 use crossway_lab::limits::{CopyLimit, Limits as Measured, Spread};
@@ -10,23 +10,24 @@ use crate::estimate::Estimate;
 use crate::ranking::Metric;
 use crate::summary::{Case, Summary};
 
-/// A list of CPUs, and a figure for each pair of them.
+/// A list of CPUs, and a figure for each pair of them as (CPU, CPU, figure).
 pub type CorePairs = (Vec<u32>, Vec<(u32, u32, Estimate)>);
 
-/// A limit over message sizes: its name, and its values by size in bytes.
+/// A limit that depends on the message size: its name, and (size in bytes, value) pairs.
 pub type Level = (String, Vec<(f64, f64)>);
 
-/// The limits that the report uses; empty if they were not measured.
+/// The measured limits that the report uses; `None` if they were not measured.
 #[derive(Clone, Debug, Default)]
 pub struct Limits(pub Option<Measured>);
 
-/// The middle 80 % of the samples in place of an interval: the spread of the limit's samples, not the error of its median.
+/// Makes an estimate whose interval is the middle 80 % of the samples: the spread of the limit's samples, not the error
+/// of its median.
 pub(crate) fn estimate(spread: &Spread) -> Estimate {
     Estimate { value: spread.median, low: spread.p10, high: spread.p90, n: spread.n }
 }
 
 impl Limits {
-    /// Levels for round-trip charts: name and nanoseconds.
+    /// Returns the levels for round-trip charts: name and nanoseconds.
     pub fn round_trip_levels(&self, summary: &Summary) -> Vec<(String, f64)> {
         let Some(limits) = &self.0 else { return Vec::new() };
         let mut levels = Vec::new();
@@ -45,7 +46,7 @@ impl Limits {
         levels
     }
 
-    /// Levels for throughput charts, in bytes per second.
+    /// Returns the levels for throughput charts, in bytes per second.
     pub fn copy_levels(&self) -> Vec<Level> {
         [(1, "one copy between cores"), (2, "two copies")]
             .into_iter()
@@ -66,7 +67,7 @@ impl Limits {
         self.0.iter().flat_map(|l| &l.copies).filter(move |c| c.copies == copies)
     }
 
-    /// The cache-line round trip by pair of CPUs, nanoseconds.
+    /// Returns the cache-line round trip by pair of CPUs, nanoseconds.
     pub fn core_pairs(&self) -> Option<CorePairs> {
         let lines = &self.0.as_ref()?.cache_lines;
         let mut cpus: Vec<u32> = lines.iter().flat_map(|p| [p.a, p.b]).collect();
@@ -82,7 +83,8 @@ impl Limits {
         })
     }
 
-    /// The limit that bounds a contender's round trip, as measured between the trials: name and nanoseconds.
+    /// Returns the limit that bounds a contender's round trip: name and nanoseconds. Readings between the trials are
+    /// preferred to those from before the run.
     pub(crate) fn round_trip_limit(
         &self,
         contender: &Contender,
@@ -99,7 +101,8 @@ impl Limits {
         case.cache_line_ns.or_else(pair).map(|ns| ("cache-line round trip", ns))
     }
 
-    /// The limit that bounds a contender's throughput, as measured between the trials: name and bytes per second.
+    /// Returns the limit that bounds a contender's throughput: name and bytes per second. Readings between the trials
+    /// are preferred to those from before the run.
     pub(crate) fn throughput_limit(
         &self,
         contender: &Contender,
@@ -121,8 +124,8 @@ impl Limits {
         }
     }
 
-    /// The limit that a figure exceeds with its whole interval: either the measurement is wrong, or the mechanism avoids a cost that the
-    /// limit includes.
+    /// Returns the limit, if the figure is better than it with its whole interval. In that case either the measurement
+    /// is wrong, or the mechanism avoids a cost that the limit includes.
     pub(crate) fn beyond(
         &self,
         contender: &Contender,
@@ -145,12 +148,12 @@ impl Limits {
 
 const BLOCKING_EXCHANGE: &str = "bare blocking exchange";
 
-/// A reading from before the run; how the limit changed during the run is unknown.
+/// Makes an estimate from one reading taken before the run; how the limit changed during the run is unknown.
 fn single(value: f64) -> Estimate {
     Estimate { value, low: value, high: value, n: 1 }
 }
 
-/// How often a contender's payload is copied, and in words.
+/// Returns how often a contender's payload is copied, as a number and in words.
 fn copies_of(contender: &Contender) -> (u32, &'static str) {
     let carrier = catalogue::carrier(&contender.mechanism);
     match carrier.map_or(contender.family.copies(), |carrier| carrier.copies) {

@@ -1,4 +1,4 @@
-//! The description of the machine.
+//! The description of the machine on which a run was measured.
 
 use crossway_lab::env::Environment;
 use crossway_lab::record::Record;
@@ -7,12 +7,12 @@ use crate::section::{Block, Section};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units;
 
-/// What the page says about the machine; empty if there is no fingerprint.
+/// What the page says about the machine; empty if the run has no fingerprint (`env.json`).
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// A summary in one line.
     pub line: String,
-    /// Sizes of the first CPU's data caches, innermost first, bytes.
+    /// Sizes of the first CPU's data caches in bytes, innermost first.
     pub data_cache_bytes: Vec<u64>,
     rows: Vec<(&'static str, String)>,
     hosts: Vec<(String, String)>,
@@ -110,7 +110,7 @@ impl Machine {
         Machine { line, data_cache_bytes: e.data_cache_bytes(), rows, hosts: Vec::new(), folded }
     }
 
-    /// Adds the hosts of testbeds, as the records name them.
+    /// Adds the hosts of testbeds that the records name.
     pub(crate) fn add_hosts(&mut self, records: &[Record]) {
         for record in records {
             let Some(testbed) = &record.inputs.testbed else { continue };
@@ -124,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Returns the section, or `None` without a fingerprint.
+    /// Returns the section of the page, or `None` if the run has no fingerprint.
     pub fn section(&self) -> Option<Section> {
         if self.rows.is_empty() {
             return None;

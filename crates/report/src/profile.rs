@@ -1,4 +1,4 @@
-//! Profiles as tables, and as a page with flame graphs: one case, or two side by side.
+//! Profiles as tables, and as a page with flame graphs: of one case, or of two side by side.
 
 use crossway_lab::profile::{Part, Profile, RoleProfile};
 use minijinja::value::Serde;
@@ -13,10 +13,11 @@ use crate::units::Quantity;
 const TEMPLATE: &str = include_str!("../assets/profile.html");
 const STYLE: &str = include_str!("../assets/page.css");
 
-/// A part that accounts for less than this share of the difference between two cases is not named.
+/// Share of the difference between two cases below which a part of the difference is not named.
 const NAMED_SHARE: f64 = 0.1;
 
-/// Where the CPU time of a message goes, by part. Two profiles are shown side by side, with their difference. `None` without samples.
+/// Returns a table that splits the CPU time of a message into parts. Two profiles are shown side by side, with their
+/// difference. `None` if there are no samples.
 pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
     if profiles.iter().any(|p| p.roles.iter().all(|role| role.samples == 0)) {
         return None;
@@ -95,7 +96,7 @@ fn difference(a: Option<f64>, b: Option<f64>) -> Cell {
     Cell { text, sort: Some(b - a), ..Cell::default() }
 }
 
-/// What the kernel counted for each role; available even if no samples could be taken.
+/// Returns a table of what the kernel counted for each role. The counts exist even if no samples could be taken.
 pub fn counted(profiles: &[Profile]) -> Sheet {
     let heads = [
         "Role",
@@ -144,7 +145,8 @@ pub fn counted(profiles: &[Profile]) -> Sheet {
     }
 }
 
-/// The source lines and functions of one profile that take the most CPU time.
+/// Returns a table of the source lines and functions of one profile that take the most CPU time, at most `at_most` of
+/// them.
 pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
     let mut all: Vec<(&RoleProfile, &crossway_lab::profile::HotSpot)> =
         profile.roles.iter().flat_map(|role| role.hot.iter().map(move |h| (role, h))).collect();
@@ -178,7 +180,7 @@ pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
     }
 }
 
-/// The answer in sentences: what costs most, and, for two cases, where their difference comes from.
+/// Returns the conclusions in sentences: what costs most, and for two cases where their difference comes from.
 pub fn sentences(profiles: &[Profile]) -> Vec<String> {
     let mut said = Vec::new();
     for profile in profiles {
@@ -244,10 +246,10 @@ struct Flame {
     svg: String,
 }
 
-/// Number of hot functions that the page shows per case.
+/// Number of source lines and functions that the page lists per case.
 const HOT_PLACES: usize = 20;
 
-/// Returns the page: one HTML file that works offline.
+/// Renders the page: one HTML file that works offline.
 ///
 /// # Errors
 /// Fails only if the template does not match its data, which is a defect of Crossway.
@@ -284,7 +286,7 @@ fn samples(profile: &Profile) -> u64 {
     profile.roles.iter().map(|role| role.samples).sum()
 }
 
-/// What was profiled and how, in one line.
+/// Returns one line that says what was profiled and how.
 pub fn case_line(profile: &Profile) -> String {
     let how = match &profile.sampling.event {
         Some(event) => {

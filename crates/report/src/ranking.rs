@@ -1,4 +1,4 @@
-//! Rankings of contenders by one figure, within one class of waiting, one setting and one message size.
+//! Rankings of contenders by one figure, within one wait class, one setting and one message size.
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::Span;
@@ -26,7 +26,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The workload that yields the figure.
+    /// Returns the workload that yields the figure.
     pub fn workload(self) -> Workload {
         match self {
             Metric::RoundTripP50 | Metric::RoundTripP99 | Metric::CpuPerRoundTrip => {
@@ -36,7 +36,7 @@ impl Metric {
         }
     }
 
-    /// Returns the figure of a case, if its workload yields it.
+    /// Returns the figure of a case; `None` if the case has another workload or lacks the figure.
     pub fn of(self, case: &Case) -> Option<Estimate> {
         if case.workload != self.workload() {
             return None;
@@ -50,7 +50,7 @@ impl Metric {
         }
     }
 
-    /// The quantity of the figure.
+    /// Returns the quantity of the figure.
     pub fn quantity(self) -> Quantity {
         match self {
             Metric::ByteRate => Quantity::ByteRate,
@@ -59,44 +59,47 @@ impl Metric {
         }
     }
 
-    /// Whether a larger value is better.
+    /// Returns whether a larger value is better.
     pub fn more_is_better(self) -> bool {
         matches!(self, Metric::ByteRate | Metric::MessageRate)
     }
 }
 
-/// One contender's place in a ranking.
+/// A contender's place in a ranking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// Index into [`Summary::contenders`].
     pub contender: usize,
     /// The contender's figure.
     pub figure: Estimate,
-    /// Whether its cores moved, or differ from those of its competitors.
+    /// Whether the contender ran on cores that changed during the run or differ from those of its competitors, judged
+    /// by the cache-line round trip.
     pub cores_moved: bool,
 }
 
 impl Entry {
-    /// The contender's name, marked if its cores moved.
+    /// Returns the contender's name, marked if `cores_moved` is set.
     pub fn name(&self, summary: &Summary) -> String {
         let label = summary.contenders[self.contender].label();
         if self.cores_moved { format!("{label} {MOVED}") } else { label }
     }
 }
 
-/// The contenders of one class, best first, by one metric, for one size and setting.
+/// The contenders of one wait class, ordered by one metric, for one size and setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
     /// The figure they are ranked by.
     pub metric: Metric,
-    /// The ranked contenders: the best and those tied with it, then the others, each by its median; each has five trials or more.
+    /// The contenders with five trials or more: first the best and those tied with it, then the others, each part
+    /// ordered by the median.
     pub entries: Vec<Entry>,
     /// Contenders with fewer than five trials, best first; they are not ranked.
     pub too_few: Vec<Entry>,
 }
 
 impl Ranking {
-    /// Ranks the contenders. Degraded cases do not take part. Returns `None` if no contender has the figure with enough trials.
+    /// Ranks the contenders; degraded cases do not take part. Returns `None` if no contender has the figure with enough
+    /// trials.
     pub fn of(
         summary: &Summary,
         metric: Metric,
@@ -139,21 +142,21 @@ impl Ranking {
         Ranking { metric, entries, too_few }
     }
 
-    /// The best contender and all that are statistically tied with it.
+    /// Returns the best contender and all that are statistically tied with it.
     pub fn leaders(&self) -> &[Entry] {
         let first = self.entries[0].figure;
         let tied = self.entries.iter().take_while(|e| first.overlaps(&e.figure)).count();
         &self.entries[..tied.max(1)]
     }
 
-    /// The best of the contenders that are clearly worse than the leaders.
+    /// Returns the best of the contenders that are clearly worse than the leaders.
     pub fn runner_up(&self) -> Option<&Entry> {
         self.entries.get(self.leaders().len())
     }
 }
 
-/// The factor by which `better` is better than `worse`: the least and the greatest that the two intervals allow. `None` if the
-/// intervals leave open which of the two is better.
+/// Returns the factor by which `better` is better than `worse`: the smallest and the largest that the two intervals
+/// allow. `None` if the intervals leave open which of the two is better.
 pub fn advantage(metric: Metric, better: &Estimate, worse: &Estimate) -> Option<(f64, f64)> {
     let (least, most) = if metric.more_is_better() {
         (better.low / worse.high, better.high / worse.low)

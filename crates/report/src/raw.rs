@@ -1,4 +1,4 @@
-//! The records as a compact table for the page: columns, a dictionary of strings, rows of numbers.
+//! The records as a compact table for the page: columns, a dictionary of strings, and rows of numbers.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub const CASES_MAX: usize = 20_000;
 pub struct Column {
     /// The name of the column, with the unit.
     pub name: &'static str,
-    /// Whether the cells are indices into the dictionary.
+    /// Whether the cells are strings, given as indices into the dictionary.
     pub word: bool,
 }
 
@@ -29,9 +29,9 @@ pub struct Column {
 pub struct Raw {
     /// The columns of the table.
     pub columns: Vec<Column>,
-    /// The dictionary: each distinct string once.
+    /// The dictionary: every string of the table, each once.
     pub words: Vec<String>,
-    /// The rows; the meaning of a cell depends on its column.
+    /// The rows. A cell is a number, an index into the dictionary, or null, depending on its column.
     pub rows: Vec<Vec<Value>>,
     /// A sentence that says what the table contains and what it leaves out.
     #[serde(skip)]
@@ -57,7 +57,7 @@ impl Words {
 }
 
 impl Raw {
-    /// Builds the table with one row per trial, or one per case if there are more than [`TRIALS_MAX`] trials.
+    /// Builds the table with one row per trial; with more than [`TRIALS_MAX`] trials, one row per case.
     pub fn of(run: &Run) -> Raw {
         if run.records.len() <= TRIALS_MAX { trials(run) } else { cases(run) }
     }

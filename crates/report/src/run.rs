@@ -19,13 +19,13 @@ use crate::summary::Summary;
 use crate::units::count;
 use crate::verdict::Verdict;
 
-/// The file with the options with which the run was started.
+/// The file with the options of the command line that started the run.
 const RUN: &str = "run.json";
 
-/// Everything that the report is made from.
+/// A run with everything that its report is made from.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// The run's directory, as given.
+    /// The path that was given: the run's directory, or a file of records.
     pub dir: PathBuf,
     /// The records of the trials.
     pub records: Vec<Record>,
@@ -37,19 +37,20 @@ pub struct Run {
     pub limits: Limits,
     /// The records of the fault matrix; empty if it was not measured.
     pub faults: Vec<FaultRecord>,
-    /// The records of a process that moves between nodes; empty if that was not measured.
+    /// The records of trials in which a process moves between nodes; empty if none were measured.
     pub moves: Vec<MoveRecord>,
     /// The latency histograms of the run.
     pub histograms: Histograms,
     /// The text of the plan file, if the directory has one.
     pub plan: Option<String>,
-    /// The patterns that selected its cases; empty if all of the plan were selected.
+    /// The patterns by which cases were selected from the plan; empty if the whole plan was run.
     pub filters: Vec<String>,
-    /// What a reader must know before looking at the figures, such as a torn line or a missing fingerprint.
+    /// Problems that a reader must know before looking at the figures, such as a truncated line or a missing
+    /// fingerprint.
     pub notices: Vec<String>,
 }
 
-/// Why a run cannot be reported.
+/// The reason why a run cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The records cannot be read.
@@ -58,7 +59,7 @@ pub enum RunError {
     /// There is no such file or directory.
     #[error("{0} does not exist; `crossway measure` prints the directory that it writes")]
     NoDirectory(PathBuf),
-    /// There are no records in it.
+    /// The run has no finished trial.
     #[error(
         "{0} holds no finished trial, so there is nothing to report; start a run with `crossway measure`"
     )]
@@ -137,17 +138,17 @@ impl Run {
         Run { dir: path.to_owned(), records, summary, ..Run::default() }
     }
 
-    /// Draws the conclusions of the run.
+    /// Draws conclusions from the run.
     pub fn verdict(&self) -> Verdict {
         Verdict::of(&self.summary)
     }
 
-    /// The plan's name.
+    /// Returns the plan's name, or an empty string without records.
     pub fn plan_name(&self) -> &str {
         self.records.first().map_or("", |r| r.plan.as_str())
     }
 
-    /// The time at which the first trial began.
+    /// Returns the time at which the first trial began, milliseconds since 1970; `None` if every trial was skipped.
     pub fn started_unix_ms(&self) -> Option<u64> {
         self.records
             .iter()
@@ -157,8 +158,8 @@ impl Run {
             .filter(|ms| *ms > 0)
     }
 
-    /// The command that repeats the run. If workloads are given and the run was not limited to some cases, the command repeats
-    /// only the cases with these workloads.
+    /// Returns the command that repeats the run. If `workloads` are given and the run was not limited to some cases,
+    /// the command repeats only the cases with these workloads.
     pub fn command(&self, workloads: &[&str]) -> String {
         let plan = self.plan_name();
         // A plan that is not built into the program is stored beside the records.
@@ -184,7 +185,8 @@ impl Run {
         command
     }
 
-    /// Values from the command line, which are stored at the top of the plan.
+    /// Returns the plan's settings that were given on the command line, as (key, value); they are stored at the top of
+    /// the plan file.
     fn overrides(&self) -> impl Iterator<Item = (&str, &str)> {
         self.plan.iter().flat_map(|text| {
             text.lines().map_while(|line| {
@@ -194,12 +196,12 @@ impl Run {
         })
     }
 
-    /// The directory of the run, even if a file of records was given.
+    /// Returns the directory of the run, even if a file of records was given.
     pub fn directory(&self) -> &Path {
         if self.dir.is_dir() { &self.dir } else { self.dir.parent().unwrap_or(Path::new("")) }
     }
 
-    /// What the run measured, in one line.
+    /// Returns one line that says what the run was asked to measure.
     pub fn asked(&self) -> String {
         use crate::units::utc_minute;
         let summary = &self.summary;

@@ -7,7 +7,7 @@ use crate::sheet::Sheet;
 /// Text that is collapsed until the reader opens it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Block {
-    /// The heading to click on.
+    /// The heading; a click on it opens the text.
     pub title: String,
     /// The preformatted text.
     pub text: String,
@@ -20,7 +20,7 @@ pub struct Section {
     pub id: &'static str,
     /// The heading of the section.
     pub title: &'static str,
-    /// Paragraphs before the tables.
+    /// Paragraphs above the tables.
     pub paragraphs: Vec<String>,
     /// Tables, in order.
     pub tables: Vec<Sheet>,

@@ -14,13 +14,13 @@ pub struct Cell {
     pub marks: String,
     /// A remark in smaller type next to the text.
     pub note: Option<String>,
-    /// The number to sort by.
+    /// The number by which the column is sorted; `None` for text.
     pub sort: Option<f64>,
-    /// Whether it is the best of its class, or statistically tied with the best.
+    /// Whether the figure is the best of its class, or statistically tied with the best.
     pub best: bool,
     /// Whether the text is code, set in a fixed-width font.
     pub code: bool,
-    /// The colour that the text names and that marks the cell: `green`, `yellow` or `red`.
+    /// The colour that the text names and in which the cell is marked: `green`, `yellow` or `red`.
     pub colour: Option<&'static str>,
 }
 
@@ -35,7 +35,7 @@ impl Cell {
         Cell { text: text.into(), code: true, ..Cell::default() }
     }
 
-    /// The text with its marks.
+    /// Returns the text followed by its marks.
     pub(crate) fn marked_text(&self) -> String {
         if self.marks.is_empty() {
             self.text.clone()
@@ -56,7 +56,7 @@ impl Cell {
     }
 }
 
-/// `12.9–13.5 µs, n = 5`; with fewer than five trials, only their number.
+/// Formats an interval and the number of trials: `12.9–13.5 µs, n = 5`. With fewer than five trials, only their number.
 pub fn interval_note(quantity: Quantity, f: &Estimate) -> String {
     if !f.has_interval() {
         return units::count(f.n, "trial", "trials");
@@ -67,7 +67,7 @@ pub fn interval_note(quantity: Quantity, f: &Estimate) -> String {
 /// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// The class of waiting, which the style sheet marks.
+    /// The wait class, which the style sheet shows as a mark; `None` if rows have no class.
     pub class: Option<&'static str>,
     /// One cell per column.
     pub cells: Vec<Cell>,

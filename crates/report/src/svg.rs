@@ -1,5 +1,5 @@
-//! A chart as a static SVG for documents: round trip, throughput or CPU time against message size, in light or dark colours
-//! according to the reader's system.
+//! Charts as static SVG pictures for documents: round trip, throughput or CPU time by message size. A picture has light
+//! or dark colours according to the reader's system.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::units::{Quantity, size};
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 470.0;
-/// Margins around the plot: the left one holds the ticks, the right one the names of the lines.
+/// Margins around the plot. The left one holds the tick labels, the right one the names of the lines.
 const LEFT: f64 = 78.0;
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 72.0;
@@ -60,7 +60,7 @@ pub fn chart(run: &Run, id: &str) -> Option<String> {
     Some(out)
 }
 
-/// Maps data to the picture; both axes are logarithmic.
+/// The ranges of data that the plot shows; both axes are logarithmic.
 struct Frame {
     x: (f64, f64),
     y: (f64, f64),
@@ -148,7 +148,7 @@ fn subtitle(view: &str, run: &Run) -> String {
     text.chars().take(FITS - 1).chain(['…']).collect()
 }
 
-/// The CSS class name of a colour.
+/// Returns the CSS class name of a colour.
 fn class_of(colour: &str) -> String {
     format!("c{}", colour.trim_start_matches('#'))
 }
@@ -248,7 +248,8 @@ fn draw_level(
     );
 }
 
-/// Whether more points lie closely above this height than closely below it, so that a label is easier to read below.
+/// Returns whether more points lie closely above a height than closely below it, so that a label is easier to read
+/// below.
 fn is_crowded_above(frame: &Frame, lines: &[(&Series, &Drawn)], height: f64) -> bool {
     const LABEL: f64 = 22.0;
     let down = |y: &f64| frame.down(*y) - height;
@@ -265,7 +266,7 @@ fn path(points: &[(f64, f64)]) -> String {
     })
 }
 
-/// Draws a step or a knee as a short stroke from the axis, with its name.
+/// Draws a step or a knee as a short stroke on the horizontal axis, with its name.
 fn draw_mark(out: &mut String, frame: &Frame, mark: &Mark, how: &Drawn) {
     let (x, foot) = (frame.left(mark.x), HEIGHT - BOTTOM);
     let class = class_of(how.colours.0);
@@ -315,7 +316,7 @@ fn draw_line(out: &mut String, frame: &Frame, series: &Series, how: &Drawn) {
     }
 }
 
-/// The shapes of the page's markers, by plotly name.
+/// Returns the shape of one of the page's markers, by its plotly name.
 fn marker(name: &str) -> &'static str {
     match name {
         "square" => "M-3.5-3.5H3.5V3.5H-3.5Z",

@@ -18,11 +18,11 @@ use crate::units::count;
 use crossway_lab::rank::WaitClass;
 use left_out::left_out;
 
-/// Maximum number of blocks printed; the page has more.
+/// Maximum number of blocks printed; the page shows more.
 const BLOCKS_MAX: usize = 12;
 
-/// Columns by their head in the sheet, with the shorter head used here. On a narrow terminal, the columns that do not fit side by
-/// side are printed below.
+/// The heads of the columns in a sheet, each with the shorter one used here, in order of usefulness. Columns that do
+/// not fit the width of the terminal are printed in a second table below.
 const HEADS: [(&str, &str); 22] = [
     ("Mechanism", "Mechanism"),
     ("Round trip p50", "RTT p50"),
@@ -48,7 +48,7 @@ const HEADS: [(&str, &str); 22] = [
     ("Messages", "messages"),
 ];
 
-/// Returns the summary for a terminal of `width` columns, with colours if `colours` is set.
+/// Returns the summary for a terminal that is `width` columns wide.
 pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     let mut out = String::new();
     let verdict = run.verdict();
@@ -197,7 +197,7 @@ pub fn markdown(run: &Run) -> String {
     out
 }
 
-/// A whole sheet as a Markdown table, with notes in brackets.
+/// Formats a whole sheet as a Markdown table, with notes in brackets.
 fn whole(sheet: &Sheet) -> String {
     let mut out = format!(
         "| {} |\n|{}\n",
@@ -218,7 +218,7 @@ fn whole(sheet: &Sheet) -> String {
     out
 }
 
-/// Positions in the sheet and printed heads of the columns, in order.
+/// Returns the columns that are printed, as their positions in the sheet and their short heads.
 fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
     let mut found: Vec<(usize, &'static str)> = HEADS
         .iter()
@@ -228,14 +228,15 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// What the column of noise holds.
+/// Explains the column "Noise".
 const NOISE: &str = "half the width of the 95 % interval of the round trip, in percent of its median (of the throughput, where there is no \
                      round trip); an interval may reach further to one side, and other figures may have wider ones";
 
-/// Columns that may be left out and only named if they do not fit: they follow from others, or qualify them.
+/// Columns that are only mentioned, not printed, if they do not fit: they can be derived from others or qualify them.
 const DISPENSABLE: [&str; 2] = ["CPU / round trip", "Messages"];
 
-/// A table with as many columns as fit the width, the most useful first; the others follow in a second table below.
+/// Formats a table with as many columns as fit the width, the most useful ones; the others follow in a second table
+/// below.
 fn table(sheet: &Sheet, colours: bool, width: u16) -> String {
     let texts: Vec<Vec<String>> = sheet.rows.iter().map(texts).collect();
     let priority = |at: usize| HEADS.iter().position(|(full, _)| sheet.heads[at] == *full);
@@ -301,7 +302,8 @@ fn drawn(sheet: &Sheet, texts: &[Vec<String>], columns: &[(usize, &str)], colour
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// The cells of a row as printed: the best is marked, and the class is added to the name unless the name contains it.
+/// Returns the printed cells of a row. The best figure is marked, and the wait class is added to the name unless the
+/// name contains it.
 fn texts(row: &Row) -> Vec<String> {
     let one = |(at, cell): (usize, &sheet::Cell)| {
         let mut text = clean(&cell.text);

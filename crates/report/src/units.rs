@@ -1,4 +1,4 @@
-//! Quantities formatted for people: three significant digits and a unit that keeps the number small.
+//! Formats quantities for people, with three significant digits and a unit that keeps the number small.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub fn three_digits(value: f64) -> String {
     format!("{rounded:.decimals$}")
 }
 
-/// A scaled unit: the divisor and the unit's name.
+/// A unit of a quantity: the divisor and the unit's name.
 type Scale = (f64, &'static str);
 
 fn duration_scale(ns: f64) -> Scale {

@@ -1,5 +1,5 @@
-//! The verdict in plain words. Every sentence is made from the figures, claims no more than their intervals allow, and never
-//! ranks a spinning contender against one that may block.
+//! The conclusions of a run in sentences. Every sentence is made from the figures, claims no more than their intervals
+//! allow, and never ranks a spinning contender against one that may block.
 
 use crossway_lab::record::Status;
 
@@ -22,7 +22,7 @@ pub struct Verdict {
     pub headline: String,
     /// Further sentences, the most useful first.
     pub sentences: Vec<String>,
-    /// The setting that they compare in, if the run has several.
+    /// The setting to which they apply, if the run has several.
     pub setting: Option<String>,
 }
 
@@ -94,7 +94,7 @@ const ALL_DEGRADED: &str =
     "Nothing is ranked: every trial was degraded. The reasons are listed below.";
 const NO_WINNER: &str = "Too few trials to name a winner: five or more of each case are needed to tell mechanisms apart.";
 
-/// A sentence on the contenders that are not ranked because they have fewer than five trials.
+/// Returns a sentence on the contenders that are not ranked because they have fewer than five trials.
 fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
     for size in sizes {
@@ -137,7 +137,7 @@ fn nothing_measured(summary: &Summary) -> String {
     }
 }
 
-/// `64-byte messages that may block`.
+/// Returns the subject of a sentence: `64-byte messages that may block`.
 fn subject(size: u64, discipline: WaitClass) -> String {
     let size = units::size_adjective(size);
     match discipline {
@@ -147,7 +147,7 @@ fn subject(size: u64, discipline: WaitClass) -> String {
     }
 }
 
-/// The headline: the answer in one sentence; the sentences below it give the intervals.
+/// Returns the headline: the answer in one sentence. The sentences below it state the intervals.
 fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let Some(blocking) = Ranking::of(summary, metric, 0, size, WaitClass::Blocking) else {
         let class = [WaitClass::Spinning, WaitClass::Hybrid]
@@ -206,7 +206,8 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     Some(text)
 }
 
-/// Names contenders whose figure is better than that of the best ranked one, but which have too few good trials.
+/// Returns a sentence on contenders with too few good trials to be ranked whose figure is better than that of the best
+/// ranked one.
 fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
     let first = ranking.entries[0].figure.value;
     let better = |e: &&Entry| {
@@ -226,12 +227,12 @@ fn better_but_unranked(summary: &Summary, ranking: &Ranking) -> Option<String> {
     })
 }
 
-/// `" often enough"` if other contenders were measured, but with too few trials.
+/// Returns `" often enough"` if other contenders were measured, but with too few trials; else an empty string.
 fn often_enough(ranking: &Ranking) -> &'static str {
     if ranking.too_few.is_empty() { "" } else { " often enough" }
 }
 
-/// The interval that covers all leaders: from the least to the largest end of their intervals.
+/// Returns an estimate whose interval covers those of all leaders.
 fn together(leaders: &[Entry]) -> Estimate {
     let first = leaders[0].figure;
     leaders.iter().fold(first, |all, e| Estimate {
@@ -241,7 +242,7 @@ fn together(leaders: &[Entry]) -> Estimate {
     })
 }
 
-/// Which contenders are best in one class, and by how much, or that the run cannot tell.
+/// Returns a sentence that says which contenders of a class are best and by how much, or that the run cannot tell.
 fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Option<String> {
     let ranking = Ranking::of(summary, metric, 0, size, class)?;
     let words = wording(metric);
@@ -295,7 +296,8 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     Some(sentence)
 }
 
-/// What spinning gains, together with its price. This is a statement about two classes, not a ranking of one against the other.
+/// Returns a sentence on what spinning gains and what it costs. It compares two classes and does not rank one against
+/// the other.
 fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning)?;
     let price = "each waiting end owns a core while it does";
@@ -363,7 +365,7 @@ fn name(summary: &Summary, entry: &Entry) -> String {
     entry.name(summary)
 }
 
-/// `13.2 µs (median of 5 trials, 95 % interval 12.9–13.5 µs)`.
+/// Formats a figure: `13.2 µs (median of 5 trials, 95 % interval 12.9–13.5 µs)`.
 fn figure(metric: Metric, entry: &Entry) -> String {
     let f = &entry.figure;
     let value = metric.quantity().show(f.value);

@@ -1,21 +1,21 @@
-//! Load of the hosts and packets on the wire over a case's trials: packets in each direction, retransmissions, packets over
-//! time.
+//! Load of the hosts and packets on the network over a case's trials: packets in each direction, retransmissions,
+//! packets over time.
 
 use crossway_lab::record::{PacketSeries, Record};
 
 use crate::estimate::Estimate;
 
-/// Maximum number of points of a series.
+/// Maximum number of points of a packet series.
 const POINTS_AT_MOST: usize = 400;
 
 /// Load and packets of one case.
 #[derive(Clone, Debug, Default)]
 pub struct Wire {
-    /// Messages per forward packet.
+    /// Messages per packet in the direction of the messages.
     pub msgs_per_packet: Option<Estimate>,
-    /// Backward packets per forward one.
+    /// Packets in the reverse direction per packet in the direction of the messages.
     pub reverse_per_forward: Option<Estimate>,
-    /// Share of retransmissions in what the transport protocols sent.
+    /// Share of retransmissions in everything that the transport protocols sent.
     pub again_share: Option<Estimate>,
     /// Busy share of each host's CPUs; the sender's or client's host comes first.
     pub loads: Vec<(String, Estimate)>,
@@ -30,9 +30,9 @@ pub struct Flow {
     pub place: String,
     /// End of each interval, seconds since the first sample.
     pub at_s: Vec<f64>,
-    /// Packets sent per second of that interval.
+    /// Packets sent per second in each interval.
     pub sent_per_s: Vec<f64>,
-    /// Packets received per second of that interval.
+    /// Packets received per second in each interval.
     pub received_per_s: Vec<f64>,
 }
 

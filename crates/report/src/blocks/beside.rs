@@ -1,4 +1,4 @@
-//! Background workloads: one table per background workload and measured workload, with a row per contender.
+//! Tables of background workloads: one per background workload and measured workload, with a row per contender.
 
 use crossway_lab::inputs::Workload;
 

@@ -1,4 +1,4 @@
-//! Exchanges, and workloads of several roles: one table per workload and size, with a row per contender.
+//! Tables of exchanges and of workloads of several roles: one per workload and size, with a row per contender.
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::rank::WaitClass;
@@ -9,7 +9,7 @@ use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, Summary, workload_name};
 use crate::units::{self, Quantity};
 
-/// Exchanges: connect, request, reply, close.
+/// Returns the tables of exchanges: connect, request, reply, close.
 pub(super) fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = ["Set-up p50", "Exchange p50", "Tear-down p50", "Total", "CPU / exchange"];
     let p50 = |case: &Case, span| case.latency(span).map(|l| l.p50);
@@ -28,7 +28,7 @@ pub(super) fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
     by_workload(summary, setting, |c| c.workload == Workload::Exchange, &heads, row, order)
 }
 
-/// Workloads of several roles: pairs, fan-in, fan-out.
+/// Returns the tables of workloads of several roles: pairs, fan-in, fan-out.
 pub(super) fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = ["Throughput", "Messages", "Fairness", "Longest wait", "CPU / message"];
     let is_shared = |case: &Case| case.workload.facts().timed();
@@ -46,7 +46,7 @@ pub(super) fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
     by_workload(summary, setting, is_shared, &heads, row, order)
 }
 
-/// One table per workload and size of the selected cases, with a row per contender.
+/// Makes one table per workload and size of the selected cases, with a row per contender.
 pub(super) fn by_workload(
     summary: &Summary,
     setting: usize,

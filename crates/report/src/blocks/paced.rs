@@ -1,4 +1,4 @@
-//! Paced streams: one table per pace and size, without percentiles that no case has.
+//! Tables of paced streams: one per pace and size. Percentiles that no case has are left out.
 
 use crossway_lab::record::Span;
 
@@ -9,7 +9,7 @@ use crate::sheet::{Cell, Sheet};
 use crate::summary::{Case, LatencySummary, Summary};
 use crate::units::{Quantity, three_digits};
 
-/// Paced streams (open loop): one table per pace and size.
+/// Returns the tables of paced streams (open loop): one per pace and size.
 pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = [
         "Offered",
@@ -57,10 +57,10 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
     sheets
 }
 
-/// Percentiles, and the number of samples that each takes.
+/// The percentiles, with the number of samples that each needs.
 const PERCENTILES: [(&str, &str); 2] = [("p99", "1,000"), ("p99.9", "10,000")];
 
-/// Removes percentiles that no row has, and says why and what would show them.
+/// Removes the columns of percentiles that no row has, and adds a note on how to measure them.
 fn leave_out_empty_percentiles(sheet: &mut Sheet) {
     let empty: Vec<(&str, &str)> = PERCENTILES
         .into_iter()
@@ -88,7 +88,7 @@ fn leave_out_empty_percentiles(sheet: &mut Sheet) {
     ));
 }
 
-/// A payload rate converted to messages of the case's size.
+/// Makes a cell with a payload rate converted to messages of the case's size per second.
 fn rate(case: &Case, bits_per_s: Option<f64>) -> Cell {
     let size_bits = (case.size_bytes.max(1) * 8) as f64;
     text_figure(Quantity::MessageRate, bits_per_s.map(|bits| bits / size_bits))

@@ -65,7 +65,7 @@ pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<
     })
 }
 
-/// Converts a percentile to its number of nines: 90 % is 1, 99 % is 2.
+/// Converts a quantile to its number of nines: 0.9 is 1, 0.99 is 2.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }

@@ -1,4 +1,4 @@
-//! Connect, exchange once, close: the three parts separately (study item C4).
+//! The three parts of an exchange separately: set-up, exchange, tear-down (item C4 of the cluster study).
 
 use crossway_lab::record::Span;
 

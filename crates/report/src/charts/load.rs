@@ -1,4 +1,4 @@
-//! Figures under load against idle, and the mechanisms whose order changes.
+//! Figures under load beside the idle ones, and the mechanisms whose order changes under load.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::ranking::Metric;
@@ -112,7 +112,8 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     })
 }
 
-/// Contenders whose figure under some load is clearly better than their idle one. The first series is the idle one.
+/// Returns the contenders whose figure under some load is better than their idle one, with intervals apart. The first
+/// series is the idle one.
 fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = usize> {
     let (idle, loaded) = series.split_at(1);
     idle.iter().flat_map(move |idle| {
@@ -131,7 +132,8 @@ fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = 
     })
 }
 
-/// One sentence for each setting and leader: which contenders it is ahead of when idle and behind under load.
+/// Returns one sentence for each setting, load and mechanism that is ahead of others when idle: which of them overtake
+/// it under load.
 fn in_words(reversals: &[Reversal]) -> Vec<String> {
     let mut groups: Vec<(&Reversal, Vec<String>)> = Vec::new();
     for reversal in reversals.iter().filter(|r| r.by == By::Speed) {

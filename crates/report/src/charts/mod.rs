@@ -1,4 +1,4 @@
-//! Charts as data, which the page's script draws. A section without data yields no chart.
+//! Charts as data for the page's script, which draws them. A kind of chart for which the run has no data is left out.
 
 mod core_pairs;
 mod cost;
@@ -20,10 +20,10 @@ use crate::limits::Limits;
 use crate::summary::{Case, Summary};
 use crate::units;
 
-/// Maximum number of views of a chart; figures of further views are only in the raw data.
+/// Maximum number of views of a chart; the figures of further views are only in the raw data.
 const VIEWS_MAX: usize = 60;
 
-/// Message size shown first if a view shows one size, bytes; most published figures are for this size.
+/// Message size in bytes that charts with one size per view show first; most published figures are for this size.
 const USUAL_SIZE: u64 = 64;
 
 /// The type of a chart.
@@ -50,7 +50,7 @@ pub enum Scale {
     Size,
     /// Logarithmic, with ticks at decimal values.
     Log,
-    /// Linear, including zero if it has a unit.
+    /// Linear, starting at zero if it has a unit.
     Linear,
     /// Percentiles by their number of nines: 90 %, 99 %, 99.9 %.
     Nines,
@@ -85,10 +85,10 @@ pub struct Series {
     /// Index of the contender that is drawn; `None` if each point is a contender of its own.
     #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
     pub contender: Option<usize>,
-    /// Name of the series, if it is not a contender's.
+    /// Name of the series; empty if it has a contender's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Index of each point's contender.
+    /// Index of the contender of each point, if the points belong to several contenders.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub who: Vec<usize>,
     /// Positions on the numeric axis.
@@ -96,22 +96,22 @@ pub struct Series {
     pub x: Vec<f64>,
     /// Values, in the unit of the axis.
     pub y: Vec<f64>,
-    /// Lower ends of the intervals.
+    /// Lower ends of the intervals of `y`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lo: Vec<f64>,
-    /// Upper ends of the intervals.
+    /// Upper ends of the intervals of `y`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hi: Vec<f64>,
     /// Number of trials of each point.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub n: Vec<usize>,
-    /// Lower ends of the intervals of `x`, if `x` is a figure too.
+    /// Lower ends of the intervals of `x`; empty unless `x` is a measured figure, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xlo: Vec<f64>,
-    /// Upper ends of the intervals of `x`.
+    /// Upper ends of the intervals of `x`; empty unless `x` is a measured figure, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xhi: Vec<f64>,
-    /// Indices of the points that have degraded trials only.
+    /// Indices of the points whose trials are all degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<usize>,
 }
@@ -152,13 +152,13 @@ impl Series {
 pub struct Level {
     /// The name of the limit.
     pub name: String,
-    /// Positions on the horizontal axis; empty or a single one for a horizontal line.
+    /// Positions on the horizontal axis; empty or a single one if the level is a horizontal line.
     pub x: Vec<f64>,
     /// The values, in the unit of the axis.
     pub y: Vec<f64>,
 }
 
-/// A position on the horizontal axis at which a line of the view has a step or a knee.
+/// A step or a knee in a line of a view.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mark {
     /// Index of the line's contender.
@@ -220,10 +220,10 @@ pub struct View {
     /// Index of the setting, if the view shows only one.
     #[serde(skip)]
     pub setting: Option<usize>,
-    /// Steps and knees of its lines.
+    /// Steps and knees in its lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
-    /// The value axis, if it differs from the chart's.
+    /// The value axis, if it differs from that of the chart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value_axis: Option<Axis>,
     /// The series to draw.
@@ -238,7 +238,7 @@ pub struct View {
 }
 
 impl View {
-    /// Makes a view of one size in one setting; `None` if it has nothing to show.
+    /// Makes a view of one size in one setting, or `None` if there are no series.
     fn of_size(
         summary: &Summary,
         (name, axis): (&str, &Axis),
@@ -278,12 +278,12 @@ pub struct Chart {
     pub views: Vec<View>,
     /// Index of the view that is shown first.
     pub initial: usize,
-    /// Prefixes of the names of the workloads that yield the chart, as used in case names.
+    /// Prefixes of the names of the workloads that the chart shows, as used in case names.
     #[serde(skip)]
     pub workloads: &'static [&'static str],
 }
 
-/// All charts for which there is data, in the order of the page.
+/// Returns all charts for which there is data, in the order of the page.
 pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<Chart> {
     let mut charts: Vec<Chart> = [
         speed::round_trip(summary, limits),
@@ -319,7 +319,7 @@ pub fn all(summary: &Summary, limits: &Limits, histograms: &Histograms) -> Vec<C
     charts
 }
 
-/// Lines over the message size: one per contender, for the cases of one setting.
+/// Makes lines over the message size, one per contender, from the cases of one setting.
 fn lines_over_size(
     summary: &Summary,
     setting: usize,
@@ -339,8 +339,8 @@ fn lines_over_size(
     series
 }
 
-/// The settings for which a chart over sizes has a view: those with the most cases. A sweep over core pairs or buffer
-/// sizes has charts of its own.
+/// Returns the settings for which a chart over sizes has a view: at most 16, each with at least a quarter as many
+/// matching cases as the largest. Sweeps over core pairs and buffer sizes have charts of their own.
 fn settings_with(summary: &Summary, wanted: impl Fn(&Case) -> bool) -> Vec<usize> {
     let mut counts = vec![0usize; summary.settings.len()];
     for case in summary.cases.iter().filter(|c| wanted(c)) {
@@ -350,7 +350,8 @@ fn settings_with(summary: &Summary, wanted: impl Fn(&Case) -> bool) -> Vec<usize
     (0..counts.len()).filter(|s| counts[*s] > 0 && counts[*s] * 4 >= most).take(16).collect()
 }
 
-/// Rounds to five significant digits: more than the precision of any figure here, in a third of the bytes of all digits.
+/// Rounds to five significant digits. That is more than the precision of any figure here, and takes a third of the
+/// space of all digits.
 pub(crate) fn compact(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;

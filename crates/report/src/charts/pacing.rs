@@ -1,4 +1,4 @@
-//! Paced streams: latency and CPU share against the rate.
+//! Latency and CPU share of paced streams by rate.
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::Span;
@@ -7,7 +7,7 @@ use super::{Axis, Chart, ChartKind, Scale, Series, View, compact};
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 
-/// Messages per second of a paced workload.
+/// Returns the messages per second of a paced workload; `None` for other workloads.
 fn rate(workload: Workload, size: u64) -> Option<f64> {
     match workload {
         Workload::Paced { burst_bytes, period_us } if size > 0 && period_us > 0 => {
@@ -22,7 +22,7 @@ fn busiest(case: &Case) -> Option<Estimate> {
     case.role_shares.iter().map(|r| r.share).max_by(|a, b| a.value.total_cmp(&b.value))
 }
 
-/// Whether the series have points at more than one rate.
+/// Returns whether the series have points at more than one rate.
 fn several_rates(series: &[Series]) -> bool {
     let mut rates = series.iter().flat_map(|s| &s.x);
     let first = rates.next();

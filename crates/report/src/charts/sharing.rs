@@ -1,4 +1,4 @@
-//! Many pairs, many senders, many receivers: total speed and fairness.
+//! Workloads with many pairs, senders or receivers: total speed and fairness.
 
 use crossway_lab::inputs::Workload;
 
@@ -7,7 +7,7 @@ use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units;
 
-/// The kind of a workload with several roles, and their number.
+/// Returns what the roles of a workload with several of them are called, and their number.
 fn roles(workload: Workload) -> Option<(&'static str, u32)> {
     match workload {
         Workload::Pairs { pairs } => Some(("independent pairs", pairs)),
@@ -122,7 +122,7 @@ pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
     })
 }
 
-/// A sentence on the least fair case, if any is clearly short of equal shares.
+/// Returns a sentence on the least fair case, if the shares in any case are clearly unequal.
 fn unfair(summary: &Summary) -> Option<String> {
     let worst = summary
         .cases

@@ -1,11 +1,11 @@
-//! Hosts and the wire: packets over time, packets in each direction, load of the hosts.
+//! Hosts and network: packets over time, packets in each direction, load of the hosts.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact, lines_over_size, settings_with};
 use crate::estimate::Estimate;
 use crate::summary::{Case, Summary, workload_name};
 use crate::units;
 
-/// Packets per second in each interval, by interface and direction (study item T5).
+/// Charts the packets per second over time, by interface and direction (item T5 of the Toshiba study).
 pub(super) fn over_time(summary: &Summary) -> Option<Chart> {
     let mut views: Vec<View> = Vec::new();
     for case in &summary.cases {
@@ -57,7 +57,7 @@ pub(super) fn over_time(summary: &Summary) -> Option<Chart> {
     })
 }
 
-/// Messages per packet, packets in the reverse direction, retransmissions, and the load of the hosts.
+/// Charts messages per packet, packets in the reverse direction, retransmissions, and the load of the hosts.
 pub(super) fn hosts(summary: &Summary) -> Option<Chart> {
     type Figure = fn(&Case) -> Option<Estimate>;
     let figures: [(&str, &str, f64, Figure); 5] = [

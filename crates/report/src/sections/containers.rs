@@ -95,7 +95,7 @@ fn table(of: &[&(&Record, String)], places: &[String], workload: Workload, title
     Sheet { title: title.to_owned(), heads, rows, sortable: true, notes: Vec::new() }
 }
 
-/// How the two ends find each other, according to the offers of trials that passed.
+/// Returns how the two ends find each other, according to the offers in trials that passed.
 fn found_by(of: &[&&(&Record, String)]) -> String {
     let mut words = BTreeSet::new();
     for (record, _) in of.iter().map(|one| **one) {

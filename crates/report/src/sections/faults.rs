@@ -1,4 +1,4 @@
-//! The fault matrix: what one end of a channel sees when the other fails.
+//! The fault matrix: what one end of a channel observes when the other fails.
 
 use crossway_lab::faults::{Fault, FaultRecord, FaultSummary, Outcome, Remover, summaries};
 
@@ -7,7 +7,7 @@ use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::Quantity;
 
-/// The columns after the mechanism's, with the faults that each covers.
+/// The columns after the one with the mechanism, each with the faults that it covers.
 const COLUMNS: [(&str, &[Fault]); 8] = [
     ("Killed", &[Fault::Kill]),
     ("Stopped", &[Fault::Stop]),
@@ -19,7 +19,7 @@ const COLUMNS: [(&str, &[Fault]); 8] = [
     ("No locked memory", &[Fault::LockedMemory]),
 ];
 
-/// The outcome as a word in a cell.
+/// Returns the name of an outcome for a cell.
 pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Unaffected => "unaffected",
@@ -92,7 +92,8 @@ fn remover(remover: Remover) -> &'static str {
     }
 }
 
-/// The lines of `faults.jsonl` that hold the records of a mechanism and these faults.
+/// Returns which lines of `faults.jsonl` hold the records of a mechanism and these faults, such as `lines 3 to 9`;
+/// empty if there are none.
 pub(crate) fn lines(records: &[FaultRecord], mechanism: &str, faults: &[Fault]) -> String {
     let at: Vec<usize> = records
         .iter()

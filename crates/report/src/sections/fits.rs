@@ -11,7 +11,8 @@ use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::{self, Quantity, three_digits};
 
-/// Number of settings that get a fit; a fit for each setting of a sweep over core pairs would fill the page.
+/// Number of settings for which lines are fitted; a fit for each setting of a sweep over core pairs would fill the
+/// page.
 const FIT_SETTINGS_MAX: usize = 1;
 
 pub(super) fn fits(run: &Run) -> Option<Section> {
@@ -118,13 +119,13 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
     })
 }
 
-/// Maximum number of sizes in a fit, and of trials per size: resampling a few hundred points a thousand times for every
-/// contender takes a second, thousands of points take half a minute.
+/// Maximum number of sizes in a fit, and of trials per size. To resample a few hundred points a thousand times for
+/// every contender takes a second; with thousands of points it takes half a minute.
 const FIT_SIZES_MAX: usize = 16;
 const FIT_TRIALS_MAX: usize = 8;
 
-/// Thins out the points: at most [`FIT_SIZES_MAX`] sizes, evenly spread and including the least and the greatest, and at most
-/// [`FIT_TRIALS_MAX`] trials of each.
+/// Thins out the points: keeps at most [`FIT_SIZES_MAX`] sizes, evenly spread and including the smallest and the
+/// largest, and at most [`FIT_TRIALS_MAX`] trials of each.
 fn thinned(points: &[Point]) -> Vec<Point> {
     let mut by_size: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
     for point in points {

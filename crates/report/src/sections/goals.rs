@@ -7,10 +7,10 @@ use crate::section::Section;
 use crate::sheet::{Cell, Row, Sheet};
 use crate::units::{Quantity, count};
 
-/// Maximum number of met goals that a terminal lists. Goals that were not met come first and are all listed.
+/// Maximum number of met goals listed on a terminal. Goals that were not met come first and are all listed.
 const MET_SHOWN: usize = 6;
 
-/// The verdict on every goal of the run; goals that were not met come first.
+/// Returns the verdict on every goal of the run, with missed goals first, then undecided ones.
 pub fn calls(run: &Run) -> Vec<GoalCall> {
     let mut calls = goals::judge(&run.records);
     let place = |call: &GoalCall| match call.verdict {
@@ -22,7 +22,7 @@ pub fn calls(run: &Run) -> Vec<GoalCall> {
     calls
 }
 
-/// `2 goals met, 1 missed, 1 undecided`; `None` if the plan has no goals.
+/// Returns a sentence like `2 goals met, 1 missed, 1 undecided.`; `None` if the plan has no goals.
 pub fn headline(calls: &[GoalCall]) -> Option<String> {
     let of = |verdict| calls.iter().filter(|call| call.verdict == verdict).count();
     (!calls.is_empty()).then(|| {
@@ -35,7 +35,7 @@ pub fn headline(calls: &[GoalCall]) -> Option<String> {
     })
 }
 
-/// The goals for a terminal, one line each.
+/// Returns the goals for a terminal, one line each.
 pub(crate) fn lines(calls: &[GoalCall]) -> Vec<String> {
     let open = calls.iter().filter(|c| c.verdict != GoalVerdict::Met).count();
     let mut lines: Vec<String> = calls
@@ -109,7 +109,7 @@ fn name(verdict: GoalVerdict) -> &'static str {
     }
 }
 
-/// The quantity of a figure, and the factor from the figure's unit to the quantity's base unit.
+/// Returns the quantity of a goal's figure, and the factor from the unit of the goal to the base unit of the quantity.
 fn quantity(figure: GoalFigure) -> (Quantity, f64) {
     match figure {
         GoalFigure::MsgsPerS => (Quantity::MessageRate, 1.0),
@@ -118,14 +118,14 @@ fn quantity(figure: GoalFigure) -> (Quantity, f64) {
     }
 }
 
-/// `at most 100 µs`.
+/// Formats the bound of a goal: `at most 100 µs`.
 fn bound(call: &GoalCall) -> String {
     let (quantity, unit) = quantity(call.figure);
     let side = if call.figure.at_most() { "at most" } else { "at least" };
     format!("{side} {}", quantity.show(call.bound * unit))
 }
 
-/// `82.1 µs (80.3–84.9 µs)`.
+/// Formats the measured figure of a goal: `82.1 µs (80.3–84.9 µs)`.
 fn measured(call: &GoalCall) -> String {
     let (quantity, unit) = quantity(call.figure);
     match (call.value, call.interval) {

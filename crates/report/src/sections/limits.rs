@@ -12,10 +12,10 @@ use crate::sheet::{Cell, Row, Sheet, interval_note};
 use crate::summary::Case;
 use crate::units::{self, Quantity, three_digits};
 
-/// With more pairs of CPUs than this, the heat map replaces the list.
+/// Maximum number of CPU pairs that are listed; with more, only the heat map shows them.
 const PAIRS_SHOWN: usize = 6;
 
-/// The section of the limits and of the figures compared with them.
+/// Returns the section with the limits and the figures compared with them.
 pub(super) fn limits(run: &Run) -> Option<Section> {
     let mut tables: Vec<Sheet> = beside(run).into_iter().collect();
     tables.extend(run.limits.0.iter().flat_map(measured));
@@ -115,7 +115,7 @@ fn beside(run: &Run) -> Option<Sheet> {
     })
 }
 
-/// A cell with a limit and its range over the readings between the trials.
+/// Makes a cell with a limit and the range of its readings between the trials.
 fn bound(name: &str, quantity: Quantity, limit: &Estimate) -> Cell {
     let text = format!("{name}, {}", quantity.show(limit.value));
     let note = limit.has_interval().then(|| interval_note(quantity, limit));

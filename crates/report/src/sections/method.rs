@@ -1,4 +1,4 @@
-//! How the figures were measured, with their warnings and what could not be measured.
+//! How the figures were measured, the warnings, and what could not be measured.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ pub(super) fn method(run: &Run) -> Section {
     Section { id: "method", title: "Method", paragraphs, tables, ..Section::default() }
 }
 
-/// Warnings that differ only in their numbers become one, with the range of each number.
+/// Merges warnings that differ only in their numbers into one with the range of each number, and adds up their trials.
 fn grouped<'a>(warnings: impl Iterator<Item = (&'a str, usize)>) -> Vec<(String, usize)> {
     let mut groups: Vec<(Vec<Piece<'_>>, usize)> = Vec::new();
     for (warning, trials) in warnings {
@@ -111,11 +111,11 @@ fn grouped<'a>(warnings: impl Iterator<Item = (&'a str, usize)>) -> Vec<(String,
 /// A piece of a warning.
 enum Piece<'a> {
     Words(&'a str),
-    /// A number, as it is written, or the least and the largest of several.
+    /// A number as written in the text; after merging, the smallest and the largest.
     Number(&'a str, &'a str),
 }
 
-/// Splits a text into words and numbers, in their order.
+/// Splits a text into numbers and the text between them, in order.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -145,7 +145,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Makes a number's range include the other one's.
+    /// Widens the range of a number to include that of the other one.
     fn widen(&mut self, other: &Piece<'a>) {
         let value = |text: &str| text.parse::<f64>().unwrap_or(f64::INFINITY);
         if let (Piece::Number(least, most), Piece::Number(low, high)) = (self, other) {

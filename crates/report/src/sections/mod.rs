@@ -17,7 +17,7 @@ use crate::studies;
 pub(crate) use faults::lines as fault_lines;
 pub use troubles::status_name;
 
-/// All sections that have content for this run, in the order of the page.
+/// Returns all sections that have content for this run, in the order of the page.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Section> {
     [
         goals::section(run),

@@ -40,7 +40,7 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
     })
 }
 
-/// One row per reason.
+/// Returns the rows of the table of trials with this status, one per reason.
 fn rows(troubles: &[Trouble], status: Status) -> Vec<Row> {
     let number = |n: usize| Cell { text: n.to_string(), sort: Some(n as f64), ..Cell::default() };
     let row = |reason: Reason<'_>| Row {
@@ -60,7 +60,7 @@ fn rows(troubles: &[Trouble], status: Status) -> Vec<Row> {
     by_reason(troubles, status).into_iter().map(row).collect()
 }
 
-/// The word for a status.
+/// Returns the name of a status.
 pub fn status_name(status: Status) -> &'static str {
     match status {
         Status::Ok => "ok",

@@ -7,11 +7,11 @@ use crossway_lab::steps::{Cutting, Facts};
 use super::series::{Over, Series};
 use crate::run::Run;
 
-/// Default page size of the architectures that Crossway runs on, bytes.
+/// Default page size in bytes of the architectures that Crossway runs on.
 const PAGE_BYTES: u64 = 4096;
-/// Header of a TIPC message on a connection, bytes.
+/// Size of the header of a TIPC message on a connection, bytes.
 const TIPC_HEADER: u32 = 24;
-/// Headers of IPv4 and TCP without options, bytes.
+/// Size of the IPv4 and TCP headers without options, bytes.
 const TCP_HEADER: u32 = 40;
 
 /// Collects the facts of a series from its records and the machine's fingerprint.

@@ -1,4 +1,5 @@
-//! Finds the steps, staircases and knees in a run's series, with a low probability of a false alarm over the whole run.
+//! Finds the steps, staircases and knees in a run's series. The probability of a false alarm is kept low for the run as
+//! a whole.
 
 use std::collections::BTreeMap;
 
@@ -23,17 +24,17 @@ pub enum Shape {
         after_x: f64,
         /// First point after the jump.
         at_x: f64,
-        /// Relative change of the figure: of the throughput if messages go one way or the series runs over a buffer, else of the
-        /// time.
+        /// Relative change of the figure. The figure is the throughput if messages go one way or the variable is a
+        /// buffer size, else the time.
         change: f64,
         /// Standard error of the change.
         error: f64,
         /// Packets per message before and after the jump, if the interface counts them.
         packets: Option<(f64, f64)>,
     },
-    /// Steps of one period, too close together to be distinguished.
+    /// Equal steps at regular distances, too close together to be distinguished.
     Staircase {
-        /// Period of the steps, bytes.
+        /// Distance between the steps, bytes.
         period: f64,
         /// Increase of the time with each step, nanoseconds.
         height_ns: f64,
@@ -48,7 +49,7 @@ pub enum Shape {
         before_x: f64,
         /// The plateau, payload bytes per second.
         plateau: f64,
-        /// Throughput at the first point as a share of the plateau.
+        /// Throughput at the series' first point, as a share of the plateau.
         start: f64,
         /// The buffer size read back from the kernel at `x`, bytes.
         read_back: Option<i64>,
@@ -66,13 +67,13 @@ pub struct Found {
     pub workload: Workload,
     /// The variable of the series.
     pub over: Over,
-    /// The message size in bytes, unless it is the variable.
+    /// The message size in bytes; `None` if it is the variable.
     pub size_bytes: Option<u64>,
     /// The feature found.
     pub shape: Shape,
     /// Probability that noise alone produces such a feature anywhere in the run.
     pub p: f64,
-    /// The explanation, if the facts predict the feature.
+    /// The explanation; `None` if the facts about channel and machine do not predict the feature.
     pub cause: Option<String>,
 }
 
@@ -163,7 +164,8 @@ fn in_series(run: &Run, series: &Series<'_>, looked_at: usize) -> Vec<Found> {
     found
 }
 
-/// Of the periods that the facts predict, the one with the most significant steps; upward steps only.
+/// Tests for a staircase with each of the periods that the facts predict, upward steps only, and returns the most
+/// significant one with its explanation.
 fn staircase(places: &[Place], facts: &Facts) -> Option<(steps::Staircase, String)> {
     let mut periods: Vec<(u64, String)> = Vec::new();
     for cutting in &facts.cuttings {
@@ -196,7 +198,8 @@ fn staircase(places: &[Place], facts: &Facts) -> Option<(steps::Staircase, Strin
         })
 }
 
-/// Probability that the point before the knee belongs to the plateau; without this test, noise on a flat curve would make knees.
+/// Returns the probability that the points before the knee belong to the plateau. Without this test, noise on a flat
+/// curve would produce knees.
 fn below_plateau(rates: &[Place], knee: &steps::Knee) -> f64 {
     let of = |wanted: &dyn Fn(f64) -> bool| -> Vec<f64> {
         rates.iter().filter(|p| wanted(p.x)).flat_map(|p| p.figures.iter().copied()).collect()
@@ -210,7 +213,8 @@ fn below_plateau(rates: &[Place], knee: &steps::Knee) -> f64 {
     mann_whitney(&before, &behind).map_or(1.0, |test| test.p * rates.len() as f64)
 }
 
-/// Packets per message in both directions together, as the median over trials.
+/// Returns the packets per message in both directions together, as the median over trials; `None` if no interface
+/// counted packets.
 fn packets(trials: &[&Record]) -> Option<f64> {
     let per_message: Vec<f64> = trials
         .iter()

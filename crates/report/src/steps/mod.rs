@@ -1,5 +1,5 @@
-//! Steps, staircases and knees in a run's series: they are found in the trials, compared with what the machine's facts predict,
-//! drawn into the charts and listed.
+//! Steps, staircases and knees in a run's series: they are found in the trials, compared with what facts about the
+//! channel and the machine predict, drawn into the charts and listed.
 
 mod facts;
 mod find;

@@ -1,4 +1,4 @@
-//! The series of a run: measurements at many sizes, or with many buffers, all else being equal.
+//! The series of a run: cases that differ only in the message size or in a buffer size.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use crossway_lab::steps::Place;
 
 use crate::summary::{Summary, workload_rank};
 
-/// The variable along a series.
+/// The variable of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Over {
     /// Message size.
     Size,
-    /// Requested socket buffer (the studies' W).
+    /// Requested socket buffer (W in the cluster study).
     SocketBuffer,
     /// Requested capacity of a pipe, ring or queue.
     Capacity,
 }
 
 impl Over {
-    /// The name of the variable in words.
+    /// Returns the variable's name for people.
     pub fn name(self) -> &'static str {
         match self {
             Over::Size => "message size",
@@ -30,30 +30,31 @@ impl Over {
     }
 }
 
-/// A series, with indices into the summary.
+/// A series; contender and setting are indices into the summary.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
-    /// The variable along the series.
+    /// The variable of the series.
     pub over: Over,
     /// Index of the contender.
     pub contender: usize,
-    /// Index of the setting at the first point; with [`Over::Size`], of all points.
+    /// Index of the setting of the first point. With [`Over::Size`], all points have this setting.
     pub setting: usize,
     /// The workload.
     pub workload: Workload,
-    /// The message size in bytes, unless it is the variable.
+    /// The message size in bytes; `None` if it is the variable.
     pub size_bytes: Option<u64>,
-    /// The trials at each point, in ascending order of the variable.
+    /// The values of the variable in ascending order, with the trials at each.
     pub places: Vec<(u64, Vec<&'a Record>)>,
 }
 
 impl Series<'_> {
-    /// Time of each trial, nanoseconds: per message if messages go one way, else per round trip or exchange.
+    /// Returns the time of each trial in nanoseconds, by point: per message if messages go one way, else per round trip
+    /// or exchange.
     pub fn times_ns(&self) -> Vec<Place> {
         self.figures(time_ns)
     }
 
-    /// Payload bytes per second of each trial.
+    /// Returns the payload bytes per second of each trial, by point.
     pub fn rates(&self) -> Vec<Place> {
         self.figures(|r| r.throughput.map(|t| t.bytes_per_s))
     }
@@ -69,20 +70,21 @@ impl Series<'_> {
             .collect()
     }
 
-    /// The trials at a point.
+    /// Returns the trials at a value of the variable.
     pub fn at(&self, x: f64) -> &[&Record] {
         let found = self.places.iter().find(|(at, _)| *at as f64 == x);
         found.map_or(&[], |(_, trials)| trials)
     }
 
-    /// The first and the last point.
+    /// Returns the smallest and the largest value of the variable.
     pub fn range(&self) -> (f64, f64) {
         let end = |place: Option<&(u64, Vec<&Record>)>| place.map_or(0.0, |(x, _)| *x as f64);
         (end(self.places.first()), end(self.places.last()))
     }
 }
 
-/// The time per message, round trip or exchange of a trial, nanoseconds.
+/// Returns the time per message, round trip or exchange of a trial in nanoseconds; `None` for workloads whose time
+/// depends on more than the mechanism.
 fn time_ns(record: &Record) -> Option<f64> {
     let p50 = |span: Span| {
         record.latency_ns.iter().find(|l| l.span == span).map(|latency| latency.p50 as f64)
@@ -98,8 +100,8 @@ fn time_ns(record: &Record) -> Option<f64> {
     }
 }
 
-/// All series of at least `places_at_least` points. Groups of a plan are kept apart: each was designed as a series of its own, and
-/// the number of messages per trial may differ between them.
+/// Returns all series of at least `places_at_least` points. Groups of a plan are kept apart, because each was designed
+/// as a separate series and the number of messages per trial may differ between them.
 pub fn gather<'a>(
     records: &'a [Record],
     summary: &Summary,

@@ -1,4 +1,4 @@
-//! Presents the features found: as a table, as lines on a terminal, and as marks in the charts.
+//! Presents the features that were found: as a table, as lines on a terminal, and as marks in the charts.
 
 use crossway_lab::inputs::{Measure, Workload};
 
@@ -16,7 +16,7 @@ const ROWS_MAX: usize = 60;
 /// Maximum number of lines on a terminal.
 const LINES_MAX: usize = 8;
 
-/// The section; `None` if no series was long enough to examine.
+/// Returns the section; `None` if no series was long enough to examine.
 pub fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     if shapes.series == 0 {
         return None;
@@ -49,7 +49,7 @@ pub fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     })
 }
 
-/// The table of features.
+/// Returns the table of features.
 pub fn sheet(summary: &Summary, shapes: &Shapes) -> Sheet {
     let rows = strongest(shapes, ROWS_MAX)
         .into_iter()
@@ -74,7 +74,7 @@ pub fn sheet(summary: &Summary, shapes: &Shapes) -> Sheet {
     }
 }
 
-/// At most `most` features, the most significant ones, in their original order.
+/// Returns the `most` most significant features, in their original order.
 fn strongest(shapes: &Shapes, most: usize) -> Vec<&Found> {
     let mut order: Vec<usize> = (0..shapes.found.len()).collect();
     order.sort_by(|a, b| shapes.found[*a].p.total_cmp(&shapes.found[*b].p));
@@ -123,7 +123,7 @@ fn series_name(summary: &Summary, found: &Found) -> String {
     }
 }
 
-/// The kind of feature, where it is, and its size, in words.
+/// Returns what kind of feature it is, where it is, and how large.
 fn words(found: &Found) -> (&'static str, String, String) {
     let size = |x: f64| units::size(x as u64);
     match &found.shape {
@@ -182,7 +182,7 @@ fn packets_note(found: &Found) -> Option<String> {
     }
 }
 
-/// One sentence for each of the most significant features.
+/// Returns one sentence for each of the most significant features.
 pub fn lines(summary: &Summary, shapes: &Shapes) -> Vec<String> {
     let mut lines: Vec<String> =
         strongest(shapes, LINES_MAX).into_iter().map(|found| line(summary, found)).collect();
@@ -193,7 +193,7 @@ pub fn lines(summary: &Summary, shapes: &Shapes) -> Vec<String> {
     lines
 }
 
-/// A feature as a sentence.
+/// Returns a sentence that describes a feature.
 fn line(summary: &Summary, found: &Found) -> String {
     let (what, place, amount) = words(found);
     let why = found.cause.as_deref().unwrap_or("not explained by the known facts");
@@ -204,7 +204,8 @@ fn line(summary: &Summary, found: &Found) -> String {
     )
 }
 
-/// Marks steps over the message size in the charts that show their series, and adds features over buffer sizes as findings of theirs.
+/// Marks steps over the message size in the charts that show their series, and adds features over buffer sizes to the
+/// findings of their charts.
 pub fn mark(charts: &mut [Chart], summary: &Summary, shapes: &Shapes) {
     let over_buffers = shapes.found.iter().filter(|f| f.over == Over::SocketBuffer);
     for found in over_buffers.take(LINES_MAX) {

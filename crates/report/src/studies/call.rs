@@ -1,30 +1,34 @@
-//! What intervals say about a claim, and how many trials would decide it if they leave it open.
+//! Judges claims by confidence intervals. If an interval leaves a claim open, it estimates how many trials would decide
+//! it.
 
 use crossway_lab::stats::{Interval, TRIALS_AT_LEAST};
 
 use crate::estimate::Estimate;
 
-/// "Equal" means a ratio within this factor in either direction: about what curves that coincide in a printed figure allow.
+/// Largest ratio, in either direction, that counts as equal; about the difference that curves in a printed figure may
+/// have and still coincide.
 const EQUAL_FACTOR: f64 = 1.25;
-/// Maximum number of trials per case that is still practical.
+/// Maximum number of trials per case that it is still practical to suggest.
 const TRIALS_AT_MOST: f64 = 2000.0;
-/// A relative difference below this is negligible.
+/// Ratios within this factor of a bound differ negligibly from it.
 const NEGLIGIBLE_FACTOR: f64 = 1.05;
 
-/// What an interval says about a claim.
+/// The judgement of a claim by the interval of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// The claim holds.
     Holds,
     /// The claim does not hold.
     Fails,
-    /// The trials do not decide it. Holds the number of trials per case that would, estimated from how fast intervals narrow; `None` if it cannot be estimated.
+    /// The trials do not decide the claim. The value is the number of trials per case that would, estimated from how
+    /// fast intervals narrow; `None` if it cannot be estimated.
     Open(Option<u32>),
 }
 
 impl Call {
-    /// An open call, because the interval contains one of `bounds`, the edges of the claim. An interval narrows with the square root of the
-    /// number of trials, so the distance of the median from the nearest bound within the interval determines how many are needed.
+    /// Returns an open call for a figure whose interval contains one or more of `bounds`, the edges of the claim. An
+    /// interval narrows with the square root of the number of trials, so the number needed follows from the distances
+    /// of the median from these bounds.
     pub(super) fn open(figure: &Estimate, bounds: &[f64]) -> Call {
         if !enough(figure) {
             return Call::Open(Some(TRIALS_AT_LEAST as u32));
@@ -42,20 +46,21 @@ impl Call {
         Call::open_until(needed.fold(0.0f64, f64::max), figure.n)
     }
 
-    /// An open call with `n` trials that `needed` would decide: suggests at least one more trial than there are, and nothing
-    /// beyond thousands, which is no practical advice.
+    /// Returns an open call for `n` trials so far, of which `needed` would decide the claim. Suggests at least one more
+    /// trial than there are, and makes no suggestion beyond [`TRIALS_AT_MOST`].
     fn open_until(needed: f64, n: usize) -> Call {
         let decides = (1.0..=TRIALS_AT_MOST).contains(&needed);
         Call::Open(decides.then(|| (needed.ceil() as u32).max(n as u32 + 1)))
     }
 }
 
-/// Whether there are enough trials for a meaningful interval.
+/// Returns whether there are enough trials for a meaningful interval.
 pub(super) fn enough(figure: &Estimate) -> bool {
     figure.n >= TRIALS_AT_LEAST
 }
 
-/// Claim: the ratio is above `bound`. It fails if the whole interval is below the bound, or so close above it that the difference is negligible.
+/// Judges the claim that the ratio is above `bound`. It fails if the whole interval is below the bound, or so close to
+/// it that the difference is negligible.
 pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
     if !enough(ratio) {
         Call::open(ratio, &[])
@@ -70,7 +75,7 @@ pub(super) fn above(ratio: &Estimate, bound: f64) -> Call {
     }
 }
 
-/// Claim: the first of two independent figures is the larger one.
+/// Judges the claim that the first of two independent figures is the larger one.
 pub(super) fn larger(a: &Estimate, b: &Estimate) -> Call {
     if !enough(a) || !enough(b) {
         Call::Open(Some(TRIALS_AT_LEAST as u32))
@@ -87,7 +92,7 @@ pub(super) fn larger(a: &Estimate, b: &Estimate) -> Call {
     }
 }
 
-/// One claim that needs to hold in one case only.
+/// Combines calls on a claim that needs to hold in one case only.
 pub(super) fn any(calls: &[Call]) -> Call {
     if calls.contains(&Call::Holds) {
         return Call::Holds;
@@ -103,7 +108,7 @@ pub(super) fn any(calls: &[Call]) -> Call {
     }
 }
 
-/// Claim: the two are equal, within a quarter.
+/// Judges the claim that two figures are equal, within [`EQUAL_FACTOR`].
 pub(super) fn equal(ratio: &Estimate) -> Call {
     let bounds = Interval { low: 1.0 / EQUAL_FACTOR, high: EQUAL_FACTOR };
     if !enough(ratio) {
@@ -117,7 +122,8 @@ pub(super) fn equal(ratio: &Estimate) -> Call {
     }
 }
 
-/// Combines several claims: fails with the first that fails, holds if all hold.
+/// Combines calls on a claim that must hold in all cases: it fails if any fails, and is open if any is open and none
+/// fails.
 pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     let mut whole = Call::Holds;
     for call in calls {
@@ -130,7 +136,8 @@ pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     whole
 }
 
-/// Combines two open calls: both need the larger number of trials; if one is unknown, so is the result.
+/// Adds an open call to the result so far: both need the larger number of trials; if one number is unknown, so is the
+/// result.
 fn more_of(call: Call, needed: Option<u32>) -> Call {
     match call {
         Call::Open(before) => Call::Open(before.zip(needed).map(|(a, b)| a.max(b))),
@@ -138,7 +145,8 @@ fn more_of(call: Call, needed: Option<u32>) -> Call {
     }
 }
 
-/// One claim at many sizes: at most one in twenty of the decided sizes may contradict it (a 95 % interval errs that often).
+/// Combines calls on a claim at many sizes. At most one in twenty of the decided sizes may contradict it, because a 95
+/// % interval is wrong that often.
 pub(super) fn mostly(calls: &[Call]) -> Call {
     let count = |wanted: Call| calls.iter().filter(|c| **c == wanted).count();
     let (holds, fails) = (count(Call::Holds), count(Call::Fails));

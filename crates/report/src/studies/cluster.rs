@@ -1,4 +1,4 @@
-//! Sun, Jin and Yin: TIPC against TCP on a cluster (items C1, C3 to C9).
+//! Sun, Jin and Yin: TIPC against TCP on a cluster (items C1 and C3 to C9 of the cluster study).
 
 mod limits;
 mod moves;
@@ -18,7 +18,7 @@ use crate::units::{Quantity, size, three_digits};
 
 const PLAN: &str = "cluster";
 const LINK_BITS_PER_S: u64 = 1_000_000_000;
-/// The study measured exchanges of messages smaller than this, bytes.
+/// The study measured exchanges of messages smaller than this many bytes.
 const SMALL: u64 = 4096;
 
 /// Returns all findings of the study.
@@ -118,7 +118,7 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, call, why)
 }
 
-/// Throughput of one message length, by socket buffer.
+/// Throughput of each trial with one message length, by size of the socket buffer.
 type Curve = BTreeMap<u64, Vec<f64>>;
 
 /// Judges the study's claim C3.
@@ -238,7 +238,7 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
     claim.judged(place(first), figures, all(calls), told.join("; "))
 }
 
-/// Exchange bandwidth by size: payload divided by the time to connect, exchange and close.
+/// Compares the bandwidth of exchanges by size: payload divided by the time to connect, exchange and close.
 fn by_size(evidence: &Evidence<'_>, ends: Ends) -> Option<(String, Vec<(u64, Compared)>)> {
     let small = |r: &Record| exchange(r) && r.inputs.size_bytes <= SMALL;
     let pair = evidence.pair(LINK_BITS_PER_S, ends, small)?;
@@ -295,7 +295,7 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     claim.judged(place, figures, all([mostly_or_all(&wider), best, falls]), why)
 }
 
-/// With few sizes every one must agree; with many, one in twenty may not.
+/// Requires every size to agree if there are fewer than 20; with more, one in twenty may contradict.
 fn mostly_or_all(calls: &[Call]) -> Call {
     if calls.len() < 20 { all(calls.iter().copied()) } else { mostly(calls) }
 }

@@ -8,7 +8,8 @@ use crate::estimate::Estimate;
 use crate::run::Run;
 use crate::steps::Shapes;
 
-/// The studies used TIPC's SOCK_STREAM, because it corresponds to TCP (T1). The user-space node is used if no kernel has TIPC.
+/// The TIPC mechanisms, the preferred one first. The studies used TIPC's SOCK_STREAM, because it corresponds to TCP
+/// (item T1 of the Toshiba study). The user-space node is used if no kernel has TIPC.
 const TIPC: [&str; 2] = ["tipc-kernel-stream", "tipc-node-stream"];
 const TCP: &str = "tcp";
 
@@ -21,10 +22,10 @@ pub struct Evidence<'a> {
     pub shapes: &'a Shapes,
 }
 
-/// Trials of both protocols at one place.
+/// The trials of both protocols at one place.
 #[derive(Debug)]
 pub(super) struct Pair<'a> {
-    /// The place, in words.
+    /// The place, described for people.
     pub(super) place: String,
     /// Id of the TIPC mechanism.
     pub(super) tipc_id: &'a str,
@@ -37,24 +38,25 @@ pub(super) struct Pair<'a> {
 pub(super) struct Compared {
     pub(super) tcp: Estimate,
     pub(super) tipc: Estimate,
-    /// TIPC over TCP: ratio of the medians, 95 % bootstrap interval, number of trials of the side with fewer.
+    /// Ratio of TIPC's median to TCP's, with the 95 % bootstrap interval and the number of trials of the protocol with
+    /// fewer.
     pub(super) ratio: Estimate,
 }
 
 impl<'a> Evidence<'a> {
-    /// Trials of this mechanism that count and satisfy `wanted`.
+    /// Returns the trials of a mechanism that have status ok and satisfy `wanted`.
     pub(super) fn of(&self, mechanism: &str, wanted: impl Fn(&Record) -> bool) -> Vec<&'a Record> {
         let all = self.run.records.iter();
         all.filter(|r| r.status == Status::Ok && r.mechanism == mechanism && wanted(r)).collect()
     }
 
-    /// Maximum number of trials per case in the run's plan.
+    /// Returns the maximum number of trials per case in the run's plan.
     pub(super) fn planned_trials(&self) -> u32 {
         self.run.records.iter().map(|r| r.inputs.trials).max().unwrap_or(0)
     }
 
-    /// A place at which both protocols have trials that satisfy `wanted`. Of several, the one whose link has the study's rate comes first, then
-    /// the one with the most trials.
+    /// Returns the trials of both protocols that satisfy `wanted`, at one place. If there are several such places, one
+    /// whose link has the study's rate is preferred, then the one with the most trials of TIPC.
     pub(super) fn pair(
         &self,
         study_bits_per_s: u64,
@@ -86,7 +88,7 @@ impl<'a> Evidence<'a> {
         pairs.into_iter().map(|(_, pair)| pair).next()
     }
 
-    /// Why there is no pair of trials, and which command would measure it.
+    /// Explains why there is no pair of trials, and which command would measure it.
     pub(super) fn missing(&self, what: &str, plan: &str) -> String {
         let told = self
             .run
@@ -108,7 +110,7 @@ impl<'a> Evidence<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// The sizes that both protocols have, ascending.
+    /// Returns the sizes at which both protocols have trials, in ascending order.
     pub(super) fn sizes(&self) -> Vec<u64> {
         let of = |records: &[&Record]| {
             let mut sizes: Vec<u64> = records.iter().map(|r| r.inputs.size_bytes).collect();
@@ -133,7 +135,7 @@ impl<'a> Pair<'a> {
         compared(&of(&self.tcp), &of(&self.tipc))
     }
 
-    /// Compares both protocols at every size that has the figure.
+    /// Compares both protocols at every size at which both have the figure.
     pub(super) fn by_size(&self, figure: impl Fn(&Record) -> Option<f64>) -> Vec<(u64, Compared)> {
         self.sizes().into_iter().filter_map(|s| Some((s, self.at(s, &figure)?))).collect()
     }
@@ -143,7 +145,7 @@ fn compared(tcp: &[f64], tipc: &[f64]) -> Option<Compared> {
     Some(Compared { tcp: Estimate::of(tcp)?, tipc: Estimate::of(tipc)?, ratio: ratio(tipc, tcp)? })
 }
 
-/// The ratio of two medians, with its interval.
+/// Returns the ratio of two medians, with its interval.
 pub(super) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
     let interval = ratio_interval(over, under, 0.95)?;
     Some(Estimate {
@@ -154,12 +156,12 @@ pub(super) fn ratio(over: &[f64], under: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The inverse of a ratio.
+/// Returns the inverse of a ratio.
 pub(super) fn inverse(ratio: &Estimate) -> Estimate {
     Estimate { value: 1.0 / ratio.value, low: 1.0 / ratio.high, high: 1.0 / ratio.low, n: ratio.n }
 }
 
-/// The place where a trial ran, in words.
+/// Describes the place where a trial ran.
 pub(super) fn place(record: &Record) -> String {
     let Some(spec) = &record.inputs.testbed_spec else { return "this machine".to_owned() };
     let rate = spec.rate.map_or("unshaped".to_owned(), |rate| rate.to_string());
@@ -176,13 +178,14 @@ pub(super) fn place(record: &Record) -> String {
     )
 }
 
-/// Payload bytes per second.
+/// Returns the payload bytes per second of a trial.
 pub(super) fn rate(record: &Record) -> Option<f64> {
     record.throughput.map(|t| t.bytes_per_s).filter(|b| *b > 0.0)
 }
 
-/// Busy share of the CPUs of a role's host, soft interrupts included (T9), if the host's counters were read; else the
-/// role's own CPU time over the wall time, which leaves out the kernel's protocol work in soft interrupts.
+/// Returns the busy share of the CPUs of a role's host, including soft interrupts (item T9 of the Toshiba study). If
+/// the host's counters were not read, it is the role's own CPU time over the wall time, which leaves out the kernel's
+/// protocol work in soft interrupts.
 pub(super) fn load(record: &Record, role: &str) -> Option<f64> {
     let wall = record.throughput.map(|t| t.wall_ns as f64).filter(|w| *w > 0.0)?;
     let meters = record.roles.iter().find(|r| r.role == role || r.role.starts_with(role))?;
@@ -197,7 +200,8 @@ pub(super) fn load(record: &Record, role: &str) -> Option<f64> {
     (share > 1e-4).then_some(share)
 }
 
-/// Packets per message sent by the host of the sender (or client), and by the other host; without loopback if there are two hosts.
+/// Returns the packets per message sent by the host of the sender or client, and by the other host, without loopback;
+/// `None` if both roles are on one host.
 pub(super) fn packets_each_way(record: &Record) -> Option<(f64, f64)> {
     let messages = record.counts.map(|c| c.received as f64).filter(|n| *n > 0.0)?;
     let (first, last) = (record.roles.first()?, record.roles.last()?);
@@ -212,7 +216,7 @@ pub(super) fn packets_each_way(record: &Record) -> Option<(f64, f64)> {
     (there > 0.0).then_some((there / messages, back / messages))
 }
 
-/// Payload bytes per byte that the sender's host put on the wire, Ethernet headers included.
+/// Returns the payload bytes per byte that the sender's host put on the wire, Ethernet headers included.
 pub(super) fn efficiency(record: &Record) -> Option<f64> {
     let payload = record.counts.map(|c| c.bytes as f64).filter(|b| *b > 0.0)?;
     let host = &record.roles.first()?.host;
@@ -221,7 +225,7 @@ pub(super) fn efficiency(record: &Record) -> Option<f64> {
     (sent > 0.0).then_some(payload / sent)
 }
 
-/// Whether it is a one-way trial.
+/// Returns whether this is a one-way trial.
 pub(super) fn one_way(record: &Record) -> bool {
     record.inputs.workload == Workload::Throughput
 }

@@ -1,10 +1,10 @@
-//! "Study says / measured here": the findings of the source studies, compared with a run's records.
+//! Compares the findings of the source studies with a run's records ("Study says / measured here").
 //!
 //! Each finding is judged by a rule that is stated with it. A claim is *confirmed* if the 95 % bootstrap interval over at least five
-//! trials lies wholly on the claim's side of the bound; *not confirmed* if the interval lies wholly on the other side, or so close to
-//! the bound that the difference is negligible; *undecided* if the trials leave it open, with the number of trials that would decide
-//! it; and *not measurable here* if there are no trials. If today's kernel disagrees with a study, that is a result; no figure is
-//! adjusted towards a study.
+//! trials lies entirely on the claim's side of the bound; *not confirmed* if the interval lies entirely on the other
+//! side, or so close to the bound that the difference is negligible; *undecided* if the trials leave it open, with the
+//! number of trials that would decide it; and *not measurable here* if there are no trials. If today's kernel disagrees
+//! with a study, that is a result; no figure is adjusted to match a study.
 
 mod call;
 mod cluster;
@@ -40,7 +40,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict in words.
+    /// Returns the verdict's name for people.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Confirmed => "confirmed",
@@ -78,16 +78,16 @@ impl Figure {
     }
 }
 
-/// A finding of a study, with its verdict on this run.
+/// A finding of a study, with the verdict of this run on it.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Number in the list of the studies' items: `T4`.
+    /// Number of the finding in the list of the studies' items, such as `T4`.
     pub id: &'static str,
     /// Subject of the finding.
     pub title: &'static str,
     /// What the study says, with its figures.
     pub says: &'static str,
-    /// Where it was measured here; empty if it was not.
+    /// Where the run measured it; empty if it did not.
     pub place: String,
     /// The measured figures that bear on it.
     pub figures: Vec<Figure>,
@@ -97,12 +97,12 @@ pub struct Finding {
     pub trials_needed: Option<u32>,
     /// The reason for the verdict.
     pub why: String,
-    /// The rule by which it was judged.
+    /// The rule by which the claim was judged.
     pub rule: &'static str,
 }
 
 impl Finding {
-    /// Whether one of its figures has too few trials to decide anything.
+    /// Returns whether one of its figures has too few trials to decide anything.
     fn lacks_trials(&self) -> bool {
         self.figures.iter().any(|figure| !call::enough(&figure.value))
     }
@@ -178,8 +178,8 @@ pub struct Study {
     pub findings: Vec<Finding>,
 }
 
-/// The studies that this run bears on: the one whose plan it ran or, for any other plan, those of which it decides a finding, with
-/// only these findings.
+/// Returns the studies that this run bears on. For the plan of a study, that is this study. For any other plan, it is
+/// the studies of which the run decides a finding, with only these findings.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
     let evidence = Evidence { run, shapes };
     let studies = [toshiba::study(&evidence), cluster::study(&evidence), enea::study(&evidence)];

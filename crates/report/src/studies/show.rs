@@ -1,4 +1,4 @@
-//! "Study says / measured here" as a section of the page, on the terminal, as Markdown and as JSON.
+//! Shows the studies' findings ("Study says / measured here") on the page, on the terminal, as Markdown and as JSON.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,8 @@ use super::{Figure, Finding, Study, Verdict};
 use crate::run::Run;
 use crate::sheet::interval_note;
 
-/// A sentence that compares the plan's numbers of messages with the study's.
+/// Returns a sentence that compares the numbers of messages per trial with the study's; `None` if the plan does not
+/// state them.
 fn scale(run: &Run) -> Option<String> {
     let mut scales: Vec<(u64, u64)> = run
         .records
@@ -36,7 +37,7 @@ fn scale(run: &Run) -> Option<String> {
     ))
 }
 
-/// Formats a number with commas between thousands.
+/// Formats a number with commas between groups of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -49,7 +50,8 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Makes a sentence: a capital first, unless the text begins with a mechanism's id, and a full stop at the end.
+/// Makes a sentence of a text: capitalises the first letter, unless the text begins with a mechanism's id, and ends it
+/// with a full stop.
 fn sentence(text: &str) -> String {
     let text = text.trim_end_matches('.');
     if text.split(' ').next().is_some_and(|word| word.contains('-')) {
@@ -67,15 +69,15 @@ pub struct Card {
     pub head: String,
     /// What the study says.
     pub says: &'static str,
-    /// Where it was measured here; empty if it was not.
+    /// Where the run measured it; empty if it did not.
     pub place: String,
     /// The measured figures: name, value, interval.
     pub measured: Vec<(String, String, String)>,
-    /// The verdict in words, and as a class of the style sheet.
+    /// The verdict for people, and as a class of the style sheet.
     pub verdict: (&'static str, &'static str),
     /// The reason for the verdict.
     pub why: String,
-    /// The rule by which it was judged.
+    /// The rule by which the claim was judged.
     pub rule: &'static str,
 }
 
@@ -100,7 +102,7 @@ fn shown(figure: &Figure) -> (String, String, String) {
     )
 }
 
-/// The reason for the verdict and, for an undecided one, what would decide it.
+/// Returns the reason for the verdict and, for an undecided one, what would decide it.
 fn why(study: &Study, finding: &Finding) -> String {
     let why = sentence(&finding.why);
     let needed = match finding.trials_needed {
@@ -137,7 +139,7 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The number of findings with each verdict; verdicts without findings are left out.
+/// Formats the number of findings by verdict; verdicts without findings are left out.
 fn counts(study: &Study) -> String {
     let verdicts =
         [Verdict::Confirmed, Verdict::NotConfirmed, Verdict::Undecided, Verdict::NotMeasurable];
@@ -182,13 +184,13 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
         .collect()
 }
 
-/// A headline on the study whose plan the run measured; `None` for other plans.
+/// Returns a headline on the study whose plan the run measured; `None` for other plans.
 pub fn headline(run: &Run, studies: &[Study]) -> Option<String> {
     let study = studies.iter().find(|study| study.plan == run.plan_name())?;
     Some(format!("{}. Findings: {}.", study.title.trim_end_matches('.'), counts(study)))
 }
 
-/// Returns one line per finding, after a heading per study.
+/// Returns one line per finding, with a heading for each study.
 pub fn lines(studies: &[Study]) -> Vec<String> {
     let mut lines = Vec::new();
     for study in studies {

@@ -1,4 +1,4 @@
-//! Toshiba 2011: TIPC against TCP between two embedded SoCs (items T3 to T8, T14, T15).
+//! Toshiba 2011: TIPC against TCP between two embedded SoCs (items T3 to T8, T14 and T15).
 
 mod packets;
 
@@ -38,12 +38,12 @@ fn pair<'a>(evidence: &Evidence<'a>, wanted: impl Fn(&Record) -> bool) -> Option
     evidence.pair(LINK_BITS_PER_S, Ends::Between, wanted)
 }
 
-/// Sizes of the study's sweep: multiples of 512 bytes.
+/// Returns whether a trial belongs to the study's sweep of sizes, which are multiples of 512 bytes.
 fn of_sweep(record: &Record) -> bool {
     one_way(record) && record.inputs.size_bytes.is_multiple_of(512)
 }
 
-/// Figures of both protocols at the smallest, a middle and the largest size.
+/// Returns figures of both protocols at the smallest, a middle and the largest size.
 fn spread(by_size: &[(u64, Compared)], quantity: Quantity, what: &str) -> Vec<Figure> {
     let mut at = vec![0, by_size.len() / 2, by_size.len().saturating_sub(1)];
     at.dedup();
@@ -58,7 +58,7 @@ fn spread(by_size: &[(u64, Compared)], quantity: Quantity, what: &str) -> Vec<Fi
         .collect()
 }
 
-/// T3, throughput.
+/// Judges the part of the study's claim T3 about throughput.
 fn crossover(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T3",
@@ -128,7 +128,7 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// T3, CPU load.
+/// Judges the part of the study's claim T3 about CPU load.
 fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T3 CPU",
@@ -246,7 +246,7 @@ fn streaming(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, all(calls), why)
 }
 
-/// T14: the study's conclusions from its other findings.
+/// Judges T14: the conclusions that the study draws from its other findings.
 fn conclusions(findings: &[Finding]) -> Finding {
     let claim = Claim {
         id: "T14",

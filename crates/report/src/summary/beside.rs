@@ -1,21 +1,21 @@
-//! The figures of a background workload that ran at the same time as a case, over the case's trials.
+//! The figures of background workloads, which run at the same time as a case, over the case's trials.
 
 use crossway_lab::record::{BesideFigures, Record};
 
 use crate::estimate::Estimate;
 
-/// The figures of a background workload, over the trials of the measured one.
+/// The figures of a background workload, over the trials of the case beside which it ran.
 #[derive(Clone, Debug)]
 pub struct BesideSummary {
     /// Messages received per second.
     pub msgs_per_s: Option<Estimate>,
     /// Payload bytes received per second.
     pub bytes_per_s: Option<Estimate>,
-    /// Rate offered, payload bits per second; paced streams only.
+    /// Rate requested by the plan, payload bits per second; paced streams only.
     pub intended_bits_per_s: Option<f64>,
-    /// Rate achieved over rate offered; paced streams only.
+    /// Rate achieved over rate requested; paced streams only.
     pub reached_share: Option<Estimate>,
-    /// Median latency, nanoseconds: of round trips, or one-way for a paced stream.
+    /// Median latency in nanoseconds: of round trips or, for a paced stream, one way.
     pub p50: Option<Estimate>,
     /// 99th percentile of the latency, nanoseconds; `None` unless every trial has it.
     pub p99: Option<Estimate>,
@@ -24,7 +24,7 @@ pub struct BesideSummary {
 }
 
 impl BesideSummary {
-    /// One per background workload, in the order of the inputs.
+    /// Returns one per background workload, in the order of the inputs.
     pub(super) fn all(trials: &[&Record]) -> Vec<BesideSummary> {
         let count = trials.iter().map(|r| r.beside.len()).max().unwrap_or(0);
         (0..count).map(|at| BesideSummary::of(trials, at)).collect()

@@ -1,4 +1,4 @@
-//! A case: all trials with the same inputs, each figure with its interval.
+//! A case: all trials with the same inputs, each figure with its interval over trials.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::{BesideSummary, Key};
 use crate::estimate::Estimate;
 use crate::wire::Wire;
 
-/// Percentiles of a latency over trials, nanoseconds.
+/// Percentiles of a latency over the trials of a case, nanoseconds.
 #[derive(Clone, Debug)]
 pub struct LatencySummary {
     /// The span that is timed, such as a round trip.
     pub span: Span,
-    /// Number of samples of all trials.
+    /// Number of samples in all trials together.
     pub samples: u64,
     /// Smallest sample of all trials.
     pub min: u64,
-    /// Median of a trial, over the trials.
+    /// Median of each trial; the estimate is over the trials.
     pub p50: Estimate,
-    /// 90th percentile of a trial, over the trials.
+    /// 90th percentile of each trial; the estimate is over the trials.
     pub p90: Estimate,
     /// 99th percentile; `None` unless every trial has it.
     pub p99: Option<Estimate>,
@@ -39,7 +39,7 @@ pub struct LatencySummary {
 /// Percentiles of the samples of all trials of a case together. They have no interval, because the variation between trials is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooled {
-    /// Number of samples.
+    /// Number of samples in all trials together.
     pub n: u64,
     /// 99th percentile, nanoseconds; null where fewer than ten samples lie beyond it.
     pub p99: Option<u64>,
@@ -75,7 +75,7 @@ impl LatencySummary {
 pub struct RoleShare {
     /// Kind of role: `sender`, `receiver`, `client` or `server`.
     pub role: String,
-    /// CPU time over wall time.
+    /// CPU time over wall time; 1 is one CPU.
     pub share: Estimate,
 }
 
@@ -92,33 +92,33 @@ pub struct Packets {
     pub bytes_per_payload_byte: Estimate,
 }
 
-/// How a paced stream kept its pace, over the trials.
+/// How well a paced stream kept its pace, over the trials.
 #[derive(Clone, Debug)]
 pub struct PacingSummary {
-    /// Rate offered, payload bits per second.
+    /// Rate requested by the plan, payload bits per second.
     pub intended_bits_per_s: f64,
     /// Rate achieved, payload bits per second.
     pub reached_bits_per_s: Estimate,
-    /// Median delay with which the sender itself began its bursts, nanoseconds; it is part of the one-way latency.
+    /// Median delay with which the sender began its bursts, nanoseconds; it is part of the one-way latency.
     pub lateness_p50_ns: Option<Estimate>,
     /// Largest such delay in any trial, nanoseconds.
     pub lateness_max_ns: Option<u64>,
     /// Share of bursts that began late.
     pub late_share: Estimate,
-    /// Rate achieved over rate offered.
+    /// Rate achieved over rate requested.
     pub reached_share: Estimate,
 }
 
 /// How evenly several roles shared the throughput, over the trials.
 #[derive(Clone, Debug)]
 pub struct FairnessSummary {
-    /// Jain's fairness index, from 1/n to 1.
+    /// Jain's fairness index: from 1/n, if one of n roles got everything, to 1, if all got the same.
     pub jain: Estimate,
-    /// Mean share of each role.
+    /// Mean share of each role in the throughput, from 0 to 1.
     pub shares: Vec<f64>,
     /// Longest wait of any role in any trial, nanoseconds.
     pub longest_wait_ns: u64,
-    /// Lower bound of the senders' futile wake-ups, per message.
+    /// Lower bound of the senders' wake-ups that found nothing to do, per message.
     pub wasted_wakeups_per_msg: Option<Estimate>,
 }
 
@@ -135,7 +135,7 @@ pub struct Case {
     pub size_bytes: u64,
     /// The case's name in the records; `crossway rerun` repeats a case by this name.
     pub name: String,
-    /// Whether all trials are degraded; such a case is shown and marked, but never ranked.
+    /// Whether all trials are degraded. Such a case is shown and marked, but never ranked.
     pub degraded: bool,
     /// Messages per second.
     pub msgs_per_s: Option<Estimate>,
@@ -155,23 +155,25 @@ pub struct Case {
     pub packets: Vec<Packets>,
     /// Load of the hosts and packets on the wire.
     pub wire: Wire,
-    /// How the pace was kept; paced streams only.
+    /// How well the pace was kept; paced streams only.
     pub pacing: Option<PacingSummary>,
-    /// How evenly the roles shared; workloads with several senders or receivers only.
+    /// How evenly the roles shared the throughput; workloads with several senders or receivers only.
     pub fairness: Option<FairnessSummary>,
-    /// Figures of the background workloads, in the order of the setting.
+    /// Figures of the background workloads, in the order of the setting's list.
     pub beside: Vec<BesideSummary>,
-    /// Whether its cores moved, or differ from those of its competitors: its rank may be due to the machine.
+    /// Whether its roles' cores changed during the run or differ from those of its competitors, judged by the
+    /// cache-line round trip. Its rank may then be due to the machine.
     pub cores_moved: bool,
-    /// Cache-line round trip between the roles' cores before the trials, nanoseconds.
+    /// Cache-line round trip between the roles' cores, measured before the trials, nanoseconds.
     pub cache_line_ns: Option<Estimate>,
-    /// The bare blocking exchange between the roles' CPUs, measured between the trials, nanoseconds.
+    /// Time of a bare blocking exchange between the roles' CPUs, measured between the trials, nanoseconds.
     pub blocking_exchange_ns: Option<Estimate>,
-    /// Throughput of one copy and of two copies between the roles' CPUs, measured between the trials, bytes per second.
+    /// Throughput of a loop with one copy and of one with two, between the roles' CPUs, measured between the trials,
+    /// bytes per second.
     pub copy_bytes_per_s: [Option<Estimate>; 2],
     /// Logical CPU of each role in the last trial.
     pub cpus: Vec<u32>,
-    /// Values read back from the system in the last trial.
+    /// Values read back from the system in the last trial, by name.
     pub facts: BTreeMap<String, i64>,
 }
 

@@ -1,4 +1,4 @@
-//! Groups records by case: trials with the same inputs together, each figure with its interval.
+//! Groups records by case, which is all trials with the same inputs, and computes each figure with its interval.
 
 mod beside;
 mod case;
@@ -26,16 +26,16 @@ pub use setting::{Setting, beside_name, load_name, placement_name};
 pub use workload::workload_name;
 pub(crate) use workload::workload_rank;
 
-/// Trials without a figure, or with a degraded one, grouped by cause.
+/// Trials with one cause for having no figure or a degraded one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trouble {
     /// Status of the trials.
     pub status: Status,
     /// Id of the mechanism.
     pub mechanism: String,
-    /// The reason, as recorded.
+    /// The reason, as the records state it.
     pub reason: String,
-    /// Remedy: the command or step that fixes it.
+    /// The command or step that fixes the cause; `None` if there is none.
     pub remedy: Option<String>,
     /// Names of the cases affected.
     pub cases: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Trouble {
     pub trials: usize,
 }
 
-/// Messages that a mechanism lost in verified trials, as it may.
+/// Messages lost in verified trials by a mechanism that is allowed to lose some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     /// Messages sent in the trials that lost some.
@@ -54,24 +54,24 @@ pub struct Loss {
     pub trials: usize,
 }
 
-/// All records of a run, aggregated.
+/// All records of a run, aggregated by case.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The contenders, by family and name.
+    /// The contenders, ordered by family and name.
     pub contenders: Vec<Contender>,
     /// The settings, the one with the most cases first.
     pub settings: Vec<Setting>,
-    /// The cases, in the order of contenders, workloads, sizes, settings.
+    /// The cases, ordered by contender, workload, size and setting.
     pub cases: Vec<Case>,
     /// Causes of skipped, failed and degraded trials.
     pub troubles: Vec<Trouble>,
     /// What unreliable mechanisms lost, by mechanism.
     pub losses: BTreeMap<String, Loss>,
-    /// Warnings with the number of trials that carry them, most frequent first.
+    /// Warnings with the number of trials that have them, most frequent first.
     pub warnings: Vec<(String, usize)>,
     /// Pairs of mechanisms whose order is reversed under load.
     pub reversals: Vec<Reversal>,
-    /// Trials by status: ok, degraded, failed, skipped.
+    /// Number of trials by status: ok, degraded, failed, skipped.
     pub trials_by_status: BTreeMap<Status, usize>,
 }
 
@@ -183,8 +183,8 @@ impl Summary {
         }
     }
 
-    /// Pools the samples of all trials where a single trial has too few for its 99th or 99.9th percentile; short plans would otherwise
-    /// have none.
+    /// Pools the samples of all trials of cases whose single trials have too few for the 99th or 99.9th percentile.
+    /// Without this, short plans would have no such percentiles.
     pub fn pool(&mut self, histograms: &Histograms) {
         for latency in self.cases.iter_mut().flat_map(|c| &mut c.latencies) {
             let lacks = latency.p99.is_none() || latency.p999.is_none();
@@ -197,7 +197,7 @@ impl Summary {
         }
     }
 
-    /// Returns the indices of the contender and the setting of a record that has a figure.
+    /// Returns the indices of the contender and the setting of a record; `None` if its trial has no figure.
     pub fn place_of(&self, record: &Record) -> Option<(usize, usize)> {
         let key = key(record);
         let contender = self.contenders.iter().position(|c| *c == key.contender)?;
@@ -205,7 +205,7 @@ impl Summary {
         Some((contender, setting))
     }
 
-    /// Returns the number of trials with this status.
+    /// Returns the number of trials with a status.
     pub fn trials(&self, status: Status) -> usize {
         self.trials_by_status.get(&status).copied().unwrap_or(0)
     }

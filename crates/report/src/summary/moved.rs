@@ -1,4 +1,5 @@
-//! Cases whose cores moved, or differ from those of their competitors; the same rule as `crossway rank` applies.
+//! Finds cases whose cores changed during the run or differ from those of their competitors, by the rule that `crossway
+//! rank` applies, too.
 
 use std::collections::HashMap;
 
@@ -10,14 +11,14 @@ use crossway_lab::stats;
 
 use super::{Key, Setting};
 
-/// What competitors have in common.
+/// What competing cases have in common: setting, workload, message size and wait class.
 type Competition<'a> = (&'a Setting, Workload, u64, WaitClass);
 
 fn competition(key: &Key) -> Competition<'_> {
     (&key.setting, key.workload, key.size_bytes, key.contender.discipline())
 }
 
-/// The median cache-line round trip of the trials of each competition, nanoseconds.
+/// The median cache-line round trip in nanoseconds over all trials of each group of competing cases.
 pub(super) struct UsualCores<'a>(HashMap<Competition<'a>, f64>);
 
 impl<'a> UsualCores<'a> {
@@ -30,7 +31,8 @@ impl<'a> UsualCores<'a> {
         UsualCores(lines.into_iter().filter_map(median).collect())
     }
 
-    /// Whether the cache-line round trip changed during a good trial of this case, or differs from that of its competitors.
+    /// Returns whether the cache-line round trip changed during a good trial of this case, or differs from that of its
+    /// competitors.
     pub(super) fn moved(&self, key: &Key, trials: &[&Record]) -> bool {
         let usual = self.0.get(&competition(key)).copied();
         let own = stats::median(&cache_line_ns(trials));
@@ -44,7 +46,7 @@ impl<'a> UsualCores<'a> {
     }
 }
 
-/// Degraded trials are not ranked: their cores matter to nobody.
+/// Returns the trials that are not degraded. Degraded ones are not ranked, so that their cores do not matter.
 fn good<'a>(trials: &'a [&'a Record]) -> impl Iterator<Item = &'a Record> {
     trials.iter().copied().filter(|record| record.status == Status::Ok)
 }

@@ -1,4 +1,4 @@
-//! The reasons why trials were skipped, failed or degraded, grouped.
+//! Groups the reasons why trials were skipped, failed or degraded.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,18 +7,19 @@ use crossway_lab::record::Status;
 
 use super::Trouble;
 
-/// A reason and the trials it applies to.
+/// A reason with the trials to which it applies.
 pub(crate) struct Reason<'a> {
-    /// The reason of the first trial, with its remedy.
+    /// The first trouble with this reason; its wording and remedy stand for all.
     pub(crate) first: &'a Trouble,
-    /// Whether the reasons of other trials differ from it in their numbers.
+    /// Whether the wording of others differs from that of `first` in its numbers.
     pub(crate) several: bool,
     pub(crate) mechanisms: Vec<&'a str>,
     pub(crate) cases: BTreeSet<&'a str>,
     pub(crate) trials: usize,
 }
 
-/// The reasons of all trials with a status, the most frequent first. Reasons that differ only in their numbers are one.
+/// Returns the reasons of all trials with a status, the most frequent first. Reasons that differ only in their numbers
+/// are merged.
 pub(crate) fn by_reason(troubles: &[Trouble], status: Status) -> Vec<Reason<'_>> {
     let mut reasons: Vec<(String, Reason<'_>)> = Vec::new();
     for trouble in troubles.iter().filter(|t| t.status == status) {

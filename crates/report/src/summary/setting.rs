@@ -1,4 +1,4 @@
-//! The setting of a case: where it ran and what ran at the same time, and how it is worded.
+//! The setting of a case: where it ran and what ran at the same time; and its name for people.
 
 use crossway_lab::inputs::{Beside, Ends, Load, Placement, Wait};
 use crossway_lab::record::Record;
@@ -9,7 +9,7 @@ use crate::units;
 /// Where a case ran and what ran at the same time: everything that must be equal when contenders are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
-    /// Testbed and hosts, in words; `None` for this machine.
+    /// Testbed and hosts, described for people; `None` for this machine.
     pub place: Option<String>,
     /// Placement of the roles on CPUs.
     pub placement: Placement,
@@ -17,7 +17,7 @@ pub struct Setting {
     pub load: Load,
     /// Background workloads that were measured along with the case.
     pub beside: Vec<Beside>,
-    /// Size of the replies, if it differs from that of the requests.
+    /// Size of the replies in bytes, if it differs from that of the requests.
     pub reply_bytes: Option<u64>,
     /// Socket buffer requested, bytes.
     pub socket_buffer_bytes: Option<u64>,
@@ -47,7 +47,7 @@ impl Setting {
         Setting { load: Load::default(), ..self.clone() }
     }
 
-    /// Key that orders settings by their words, and by the sizes in them as numbers.
+    /// Returns the key that orders settings by their names, but sizes in the names as numbers.
     pub(super) fn sort_key(&self) -> (String, [Option<u64>; 3]) {
         let words = Setting {
             reply_bytes: None,
@@ -58,7 +58,7 @@ impl Setting {
         (words.label(), [self.reply_bytes, self.socket_buffer_bytes, self.capacity_bytes])
     }
 
-    /// Returns the setting in words.
+    /// Returns the setting's name for people.
     pub fn label(&self) -> String {
         let mut parts: Vec<String> = self.place.iter().cloned().collect();
         parts.extend([placement_name(self.placement), load_name(self.load)]);
@@ -76,7 +76,7 @@ impl Setting {
     }
 }
 
-/// A placement in words.
+/// Returns the name of a placement for people.
 pub fn placement_name(placement: Placement) -> String {
     match placement {
         Placement::SameCore => "same core".to_owned(),
@@ -89,7 +89,7 @@ pub fn placement_name(placement: Placement) -> String {
     }
 }
 
-/// A background workload in words: `one way by pipe, 64 KiB`.
+/// Returns the name of a background workload for people: `one way by pipe, 64 KiB`.
 pub fn beside_name(beside: &Beside) -> String {
     let Beside { mechanism, workload, size_bytes, wait, .. } = beside;
     let wait = match wait {
@@ -104,7 +104,7 @@ pub fn beside_name(beside: &Beside) -> String {
     )
 }
 
-/// The background load in words.
+/// Returns the name of the background load for people.
 pub fn load_name(load: Load) -> String {
     if load.is_idle() {
         // Not "idle": what else ran on the machine is another matter, on which the preflight reports.

@@ -1,4 +1,4 @@
-//! The wording and the order of workloads.
+//! The names and the order of workloads.
 
 use crossway_lab::inputs::Workload;
 
@@ -30,7 +30,7 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
     }
 }
 
-/// The sort key that orders workloads: by kind, then by parameters.
+/// Returns the sort key that orders workloads: by kind, then by parameters.
 pub(crate) fn workload_rank(workload: Workload) -> (u8, u64, u64) {
     match workload {
         Workload::PingPong => (0, 0, 0),

@@ -10,7 +10,7 @@ use crate::summary::{Summary, by_reason};
 use crate::units::{count, three_digits};
 use crate::verdict::list;
 
-/// Number of reasons shown for each status, the most frequent first; the report has all.
+/// Number of reasons shown for each status, the most frequent first; the page shows all.
 const REASONS: usize = 3;
 
 pub(super) fn left_out(summary: &Summary, width: u16) -> String {
@@ -70,7 +70,7 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
     out
 }
 
-/// The first names, and the number of the others.
+/// Lists up to four names, or else the first three and the number of the others.
 fn few(names: &[&str]) -> String {
     match names.len() {
         0..=4 => names.join(", "),

@@ -1,15 +1,16 @@
-//! Metrics, factors, plurals and lists in words.
+//! Wording of metrics, factors, plurals and lists.
 
 use crate::ranking::Metric;
 use crate::units::three_digits;
 
-/// How a metric is spoken of.
+/// The phrases by which sentences compare contenders by a metric.
 pub(super) struct Wording {
-    /// What the best one does.
+    /// The predicate of the best contender, such as `has the shortest median round trip`.
     pub(super) has: &'static str,
-    /// What the next one does, if lower is better; otherwise it is compared by the adverbs alone.
+    /// The verb of the next contender, such as `takes`, if lower is better; `None` if the adverbs alone express the
+    /// comparison.
     pub(super) next: Option<&'static str>,
-    /// The adverbs of a percentage and of a factor.
+    /// The adverbs after a percentage and after a factor, such as `longer` and `as long`.
     pub(super) adverbs: [&'static str; 2],
 }
 
@@ -33,13 +34,15 @@ pub(super) fn wording(metric: Metric) -> Wording {
     Wording { has, next, adverbs }
 }
 
-/// A range such as `1.2 to 1.4`, or one figure if both ends read the same; rounded outwards, so that it never claims more than the intervals allow.
+/// Formats a range such as `1.2 to 1.4`, or one figure if both ends are equal as text. The ends are rounded outwards,
+/// so that the range never claims more than the intervals allow.
 pub(super) fn range(least: f64, most: f64) -> String {
     let (least, most) = (rounded(least, f64::floor), rounded(most, f64::ceil));
     if least == most { least } else { format!("{least} to {most}") }
 }
 
-/// How much more the larger figure is, from its ratio to the smaller one: `18 to 48 %`, or `2 to 2.4 times`, each with its adverb.
+/// Formats by how much one figure exceeds another, given the range of their ratio: `18 to 48 %` or `2 to 2.4 times`,
+/// each followed by its adverb.
 pub(super) fn times(least: f64, most: f64, [percent, factor]: [&str; 2]) -> String {
     if most < 2.0 {
         // Below a factor of two, a percentage reads better and hides nothing.
@@ -53,7 +56,8 @@ pub(super) fn times(least: f64, most: f64, [percent, factor]: [&str; 2]) -> Stri
     format!("{} times {factor}", range(least, most))
 }
 
-/// Rounds to three digits in this direction. With two, dividing the figures of the sentence would give a different factor.
+/// Rounds to three significant digits in the given direction. With two, a reader who divides the figures of the
+/// sentence would get a different factor.
 fn rounded(value: f64, direction: fn(f64) -> f64) -> String {
     let step = 10f64.powf(value.log10().floor() - 2.0);
     let text = three_digits(direction(value / step) * step);
@@ -68,7 +72,8 @@ pub(crate) fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
     if n == 1 { one } else { many }
 }
 
-/// `a`, `a and b`, `a, b and c`; items after the sixth are only counted.
+/// Formats a list: `a`, `a and b`, `a, b and c`. Of more than six items, the first five are named and the others
+/// counted.
 pub(crate) fn list(items: impl Iterator<Item = String>) -> String {
     let mut items: Vec<String> = items.collect();
     if items.len() > 6 {

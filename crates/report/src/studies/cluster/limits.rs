@@ -1,4 +1,5 @@
-//! Sizes of single calls: the largest receive of TCP (C6), TIPC's largest message and TCP's large ones (C7).
+//! Sizes of single calls: the largest receive of TCP (item C6 of the cluster study); TIPC's largest message and TCP's
+//! large ones (C7).
 
 use crossway_lab::catalogue::{self, Boundaries, Family, NodeKind};
 use crossway_lab::inputs::Ends;
@@ -53,7 +54,7 @@ pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
     claim.judged(place(first), figures, call, why)
 }
 
-/// C7, TIPC.
+/// Judges the part of the study's claim C7 about TIPC.
 pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C7 TIPC",
@@ -109,7 +110,7 @@ pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// C7, TCP.
+/// Judges the part of the study's claim C7 about TCP.
 pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C7 TCP",

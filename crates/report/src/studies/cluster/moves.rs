@@ -1,4 +1,4 @@
-//! A process that moves to another node and back while it serves a client (C9).
+//! A process that moves to another node and back while it serves a client (item C9 of the cluster study).
 
 use crossway_lab::channel::{Checked, Transport};
 use crossway_lab::record::Status;
@@ -58,7 +58,7 @@ fn is_local(transport: Transport) -> bool {
     Transport::LOCAL.contains(&transport)
 }
 
-/// Whether a trial was on local transports before and after the moves, and on the network between them.
+/// Returns whether a trial was on local transports before and after the moves, and on the network between them.
 fn went_and_came_back(checked: &Checked) -> bool {
     let [away, back] = checked.moves.as_slice() else { return false };
     let mut kinds: Vec<bool> = Vec::new();

@@ -1,4 +1,5 @@
-//! The colours of Table 3 (E23): the study's subjective ones, and ours, computed by thresholds.
+//! The colours of the study's Table 3 (item E23): the study chose them subjectively, Crossway computes its own by
+//! thresholds.
 
 use crossway_lab::faults::{Fault, Outcome};
 use crossway_lab::inputs::{Placement, Wait, Workload};
@@ -15,7 +16,8 @@ use crate::units::three_digits;
 /// The file beside a run's records that overrides the thresholds.
 pub(crate) const THRESHOLDS: &str = "thresholds.json";
 
-/// Limits of green and red. All are factors relative to the best (1), except the last.
+/// Thresholds for green and red; what lies between them is yellow. All are factors relative to the best (1), except the
+/// last.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Thresholds {
@@ -76,7 +78,8 @@ impl Colour {
     }
 }
 
-/// The columns: the study's name, and ours. In its latency measurements shared memory spins.
+/// The table's columns: the study's name, the mechanism here, and the one that replaces it where the study's shared
+/// memory spins, which is in its latency measurements.
 pub(super) const COLUMNS: [(&str, &str, &str); 4] = [
     ("Shared memory", "shm-futex", "shm-spin"),
     ("Pipe", "pipe", "pipe"),
@@ -84,7 +87,7 @@ pub(super) const COLUMNS: [(&str, &str, &str); 4] = [
     ("TCP", "tcp", "tcp"),
 ];
 
-/// The figures that a row is computed from.
+/// The property that a row of the table rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {
     Latency { one_core: bool },
@@ -118,11 +121,11 @@ pub(super) const ROWS: [(&str, Property, [Colour; 4]); 8] = [
     ("Monitoring", Property::Monitoring, [Red, Yellow, Yellow, Green]),
 ];
 
-/// Small and larger packets, bytes.
+/// Sizes of small and of larger packets, bytes.
 pub(super) const SMALL: u64 = 64;
 pub(super) const LARGE: u64 = 65_536;
 
-/// A computed cell: the colour, the figure it is based on, and where the records are.
+/// A computed cell: the colour, the figure it is based on, and where its records are.
 pub(super) struct Computed {
     pub(super) colour: Colour,
     pub(super) why: String,
@@ -142,14 +145,15 @@ fn trials<'a>(
     run.records.iter().enumerate().filter(counted)
 }
 
-/// Whether the run has no trial in which the mechanism sleeps while it waits.
+/// Returns whether the mechanism can only be judged by spinning trials, because the run has none in which it sleeps
+/// while it waits.
 fn must_spin(run: &Run, id: &str) -> bool {
     !run.records
         .iter()
         .any(|r| r.mechanism == id && r.status == Status::Ok && r.inputs.wait == Wait::Block)
 }
 
-/// The median figure of the trials that satisfy `wanted`, and the lines of the records that hold them.
+/// Returns the median figure of the trials that satisfy `wanted`, and the lines of `records.jsonl` that hold them.
 fn figure(run: &Run, id: &str, of: Of, wanted: impl Fn(&Record) -> bool) -> Option<(f64, String)> {
     let (lines, values): (Vec<usize>, Vec<f64>) =
         trials(run, id, wanted).filter_map(|(at, r)| Some((at + 1, of(r)?))).unzip();
@@ -179,8 +183,9 @@ fn stream(r: &Record, bytes: u64, loaded: bool) -> bool {
         && idle(r) != loaded
 }
 
-/// The colour of a property of a mechanism, which has another id where the study's shared memory spins. "Best" means the best of the study's four mechanisms,
-/// so that the colours of other mechanisms are comparable with theirs.
+/// Computes the colour of a mechanism for a property. `spinning` is the mechanism that is used instead where the
+/// study's shared memory spins. The best is that of the study's four mechanisms, so that the colours of further
+/// mechanisms are comparable with theirs.
 pub(super) fn computed(
     run: &Run,
     property: Property,
@@ -228,8 +233,8 @@ pub(super) fn computed(
     }
 }
 
-/// The colour of data integrity, judged by garbage and deaths: red if an accepted message was altered or lost, or the survivor died; yellow if the survivor
-/// received a message that was never sent; green otherwise.
+/// Computes the colour of data integrity from the faults "garbage" and "kill": red if an accepted message was altered
+/// or lost, or the survivor died; yellow if the survivor received a message that was never sent; green otherwise.
 fn integrity(run: &Run, id: &str) -> Option<Computed> {
     let faults = [Fault::Kill, Fault::Garbage];
     let ok: Vec<_> = run
@@ -276,7 +281,8 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
     })
 }
 
-/// The colour of monitoring, judged by deaths: red if a survivor hung or got no error, green if the median time to its error is short.
+/// Computes the colour of monitoring from the fault "kill": red if a survivor hung or got no error; green if the median
+/// time to its error is short; else yellow.
 fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
     let kills: Vec<_> = run
         .faults

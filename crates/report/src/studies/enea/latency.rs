@@ -1,4 +1,4 @@
-//! Figure 12, Tables 1 and 2: round trips between pairs of CPUs (E16 to E18).
+//! The study's Figure 12 and Tables 1 and 2: round trips between pairs of CPUs (items E16 to E18).
 
 use crossway_lab::inputs::{Placement, Workload};
 use crossway_lab::record::Record;
@@ -23,7 +23,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The pairs of CPUs that the run requested.
+/// Returns the pairs of CPUs that the run measured.
 pub(super) fn pairs(records: &[Record]) -> Vec<(u32, u32)> {
     let mut pairs: Vec<(u32, u32)> = records
         .iter()
@@ -38,7 +38,7 @@ pub(super) fn pairs(records: &[Record]) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Round trips of a mechanism between these CPUs.
+/// Returns the round trips of a mechanism between two CPUs, one per trial.
 pub(super) fn trips(
     evidence: &Evidence<'_>,
     id: &str,
@@ -54,7 +54,7 @@ pub(super) fn trips(
     evidence.of(id, wanted).into_iter().filter_map(round_trip).collect()
 }
 
-/// The ratio over all pairs together, with both ends on one CPU or on two.
+/// Returns the round trips over all pairs together, with both ends on one CPU or on two.
 fn over_pairs(evidence: &Evidence<'_>, id: &str, one_cpu: bool, loaded: bool) -> Vec<f64> {
     let pairs = pairs(&evidence.run.records);
     let wanted = pairs.into_iter().filter(|(a, b)| (a == b) == one_cpu);
@@ -131,7 +131,7 @@ fn tcp_longest(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), "pairs of two CPUs together, and each CPU with itself")
 }
 
-/// Loaded over idle.
+/// Returns the ratio of a mechanism's round trips under load to those when idle.
 fn slowed(evidence: &Evidence<'_>, id: &str, one_cpu: bool) -> Option<Estimate> {
     ratio(&over_pairs(evidence, id, one_cpu, true), &over_pairs(evidence, id, one_cpu, false))
 }

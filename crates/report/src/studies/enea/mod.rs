@@ -1,4 +1,4 @@
-//! Enea 2014: the kernel's own mechanisms within one machine, idle and under load (items E8 to E19, E23).
+//! Enea 2014: mechanisms of the kernel within one machine, idle and under load (items E8 to E19 and E23).
 
 mod colours;
 mod latency;
@@ -23,7 +23,7 @@ pub(crate) use tables::section;
 
 const PLAN: &str = "enea";
 
-/// The study's names of mechanisms, and the corresponding mechanisms here.
+/// The names that the study gives to mechanisms, with the corresponding mechanisms here.
 const WAYS: [(&str, &str); 6] = [
     ("mempipe", "shm-futex"),
     ("mempipe_spin", "shm-spin"),
@@ -51,7 +51,7 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     }
 }
 
-/// Compares a figure of two sets of trials.
+/// A figure of a trial; `None` if the trial lacks it.
 type Of = fn(&Record) -> Option<f64>;
 
 fn bits_per_cpu_s(record: &Record) -> Option<f64> {
@@ -63,14 +63,14 @@ fn round_trip(record: &Record) -> Option<f64> {
     Some(span.p50 as f64)
 }
 
-/// Whether a trial is on this machine, with the mechanism's default waiting and capacity.
+/// Returns whether a trial ran on this machine, with the mechanism's default way of waiting and default capacity.
 fn plain(record: &Record) -> bool {
     let spins = record.mechanism == "shm-spin";
     let wait = record.inputs.wait;
     plain_but_for_waiting(record) && (wait == Wait::Block || spins && wait == Wait::Spin)
 }
 
-/// As [`plain`], with any way of waiting.
+/// Returns the same as [`plain`], but accepts any way of waiting.
 fn plain_but_for_waiting(record: &Record) -> bool {
     let i = &record.inputs;
     i.testbed.is_none() && i.capacity_bytes.is_none() && i.socket_buffer_bytes.is_none()
@@ -88,7 +88,7 @@ fn one_way(record: &Record, size: u64, placement: Placement) -> bool {
         && plain(record)
 }
 
-/// The figures of those trials of the study's mechanism `way` that satisfy `wanted`.
+/// Returns the figures of the trials of the study's mechanism `way` that satisfy `wanted`.
 fn figures(
     evidence: &Evidence<'_>,
     way: &str,
@@ -99,13 +99,13 @@ fn figures(
     evidence.of(id, wanted).into_iter().filter_map(of).collect()
 }
 
-/// Throughput figures between two cores at a size.
+/// Returns the figures of the one-way trials between two cores at a size.
 fn at(evidence: &Evidence<'_>, way: &str, of: Of, size: u64, loaded: bool) -> Vec<f64> {
     let wanted = |r: &Record| one_way(r, size, Placement::OtherCore) && idle(r) != loaded;
     figures(evidence, way, of, wanted)
 }
 
-/// Sizes that have trials between two cores.
+/// Returns the sizes that have one-way trials with this placement, in ascending order.
 fn sizes_of(evidence: &Evidence<'_>, placement: Placement) -> Vec<u64> {
     let here = |r: &&Record| one_way(r, r.inputs.size_bytes, placement);
     let mut sizes: Vec<u64> =
@@ -115,7 +115,7 @@ fn sizes_of(evidence: &Evidence<'_>, placement: Placement) -> Vec<u64> {
     sizes
 }
 
-/// The share of its idle figure that a mechanism retains under load.
+/// Returns the share of its idle figure that a mechanism retains under load.
 fn kept(evidence: &Evidence<'_>, way: &str, of: Of, size: u64) -> Option<Estimate> {
     ratio(&at(evidence, way, of, size, true), &at(evidence, way, of, size, false))
 }
@@ -148,7 +148,7 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
     claim.judged("this machine", figures, Verdict::NotMeasurable, why)
 }
 
-/// E19, Figure 13.
+/// Judges the study's claim E19 (Figure 13).
 fn layers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E19",

@@ -1,4 +1,4 @@
-//! Table 3 for the mechanisms and contenders that the study did not rate.
+//! Table 3 for mechanisms and contenders that the study did not rate.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::colours::{COLUMNS, Computed, Property, ROWS, computed, thresholds};
 use crate::run::Run;
 use crate::sheet::{Cell, Row, Sheet};
 
-/// The table of the same colours for every other mechanism and contender of the run, one per row.
+/// Returns the table of the same colours for every other mechanism and contender of the run, one per row.
 pub(super) fn sheet(run: &Run) -> Option<Sheet> {
     let t = thresholds(run);
     let studied =
@@ -42,7 +42,7 @@ pub(super) fn sheet(run: &Run) -> Option<Sheet> {
     })
 }
 
-/// A cell with a computed colour and no colour of the study.
+/// Makes a cell with a computed colour; the study has none to compare with.
 fn shown(ours: Option<Computed>) -> Cell {
     let Some(ours) = ours else { return Cell::text("–") };
     Cell {

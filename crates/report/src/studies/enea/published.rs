@@ -1,6 +1,7 @@
-//! The figures that the study printed: Tables 1 and 2, in microseconds.
+//! The figures that the study published in Tables 1 and 2, in microseconds.
 
-/// One line of Tables 1 and 2: the pair of CPUs, then mempipe (none on one core), pipe, tcp, unix.
+/// A line of Tables 1 and 2: the pair of CPUs, then the round trips of mempipe (`None` if both ends share a core),
+/// pipe, tcp and unix.
 pub(super) type Line = ((u32, u32), [Option<f64>; 4]);
 
 /// The columns of both tables, with the corresponding mechanisms here. In the latency measurements mempipe spins.
@@ -11,7 +12,7 @@ const fn line(a: u32, b: u32, mempipe: Option<f64>, pipe: f64, tcp: f64, unix: f
     ((a, b), [mempipe, Some(pipe), Some(tcp), Some(unix)])
 }
 
-/// Table 1, no load.
+/// Table 1: no load.
 pub(super) const TABLE_1: [Line; 16] = [
     line(0, 0, None, 6.3, 13.0, 11.0),
     line(0, 1, Some(0.13), 4.8, 36.0, 8.0),
@@ -31,7 +32,7 @@ pub(super) const TABLE_1: [Line; 16] = [
     line(3, 3, None, 7.8, 12.0, 6.0),
 ];
 
-/// Table 2, under load.
+/// Table 2: under load.
 pub(super) const TABLE_2: [Line; 16] = [
     line(0, 0, None, 6.7, 11.0, 11.0),
     line(0, 1, Some(0.12), 66.0, 21.0, 48.0),
@@ -51,7 +52,8 @@ pub(super) const TABLE_2: [Line; 16] = [
     line(3, 3, None, 4.0, 12.0, 8.9),
 ];
 
-/// How the study's two CPUs of a pair are related: CPUs 0 and 1 share a core, 2 and 3 share another.
+/// Describes how the two CPUs of a pair are related on the study's machine: CPUs 0 and 1 share a core, 2 and 3 share
+/// another.
 pub(super) fn relation((a, b): (u32, u32)) -> &'static str {
     match () {
         () if a == b => "same core",

@@ -1,4 +1,5 @@
-//! Pairs of mechanisms whose order is reversed under load (E9), and how certain that is.
+//! Pairs of mechanisms whose order is reversed under load (item E9 of the Enea study). Only pairs with both intervals
+//! apart count.
 
 use crossway_lab::rank::{By, Reversal, rank};
 use crossway_lab::record::Record;
@@ -12,7 +13,7 @@ fn found(records: &[Record]) -> Vec<Reversal> {
     rank(records.iter().filter(|r| r.inputs.testbed.is_none())).reversals
 }
 
-/// The reversals in one sentence.
+/// Describes the reversals in one sentence.
 pub(super) fn in_words(records: &[Record]) -> String {
     let found = found(records);
     if found.is_empty() {
@@ -29,7 +30,7 @@ pub(super) fn in_words(records: &[Record]) -> String {
     format!("reversals with both intervals apart: {}{rest}", told.join("; "))
 }
 
-/// The table of all reversals.
+/// Returns the table of all reversals.
 pub(super) fn sheet(records: &[Record]) -> Option<Sheet> {
     let rows: Vec<Row> = found(records)
         .into_iter()

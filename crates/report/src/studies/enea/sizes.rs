@@ -1,4 +1,4 @@
-//! Figures 7 to 11: throughput over the message size and the placement (E11 to E15).
+//! The study's Figures 7 to 11: throughput by message size and placement (items E11 to E15).
 
 use crossway_lab::inputs::Placement;
 use crossway_lab::record::Record;
@@ -13,9 +13,9 @@ use crate::estimate::Estimate;
 use crate::units::{Quantity, size};
 
 const PLACE: &str = "this machine, two cores";
-/// Messages of at least this many bytes are large (Figure 9 ends here).
+/// Minimum size of a large message, bytes (Figure 9 ends here).
 const LARGE: u64 = 16_000;
-/// A smaller ratio of the throughputs at two neighbouring sizes does not count as a drop.
+/// Minimum ratio of the throughputs at two neighbouring sizes that counts as a drop.
 const DROP: f64 = 1.1;
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
@@ -33,12 +33,12 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A mechanism's throughput at one size over that at another.
+/// Returns the ratio of a mechanism's throughput at size `from` to that at size `to`.
 fn step(evidence: &Evidence<'_>, way: &str, from: u64, to: u64, loaded: bool) -> Option<Estimate> {
     ratio(&at(evidence, way, rate, from, loaded), &at(evidence, way, rate, to, loaded))
 }
 
-/// The throughput of one mechanism over that of another.
+/// Returns the ratio of the throughput of mechanism `a` to that of `b`.
 fn pair(evidence: &Evidence<'_>, a: &str, b: &str, bytes: u64, loaded: bool) -> Option<Estimate> {
     ratio(&at(evidence, a, rate, bytes, loaded), &at(evidence, b, rate, bytes, loaded))
 }
@@ -226,7 +226,7 @@ fn closer(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), why)
 }
 
-/// The ratio of two mechanisms at all sizes of Figures 9 to 11, in a placement.
+/// Returns the ratio of two idle mechanisms' throughputs at the sizes of Figures 9 to 11, in one placement.
 fn alike(evidence: &Evidence<'_>, a: &str, b: &str, placement: Placement) -> Vec<(u64, Estimate)> {
     let of = |way: &str, bytes: u64| {
         figures(evidence, way, rate, |r| one_way(r, bytes, placement) && idle(r))

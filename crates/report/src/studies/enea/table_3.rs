@@ -1,4 +1,4 @@
-//! Table 3 with the study's colours and ours, and the finding that compares them (E23).
+//! Table 3 with the study's colours and those computed here, and the finding that compares them (item E23).
 
 use super::super::{Claim, Finding, Verdict};
 use super::colours::{
@@ -7,13 +7,13 @@ use super::colours::{
 use crate::run::Run;
 use crate::sheet::{Cell, Row, Sheet};
 
-/// The ids of a column of the study.
+/// Returns the mechanisms that correspond to a column of the study: the usual and the spinning one.
 fn ids(column: usize) -> (&'static str, &'static str) {
     let (_, usual, spinning) = COLUMNS[column];
     (usual, spinning)
 }
 
-/// The number of cells that have a colour here, and the number of those whose colour equals the study's.
+/// Returns the number of cells that have a colour here, and how many of them have the study's colour.
 fn agreement(run: &Run) -> (usize, usize) {
     let t = thresholds(run);
     let cells = ROWS.iter().flat_map(|(_, property, theirs)| {
@@ -49,7 +49,7 @@ pub(super) fn finding(run: &Run) -> Finding {
     claim.judged("this machine", Vec::new(), verdict, why)
 }
 
-/// The table, and the paragraph that explains it.
+/// Returns the table, and the paragraph that explains it.
 pub(super) fn sheet(run: &Run) -> Option<(Sheet, String)> {
     let (measured, same) = agreement(run);
     if measured == 0 {

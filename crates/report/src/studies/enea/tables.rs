@@ -1,5 +1,5 @@
-//! Enea's tables beside ours: Tables 1 and 2 by pair of CPUs, every mechanism by pair, Table 3, and the ranks that load
-//! reverses.
+//! Enea's tables beside the figures measured here: Tables 1 and 2 by pair of CPUs, every mechanism by pair, Table 3,
+//! and the ranks that load reverses.
 
 use crossway_lab::inputs::{Placement, Workload};
 use crossway_lab::record::{Record, Status};
@@ -14,10 +14,10 @@ use crate::sheet::{Cell, Row, Sheet};
 use crate::steps::Shapes;
 use crate::units::{Quantity, three_digits};
 
-/// With more pairs than this, the heat map replaces the table.
+/// Maximum number of CPU pairs in a table; with more, the heat map replaces it.
 const PAIRS_MAX: usize = 64;
 
-/// The section; only for runs of the study's plan.
+/// Returns the section; `None` unless the run is of the study's plan.
 pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     if run.plan_name() != PLAN {
         return None;
@@ -54,7 +54,7 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     })
 }
 
-/// A table with our rows first, then the study's.
+/// Returns a table with the rows measured here first, then the study's.
 fn beside(evidence: &Evidence<'_>, title: &str, table: &[Line], loaded: bool) -> Option<Sheet> {
     let pairs = latency::pairs(&evidence.run.records);
     let mut rows = Vec::new();
@@ -88,7 +88,7 @@ fn beside(evidence: &Evidence<'_>, title: &str, table: &[Line], loaded: bool) ->
     })
 }
 
-/// A cell with our median in microseconds, or the reason why there is none.
+/// Makes a cell with the median measured here in microseconds, or the reason why there is none.
 fn cell(evidence: &Evidence<'_>, id: &str, pair: (u32, u32), loaded: bool) -> Cell {
     if let Some(ns) = median(&latency::trips(evidence, id, pair, loaded)) {
         return Cell { text: three_digits(ns / 1e3), sort: Some(ns), ..Cell::default() };
@@ -108,7 +108,7 @@ fn cell(evidence: &Evidence<'_>, id: &str, pair: (u32, u32), loaded: bool) -> Ce
     }
 }
 
-/// All mechanisms by pair of CPUs, shortest round trip first.
+/// Returns the table of all mechanisms by pair of CPUs, shortest round trip first.
 fn every_mechanism(evidence: &Evidence<'_>, loaded: bool) -> Option<Sheet> {
     let pairs = latency::pairs(&evidence.run.records);
     if pairs.len() > 16 {

@@ -1,4 +1,5 @@
-//! Figures 4 to 6: throughput between two cores, idle and loaded, and bits per CPU-second (E8 to E10).
+//! The study's Figures 4 to 6: throughput between two cores, idle and loaded, and bits per CPU-second (items E8 to
+//! E10).
 
 use super::super::call::{above, all, enough, mostly};
 use super::super::evidence::{inverse, rate, ratio};
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::units::{Quantity, size};
 
-/// The sizes of Figure 4, bytes; the study states only the last.
+/// The message sizes of Figure 4 in bytes; the study states only the last.
 const SIZES: [u64; 3] = [128, 1024, 8192];
 const LARGEST: u64 = 8192;
 const PLACE: &str = "this machine, two cores";
@@ -23,7 +24,7 @@ pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
     ]
 }
 
-/// E8 and E9, Figures 4 and 5.
+/// Judges the study's claims E8 and E9 that throughput is lower under load (Figures 4 and 5).
 fn lower_under_load(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E9 load",
@@ -55,7 +56,7 @@ fn lower_under_load(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, mostly(&calls), why)
 }
 
-/// E9, the ranks.
+/// Judges the part of the study's claim E9 about reversed ranks.
 fn reversed(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E9 ranks",
@@ -97,7 +98,7 @@ fn reversed(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), why)
 }
 
-/// E9, pipe.
+/// Judges the part of the study's claim E9 about the pipe.
 fn pipe_keeps_most(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E9 pipe",
@@ -127,7 +128,7 @@ fn pipe_keeps_most(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), why)
 }
 
-/// E10, the spinning ring.
+/// Judges the part of the study's claim E10 about the spinning ring.
 fn spinning_costs(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E10 spin",
@@ -159,7 +160,7 @@ fn spinning_costs(evidence: &Evidence<'_>) -> Finding {
     )
 }
 
-/// E10, the best.
+/// Judges the part of the study's claim E10 about the most efficient mechanism.
 fn most_efficient(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E10 best",

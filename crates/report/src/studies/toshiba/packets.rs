@@ -1,4 +1,5 @@
-//! Packets on the wire: the additional packet (T4), packets of small messages (T5), acknowledgements (T6).
+//! Packets on the wire: the additional packet (item T4 of the Toshiba study), packets of small messages (T5),
+//! acknowledgements (T6).
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::Record;
@@ -12,7 +13,8 @@ use crate::estimate::Estimate;
 use crate::steps::{Over, Shape};
 use crate::units::{Quantity, size, three_digits};
 
-/// The group of the plan that increases the size byte by byte; other groups have other sizes.
+/// The two sizes between which the study observed the additional packet. A group of the plan measures the sizes around
+/// them byte by byte.
 const EDGE: (u64, u64) = (2952, 2953);
 
 /// Judges the study's claim T4.
@@ -191,7 +193,7 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, all([tcp, tipc]), why)
 }
 
-/// Claim: the figure is below `limit`.
+/// Judges the claim that the figure is below `limit`.
 fn bound(figure: &Estimate, limit: f64) -> Call {
     if !enough(figure) {
         Call::open(figure, &[])
