@@ -1,4 +1,5 @@
-//! Embeds how this program was built: compiler, profile, revision. Without them, a figure cannot be repeated.
+//! Embeds the compiler, the profile and the source revision of this build. A figure can be reproduced only if they are
+//! known.
 
 use std::process::Command;
 

@@ -1,6 +1,7 @@
 //! How long `crossway advise` takes to read and judge 100,000 records.
 //!
-//! Copies the records of a run until they are that many, in several runs of a temporary folder, and answers a question from them alone.
+//! Copies the records of a run into several runs in a temporary folder until there are 100,000, and answers a question
+//! from them.
 //!
 //! `cargo run --release -p crossway-lab --example advice_speed -- records/2026-11-25-epyc-2cpu`
 

@@ -28,7 +28,7 @@ const DRAWS: usize = 400;
 #[derive(Default)]
 struct Tally {
     comparisons: usize,
-    /// Number of comparisons with at least one figure of this kind.
+    /// Number of comparisons in which at least one figure was called faster or slower.
     with_alarm: usize,
     gates_slower: usize,
     gates_undecided: usize,

@@ -1,4 +1,4 @@
-//! Computes the figures of a record from what the roles report: sums, verification of the content, cost, shares.
+//! Computes the figures of a record from what the roles report: sums, verification of the content, cost, fairness.
 
 mod beside;
 mod cost;
@@ -20,13 +20,14 @@ use crate::role_layout::RoleLayout;
 use crate::trial::{Brought, sender_wall_ns, wall_ns};
 use cost::{cost, per_second};
 
-/// A paced trial that achieved less than this fraction of its rate does not describe that rate.
+/// A paced trial that achieves less than this fraction of its rate does not represent that rate.
 const REACHED_SHARE: f64 = 0.99;
 
-/// Steal above this fraction of the roles' time makes a figure unreliable.
+/// Above this fraction of steal time in the roles' time, a figure is unreliable.
 const STEAL_SHARE: f64 = 0.05;
 
-/// Adds the results of a trial to a record whose identity is already filled in. Histograms go to `dir/h/NAME.hlog`.
+/// Adds the results of a trial to a record whose identity is already filled in. Histograms are written to
+/// `dir/h/NAME.hlog`.
 pub(crate) fn enter(
     record: &mut Record,
     brought: Brought,
@@ -100,15 +101,16 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// Time from the first to the last instant of a paced stream, with the period of the last one, in which its bits are sent.
+/// Duration of a paced stream's schedule: from the first instant to the last, plus one period for the bits of the last
+/// burst.
 fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
     let Extent::Instants { period_ns, .. } = workload.facts().extent else { return None };
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;
     Some((seen.bursts * period_ns).max(1))
 }
 
-/// The rates of what arrived. A paced stream has as many periods as bursts, although its last message arrives before the last
-/// period ends: without that period, it would seem to exceed the rate that was offered.
+/// The rates at which messages arrived. A paced stream is divided by as many periods as it has bursts. Its last message
+/// arrives before the last period ends, so without that period it would seem to exceed the offered rate.
 fn throughput(
     counts: &Counts,
     wall_ns: u64,
@@ -128,7 +130,8 @@ fn throughput(
     }
 }
 
-/// Round trips count as one message: the client's counters, plus the errors at the server.
+/// The message counts of a trial. A round trip counts as one message, by the client's counters; errors at the server
+/// are added.
 fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
     let both_ways = workload.facts().has_replies;
     let (sent, received, bytes) = if both_ways {
@@ -147,7 +150,7 @@ fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
     }
 }
 
-/// Whether everything arrived, in order and intact, as far as the mechanism guarantees it.
+/// Whether everything arrived, in order and intact, as far as the mechanism guarantees that.
 fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<String>) {
     let missing: u64 = outcomes.iter().map(|o| o.missing).sum();
     let reliable = caps.reliability == Reliability::Reliable;
@@ -192,8 +195,8 @@ fn roles(
         .collect()
 }
 
-/// Each server once. Several roles report the same server, each over its own window: the longest reading covers the
-/// largest part of the trial.
+/// Each server once. Several roles may report the same server, each over its own window; the longest reading is used,
+/// since it covers the largest part of the trial.
 fn servers(brought: &Brought) -> Vec<ServerMeters> {
     let mut servers: Vec<ServerMeters> = Vec::new();
     for (outcome, host) in brought.outcomes.iter().zip(&brought.role_hosts) {
@@ -212,7 +215,7 @@ fn servers(brought: &Brought) -> Vec<ServerMeters> {
     servers
 }
 
-/// All distributions of a trial; tear-down is computed from time stamps of both ends.
+/// All distributions of a trial; that of tear-down is computed from time stamps of both ends.
 fn histograms(outcomes: &[Outcome]) -> Vec<(Span, Histogram<u64>)> {
     let mut all: Vec<(Span, Histogram<u64>)> = outcomes
         .iter()
@@ -243,7 +246,7 @@ fn summaries(
         .collect()
 }
 
-/// `size` is that of the messages that arrive: of the replies, if there are any.
+/// Computes the achieved pacing. `size` is the size of the messages that arrive: of the replies, if there are any.
 fn pacing(
     workload: Workload,
     size: u64,
@@ -267,7 +270,7 @@ fn pacing(
     })
 }
 
-/// Explains nulls in this record that have no other explanation yet.
+/// Explains fields of this record that are null and have no other explanation yet.
 fn explain_nulls(record: &mut Record) {
     let few = "fewer than ten samples lie beyond it";
     for (name, missing) in [
@@ -288,10 +291,10 @@ fn explain_nulls(record: &mut Record) {
     }
 }
 
-/// Remedy if a rate was not achieved.
+/// Remedy if the offered rate was not achieved.
 const SLOWER: &str = "choose a lower rate, or measure while the machine is idle";
 
-/// The reason why a paced trial does not describe its rate, if there is one.
+/// The reason why a paced trial does not represent its rate, if there is one.
 fn rate_missed(pacing: &Pacing, size_bytes: u64) -> Option<String> {
     let message_bits = (size_bytes * 8).max(1) as f64;
     (pacing.reached_share() < REACHED_SHARE).then(|| {
@@ -304,7 +307,7 @@ fn rate_missed(pacing: &Pacing, size_bytes: u64) -> Option<String> {
     })
 }
 
-/// Marks verified figures that are unreliable, and adds warnings.
+/// Marks a verified record as degraded if its figures are unreliable, and adds warnings.
 fn spoilers(record: &mut Record) {
     if let Some(counts) = &record.counts
         && record.status == Status::Ok
@@ -330,7 +333,7 @@ fn spoilers(record: &mut Record) {
     }
 }
 
-/// The share of a trial's time that the hypervisor took away, if it is large enough to distort the figures.
+/// The fraction of a trial's time that the hypervisor took away (steal), if it is large enough to distort the figures.
 pub(crate) fn stolen(record: &Record) -> Option<f64> {
     // Several hosts may be on the same physical machine, so take the largest value instead of the sum.
     let steal_ns = record.host_cpu.iter().map(|host| host.steal_ns).max().unwrap_or(0);

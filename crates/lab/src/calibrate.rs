@@ -1,4 +1,5 @@
-//! Calibrates the instruments before anything is measured: the clock's step and cost, and the empty measuring loop.
+//! Calibrates the measuring instruments before any measurement: the clock's step and cost, and the empty measuring
+//! loop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,16 +13,16 @@ use crate::payload::{Checker, Source, write_in_place};
 use crate::record::{Calibration, HarnessCost};
 use crate::role_context::Samples;
 
-/// Long enough to determine a rate to a few parts in a million.
+/// Time for calibrating the clock's rate, long enough to determine it to a few parts in a million.
 const TICKER_TIME: Duration = Duration::from_millis(100);
 const READS: usize = 20_000;
 const LOOP_MESSAGES: u32 = 200_000;
-/// Time after which fewer reads and messages are enough, for hosts where they are slow, such as a guest whose clock is
-/// a system call of its host.
+/// Time after which fewer reads and messages suffice, for hosts where they are slow, e.g. a guest whose clock is a
+/// system call of its host.
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
 /// Number of operations between two checks of the time.
 const CHUNK: usize = 500;
-/// The smallest message of the presets, for which the loop's own cost matters most.
+/// Message size of the empty loop, bytes: the smallest of the presets, for which the loop's own cost matters most.
 const LOOP_SIZE: usize = 64;
 const REPETITIONS: usize = 5;
 
@@ -51,7 +52,7 @@ pub fn calibrate() -> Instruments {
     }
 }
 
-/// The harness's cost per message of a case, measured with the case's own messages and without a mechanism. Takes some
+/// Measures the harness's cost per message of a case, with the case's own messages but without a mechanism. Takes a few
 /// milliseconds.
 pub fn harness(
     ticker: &Ticker,
@@ -108,7 +109,7 @@ pub fn harness(
     }
 }
 
-/// Total bytes of one measurement in [`harness`], and maximum number of messages.
+/// Total bytes of one measurement in [`harness`]; also the maximum number of messages.
 const HARNESS_BYTES: usize = 1 << 20;
 const HARNESS_MESSAGES: usize = 2_000;
 
@@ -121,7 +122,8 @@ fn per_message_ns(size: usize, mut one: impl FnMut()) -> f64 {
     begin.elapsed().as_nanos() as f64 / messages as f64
 }
 
-/// Interruptions only add time, so the minimum of several measurements is the actual cost.
+/// Repeats a measurement and returns the minimum: interruptions only add time, so it is the best estimate of the actual
+/// cost.
 fn least(mut measure: impl FnMut() -> f64) -> f64 {
     (0..REPETITIONS).map(|_| measure()).fold(f64::INFINITY, f64::min)
 }
@@ -138,8 +140,8 @@ fn read_cost_ns(ticker: &Ticker) -> f64 {
     ticker.ns_per_tick() * (ticker.now() - begin) as f64 / reads as f64
 }
 
-/// The greatest common divisor of the usual intervals between reads: it reveals a counter that advances in larger
-/// steps.
+/// The clock's step, nanoseconds: the greatest common divisor of the usual intervals between reads. It reveals a
+/// counter that advances in larger steps.
 fn step_ns(ticker: &Ticker) -> f64 {
     let mut seen = BTreeMap::<u64, usize>::new();
     let begin = std::time::Instant::now();
@@ -156,7 +158,7 @@ fn step_ns(ticker: &Ticker) -> f64 {
     ticker.ns_per_tick() * stride(&seen) as f64
 }
 
-/// The greatest common divisor of the most frequent intervals that make up nine tenths of all. The others come from
+/// The greatest common divisor of the most frequent intervals, which make up nine tenths of all. The rest come from
 /// interruptions and from moves between cores, whose counters may differ by any amount.
 fn stride(seen: &BTreeMap<u64, usize>) -> u64 {
     let mut by_count: Vec<(u64, usize)> = seen.iter().map(|(&d, &count)| (d, count)).collect();
@@ -177,7 +179,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Cost of the loop without a mechanism: number, read, check.
+/// Cost of the loop without a mechanism, nanoseconds per message: numbering, reading and checking.
 fn empty_loop_ns() -> f64 {
     let mut source = Source::new(LOOP_SIZE, 0, 1, 64 * LOOP_SIZE);
     let mut checker = Checker::new(LOOP_SIZE, Access::Copy, 0, 1);

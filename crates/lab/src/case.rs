@@ -24,7 +24,7 @@ pub struct Case {
     pub mechanism: &'static str,
     /// The inputs, with `trial` and `order` still 0.
     pub inputs: Inputs,
-    /// The reason why it cannot be measured, if that is known before the run.
+    /// The reason why it cannot be measured, if that is known before the run; `None` if it can.
     pub excluded: Option<Unplaceable>,
 }
 
@@ -50,7 +50,7 @@ pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case>
     cases
 }
 
-/// The places where a group's cases run: once on this machine, and on each testbed with the requested ends.
+/// The places where a group's cases run: this machine, or each testbed with the requested ends.
 fn sites(group: &Group, plan: &Plan) -> Vec<Site> {
     let mut sites = Vec::new();
     for name in &group.testbeds {
@@ -66,7 +66,8 @@ fn sites(group: &Group, plan: &Plan) -> Vec<Site> {
     sites
 }
 
-/// The placements of a group on this machine, or on a testbed, whose hosts' cores are not known until it is up.
+/// The placements of a group on this machine or on a testbed. The cores of a testbed's hosts are not known until it is
+/// up.
 fn placements(group: &Group, site: &Site, topology: &Topology) -> Vec<Placement> {
     let unasked = match site {
         Site::Here => Placement::OtherCore,
@@ -229,7 +230,7 @@ fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable>
     None
 }
 
-/// The default way of waiting: sleep if the mechanism can, else spin.
+/// The default way of waiting: blocking if the mechanism supports it, otherwise spinning.
 pub fn natural_wait(caps: &Caps) -> Wait {
     if caps.can_block { Wait::Block } else { Wait::Spin }
 }

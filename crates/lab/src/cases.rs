@@ -1,6 +1,6 @@
 //! Groups records into cases: all trials of one mechanism under the same inputs.
 //!
-//! Everything that reads records uses this grouping, so that it is consistent what is comparable and which trials
+//! Everything that reads records uses this grouping, so that all commands agree on what is comparable and which trials
 //! count.
 
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use crate::inputs::{Beside, Load};
 use crate::limits::cores_moved;
 use crate::record::{LOCAL, Latency, Record, Span, Status};
 
-/// The inputs that distinguish cases, each as a word. Inputs that vary between trials (order, seed) or between runs
-/// (durations, the CPUs a placement resolved to) are not included.
+/// The inputs that distinguish cases, each as text. Inputs that vary between trials (order, seed) or between runs
+/// (durations, the CPUs chosen for a placement) are not included.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CaseKey {
     fields: [(&'static str, String); FIELDS],
@@ -74,7 +74,7 @@ impl CaseKey {
         self.fields.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
     }
 
-    /// The key without some inputs: equal for cases that differ only in these.
+    /// The key without some inputs; equal for cases that differ only in those.
     pub fn without(mut self, names: &[&str]) -> CaseKey {
         for (name, value) in &mut self.fields {
             if names.contains(name) {
@@ -103,7 +103,7 @@ impl CaseKey {
     }
 }
 
-/// A size with the largest unit that divides it.
+/// A size as text, in the largest unit that divides it.
 pub(crate) fn size_words(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
@@ -166,12 +166,12 @@ impl<'a> Case<'a> {
         self.good().count()
     }
 
-    /// One figure of every trial that counts and has the figure.
+    /// The values of one figure, from every trial that counts and has the figure.
     pub fn figures(&self, of: impl Fn(&Record) -> Option<f64>) -> Vec<f64> {
         self.good().filter_map(of).filter(|x| x.is_finite()).collect()
     }
 
-    /// Whether cores moved during a trial that counts.
+    /// Whether the hypervisor moved the CPUs of a trial that counts to other cores during the trial.
     pub fn moved(&self) -> bool {
         self.good().any(|r| {
             let c = &r.calibration;
@@ -203,7 +203,7 @@ pub fn group<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Case<'a>>
     cases
 }
 
-/// The latency of a span, if the trial measured it.
+/// The latency of a span; `None` if the trial did not measure it.
 pub fn latency(record: &Record, span: Span) -> Option<&Latency> {
     record.latency_ns.iter().find(|l| l.span == span)
 }

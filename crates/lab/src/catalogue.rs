@@ -1,7 +1,7 @@
 //! The catalogue of what can be measured: Crossway's own mechanisms and the contenders declared on this machine.
 //!
 //! The mechanisms are fixed when Crossway is compiled. Contenders are read from files once, when the program starts
-//! ([`declare`]). Look up facts about either by id here.
+//! ([`declare`]). Facts about either are looked up here by id.
 
 use std::sync::OnceLock;
 
@@ -47,7 +47,7 @@ impl Entry {
         }
     }
 
-    /// What carries its messages; `None` for a contender, whose program alone knows.
+    /// What carries its messages; `None` for a contender, since only its program knows.
     pub fn carrier(&self) -> Option<Carrier> {
         match self {
             Entry::Mechanism(entry) => Some(entry.carrier),
@@ -71,7 +71,7 @@ impl Entry {
         }
     }
 
-    /// The step that makes messages of this size possible; `None` if there is none.
+    /// The step that makes messages of this size possible, in words; `None` if there is none.
     pub fn remedy_for_size(&self, len: usize) -> Option<String> {
         match self {
             Entry::Mechanism(entry) => (entry.remedy_for_size)(len),
@@ -131,8 +131,8 @@ pub fn find(id: &str) -> Option<Entry> {
     all().find(|entry| entry.id() == id)
 }
 
-/// What carries the messages of the mechanism with this id; `None` for contenders, and for ids that only records of another
-/// version know.
+/// What carries the messages of the mechanism with this id; `None` for contenders, and for ids that occur only in
+/// records of another version.
 pub fn carrier(id: &str) -> Option<Carrier> {
     find(id).and_then(|entry| entry.carrier())
 }

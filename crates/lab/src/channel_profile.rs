@@ -1,7 +1,8 @@
-//! What a message costs on each transport of a channel, computed from a run's records.
+//! The cost of a message on each transport of a channel, computed from a run's records.
 //!
-//! The cost of a message and of a byte is a line fitted to the streams' times per message; the cost of a wake-up is the time that a round trip of blocking ends
-//! takes beyond that of two messages. Figures of one placement are used, that with the most trials.
+//! The costs per message and per byte are the coefficients of a line fitted to the streams' times per message. The cost
+//! of a wake-up is the time that a round trip of blocking ends takes beyond that of two messages. Only the placement
+//! with the most trials is used.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use crate::stats::median;
 pub struct Measured {
     /// The costs of the transports that the run measured.
     pub profile: Profile,
-    /// Trials of streams and of round trips.
+    /// Number of trials per transport: of streams, and of round trips.
     pub trials: BTreeMap<Transport, (usize, usize)>,
 }
 

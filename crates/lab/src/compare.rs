@@ -2,8 +2,8 @@
 //!
 //! "Faster" and "slower" require that two tests agree: the bootstrap interval of the ratio of medians, and the
 //! Mann-Whitney test on the trials. "Same" is a positive statement: the whole interval lies within a bound, and the
-//! bound is reported ("within 8 %"). If the tests disagree, if the trials could hide a large difference, or if the
-//! cores moved between the two sets, the verdict is "unclear".
+//! bound is reported ("within 8 %"). The verdict is "unclear" if the tests disagree, if there are so few trials that a
+//! large difference could be hidden, or if the hypervisor moved the CPUs to other cores between the two sets.
 
 mod gate;
 
@@ -19,7 +19,7 @@ use crate::record::{Record, Span, Status};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
 pub use gate::{FailOn, GateCall, change, parse_percent};
 
-/// Probability that a test reports a difference where there is none.
+/// Significance level: the probability that a test reports a difference where there is none.
 const SIGNIFICANT: f64 = 0.05;
 
 /// The figure being compared.
@@ -33,7 +33,7 @@ pub enum Figure {
         /// The span.
         span: Span,
     },
-    /// 99th percentile of a span, nanoseconds.
+    /// 99th percentile of the latency of a span, nanoseconds.
     LatencyP99 {
         /// The span.
         span: Span,
@@ -59,8 +59,8 @@ pub const FIGURES: [Figure; 12] = [
 ];
 
 impl Figure {
-    /// The figure of a trial; `None` if it does not have it, or if another figure says the same (the rate of a closed
-    /// loop is the reciprocal of its round trip, that of a paced stream is fixed).
+    /// The figure of a trial. `None` if the trial does not have it, or if another figure expresses the same: the rate
+    /// of a closed loop is the reciprocal of its round trip, and that of a paced stream is fixed.
     pub fn of(&self, record: &Record) -> Option<f64> {
         match self {
             Figure::Rate => match record.inputs.workload.facts().measure {
@@ -109,7 +109,7 @@ pub enum Verdict {
     Slower,
     /// No difference is visible, and the interval excludes a large one; [`Comparison::same_within`] says how large.
     Same,
-    /// The trials leave it undecided.
+    /// The trials do not decide it.
     Unclear,
 }
 
@@ -121,44 +121,46 @@ pub struct Comparison {
     /// The figure.
     #[serde(flatten)]
     pub figure: Figure,
-    /// Trials of the first set.
+    /// Summary of the trials of the first set.
     pub a: Summary,
-    /// Trials of the second set.
+    /// Summary of the trials of the second set.
     pub b: Summary,
     /// Median of B over median of A.
     pub ratio: f64,
     /// 95 % bootstrap interval of the ratio; null if either side has fewer than five trials.
     pub ratio_interval: Option<Interval>,
-    /// B's time divided by A's, in either direction of the figure: above 1 is slower.
+    /// How many times slower B is than A, whether a larger figure is better or worse: above 1 is slower.
     pub slowdown: f64,
     /// 95 % bootstrap interval of the slowdown; null if the ratio's is null.
     pub slowdown_interval: Option<Interval>,
-    /// Hodges-Lehmann shift from A to B in the figure's unit.
+    /// Hodges-Lehmann estimate of the shift from A to B, in the figure's unit.
     pub shift: f64,
-    /// Cliff's delta of B against A: -1 if every trial of B has a smaller figure, 1 if every one has a larger.
+    /// Cliff's delta of B against A: -1 if every trial of B has a smaller figure than every trial of A, 1 if every one
+    /// has a larger.
     pub cliffs_delta: f64,
-    /// p of the two-sided Mann-Whitney test.
+    /// p-value of the two-sided Mann-Whitney test.
     pub p: f64,
-    /// The largest difference, in either direction, that the interval of the slowdown permits: 0.08 is 8 %; null
-    /// without an interval.
+    /// The largest difference, in either direction, that the interval of the slowdown permits: 0.08 is 8 %; null if
+    /// there is no interval.
     #[serde(default)]
     pub same_within: Option<f64>,
     /// How B compares with A.
     pub verdict: Verdict,
-    /// Whether both sides contain the same trials: the figures are then equal by construction and show no change.
+    /// Whether both sides contain the same trials, so that the figures are equal by construction.
     #[serde(default)]
     pub same_trials: bool,
-    /// Why it is unclear, or another remark.
+    /// Why the verdict is unclear, or another remark.
     pub note: Option<String>,
 }
 
 /// Bounds for the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Differences up to this are "same" even if they are significant, because they do not matter: 0.03 is 3 %.
+    /// Differences up to this are "same" even if they are significant, because they do not matter in practice: 0.03 is
+    /// 3 %.
     pub same_within: f64,
-    /// If no difference is visible, but the interval permits one larger than this, the verdict is "unclear": 0.25 is 25
-    /// %.
+    /// Where no difference is visible, but the interval permits one larger than this, the verdict is "unclear": 0.25 is
+    /// 25 %.
     pub unclear_beyond: f64,
 }
 
@@ -266,10 +268,10 @@ fn compare_case(
     }
 }
 
-/// Differences between the two sides beyond their figures.
+/// Differences between the two sides other than their figures.
 #[derive(Clone, Copy, Debug)]
 struct Between {
-    /// Cache-line round trips around the trials of each side, nanoseconds.
+    /// Cache-line round trips measured around the trials of each side, nanoseconds.
     cache_lines_ns: (Option<f64>, Option<f64>),
     /// Both sides contain the same trials: a run was compared with a copy of itself.
     very_same: bool,

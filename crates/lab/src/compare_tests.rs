@@ -1,4 +1,4 @@
-//! Comparisons with a known outcome.
+//! Tests of comparisons with a known outcome.
 
 use super::*;
 use crate::inputs::Workload;

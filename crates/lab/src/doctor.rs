@@ -1,4 +1,4 @@
-//! Checks everything that Crossway can use here, mechanisms and tools: each is either ready, with its version, or
+//! Checks everything that Crossway can use here, mechanisms and tools. Each item is either ready, with its version, or
 //! missing, with a remedy.
 
 use crossway_mech::Probe;
@@ -12,11 +12,11 @@ use crate::tools::{Found, TOOLS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckKind {
-    /// A mechanism of communication between two processes.
+    /// A mechanism.
     Mechanism,
     /// An external program that is measured like a mechanism.
     Contender,
-    /// An external tool.
+    /// An external tool, such as perf.
     Tool,
     /// A feature or permission of the kernel or the machine.
     Facility,

@@ -1,7 +1,8 @@
-//! The fingerprint of the environment: what else could explain a figure.
+//! The fingerprint of the environment: everything besides the mechanism that could explain a figure.
 //!
-//! Taken once per run and saved as `env.json`. It contains nothing that identifies a person, a machine or its parts: no
-//! host name, no serial number, no address, and of the kernel's command line only the parameters that affect timing.
+//! Taken once per run and saved as `env.json`. It contains nothing that identifies a person, a machine or its
+//! components: no host name, no serial number and no address. Of the kernel's command line, it contains only the
+//! parameters that affect timing.
 
 mod machine;
 mod processor;
@@ -24,7 +25,8 @@ use crate::tools::{self, Found};
 pub struct Build {
     /// Crossway's version.
     pub version: String,
-    /// Git revision, `-dirty` if files differed from it; `unknown` in development builds and outside of git.
+    /// Git revision, with the suffix `-dirty` if files differed from it; `unknown` in development builds and outside a
+    /// git repository.
     pub revision: String,
     /// The compiler.
     pub rustc: String,
@@ -52,7 +54,7 @@ impl Build {
 pub struct Environment {
     /// Version of the schema.
     pub schema: u32,
-    /// Hash of [`Environment::machine_facts`]. Figures may be compared if it is equal.
+    /// Hash of [`Environment::machine_facts`]. Figures may be compared if their machine ids are equal.
     pub machine_id: String,
     /// The facts about hardware and kernel from which the id is computed.
     pub machine_facts: BTreeMap<String, String>,
@@ -120,7 +122,7 @@ impl Environment {
         caches.into_iter().map(|(_, bytes)| bytes).collect()
     }
 
-    /// Takes the fingerprint. Takes some ten milliseconds, because it queries stress-ng for its version.
+    /// Takes the fingerprint. This takes a few tens of milliseconds, because stress-ng is run to find out its version.
     ///
     /// # Errors
     /// `/proc` is not mounted.

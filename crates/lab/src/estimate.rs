@@ -2,16 +2,17 @@
 
 use crate::inputs::{Extent, Inputs};
 
-/// Time for starting, verifying and closing a trial on this machine.
+/// Time for starting, verifying and closing a trial on this machine, milliseconds.
 const OVERHEAD_MS: u64 = 28;
-/// The same between hosts, where each step crosses a link.
+/// The same between hosts, where each step crosses a link, milliseconds.
 const OVERHEAD_REMOTE_MS: u64 = 200;
-/// Time to determine the machine's description and limits, once per run.
+/// Time for determining the machine's description and limits, once per run, milliseconds.
 pub const START_MS: u64 = 2_000;
 
-/// Estimated duration of a trial with these inputs, milliseconds. The warm-up ends as soon as two windows agree,
-/// usually half-way; that of a paced or timed workload takes its whole time. A paced trial is assumed to achieve its rate. A trial with a fixed number of messages takes as long as its link or rate requires; on an unshaped
-/// link nothing is added for it.
+/// Estimated duration of a trial with these inputs, milliseconds. The warm-up ends when two windows agree, which is
+/// assumed to be after half of its maximum; that of a paced or timed workload always takes its whole time. A paced
+/// trial is assumed to achieve its rate. A trial with a fixed number of messages takes as long as its pacing or the
+/// rate of its link requires; on a link without a limited rate, nothing is added.
 pub fn trial_ms(inputs: &Inputs) -> u64 {
     let overhead = if inputs.testbed.is_some() { OVERHEAD_REMOTE_MS } else { OVERHEAD_MS };
     let measured = match inputs.messages {
@@ -35,7 +36,7 @@ fn messages_ms(inputs: &Inputs, messages: u64) -> u64 {
     rate.map_or(0, |rate| bytes.saturating_mul(8_000) / rate.bits_per_s.max(1))
 }
 
-/// Formats a duration: `52 s`, `4 min`, `6.5 h`.
+/// Formats a duration in milliseconds: `52 s`, `4 min`, `6.5 h`.
 pub fn human(ms: u64) -> String {
     match ms.div_ceil(1_000) {
         s if s < 120 => format!("{s} s"),

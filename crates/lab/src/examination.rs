@@ -14,22 +14,22 @@ use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::{Plan, PlanError};
 use crate::trial::{self, Setting};
 
-/// Message sizes at which programs typically fail: too small for a sequence number, not a multiple of a word, one word, one cache line, one page, more than a
-/// socket's buffer.
+/// Message sizes at which programs typically fail: smaller than a sequence number, not a multiple of a word, one word,
+/// one cache line, one page, larger than a socket's buffer.
 const SIZES: &str = "[0, 1, 7, 8, 9, 64, 1000, 4096, 65536, 65537, 1048576]";
-/// Messages one way: more than any queue holds.
+/// Number of messages in one direction; more than any queue holds.
 const MESSAGES: u32 = 3000;
-/// Round trips: only one message is on its way at a time, so that no queue fills.
+/// Number of round trips. Only one message is in flight at a time, so that no queue fills.
 const ROUND_TRIPS: u64 = 300;
-/// Number of messages of large sizes, which would otherwise take long.
+/// Number of messages of large sizes, of which [`MESSAGES`] would take too long.
 const MESSAGES_OF_LARGE: u64 = 60;
 /// Messages of this size and above are large.
 const LARGE: u64 = 32 << 10;
-/// The size that is tested twice: the second channel is opened without a verification, like those of later trials.
+/// The size that is tested twice. The second channel is opened without a verification, like those of later trials.
 const REOPENED: u64 = 64;
 /// Length of the messages that an end sends or awaits when its peer is killed.
 const SIZE_BYTES: u64 = 4096;
-/// The payload's memory.
+/// Size of the memory with the payload, bytes.
 const WORKING_SET_BYTES: u64 = 256 << 10;
 /// Time limit for an end to notice that the other one was killed.
 const DEATH_LIMIT: Duration = Duration::from_secs(15);
@@ -110,7 +110,7 @@ fn cases(id: &str) -> Result<Vec<Case>, PlanError> {
     Ok(cases)
 }
 
-/// Opens, verifies, warms up, measures and closes, in each trial.
+/// Opens, verifies, warms up, measures and closes the channel in each trial.
 fn carry(
     contender: &'static Contender,
     case: &Case,

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 /// How many characters of a process's standard error are quoted.
 const QUOTED: usize = 400;
 
-/// The exit status and the last part of the output, in one sentence.
+/// Describes the exit status and the last part of the output in one sentence.
 pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> String {
     let how = match status {
         Ok(status) => match (status.signal(), status.code()) {

@@ -1,4 +1,4 @@
-//! Written files can be read back by other readers than our own.
+//! Tests that independent readers can read the written files.
 
 use super::*;
 use crate::record::Status;

@@ -1,9 +1,9 @@
-//! Cost as a straight line in message size: `time = startup + size / bandwidth` (study item C1).
+//! Cost as a straight line in message size: `time = startup + size / bandwidth` (item C1 of the cluster study).
 //!
-//! Times over a series of sizes span orders of magnitude and their errors grow with them, so the squares of *relative*
-//! residuals are minimised; Tukey's biweight reduces the weight of disturbed trials. The intervals of both parameters
-//! come from resampling the trials within each size. If a straight line is the wrong model (a cache is exceeded, a
-//! buffer fills), [`Fit::worst_relative_residual`] shows it.
+//! Times over a series of sizes span orders of magnitude, and their errors grow with them. Therefore the squares of
+//! *relative* residuals are minimised; Tukey's biweight reduces the weight of disturbed trials. The intervals of both
+//! parameters come from resampling the trials within each size. [`Fit::worst_relative_residual`] shows if a straight
+//! line is the wrong model (because a cache is exceeded, or a buffer fills).
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::{Interval, median, quantile};
 
-/// Least number of sizes for a fit: a line through two always fits.
+/// Minimum number of sizes for a fit; a line through two always fits.
 pub const SIZES_AT_LEAST: usize = 3;
 const RESAMPLES: usize = 1000;
 const SEED: u64 = 0x0066_6974;
@@ -36,7 +36,8 @@ pub struct Fit {
     pub per_byte_ns: f64,
     /// 95 % interval of the cost of a byte.
     pub per_byte_interval_ns: Interval,
-    /// Bytes per second beyond the start-up cost: the reciprocal of the cost of a byte; null if that is not positive.
+    /// Bytes per second if the start-up cost is disregarded: the reciprocal of the cost of a byte; null if that is not
+    /// positive.
     pub bandwidth_bytes_per_s: Option<f64>,
     /// 95 % interval of the bandwidth; null if the cost of a byte may be zero.
     pub bandwidth_interval_bytes_per_s: Option<Interval>,
@@ -45,9 +46,9 @@ pub struct Fit {
     pub worst_relative_residual: f64,
     /// The size at which that distance occurs, bytes.
     pub worst_at_bytes: f64,
-    /// Trials used.
+    /// Number of trials used.
     pub points: usize,
-    /// Sizes used.
+    /// Number of sizes used.
     pub sizes: usize,
 }
 
@@ -68,7 +69,7 @@ pub fn weighted_line(points: &[Point], weights: &[f64]) -> Option<(f64, f64)> {
     (xx > 0.0 && slope.is_finite() && intercept.is_finite()).then_some((intercept, slope))
 }
 
-/// Least squares of relative residuals, reweighted by Tukey's biweight.
+/// Fits a line by least squares of relative residuals, reweighted by Tukey's biweight.
 fn robust_line(points: &[Point]) -> Option<(f64, f64)> {
     const ROUNDS: usize = 20;
     // Tukey's constant for 95 % efficiency with normal errors.
@@ -105,7 +106,7 @@ fn robust_line(points: &[Point]) -> Option<(f64, f64)> {
     Some(line)
 }
 
-/// Points grouped by size, ascending.
+/// Groups points by size, ascending.
 fn by_size(points: &[Point]) -> Vec<Vec<Point>> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable_by(|a, b| a.size_bytes.total_cmp(&b.size_bytes));

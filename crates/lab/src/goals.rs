@@ -11,7 +11,7 @@ use crate::record::{Latency, Record, Status};
 use crate::stats::{self, TRIALS_AT_LEAST};
 
 impl GoalFigure {
-    /// The figure of one trial, in the goal's unit; `None` where the trial has none.
+    /// The figure of one trial, in the goal's unit; `None` if the trial does not have it.
     pub fn of(self, record: &Record) -> Option<f64> {
         let latency = |get: fn(&Latency) -> Option<u64>| {
             let span = record.inputs.workload.facts().measure.span()?;
@@ -30,7 +30,7 @@ impl GoalFigure {
         }
     }
 
-    /// Whether trials of this workload have the figure: latencies exist only where messages are timed one by one.
+    /// Whether trials of this workload have the figure. Latencies exist only if messages are timed one by one.
     pub(crate) fn exists_for(self, workload: &Workload) -> bool {
         match self {
             GoalFigure::MsgsPerS | GoalFigure::BytesPerS | GoalFigure::CpuUsPerMsg => true,
@@ -77,11 +77,11 @@ pub struct GoalCall {
     pub figure: GoalFigure,
     /// The bound, in the figure's unit.
     pub bound: f64,
-    /// Median over the good trials, for [`GoalFigure::MaxUs`] their maximum; null if no trial has the figure.
+    /// Median over the trials that count; for [`GoalFigure::MaxUs`], their maximum; null if no trial has the figure.
     pub value: Option<f64>,
     /// 95 % interval of the median; null with fewer than five trials, and for a maximum.
     pub interval: Option<(f64, f64)>,
-    /// Good trials that have the figure.
+    /// Number of trials that count and have the figure.
     pub trials: usize,
     /// Whether the goal is met.
     pub verdict: GoalVerdict,
@@ -89,11 +89,11 @@ pub struct GoalCall {
     pub reason: Option<String>,
 }
 
-/// Judges all goals in the records, case by case in the records' order.
+/// Judges all goals in the records, case by case in the order of the records.
 ///
-/// A goal is met if the whole 95 % interval of the median over the good trials satisfies the bound, missed if the whole
-/// interval violates it, and undecided if the interval contains the bound. The maximum is judged by every good trial: a
-/// single one above the bound misses the goal.
+/// A goal is met if the whole 95 % interval of the median over the trials that count satisfies the bound, missed if the
+/// whole interval violates it, and undecided if the interval contains the bound. A maximum must hold in every trial
+/// that counts: a single one above the bound misses the goal.
 pub fn judge(records: &[Record]) -> Vec<GoalCall> {
     let mut calls = Vec::new();
     let mut seen = BTreeSet::new();

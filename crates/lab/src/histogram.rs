@@ -1,7 +1,7 @@
 //! HDR histograms of nanoseconds: their encoding on the control channel and in files.
 //!
-//! Three significant digits; 1 ns to an hour. Next to `results.jsonl` they are stored as HDR interval logs (one line
-//! per span, named by `Tag=`), which every HDR tool reads.
+//! They have three significant digits and range from 1 ns to an hour. Next to `results.jsonl`, they are stored as HDR
+//! interval logs (one line per span, named by `Tag=`), which every HDR tool can read.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -18,15 +18,15 @@ use crate::record::{Latency, Span};
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
 
-/// Least number of samples beyond a percentile for the percentile to be reported.
+/// A percentile is reported only if at least this many samples lie beyond it.
 const SAMPLES_BEYOND: f64 = 10.0;
 
-/// A histogram without values.
+/// Creates an empty histogram.
 pub fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are constants and valid")
 }
 
-/// Encodes a histogram as text, V2 in base64, for the control channel.
+/// Encodes a histogram as text for the control channel: HDR V2 in base64.
 pub fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(histogram, &mut bytes).expect("writing to memory succeeds");
@@ -50,7 +50,7 @@ pub fn tag(span: Span) -> &'static str {
     }
 }
 
-/// Summarizes a histogram in the form used in records.
+/// Summarises a histogram in the form used in records.
 pub fn summary(
     span: Span,
     histogram: &Histogram<u64>,
@@ -103,7 +103,8 @@ pub fn write_log(
     Ok(())
 }
 
-/// Reads the text of [`write_log`]: tag and histogram of each line; lines that cannot be parsed are skipped.
+/// Parses the text written by [`write_log`] into the tag and the histogram of each line. Lines that cannot be parsed
+/// are skipped.
 pub fn read_log(text: &[u8]) -> Vec<(String, Histogram<u64>)> {
     IntervalLogIterator::new(text)
         .filter_map(|entry| match entry {

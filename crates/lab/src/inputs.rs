@@ -40,7 +40,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// The placement's name in the names of cases and in exports.
+    /// The placement's text in case ids and in exports.
     pub fn word(&self) -> String {
         match self {
             Self::SameCore => "same-core".to_owned(),
@@ -76,8 +76,8 @@ impl Load {
     }
 }
 
-/// A workload that runs concurrently with the measured one, with its own channel and processes, from before the warm-up
-/// until the end of the measured part.
+/// A workload that runs concurrently with the measured one, with its own channel and processes. It starts before the
+/// warm-up and ends after the measured part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Beside {
     /// The mechanism's id.
@@ -90,12 +90,12 @@ pub struct Beside {
     pub wait: Wait,
     /// Where its roles should run.
     pub placement: Placement,
-    /// Logical CPUs of its first and second role as resolved; empty when unpinned.
+    /// Logical CPUs chosen for its first and second role; empty if they are not pinned.
     pub cpus: Vec<u32>,
 }
 
 impl Beside {
-    /// Its name in the names of cases and in exports.
+    /// Its text in case ids and in exports.
     pub fn word(&self) -> String {
         let Beside { mechanism, workload, size_bytes, wait, placement, .. } = self;
         let wait = match wait {
@@ -134,7 +134,7 @@ pub struct Inputs {
     /// The testbed's name; null: this machine.
     #[serde(default)]
     pub testbed: Option<String>,
-    /// Location of the roles on the testbed.
+    /// Which hosts of the testbed the roles are on.
     #[serde(default)]
     pub ends: Ends,
     /// Description of the testbed from the plan (for `hosts`, from the command line); null without a testbed.
@@ -144,7 +144,7 @@ pub struct Inputs {
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// Reply size in bytes, for round trips whose reply differs in size from the request; null: the same size.
+    /// Reply size in bytes, for round trips with replies of another size than the requests; null: the same size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_bytes: Option<u64>,
     /// How the ends wait.
@@ -153,20 +153,20 @@ pub struct Inputs {
     pub access: Access,
     /// Where the roles should run.
     pub placement: Placement,
-    /// Logical CPU per role as resolved, in role order; empty when unpinned.
+    /// Logical CPU chosen for each role, in role order; empty if they are not pinned.
     pub cpus: Vec<u32>,
     /// Background load.
     pub load: Load,
     /// Workloads that run concurrently with this one; usually empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
-    /// Requested SO_SNDBUF and SO_RCVBUF; null: the system's default.
+    /// Requested SO_SNDBUF and SO_RCVBUF, bytes; null: the system's default.
     pub socket_buffer_bytes: Option<u64>,
-    /// Requested capacity of the ring, pipe or queue; null: the mechanism's default.
+    /// Requested capacity of the ring, pipe or queue, bytes; null: the mechanism's default.
     pub capacity_bytes: Option<u64>,
-    /// Exact number of messages per trial (studies: 10,000); null: as many as fit into `measure_ms`.
+    /// Exact number of messages per trial (10,000 in the studies); null: as many as fit into `measure_ms`.
     pub messages: Option<u64>,
-    /// The source study's number of messages, if `messages` is a stated fraction of it.
+    /// The number of messages in the study that the plan repeats, if `messages` is a fraction of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study_messages: Option<u64>,
     /// Maximum warm-up in milliseconds.
@@ -190,7 +190,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The larger of request and reply size: what the channel must be able to carry.
+    /// The larger of request and reply size in bytes: the largest message that the channel must be able to carry.
     pub fn largest_bytes(&self) -> u64 {
         self.size_bytes.max(self.reply_bytes.unwrap_or(0))
     }

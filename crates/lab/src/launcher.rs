@@ -24,7 +24,7 @@ pub(crate) enum LaunchError {
     /// The user or the system requested a stop.
     #[error("interrupted")]
     Interrupted,
-    /// The mechanism cannot do what the case asks.
+    /// The mechanism does not support what the case requests.
     #[error("{0}")]
     Unsupported(String),
     /// A role failed, died or hung.
@@ -79,7 +79,7 @@ pub(crate) enum RoleSite<'a> {
     },
     /// In agents on other hosts: the connecting role on the first, the listening role on the last.
     Remote {
-        /// One or two.
+        /// The hosts, one or two.
         hosts: Vec<&'a mut Host>,
         /// Readable when the run should stop.
         interrupt: Option<BorrowedFd<'a>>,
@@ -87,7 +87,7 @@ pub(crate) enum RoleSite<'a> {
 }
 
 impl<'a> RoleSite<'a> {
-    /// The same site for other roles, if it is this machine; without its containers.
+    /// The site without its containers, for other roles on this machine; `None` if the site is not this machine.
     pub(crate) fn here(&self) -> Option<RoleSite<'a>> {
         match self {
             RoleSite::Local { launcher, run, .. } => {

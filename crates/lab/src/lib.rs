@@ -1,8 +1,8 @@
 //! Measurements of communication mechanisms: plan, case, trial, record.
 //!
-//! A [`plan`] is a TOML file; its cross product gives cases. Each case is run in several trials, interleaved with those
-//! of its competitors, and each trial becomes one [`record`]. Everything downstream (compare, rank, export, the report)
-//! is a pure function of records.
+//! A [`plan`] is a TOML file, whose cross product gives cases. Each case is run in several trials, interleaved with
+//! those of competing cases, and each trial becomes one [`record`]. Everything that follows (compare, rank, export, the
+//! report) is a pure function of records.
 
 pub mod advise;
 pub mod agent;
@@ -60,7 +60,7 @@ mod trial;
 mod verify;
 mod workload;
 
-/// What the records of moves are made of.
+/// Types in the records of moves.
 pub mod channel {
     pub use crossway_channel::Transport;
     pub use crossway_channel::check::{Checked, Leg, Move};

@@ -1,8 +1,8 @@
-//! The physical limits of a machine: what no mechanism on it can beat.
+//! The physical limits of a machine, which no mechanism on it can beat.
 //!
-//! Measured without any overhead: threads pinned to their CPUs, minimal loops, the best of several memory layouts.
-//! Measured with every run and saved as `limits.json`, so that each figure can be compared with the limit that applies
-//! to it.
+//! They are measured without overhead: threads pinned to their CPUs, minimal loops, the best of several memory layouts.
+//! They are measured with every run and saved as `limits.json`, so that each figure can be compared with the limit that
+//! applies to it.
 
 mod control;
 mod copying;
@@ -72,13 +72,13 @@ pub struct PairLines {
 /// Copying on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Memcpy {
-    /// Bytes per copy, always from and to the same buffers: small ones stay in the caches.
+    /// Bytes per copy. All copies use the same two buffers, so small ones stay in the caches.
     pub size_bytes: u64,
     /// Bytes per second.
     pub bytes_per_s: Spread,
 }
 
-/// All limits. What could not be measured is absent, with the reason in `gaps`.
+/// All limits. A limit that could not be measured is absent, and `gaps` has the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Version of the schema, [`SCHEMA`].
@@ -93,7 +93,7 @@ pub struct Limits {
     pub counter_read_ns: Spread,
     /// Cache-line round trips of every pair of CPUs.
     pub cache_lines: Vec<PairLines>,
-    /// Latency of waking a sleeper on another core.
+    /// Latency of waking a sleeping thread on another core.
     pub wakes: Vec<Wake>,
     /// Copying on one CPU.
     pub memcpy: Vec<Memcpy>,
@@ -102,29 +102,29 @@ pub struct Limits {
     /// Rates of creating, querying and removing IPC objects; empty in files from before 0.1.0.
     #[serde(default)]
     pub control: Vec<ControlRate>,
-    /// What is missing, and why.
+    /// The limits that are missing, each with the reason.
     pub gaps: Vec<String>,
 }
 
-/// What to measure.
+/// Which limits to measure, and how thoroughly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// Pairs of CPUs for the cache-line matrix; empty: every pair.
     pub pairs: Vec<(u32, u32)>,
-    /// Pairs between which copies and wake-ups are measured; empty: one pair of each kind of proximity.
+    /// Pairs of CPUs between which copies and wake-ups are measured; empty: one pair of each kind of proximity.
     pub copy_pairs: Vec<(u32, u32)>,
     /// Message sizes for the copies, bytes; rounded up to whole cache lines.
     pub sizes_bytes: Vec<u64>,
-    /// Number of runs per figure; their median counts.
+    /// Number of runs per figure, of which the median is reported.
     pub repeats: usize,
     /// Approximate duration of one run of copies on an idle machine, milliseconds.
     pub run_ms: u32,
-    /// Samples of a wake-up after 10 ms of sleep; each takes 10 ms.
+    /// Number of samples of the wake-up after 10 ms of sleep; each takes 10 ms.
     pub long_wakes: usize,
 }
 
 impl Default for Ask {
-    /// Everything; takes about five seconds on two cores.
+    /// All limits; takes about five seconds on two cores.
     fn default() -> Ask {
         Ask {
             pairs: Vec::new(),
@@ -138,8 +138,8 @@ impl Default for Ask {
 }
 
 impl Ask {
-    /// The short form for use with each run, with the sizes of the run: one to two seconds on two cores. A series of
-    /// sizes has too many; the default sizes are used instead.
+    /// The short form that is used with each run and its sizes; takes one to two seconds on two cores. If there are
+    /// more than eight sizes, the default sizes are used instead.
     pub fn beside_a_run(mut sizes_bytes: Vec<u64>) -> Ask {
         const SIZES_AT_MOST: usize = 8;
         for size in &mut sizes_bytes {
@@ -155,12 +155,12 @@ impl Ask {
     }
 }
 
-/// Maximum number of pairs. Beyond it, only pairs of cores are measured, not of hardware threads, and then only the
-/// first ones.
+/// Maximum number of pairs. Above it, only pairs of cores are measured instead of hardware threads, and only as many as
+/// this.
 const PAIRS_AT_MOST: usize = 2048;
 
 impl Limits {
-    /// Measures everything requested; `tell` is called with a description of each step before it.
+    /// Measures everything requested. `tell` is called with a description before each step.
     ///
     /// # Errors
     /// A CPU cannot be used, or is occupied by something else for seconds.
@@ -210,14 +210,14 @@ impl Limits {
         Ok(limits)
     }
 
-    /// The cache-line round trip with two lines between two CPUs, in either order.
+    /// The cache-line round trip between two CPUs with two lines, nanoseconds. The order of the CPUs does not matter.
     pub fn two_lines_ns(&self, a: u32, b: u32) -> Option<f64> {
         let pair = |p: &&PairLines| (p.a, p.b) == (a, b) || (p.a, p.b) == (b, a);
         self.cache_lines.iter().find(pair).map(|p| p.two_lines_ns.median)
     }
 
-    /// The throughput of this number of copies (1 or 2) at this size between any measured pair, taken from the next
-    /// smaller measured size, as larger messages never cost less.
+    /// The throughput with this number of copies (1 or 2) at this size, between any pair that was measured. It is taken
+    /// from the next smaller measured size, because a larger message never takes less time.
     pub fn copy_limit(&self, copies: u32, size_bytes: u64) -> Option<&CopyLimit> {
         self.copies
             .iter()
@@ -231,8 +231,8 @@ fn spread_of(samples: &[f64]) -> Spread {
     Spread::of(samples).expect("loops return as many finite times as they were asked for")
 }
 
-/// The round trip through two cache lines between two CPUs, nanoseconds, measured before and after each trial. Takes
-/// one to two milliseconds.
+/// Measures the round trip through two cache lines between two CPUs, nanoseconds. This is done before and after each
+/// trial and takes one to two milliseconds.
 ///
 /// # Errors
 /// A CPU cannot be used, or is occupied by something else for seconds.
@@ -240,11 +240,11 @@ pub fn cache_line_round_trip_ns(cpu_a: u32, cpu_b: u32) -> Result<f64, OsError> 
     Ok(spread_of(&cache_line_round_trips((cpu_a, cpu_b), Lines::Two, 15, 500)?).median)
 }
 
-/// Largest factor by which the cache-line round trip may change between before and after a trial, in either direction;
-/// beyond it, the cores moved.
+/// Largest factor by which the cache-line round trip may change between before and after a trial, in either direction.
+/// Beyond it, the hypervisor must have moved the CPUs to other cores.
 pub const MOVED_FACTOR: f64 = 1.5;
 
-/// Whether the two readings around a trial show that its cores moved.
+/// Whether the two readings around a trial show that the hypervisor moved its CPUs to other cores.
 pub fn cores_moved(before_ns: f64, after_ns: f64) -> bool {
     before_ns > 0.0 && after_ns > 0.0 && {
         let ratio = after_ns / before_ns;
@@ -322,7 +322,7 @@ pub fn relation(topology: &Topology, a: u32, b: u32) -> String {
     }
 }
 
-/// Idle times before a wake-up: as in a busy exchange, and long enough for the core to go to sleep.
+/// Idle times before a wake-up: one as in a busy exchange, and one long enough for the core to enter an idle state.
 const IDLE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(10)];
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Payload buffers that begin on a cache line.
 //!
-//! A `Vec<u8>` begins wherever the allocator placed it, usually 16 bytes after the start of a page. The kernel's copies
-//! (`rep movsb` on current processors) and wide vector loads take up to twice as long if their ends straddle lines.
-//! Without alignment, the figure would depend on the state of the heap and not on the mechanism. Hand-written
+//! A `Vec<u8>` begins wherever the allocator placed it, usually 16 bytes after the start of a page. Copies in the
+//! kernel (`rep movsb` on current processors) and wide vector loads take up to twice as long if they straddle cache
+//! lines. Without alignment, a figure would depend on the state of the heap instead of the mechanism. Hand-written
 //! benchmarks use `aligned_alloc`.
 
 use std::ops::{Deref, DerefMut};
 
-/// Size of a cache line in bytes on all processors for which measuring shared memory on Linux is of interest today.
+/// Size of a cache line in bytes on all processors for which Linux shared memory is worth measuring today.
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// A buffer of a fixed length that begins on a cache line.
@@ -27,7 +27,7 @@ impl LineBuffer {
         LineBuffer { bytes, begin }
     }
 
-    /// The allocation and the offset at which the buffer begins, for a loop that keeps its own positions.
+    /// The allocation and the offset of the buffer in it, for a loop that keeps its own positions.
     pub(crate) fn into_parts(self) -> (Vec<u8>, usize) {
         (self.bytes, self.begin)
     }

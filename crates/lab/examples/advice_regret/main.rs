@@ -1,25 +1,25 @@
-//! Measures how much the recommendations of `crossway advise` cost beyond the best mechanism on this machine.
+//! Measures how much more the recommendations of `crossway advise` cost than the best mechanism on this machine.
 //!
 //! The scenarios are drawn by a seeded generator (pattern, sizes of messages and replies, rate, placement, load,
 //! goal, objective, required properties). For each of them:
 //!
 //! 1. every admissible mechanism is measured;
 //! 2. `advise` decides within its budget, without records, from its own measurements;
-//! 3. the mechanisms that may be the best, and the recommended one, are measured again, and those that are still
-//!    close to each other once more.
+//! 3. the recommended mechanism and those that may be the best are measured again; those that are still close to each
+//!    other, a third time.
 //!
-//! The measurements made by advise are not used for the verdict. The regret is the cost of the recommendation in the
-//! measurements of 1 and 3 beyond the lowest cost there, stated in three ways:
+//! The measurements made by `advise` are not used for the verdict. The regret is how much more the recommendation costs
+//! than the cheapest mechanism, in the measurements of steps 1 and 3. It is stated in three ways:
 //!
-//! - by the medians of all trials: too large, because the lowest of several noisy medians is below the lowest true
-//!   median;
+//! - from the medians of all trials; this is biased upwards, because the lowest of several noisy medians is below the
+//!   lowest true median;
 //! - by halves: the best is selected from every other trial and compared with the recommendation in the rest, and
 //!   vice versa, so that a lucky trial cannot both make a mechanism the best and count against the recommendation;
-//! - the lower end of the interval of the first: what is certain.
+//! - as the lower end of the 95 % confidence interval of the first figure: the part of the regret that is certain.
 //!
 //! `cargo run --release -p crossway-lab --example advice_regret -- OUT [--first 0] [--scenarios 60] [--budget 12] [--minutes 9] [--crossway FILE]`
 //!
-//! Every finished scenario is a line of OUT/scenarios.jsonl; the same command continues where the last one ended.
+//! Writes a line to OUT/scenarios.jsonl for each finished scenario; the same command resumes after the last one.
 
 mod drawn;
 mod summary;
@@ -48,8 +48,8 @@ type Failure = Box<dyn std::error::Error>;
 const BUDGET_S: u64 = 12;
 /// Number of trials of every admissible mechanism before advise runs.
 const FIRST_TRIALS: u32 = 5;
-/// Further trials afterwards: of the candidates whose median exceeds the lowest so far by at most this factor, and of
-/// the recommendation.
+/// Further rounds of trials after `advise` has run, as (factor, trials): each round measures the recommendation and the
+/// candidates with a median of at most `factor` times the lowest so far.
 const LATER_TRIALS: [(f64, u32); 2] = [(1.3, 7), (1.15, 24)];
 const RESAMPLES: usize = 1_000;
 
@@ -73,10 +73,10 @@ struct Outcome {
     abstained: Option<String>,
     confidence: Option<f64>,
     advice_s: f64,
-    /// Fraction by which the recommendation costs more than the lowest; null if there is none, or if it is not truly
-    /// admissible.
+    /// Fraction by which the recommendation costs more than the cheapest candidate; null without a recommendation, or
+    /// if the measurements show that it is not admissible.
     regret: Option<f64>,
-    /// The same, with the best selected from one half of the trials and compared in the other.
+    /// The regret if the best candidate is selected by one half of the trials and compared by the other.
     by_halves: Option<f64>,
     /// Lower end of the 95 % interval of `regret`.
     at_least: Option<f64>,
@@ -134,7 +134,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Measures on this machine, into a separate folder.
+    /// A bench that measures on this machine and stores its runs in the folder `name`.
     fn bench(&self, name: &str) -> Machine<'_> {
         let out = self.out.join(name);
         let program = self.launcher.program.clone();
@@ -207,7 +207,7 @@ impl Place<'_> {
         })
     }
 
-    /// The first question drawn for a scenario that leaves a choice.
+    /// Draws questions for a scenario until one leaves at least three candidates.
     fn question(&self, scenario: u64) -> Result<(String, Question, Vec<Candidate>), Failure> {
         for attempt in 0..1_000 {
             let text = drawn::drawn(scenario, attempt);
@@ -239,7 +239,7 @@ fn near(judged: &[Judged], reach: f64, advice: &Advice) -> Vec<Candidate> {
     judged.iter().filter(near).map(|j| j.candidate.clone()).collect()
 }
 
-/// The cost of a recommendation beyond the lowest, as a fraction of it.
+/// How much more a recommendation costs than the cheapest candidate, as a fraction of the cheapest one's cost.
 struct Regret {
     by_medians: f64,
     by_halves: f64,
@@ -247,7 +247,7 @@ struct Regret {
 }
 
 impl Regret {
-    /// `None` if the recommendation is not truly admissible.
+    /// Computes the regret of `choice`; `None` if the measurements show that it is not admissible.
     fn of(truth: &[Judged], choice: &str) -> Option<Regret> {
         let own = truth.iter().find(|j| j.candidate.label() == choice)?;
         let best = truth.first()?;

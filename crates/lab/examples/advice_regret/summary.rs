@@ -1,13 +1,13 @@
-//! Summarizes all scenarios.
+//! Summarises all scenarios.
 
 use super::Outcome;
 
-/// Regret above this counts.
+/// Regret above this fraction counts as a wrong choice.
 const REGRET: f64 = 0.05;
 
 type Figure = fn(&Outcome) -> Option<f64>;
 
-/// A fraction with its 95 % interval (Wilson's).
+/// Formats `hits` of `of` as a percentage with its 95 % confidence interval (Wilson's).
 fn share(hits: usize, of: usize) -> String {
     if of == 0 {
         return "none".to_owned();

@@ -35,10 +35,10 @@ pub struct Compared {
     pub cpu_ns: Option<Figure>,
     /// Whether each goal of the question is met.
     pub goals: Vec<GoalVerdict>,
-    /// `chosen`, `equal`, `admissible`, `not pursued` (dropped after an earlier stage, or
-    /// has only earlier records), `fails`.
+    /// One of `chosen`, `equal`, `admissible`, `not pursued` (dropped after an earlier stage, or has only earlier
+    /// records) and `fails`.
     pub verdict: &'static str,
-    /// Cases of the trials behind it.
+    /// Ids of the cases whose trials gave these figures.
     pub cases: Vec<String>,
     /// Names of the runs that the trials are from.
     pub runs: Vec<String>,
@@ -49,16 +49,17 @@ pub struct Compared {
 pub struct Flip {
     /// How it differs from the question.
     pub variation: String,
-    /// The choice there; `None`: no candidate meets the goals.
+    /// Label of the candidate chosen for this variation; `None` if no candidate meets the goals.
     pub choice: Option<String>,
-    /// Whether there is no choice, or one that differs from the answer by more than the uncertainty of the trials.
+    /// Whether the variation has no choice, or one that differs from the answer by more than the uncertainty of the
+    /// trials.
     pub differs: bool,
     /// The cost of each candidate that was compared, nanoseconds per message.
     pub costs_ns: Vec<(String, Figure)>,
 }
 
 impl Flip {
-    /// What becomes of the answer's choice there.
+    /// Describes what the variation means for the answer's choice.
     pub fn outcome(&self, answer: Option<&str>) -> String {
         match (&self.choice, self.differs) {
             (Some(other), true) => format!("{other} is better there"),
@@ -95,7 +96,7 @@ pub struct Advice {
     pub equal: Vec<String>,
     /// The best of the other mechanisms.
     pub runner_up: Option<String>,
-    /// Conditions under which to prefer it.
+    /// Conditions under which to prefer the runner-up.
     pub prefer_runner_up_if: Vec<String>,
     /// Probability, given all trials, that the choice costs at most 5 % more than the best.
     pub confidence: Option<f64>,
@@ -103,7 +104,7 @@ pub struct Advice {
     pub settings: Vec<String>,
     /// All candidates with figures, lowest cost first.
     pub compared: Vec<Compared>,
-    /// What was ruled out.
+    /// Mechanisms that were ruled out, each with the reason.
     pub ruled_out: Vec<RuledOut>,
     /// Variations of the question, and the choice in each.
     pub flips: Vec<Flip>,
@@ -188,7 +189,8 @@ pub(super) fn put_together(
     advice
 }
 
-/// What disturbed the machine before the runs whose records answer the question, each subject with its first finding.
+/// Describes what disturbed the machine before the runs whose records answer the question: the first finding on each
+/// subject.
 fn disturbances(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
     let named = |dir: &&PathBuf| runs.iter().any(|run| dir.ends_with(run.as_str()));
     let mut found: Vec<(Finding, usize)> = Vec::new();
@@ -210,8 +212,8 @@ fn disturbances(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
     found.into_iter().map(note).collect()
 }
 
-/// The figures of every candidate that has them. Trials measured for this question take precedence over earlier ones;
-/// other machines' trials are used only if this machine has none at all.
+/// The figures of every candidate that has trials. Trials measured for this question take precedence over earlier ones;
+/// trials of other machines are used only if this machine has none at all.
 fn all_judged(
     question: &Question,
     candidates: &[Candidate],

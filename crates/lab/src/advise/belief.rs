@@ -1,11 +1,12 @@
-//! Estimates of the candidates' costs, each based on the trials of all.
+//! Estimates each candidate's cost from the trials of all candidates.
 //!
-//! Of many candidates with the same cost, the one with the lowest median was lucky, and the others look worse than
-//! they are. Each median is therefore shrunk towards the common one, more strongly if the candidates hardly differ beyond the scatter of their trials. How much
-//! they differ is itself uncertain, so every spread between none and
-//! [`NEAR`] counts with its probability given the medians (the hierarchical normal model of Gelman et al., Bayesian
-//! Data Analysis, section 5.4, with a uniform prior of the spread). Taking the most probable spread alone would often
-//! mean none at all, and candidates that differ by 7 % would be declared equal with certainty. Everything is computed
+//! Of many candidates with the same cost, the one with the lowest median was lucky, and the others look worse than they
+//! are. Each median is therefore shrunk towards the common mean, more strongly if the candidates hardly differ by more
+//! than the scatter of their trials. How much they differ (their spread) is itself uncertain. Every spread between none
+//! and [`NEAR`] is therefore weighted by its probability given the medians (the hierarchical normal model of Gelman et
+//! al., Bayesian Data Analysis, section 5.4, with a uniform prior of the spread). The most probable spread alone would
+//! often be none at all, and candidates that differ by 7 % would be declared equal with certainty. Everything is
+//! computed in logarithms, since costs are compared by ratios.
 //! in logarithms, since costs are compared by ratios.
 
 use rand::{RngExt, SeedableRng};
@@ -13,15 +14,15 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::stats::median;
 
-/// Costs above the lowest cost by more than this factor do not contribute to the common spread: they are simply
-/// larger.
+/// Candidates whose cost exceeds the lowest by more than this factor do not contribute to the common spread: they are
+/// clearly more expensive.
 const NEAR: f64 = 1.5;
-/// Number of spreads, from none to `NEAR`, that are weighed.
+/// Number of spreads, from none to [`NEAR`], that are weighted.
 const SPREADS: usize = 40;
 const RESAMPLES: usize = 200;
 const DRAWS: usize = 2_000;
 const SEED: u64 = 0x0ad0_15ed;
-/// Lower bound of a median's standard deviation, even if a few equal figures suggest less.
+/// Lower bound of a median's standard deviation, for when a few equal figures suggest a smaller one.
 const LEAST_SD: f64 = 0.005;
 
 /// Estimate of the logarithm of a candidate's cost from its own trials alone.
@@ -55,7 +56,7 @@ impl Spread {
         Spread { sd, middle, middle_sd: weights.powf(-0.5), weight: log - 0.5 * weights.ln() }
     }
 
-    /// All spreads that are weighed, with weights up to the largest, 1.
+    /// All spreads from none to [`NEAR`], with weights scaled so that the largest is 1.
     fn all(near: &[Seen]) -> Vec<Spread> {
         let step = NEAR.ln() / SPREADS as f64;
         let mut all: Vec<Spread> =
@@ -123,8 +124,8 @@ impl Beliefs {
     }
 }
 
-/// For each candidate, the probability, given the trials of all, that it costs at most `share` more than the cheapest.
-/// Every candidate must have costs.
+/// For each candidate, the probability, given the trials of all, that it costs at most the fraction `share` more than
+/// the cheapest. Every candidate must have costs.
 pub(super) fn within(costs: &[&[f64]], share: f64) -> Vec<f64> {
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
     let beliefs = Beliefs::of(costs, &mut random);
@@ -180,7 +181,8 @@ mod tests {
         assert!(sure[2] < 0.9 && sure.iter().all(|p| *p > 0.1), "{sure:?}");
     }
 
-    /// A statement is true as often as its probability says, over many fields of eight candidates whose true costs differ by a few percent.
+    /// Claims made with a given probability are true that often, over many fields of eight candidates whose true costs
+    /// differ by a few per cent.
     #[test]
     fn what_is_believed_at_a_probability_is_true_that_often() {
         let (mut said, mut kept) = (0.0, 0.0);

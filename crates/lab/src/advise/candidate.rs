@@ -20,7 +20,7 @@ pub struct Candidate {
     pub caps: Caps,
     /// Whether it is an external program: a library beyond system calls.
     pub contender: bool,
-    /// Its position in `crossway list`, which decides last which of two is simpler.
+    /// Its position in `crossway list`: the last criterion of which of two candidates is simpler.
     pub order: usize,
     /// What is known about the properties named in the question.
     pub facts: Vec<(Property, Fact)>,
@@ -59,7 +59,7 @@ pub struct RuledOut {
     pub basis: String,
 }
 
-/// The candidates of a question, and what was ruled out before any measurement.
+/// The candidates of a question, and the mechanisms that were ruled out before any measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Field {
     /// Mechanisms that may be recommended.
@@ -68,7 +68,7 @@ pub struct Field {
     pub ruled_out: Vec<RuledOut>,
     /// Requirements for which there is no evidence here.
     pub unanswered: Vec<String>,
-    /// Two requirements that no mechanism meets together, in words; only if there is no candidate.
+    /// Two requirements that no mechanism meets together, in words; `None` if there are candidates.
     pub conflict: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub struct Known<'a> {
     pub faults: &'a [FaultRecord],
 }
 
-/// Applies the requirements to everything that can be measured here.
+/// Applies the question's requirements to everything that can be measured here.
 pub fn field(
     question: &Question,
     known: &Known<'_>,
@@ -213,7 +213,7 @@ fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
     waits
 }
 
-/// The first two requirements that each leave candidates, but none together.
+/// The first two requirements that some candidates meet individually, but none together.
 fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
     let meets = |candidate: &Candidate, property: Property| {
         let wanted = match question.wish(property) {

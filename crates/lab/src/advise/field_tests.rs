@@ -1,4 +1,4 @@
-//! Contenders, languages and licences, memory, rates and histograms in questions.
+//! Tests of contenders, languages and licences, memory, rates and histograms in questions.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -272,7 +272,7 @@ fn records_of_one_place_do_not_answer_for_another() {
     assert_eq!(answer(hosts, &records).choice, None);
 }
 
-/// Round trips of a mechanism, of which the first trials belong to one run and the others to a later one.
+/// Round trips of a mechanism: the first `first` trials belong to one run, the other `later` to a later one.
 fn in_runs(mechanism: &str, p50_ns: u64, first: usize, later: usize) -> Vec<Record> {
     let p50s: Vec<u64> = (0..(first + later) as u64).map(|n| p50_ns + n).collect();
     let mut records = samples::trials(mechanism, 64, &p50s, 900.0);

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::question::goal;
 use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 
-/// Fewer than [`TRIALS_AT_LEAST`] trials show that a goal is missed only if all of them exceed the limit by this factor.
+/// With fewer than [`TRIALS_AT_LEAST`] trials, a goal counts as missed only if all of them exceed the limit by this
+/// factor.
 const FAR_BEYOND: f64 = 3.0;
 
 /// A figure of a candidate over its trials.
@@ -27,7 +28,7 @@ impl Figure {
         Some(Figure { n: figures.len(), median: median(figures)?, low, high })
     }
 
-    /// Whether the intervals have a point in common.
+    /// Whether the two intervals overlap.
     pub fn overlaps(&self, other: &Figure) -> bool {
         self.low <= other.high && other.low <= self.high
     }
@@ -44,11 +45,11 @@ pub struct GoalVerdict {
     pub unit: &'static str,
     /// The maximum allowed, in the goal's unit.
     pub most: f64,
-    /// Whether the figure contains maxima of trials that have too few samples for the percentile. They can show that the goal
-    /// is met, but not that it is missed.
+    /// Whether `measured` contains maxima, from trials with too few samples for the percentile. They can show that the
+    /// goal is met, but not that it is missed.
     pub of_maxima: bool,
-    /// Whether it is met; `None` if the interval contains the limit, if there is no figure, or if fewer than
-    /// [`TRIALS_AT_LEAST`] trials exceed it by no more than a factor of 3.
+    /// Whether the goal is met; `None` if the interval contains the limit, if there is no figure, or if fewer than
+    /// [`TRIALS_AT_LEAST`] trials exceed the limit, but by less than a factor of 3.
     pub met: Option<bool>,
 }
 
@@ -70,8 +71,8 @@ impl GoalVerdict {
         GoalVerdict { goal, measured, unit, most, of_maxima: false, met }
     }
 
-    /// The same goal, where `measured` contains maxima in place of percentiles and `medians` are the trials' medians: the goal is
-    /// missed only if even these exceed the limit.
+    /// The verdict on the same goal if `measured` contains maxima in place of percentiles. `medians` are the trials'
+    /// medians: the goal is missed only if even they exceed the limit.
     pub(super) fn of_maxima(mut self, medians: Option<Figure>) -> GoalVerdict {
         self.of_maxima = true;
         if self.met == Some(false) && medians.is_none_or(|f| f.low <= self.most) {

@@ -13,23 +13,22 @@ use crate::testbed::Testbed;
 
 /// Minimum fraction of an offered rate that counts as achieved.
 pub const RATE_REACHED: f64 = 0.99;
-/// How much more than the best a choice may cost; smaller differences do not matter to a program.
+/// How much more than the best a choice may cost, as a fraction; smaller differences do not matter to a program.
 pub const EQUAL_WITHIN: f64 = 0.05;
-/// Candidates are equal if their probabilities of costing at most that much more than the best differ by no more than
-/// this.
+/// Two candidates are equal if their probabilities of costing at most [`EQUAL_WITHIN`] more than the best differ by no
+/// more than this.
 const AS_CERTAIN: f64 = 0.05;
-/// Candidates whose median exceeds the lowest by more than this factor are not compared by their scatter.
+/// A candidate with a median of more than this factor times the lowest is out of the running, whatever the scatter.
 const NO_RIVAL: f64 = 2.0;
-/// Candidates whose probability of being the best is lower need no further trials.
+/// Candidates that are less likely than this to be the best need no further trials.
 const HARDLY: f64 = 0.02;
 /// Minimum confidence for a recommendation.
 pub const CONFIDENT: f64 = 0.6;
 /// Confidence above which the time for more trials is better spent elsewhere.
 const CERTAIN: f64 = 0.95;
-/// Maximum distance between the medians of equal candidates, however few trials there are.
+/// Maximum distance between the medians of equal candidates, as a fraction, however few trials there are.
 const EQUAL_AT_MOST: f64 = 0.15;
-/// Maximum number of trials of a case to judge, the latest ones: enough for the question, and the machine may have
-/// changed since older ones.
+/// Maximum number of trials of a case that are judged. The latest ones are used, because the machine may have changed.
 pub(super) const LATEST_TRIALS: usize = 60;
 
 /// A candidate with its figures.
@@ -49,15 +48,15 @@ pub struct Judged {
     pub cpu: Option<Figure>,
     /// Verdicts on the goals.
     pub goals: Vec<GoalVerdict>,
-    /// The smallest fraction of the offered rate that a size achieved; `None` if no rate was offered.
+    /// Fraction of the offered rate that was achieved, the lowest of all sizes; `None` if no rate was offered.
     pub share_of_rate: Option<f64>,
-    /// Whether a process other than the ends works for it.
+    /// Whether it needs a process other than the ends.
     pub has_server: bool,
-    /// Cases of the trials.
+    /// Ids of the cases of the trials.
     pub cases: Vec<String>,
-    /// Runs that contain these trials.
+    /// Names of the runs that contain these trials.
     pub runs: Vec<String>,
-    /// Whether its trials are from earlier runs, while trials of other candidates were measured for the question.
+    /// Whether its trials are from earlier runs, although other candidates have trials measured for this question.
     pub former: bool,
 }
 
@@ -90,7 +89,7 @@ impl Judged {
         why
     }
 
-    /// The largest factor by which a goal is exceeded; 1 if all are met.
+    /// The largest factor by which a goal or the rate is missed; 1 if all are met.
     pub fn violation(&self) -> f64 {
         let rate = self.share_of_rate.map_or(1.0, |s| (RATE_REACHED / s.max(1e-9)).max(1.0));
         self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
@@ -126,9 +125,9 @@ impl std::fmt::Display for Short {
 /// The setting in which trials are looked up: the question's own, or a variation of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Factor on every message size.
+    /// Factor by which every message size is multiplied.
     pub size_factor: f64,
-    /// Factor on the rate.
+    /// Factor by which the rate is multiplied.
     pub rate_factor: f64,
     /// Background load.
     pub load: Load,
@@ -303,24 +302,24 @@ pub struct Choice<'a> {
     pub equal: Vec<&'a Judged>,
     /// The best of the other mechanisms.
     pub runner_up: Option<&'a Judged>,
-    /// Probability, given all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best; 0 with fewer
+    /// Probability, given all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best. 0 with fewer
     /// than [`TRIALS_AT_LEAST`] trials, since a handful of equal figures would suggest certainty.
     pub confidence: f64,
-    /// The candidates that may be the best, or within [`EQUAL_WITHIN`] of it, including the choice.
+    /// The candidates that may be the best, or within [`EQUAL_WITHIN`] of the best, including the choice.
     pub possible: Vec<&'a Judged>,
 }
 
 impl Choice<'_> {
-    /// Whether more trials are unlikely to change it: the confidence is high enough, and every goal is decided.
+    /// Whether more trials are unlikely to change the choice: the confidence is high enough, and every goal is decided.
     pub fn is_settled(&self) -> bool {
         let open = |g: &GoalVerdict| g.met.is_none() && g.measured.is_some();
         self.confidence >= CERTAIN && !self.chosen.goals.iter().any(open)
     }
 }
 
-/// Chooses a candidate. Admissible candidates are equal if their probability of costing at most [`EQUAL_WITHIN`] more than the
-/// best is close to the highest one, and their intervals overlap; of those, the one that satisfies the most preferences is
-/// chosen, then the simplest.
+/// Chooses a candidate. Admissible candidates are equal if their probability of costing at most [`EQUAL_WITHIN`] more
+/// than the best is close to the highest one, and their intervals overlap. Of these, the one that satisfies the most
+/// preferences is chosen, and among several, the simplest.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
     // Candidates dropped after a brief measurement have too few trials to be compared with those that were measured

@@ -1,8 +1,8 @@
 //! Reads earlier trials quickly: a folder of runs may contain 100,000 of them.
 //!
 //! A question concerns only a few of them. The fields of a record are always in the same order, so workload and size
-//! are next to each other near the beginning of a line; a line with values other than the question's is skipped
-//! without parsing.
+//! are adjacent and near the beginning of a line. A line in which they differ from the question's is skipped without
+//! parsing.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -14,7 +14,7 @@ use crate::env::RunEnvironment;
 use crate::record::Status;
 use crate::records_io::{self, RESULTS};
 
-/// Files are read in parts of this many bytes, by one thread per CPU.
+/// Files are read in parts of this many bytes, in parallel by one thread per CPU.
 const PART_BYTES: u64 = 8 << 20;
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub struct Library {
     /// Trials on this machine.
     pub own: Vec<Trial>,
-    /// Trials on other machines, or on an unidentified one.
+    /// Trials on other machines, or on unidentified ones.
     pub foreign: Vec<Trial>,
     /// Folders of the runs of this machine.
     pub own_runs: Vec<PathBuf>,
@@ -53,8 +53,8 @@ struct Found {
 }
 
 impl Library {
-    /// Reads the trials that may answer the question from all runs below these folders; each is a run, or a folder of
-    /// runs. What cannot be read is skipped with a warning, because advice can use the rest.
+    /// Reads the trials that may answer the question from the given folders, each of which is a run or a folder of
+    /// runs. Unreadable files are skipped with a warning, because advice can use the rest.
     pub fn read(folders: &[PathBuf], machine_id: &str, question: &Question) -> Library {
         let mut library = Library::default();
         let mut runs = Vec::new();
@@ -204,15 +204,14 @@ fn read_part(file: &Path, part: &Part, wanted: &Wanted) -> std::io::Result<Found
     Ok(found)
 }
 
-/// How records state the question's workloads and sizes.
+/// The workloads and sizes of the question, as they are written in records.
 struct Wanted {
     stated: Vec<Vec<u8>>,
 }
 
 const WORKLOAD: &[u8] = b"\"workload\":";
 const SIZE: &[u8] = b",\"size_bytes\":";
-/// Number of bytes at the beginning of a line within which workload and size are expected, including their own
-/// length.
+/// Number of bytes at the beginning of a line in which workload and size are searched for.
 const WITHIN: usize = 4_096;
 const LONGEST: usize = 160;
 

@@ -1,8 +1,8 @@
 //! Recommends a mechanism for a described use case, gives reasons, and says what would change the answer.
 //!
 //! A [`Question`] states requirements. [`candidate::field`] rules out mechanisms by capabilities, probes and fault
-//! records; [`survey::survey`] measures the others under the conditions of the question, as far as earlier records do
-//! not cover it; [`judge`] turns trials into figures, judges goals and chooses; [`advise`] combines all of it into an
+//! records. [`survey::survey`] measures the others under the question's conditions, unless earlier records already
+//! cover them. [`judge`] turns trials into figures, judges goals and chooses. [`advise`] combines all of it into an
 //! [`Advice`]. See docs/ADVISE.md.
 
 pub mod answer;
@@ -80,7 +80,7 @@ pub struct Sources<'a> {
 /// Answers a question.
 ///
 /// # Errors
-/// Measuring failed or was interrupted. That no candidate suits is an answer, not an error.
+/// Returns an error if measuring failed or was interrupted. If no candidate suits, that is an answer, not an error.
 pub fn advise(
     question: &Question,
     sources: &Sources<'_>,
@@ -96,7 +96,8 @@ pub fn advise(
     Ok(answer::put_together(question, field, sources, &survey))
 }
 
-/// The least time in which the question can be measured, as far as earlier records do not answer it.
+/// The shortest time in which the question can be answered; candidates covered by earlier records take no time in the
+/// first stage.
 ///
 /// # Errors
 /// As for [`admissible`].
@@ -115,10 +116,11 @@ pub fn admissible(question: &Question, known: &Known<'_>) -> Result<candidate::F
     Ok(field)
 }
 
-/// Number of candidates named for a reason in an error.
+/// Maximum number of candidates that an error names per reason.
 const NAMED: usize = 3;
 
-/// Rules out what cannot carry the question's messages here, according to the plan's own checks.
+/// Rules out candidates that cannot carry the question's messages here, according to the checks that a plan's cases
+/// undergo.
 fn exclude_impossible(
     question: &Question,
     field: &mut candidate::Field,
@@ -171,11 +173,11 @@ fn exclude_impossible(
     Ok(())
 }
 
-/// Measures with roles of this program and stores the runs in a folder.
+/// A bench that measures on this machine, with roles of this program, and stores the runs in a folder.
 pub struct Machine<'a> {
     /// How roles are started.
     pub launcher: &'a Launcher,
-    /// Creates the options of each run, such as its folder.
+    /// Creates the options of each run, e.g. its folder.
     pub options: Box<dyn Fn() -> Options + 'a>,
     /// Folders of the runs that were created.
     pub runs: Vec<PathBuf>,
@@ -196,7 +198,7 @@ impl Bench for Machine<'_> {
     }
 }
 
-/// Used if nothing may be measured.
+/// A bench that measures nothing, for when no measurement is allowed.
 pub struct NoBench;
 
 impl Bench for NoBench {

@@ -1,8 +1,8 @@
 //! Properties of mechanisms that a question can ask for, and what is known about them.
 //!
-//! The five words for wishes are those of RFC 9622 (section 6.2), the abstract interface to transport services. The
-//! knowledge comes from the capabilities that the conformance suite checks and from fault records of this machine;
-//! anything else is unknown and reported as such.
+//! The five levels of preference ([`Wish`]) are those of RFC 9622 (section 6.2), the abstract interface to transport
+//! services. What is known about a property comes from the capabilities that the conformance suite checks and from
+//! fault records of this machine; anything else is unknown and reported as such.
 
 use crossway_mech::{Boundaries, Caps, Order, Privilege, Reliability, Wait};
 use serde::Serialize;
@@ -18,11 +18,11 @@ use crate::record::Status;
 pub enum Wish {
     /// Mechanisms without it are ruled out.
     Require,
-    /// Its presence decides between mechanisms that are otherwise equal.
+    /// Among mechanisms that are otherwise equal, those with it are preferred.
     Prefer,
     /// It does not matter.
     NoPreference,
-    /// Its absence decides between mechanisms that are otherwise equal.
+    /// Among mechanisms that are otherwise equal, those without it are preferred.
     Avoid,
     /// Mechanisms with it are ruled out.
     Prohibit,
@@ -57,14 +57,14 @@ pub enum Property {
     Boundaries,
     /// A sender waits while its receiver falls behind; nothing is dropped.
     BackPressure,
-    /// A send can wait with a deadline.
+    /// A blocking send can be given a deadline.
     SendDeadline,
     /// After a crash of the peer at any moment, the other end can continue: it does not hang, die or read garbage.
     CrashSurvival,
     /// An end is notified of its peer's crash, within a given time if the question states one.
     CrashDetection,
-    /// A peer that writes garbage to everything that the channel shares can neither hang, kill nor deceive the other
-    /// end.
+    /// A peer that overwrites everything that the channel shares with garbage can neither hang nor kill nor deceive the
+    /// other end.
     Isolation,
     /// A crash leaves nothing behind that has to be removed manually.
     CleanUp,
@@ -74,7 +74,7 @@ pub enum Property {
     Root,
     /// It needs a kernel module that may have to be loaded.
     KernelModule,
-    /// There is a descriptor for poll and epoll.
+    /// An end has a descriptor for poll and epoll.
     Pollable,
     /// The payload can be written and read in the mechanism's own buffer.
     ZeroCopy,
@@ -159,12 +159,12 @@ impl Property {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
 
-    /// Whether a wish for it names values (languages, licences).
+    /// Whether a wish for it lists values, as for languages and licences.
     pub fn has_values(self) -> bool {
         matches!(self, Property::Language | Property::Licence)
     }
 
-    /// What is known about it for a mechanism and its way of waiting.
+    /// What is known about the property for a mechanism with its way of waiting.
     pub fn of(self, subject: &Subject<'_>) -> Fact {
         let caps = subject.caps;
         let claimed = |holds| Fact { holds: Some(holds), basis: subject.claim() };
@@ -243,7 +243,7 @@ pub struct Subject<'a> {
     pub question: &'a Question,
 }
 
-/// The licence of Crossway's own code, which mechanisms with user-space code link.
+/// The licence of Crossway's own code, which programs link if the mechanism has user-space code.
 const OWN_LICENCE: &str = "MIT OR Apache-2.0";
 
 impl Subject<'_> {
@@ -259,8 +259,8 @@ impl Subject<'_> {
         }
     }
 
-    /// Whether one of Crossway's own mechanisms also has user-space code: rings in shared memory, LINX, TIPC through
-    /// `tipcd`.
+    /// Whether one of Crossway's own mechanisms needs user-space code besides system calls: rings in shared memory,
+    /// LINX, TIPC through `tipcd`.
     fn in_user_space(&self) -> bool {
         let node = self.entry.carrier().and_then(|carrier| carrier.node);
         self.caps.in_place || node.is_some()
@@ -318,7 +318,7 @@ impl Subject<'_> {
         }
     }
 
-    /// A fact that satisfies the wish for this property, whether the property is wanted or unwanted.
+    /// A fact in favour of the mechanism: the property holds if it is wanted, and does not hold if it is unwanted.
     fn satisfied(&self, property: Property, basis: &str) -> Fact {
         Fact::new(!self.unwanted(property), basis)
     }
@@ -327,7 +327,7 @@ impl Subject<'_> {
         matches!(self.question.wish(property), Wish::Avoid | Wish::Prohibit)
     }
 
-    /// Evidence from fault records: the property holds if every measured attempt with these faults was `good`.
+    /// Evidence from fault records: the property holds if all attempts with these faults satisfy `good`.
     fn tested(&self, faults: &[Fault], good: impl Fn(&FaultRecord) -> bool) -> Fact {
         let mine = || {
             self.faults.iter().filter(|r| {

@@ -22,11 +22,11 @@ use crate::testbed::{HostWords, Share as Shared, Testbed, TestbedKind, Tipc};
 
 /// Maximum number of peers of a fan-in or fan-out.
 const MOST_PEERS: u64 = 64;
-/// Shortest period between two bursts, in microseconds, that a sender can keep by sleeping; at higher rates it sends
-/// several messages per burst.
+/// Shortest period between two bursts, in microseconds, that a sender can keep by sleeping. At higher rates, a burst
+/// has several messages.
 const LEAST_PERIOD_US: f64 = 200.0;
 
-/// Highest rate in a question.
+/// Highest rate that a question may state, messages per second.
 const MOST_PER_S: f64 = 1e7;
 
 const KEYS: &[&str] = &[
@@ -69,9 +69,10 @@ pub struct Question {
     pub load: Load,
     /// Location of the peer.
     pub site: Site,
-    /// Command prefixes of the two hosts, as for `crossway measure --hosts`; `None`: two network namespaces.
+    /// Command prefixes of the two hosts, as in `crossway measure --hosts`; `None`: two network namespaces of this host
+    /// are used.
     pub hosts: Option<String>,
-    /// What two containers have in common besides the kernel.
+    /// What two containers share besides the kernel.
     pub shares: Vec<Shared>,
     /// The figure to optimise.
     pub objective: Objective,
@@ -284,7 +285,8 @@ impl Question {
         }
     }
 
-    /// The testbed on which the question is measured; `None` for this host itself. Hosts are named as in the question.
+    /// The testbed on which the question is measured; `None` if that is this host alone. The testbed's hosts are named
+    /// as in the question.
     pub fn testbed(&self) -> Option<Testbed> {
         let kind = match (self.site, &self.hosts) {
             (Site::SameHost, _) => return None,
@@ -306,12 +308,12 @@ impl Question {
         })
     }
 
-    /// Whether it is measured between containers that do not share `/dev/shm`.
+    /// Whether it is measured between containers with separate `/dev/shm`.
     pub fn has_private_dev_shm(&self) -> bool {
         self.site == Site::OtherContainer && !self.shares.contains(&Shared::Shm)
     }
 
-    /// The percentile by which latency is judged: the strictest goal's, else the median.
+    /// The percentile by which latency is judged: that of the strictest goal, or the median without a goal.
     pub fn percentile(&self) -> Percentile {
         self.goals.latency_us.iter().map(|(p, _)| *p).max().unwrap_or(Percentile::P50)
     }
@@ -322,7 +324,7 @@ impl Question {
     }
 }
 
-/// The default objective. With a goal the speed is fixed, and CPU time is what can still be optimised.
+/// The default objective. With a goal the rate is given, so CPU time is what remains to be optimised.
 fn usual_objective(pattern: Pattern, rate: Option<f64>, goals: &Goals) -> Objective {
     match pattern {
         _ if !goals.latency_us.is_empty() => Objective::Cpu,

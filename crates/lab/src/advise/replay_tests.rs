@@ -1,6 +1,5 @@
-//! Simulated scenarios with known truth: every candidate's true cost is known, because the bench is simulated. Advice
-//! sees noisy trials within a budget; its regret is the cost of the choice beyond that of the best admissible
-//! candidate.
+//! Simulated scenarios in which every candidate's true cost is known. `advise` sees noisy trials and has a limited
+//! budget. Its regret is how much more its choice costs than the best admissible candidate.
 
 use std::time::Instant;
 
@@ -18,7 +17,7 @@ const SCENARIOS: u64 = 60;
 const TRIAL: Duration = Duration::from_millis(150);
 /// The default budget of `crossway advise`.
 const BUDGET: Duration = Duration::from_secs(120);
-/// Regret up to this is ignored.
+/// Regret up to this fraction is ignored.
 const REGRET: f64 = 0.05;
 
 /// A machine whose mechanisms have random start-up costs, costs per byte and noise, drawn from a seed.
@@ -26,7 +25,7 @@ struct Simulated {
     seed: u64,
     noise: f64,
     random: Pcg64Mcg,
-    /// The simulated time: what is measured must not depend on the speed of the machine that runs the tests.
+    /// The simulated time; the real time would make the trials depend on the speed of the machine that runs the tests.
     now: Instant,
     /// Whether all mechanisms have the same costs: 20 us and 10 ns per byte.
     tied: bool,

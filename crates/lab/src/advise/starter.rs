@@ -37,7 +37,7 @@ pub enum StarterError {
     Unwritten {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         cause: io::Error,
     },
     /// The file already exists.

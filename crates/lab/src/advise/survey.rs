@@ -1,9 +1,9 @@
 //! Measures what a question needs, within a time budget.
 //!
-//! Successive halving: all candidates are measured briefly, the better half longer, until few remain. Each stage is a
-//! separate plan whose trials are interleaved in a seeded random order, and whose records are kept like those of any
-//! run. While the last candidates cannot be distinguished, they are measured again. The last part of the budget is
-//! spent on variations of the question (other sizes, rates, load), which show where the answer changes.
+//! It works by successive halving: all candidates are measured briefly, and the better half of them longer, until few
+//! remain. Each stage is a separate plan whose trials are interleaved in a seeded random order; its records are kept
+//! like those of any run. Candidates that cannot be distinguished at the end are measured again. The last part of the
+//! budget is spent on variations of the question (other sizes, rates, loads), which show where the answer changes.
 
 mod plan;
 
@@ -23,7 +23,7 @@ use crate::plan::Plan;
 use crate::record::Status;
 use crate::stats::TRIALS_AT_LEAST;
 
-/// Time for starting, verifying and closing a trial, until this run has measured it.
+/// Assumed time for starting, verifying and closing a trial, before this run has measured it.
 const OVERHEAD: Duration = Duration::from_millis(80);
 /// Number of trials per candidate in the first stage.
 const FIRST_TRIALS: u32 = 3;
@@ -32,12 +32,13 @@ const LAST_TRIALS: u32 = 7;
 const MOST_TRIALS: u32 = 24;
 /// Maximum number of additional trials per round for candidates that cannot be distinguished.
 const AGAIN_TRIALS: u32 = 12;
-/// Candidates that reach the last stage.
+/// Maximum number of candidates in the last stage.
 const LAST_CANDIDATES: usize = 4;
 /// Number of candidates that are compared in variations.
 const VARIED_CANDIDATES: usize = 3;
 const VARIED_TRIALS: u32 = 5;
-/// Fractions of the budget for the first stage, and for the whole choice; the rest is for variations.
+/// Fraction of the budget for the first stage. `CHOICE_SHARE` is the fraction for the whole choice; the rest is for
+/// variations.
 const FIRST_SHARE: f64 = 0.4;
 const CHOICE_SHARE: f64 = 0.75;
 
@@ -49,7 +50,7 @@ pub trait Bench {
     /// The run could not be created, or was interrupted.
     fn run(&mut self, plan: &Plan) -> Result<Vec<Trial>, AdviseError>;
 
-    /// The time by the clock to which the budget refers; a simulated bench has its own.
+    /// The current time on the clock that the budget refers to; a simulated bench has its own clock.
     fn now(&self) -> Instant {
         Instant::now()
     }
@@ -62,7 +63,7 @@ pub struct Stage {
     pub purpose: String,
     /// Number of candidates.
     pub candidates: usize,
-    /// Number of trials.
+    /// Number of trials of each candidate.
     pub trials: usize,
     /// Estimated duration.
     pub about: Duration,
@@ -85,14 +86,14 @@ struct Surveyor<'a> {
     tell: &'a mut dyn FnMut(&Stage),
     begun: Instant,
     budget: Duration,
-    /// Mean time of a trial beyond its warm-up and measured part, as observed so far.
+    /// Mean time that a trial takes in addition to its warm-up and measured part, as observed so far.
     overhead: Duration,
     seed: u64,
     survey: Survey,
 }
 
-/// Measures the candidates for the question and its variations within the budget. `known` are trials of earlier runs;
-/// the candidates that they cover skip the first stage.
+/// Measures the candidates for the question and its variations within the budget. Candidates that are covered by
+/// `known`, the trials of earlier runs, skip the first stage.
 ///
 /// # Errors
 /// A run could not be created, or was interrupted.
@@ -126,7 +127,7 @@ impl Surveyor<'_> {
         self.bench.now() - self.begun
     }
 
-    /// Narrows the field until the last candidates have been measured thoroughly.
+    /// Halves the field repeatedly until few candidates remain and these have been measured thoroughly.
     fn halve(
         &mut self,
         candidates: &[Candidate],
@@ -168,7 +169,8 @@ impl Surveyor<'_> {
         }
     }
 
-    /// The candidates to compare in variations, the choice first: of equals, it need not have the lowest cost.
+    /// The candidates to compare in variations, the choice first. The choice need not have the lowest cost, since
+    /// simplicity decides among equals.
     fn finalists(
         &self,
         candidates: &[Candidate],
@@ -183,7 +185,8 @@ impl Surveyor<'_> {
         chosen.iter().cloned().chain(others.filter(|c| Some(c) != chosen.as_ref())).collect()
     }
 
-    /// Measures the candidates that may be the best again until the choice is settled or the time for it is used up.
+    /// Repeats the measurements of the candidates that may be the best until the choice is settled or its time is used
+    /// up.
     fn settle(&mut self, candidates: &[Candidate]) -> Result<(), AdviseError> {
         let own = Setting::of(self.question);
         let judged = |of: &[Candidate], survey: &Survey| -> Vec<Judged> {
@@ -209,8 +212,7 @@ impl Surveyor<'_> {
         }
     }
 
-    /// The half of the candidates with the lowest cost, those that meet every goal first; all of them if there are
-    /// few.
+    /// The better half of the candidates: those that meet every goal first, then by cost. All of them if there are few.
     fn better_half(&self, candidates: Vec<Candidate>, known: &[Trial]) -> Vec<Candidate> {
         // The latest trials count, which are the survey's.
         let trials = || known.iter().chain(&self.survey.trials);
@@ -288,8 +290,8 @@ impl Surveyor<'_> {
     }
 }
 
-/// The least time for measuring: each candidate that earlier records do not cover once, and the last ones often enough for
-/// an interval.
+/// The shortest time for measuring: one trial of each candidate that earlier records do not cover, and enough trials of
+/// the last candidates for an interval.
 pub(super) fn least_time(
     question: &Question,
     candidates: &[Candidate],

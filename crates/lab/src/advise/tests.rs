@@ -1,4 +1,4 @@
-//! Valid and invalid questions as users write them, and their answers.
+//! Tests of valid and invalid questions as users write them, and of their answers.
 
 use crossway_mech::registry;
 
@@ -238,7 +238,7 @@ fn round_trips(mechanism: &str, p50_ns: &[u64], cpu_ns: f64) -> Vec<Trial> {
     records.iter().map(Trial::of).collect()
 }
 
-/// A placement available on every machine.
+/// A question with a placement that is available on every machine.
 pub(super) const UNPINNED: &str = "size_bytes = 64\nplacement = \"unpinned\"\n";
 
 #[test]
@@ -314,7 +314,7 @@ fn too_few_trials_and_no_record_at_all_are_no_choice() {
     assert!(advice.abstained.is_some_and(|why| why.contains("no record of this machine answers")));
 }
 
-/// A folder with one run that consists of these lines.
+/// A folder with one run, whose records are these lines.
 fn run_of(lines: &[String]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     let run = dir.path().join("2026-run");

@@ -16,10 +16,10 @@ pub struct TrialInputs {
     /// The testbed's name.
     #[serde(default)]
     pub testbed: Option<String>,
-    /// The testbed itself.
+    /// The testbed's definition.
     #[serde(default)]
     pub testbed_spec: Option<Testbed>,
-    /// Location of the roles on it.
+    /// Which hosts of the testbed the roles are on.
     #[serde(default)]
     pub ends: Ends,
     /// The workload.
@@ -31,7 +31,7 @@ pub struct TrialInputs {
     pub reply_bytes: Option<u64>,
     /// How the ends waited.
     pub wait: Wait,
-    /// How messages were written: copied, or in place.
+    /// Whether messages were copied or written in place.
     pub access: Access,
     /// Placement of the roles.
     pub placement: Placement,
@@ -46,7 +46,7 @@ pub struct TrialInputs {
     pub capacity_bytes: Option<u64>,
 }
 
-/// Percentiles of one trial, nanoseconds.
+/// Latency percentiles of one trial, nanoseconds.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TrialLatency {
     span: Span,
@@ -191,8 +191,8 @@ impl Trial {
         }
     }
 
-    /// Latency at a percentile in nanoseconds: of the round trip, one-way from the intended instant, or of a whole
-    /// exchange. If a trial has too few samples for the percentile, its maximum is used, which is never smaller.
+    /// Latency at a percentile in nanoseconds: of the round trip, one-way from the intended send time, or of a whole
+    /// exchange. For a trial with too few samples for the percentile, its maximum, which is never smaller.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
         let measure = self.inputs.workload.facts().measure;
@@ -206,7 +206,7 @@ impl Trial {
         }
     }
 
-    /// Whether the trial has too few samples for the percentile, so that its maximum stands in.
+    /// Whether the trial has too few samples for the percentile, so that its maximum is used instead.
     pub fn lacks(&self, percentile: Percentile) -> bool {
         self.latency_ns.iter().any(|l| match percentile {
             Percentile::P99 => l.p99.is_none(),
@@ -236,7 +236,7 @@ impl Trial {
         self.facts.both_ways()
     }
 
-    /// Whether a process other than the two ends works for the channel.
+    /// Whether the channel needs a process other than the two ends.
     pub fn has_server(&self) -> bool {
         !self.servers.is_empty()
     }

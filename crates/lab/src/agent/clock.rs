@@ -1,14 +1,14 @@
-//! Identifies hosts that share a clock: CLOCK_MONOTONIC belongs to a kernel, and within it to a time namespace.
+//! Identifies hosts that share a clock: CLOCK_MONOTONIC is per kernel, and per time namespace within a kernel.
 
 use std::sync::OnceLock;
 
-/// The result of [`name`], computed once.
+/// The name of this process's CLOCK_MONOTONIC, determined once.
 pub(crate) fn own() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
     OWN.get_or_init(name)
 }
 
-/// The name of this process's CLOCK_MONOTONIC; a unique name if it cannot be determined.
+/// Determines the name of this process's CLOCK_MONOTONIC; a unique name if it cannot be determined.
 fn name() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let namespace = std::fs::read_link("/proc/self/ns/time");

@@ -7,12 +7,12 @@ use super::greeting::Version;
 /// The reason why a host cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// The first word of the prefix is not a program.
+    /// The first element of the command prefix is not a program.
     #[error("host '{host}': cannot run '{program}': {why}; {}", self.remedy())]
     NoProgram {
         /// The host.
         host: String,
-        /// The program that could not be run: the first word of the host's command prefix.
+        /// The program that could not be run: the first element of the host's command prefix.
         program: String,
         /// The system's error.
         why: String,
@@ -77,7 +77,7 @@ pub enum HostError {
         /// What happened at each address.
         why: String,
     },
-    /// The machine itself failed.
+    /// The machine itself failed, e.g. a guest.
     #[error("host '{host}': {why}; {remedy}")]
     Gone {
         /// The host.
@@ -121,7 +121,7 @@ impl HostError {
     }
 }
 
-/// The next step if a command did not start an agent, derived from the usual messages of ssh and shells in its output.
+/// The next step if a command did not start an agent, derived from the usual error messages of ssh and shells.
 fn step_after(how: &str) -> &'static str {
     let said = |words: &str| how.contains(words);
     if said("ended with code 127") {

@@ -1,11 +1,11 @@
-//! The first line in each direction: the side and its version. Its format never changes.
+//! The first line in each direction, which identifies the side and its version. Its format never changes.
 
 use serde::Serialize;
 
 use super::PROTOCOL;
 use crate::record::SCHEMA;
 
-/// Maximum length of a greeting; a longer first line is not one.
+/// Maximum length of a greeting in bytes; a longer first line is not one.
 pub(crate) const LONGEST: usize = 4096;
 
 /// The versions that a side announces.

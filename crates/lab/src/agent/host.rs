@@ -1,5 +1,5 @@
-//! The controller's side of a host: starts its agent, holds what is known about it, and starts another agent when one
-//! is lost.
+//! The controller's side of a host: starts the host's agent, stores what is known about it, and starts another agent if
+//! one is lost.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -15,8 +15,9 @@ use crate::testbed::HostWords;
 
 /// Time limit for the greeting of an agent, which includes connecting or starting a job.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
-/// A further agent may take this many times as long as the first one, and at least the time below: once it is known how
-/// long a host takes, there is no need to wait a minute to find that it is down.
+/// Time limit for the greeting of a later agent, as a multiple of the time that the first one took, but at least
+/// [`AGAIN_AT_LEAST`]. Once the usual time of a host is known, there is no need to wait a minute to find that it is
+/// down.
 const AGAIN_FACTOR: u32 = 10;
 const AGAIN_AT_LEAST: Duration = Duration::from_secs(10);
 /// Time limit for an agent to describe its host (probes and calibration take a second on an idle machine).
@@ -24,15 +25,15 @@ pub(super) const ABOUT_LIMIT: Duration = Duration::from_secs(60);
 /// How many characters of an invalid answer are quoted.
 const QUOTED_NONSENSE: usize = 80;
 
-/// How a host is reached and used.
+/// How a host is reached, and how it is used.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
     /// Its name, prefix and optional address.
     pub words: HostWords,
-    /// The path of crossway on it.
+    /// The path of the `crossway` program on it.
     pub program: String,
-    /// Whether it shares its kernel with other hosts of the testbed: then only the CPUs that its agent may use are its
-    /// own.
+    /// Whether it shares its kernel with other hosts of the testbed. If so, only the CPUs that its agent may use count
+    /// as its CPUs.
     pub shares_kernel: bool,
     /// Mechanisms that will be measured on it.
     pub mechanisms: Vec<String>,
@@ -44,7 +45,7 @@ pub struct Host {
     plan: HostPlan,
     line: Option<Line>,
     about: Option<About>,
-    /// Number of consecutive losses of agents.
+    /// Number of agents lost in a row.
     losses: u32,
     /// The last loss.
     last_loss: Option<HostError>,
@@ -82,7 +83,7 @@ impl Host {
         self.plan.shares_kernel
     }
 
-    /// The description of the host, once its agent has sent it.
+    /// The description of the host; `None` until its agent has sent it.
     pub fn about(&self) -> Option<&About> {
         self.about.as_ref()
     }
@@ -93,8 +94,8 @@ impl Host {
         self.plan.words.prefix.iter().cloned().chain(own).collect()
     }
 
-    /// The command with options that make `ssh` fail within seconds instead of waiting for keyboard input (including a
-    /// password dialog) or for a machine that is off. Options given in the prefix take precedence.
+    /// The command with options that make `ssh` fail within seconds instead of waiting for input (e.g. a password) or
+    /// for a machine that is off. Options given in the prefix take precedence.
     fn command_to_run(&self) -> Vec<String> {
         let mut words = self.command();
         if words[0] == "ssh" || words[0].ends_with("/ssh") {
@@ -109,14 +110,15 @@ impl Host {
         words
     }
 
-    /// The command for messages, without `agent`, so that another argument can be appended.
+    /// The command as shown in messages, without `agent`, so that the reader can append another argument.
     fn shown(&self) -> String {
         let mut words = self.command();
         words.pop();
         words.join(" ")
     }
 
-    /// Starts an agent if none runs; [`Host::greet`] waits for it. Several hosts can thus start at the same time.
+    /// Starts an agent if none is running. It does not wait ([`Host::greet`] does), so that several hosts can start at
+    /// the same time.
     pub fn begin(&mut self) -> Result<(), HostError> {
         if self.line.is_some() {
             return Ok(());
@@ -136,7 +138,7 @@ impl Host {
         Ok(())
     }
 
-    /// Waits until the agent has sent its greeting and the description of its host.
+    /// Waits until the agent has sent its greeting and described its host.
     pub fn greet(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
         self.begin()?;
         if self.line.as_ref().is_some_and(|line| line.greeted) {
@@ -196,7 +198,7 @@ impl Host {
         Ok(())
     }
 
-    /// Ensures that an agent runs: the current one, or a new one if it was lost.
+    /// Makes sure that an agent is running: the current one, or a new one if it was lost.
     pub(crate) fn ready(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
         self.greet(interrupt).inspect_err(|error| {
             // A loss during the description has already been counted.
@@ -218,12 +220,12 @@ impl Host {
         self.last_loss.as_ref()
     }
 
-    /// Whether an agent runs, as far as is known.
+    /// Whether an agent is running, as far as is known.
     pub(crate) fn has_line(&self) -> bool {
         self.line.is_some()
     }
 
-    /// Starts no further agents.
+    /// Stops using the host after this error; no further agent is started.
     pub(crate) fn give_up(&mut self, error: &HostError) {
         self.losses = u32::MAX;
         self.last_loss = Some(error.clone());
@@ -246,7 +248,7 @@ impl Host {
         self.losses = 0;
     }
 
-    /// A number for a role that was never used before.
+    /// A number for a role, never reused.
     pub(crate) fn next_role(&mut self) -> u32 {
         self.next_role += 1;
         self.next_role
@@ -334,7 +336,7 @@ impl Host {
         }
     }
 
-    /// Closes the connection and returns the reason.
+    /// Closes the connection after an error and returns the reason for messages.
     pub(crate) fn lose(&mut self, error: &ControlError) -> HostError {
         let how = match (&mut self.line, error) {
             (Some(line), ControlError::Closed) => line.end(),
@@ -359,7 +361,7 @@ impl Host {
         }
     }
 
-    /// Its clock minus ours, nanoseconds; too small by at most the delay of the connection.
+    /// The agent's clock minus ours, nanoseconds; too small by at most the delay of the connection.
     pub(crate) fn offset_ns(&self) -> i64 {
         self.line.as_ref().map_or(0, |line| line.offset_ns)
     }
@@ -369,8 +371,8 @@ impl Host {
         self.line.as_ref().map_or(0, |line| line.delay_ns)
     }
 
-    /// Addresses at which other hosts may reach it, best first: the one from the command line, else those reported by
-    /// the agent.
+    /// Addresses at which other hosts may reach it, best first: the one given on the command line, or else those
+    /// reported by the agent.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         match (self.plan.words.address, &self.about) {
             (Some(address), _) => vec![address],

@@ -17,8 +17,8 @@ use crate::exit_report::exit_report;
 
 /// Time limit for an agent to exit once its input is closed.
 const END_LIMIT: Duration = Duration::from_secs(3);
-/// Time limit for processes started by an agent that still hold its standard error: the reaper, which cleans up after
-/// an agent that was killed.
+/// Time limit for processes that were started by an agent and still hold its standard error open: the reaper, which
+/// cleans up after an agent that was killed.
 const REAPER_LIMIT: Duration = Duration::from_secs(10);
 /// Time limit for the command to exit once its output is closed, and for the rest of its error output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -34,9 +34,9 @@ pub(super) struct Line {
     errors: Arc<Mutex<Vec<u8>>>,
     /// Messages received and not yet consumed.
     pub(super) inbox: VecDeque<FromAgent>,
-    /// Its clock minus ours at the same instant, nanoseconds, to within the delay of the connection.
+    /// The agent's clock minus ours, nanoseconds, accurate to the delay of the connection.
     pub(super) offset_ns: i64,
-    /// The longest response time so far.
+    /// The longest response time so far, nanoseconds.
     pub(super) delay_ns: u64,
     pub(super) greeted: bool,
 }
@@ -118,7 +118,7 @@ impl Line {
         self.child.wait()
     }
 
-    /// Its exit status, if it exits in time and all its error output has been read.
+    /// Its exit status, if it exits in time. Also waits until all its error output has been read.
     fn wait_end(&mut self, until: Instant) -> Option<std::io::Result<std::process::ExitStatus>> {
         loop {
             match self.child.try_wait() {
@@ -146,7 +146,7 @@ impl Drop for Line {
     }
 }
 
-/// Reads a command's standard error as long as it is open and keeps its last part, so that the command never blocks on
+/// Reads a command's standard error until it is closed and keeps the last part, so that the command never blocks on
 /// writing to it.
 fn keep_errors(mut from: ChildStderr) -> Arc<Mutex<Vec<u8>>> {
     let kept = Arc::new(Mutex::new(Vec::new()));

@@ -1,9 +1,9 @@
-//! Hosts: a host is a command prefix that runs `crossway agent`, which runs roles, reads meters and communicates
-//! through its standard input and output.
+//! Hosts. A host is a command prefix with which `crossway agent` is started. The agent runs roles, reads meters, and
+//! communicates through its standard input and output.
 //!
-//! Both directions begin with one line of text, the `greeting`, whose format never changes, so that any two versions
-//! can tell each other apart; then follow frames of JSON (`frames`). The agent, and everything it started, ends when
-//! its standard input closes.
+//! Both directions begin with one line of text, the `greeting`. Its format never changes, so that any two versions can
+//! recognise each other. Frames of JSON follow (`frames`). The agent, with everything it started, exits when its
+//! standard input is closed.
 
 mod address;
 mod clock;
@@ -36,20 +36,20 @@ use crate::record::Calibration;
 /// Version of the protocol: incremented by every change of [`ToAgent`], [`FromAgent`] or the types in them.
 pub(crate) const PROTOCOL: u32 = 2;
 
-/// From the controller to an agent.
+/// A message from the controller to an agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "to")]
 pub(crate) enum ToAgent {
-    /// Describe yourself, and report which of these mechanisms work; answered by `About`.
+    /// Describe this host, and test these mechanisms; answered by `About`.
     Introduce {
         /// Ids of the mechanisms.
         mechanisms: Vec<String>,
     },
-    /// Start a process for this role; what it does is reported as `Role`.
+    /// Start a process for this role; its answers and its exit are reported as `Role`.
     Start {
         /// Its number, never reused.
         role: u32,
-        /// Its name, for messages.
+        /// Name of the role, for messages.
         name: String,
     },
     /// Send this order to the role, with descriptors that roles of this agent have offered.
@@ -61,11 +61,11 @@ pub(crate) enum ToAgent {
         /// The descriptors, in the order in which the order refers to them.
         fds: Vec<HeldAt>,
     },
-    /// Kill what still runs of the trial and remove what it left behind; answered by `Cleared`.
+    /// Kill all processes of the trial that are still running and remove what they left behind; answered by `Cleared`.
     Clear,
     /// Start the host's meters; answered by `Metering`.
     StartMeters {
-        /// What to read.
+        /// Which meters to read.
         ask: HostAsk,
     },
     /// Read the meters; answered by `Read`.
@@ -74,11 +74,11 @@ pub(crate) enum ToAgent {
     Listen,
     /// Try to connect to another agent's port; answered by `Reached`.
     Reach {
-        /// Its possible addresses.
+        /// The other agent's possible addresses.
         addresses: Vec<IpAddr>,
-        /// Its port.
+        /// The other agent's port.
         port: u16,
-        /// What the other agent sends to callers.
+        /// The password that the other agent sends to whoever connects.
         password: String,
     },
     /// Close the port.
@@ -94,7 +94,7 @@ pub(crate) struct HeldAt {
     pub(crate) at: usize,
 }
 
-/// From an agent to the controller.
+/// A message from an agent to the controller.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "from")]
 pub(crate) enum FromAgent {
@@ -124,14 +124,14 @@ pub(crate) enum FromAgent {
     },
     /// The port is open.
     Listening {
-        /// The port; or the reason why there is none.
+        /// The port, or the reason why none could be opened.
         port: Result<u16, String>,
-        /// What callers will receive.
+        /// The password sent to whoever connects.
         password: String,
     },
     /// The result of connecting.
     Reached {
-        /// The first address that worked; else what happened at each.
+        /// The first address that worked, or what happened at each address.
         outcome: Result<IpAddr, String>,
     },
 }
@@ -140,16 +140,16 @@ pub(crate) enum FromAgent {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Said {
-    /// An answer.
+    /// An answer to an order.
     Answer {
         /// The answer.
         answer: Box<Answer>,
-        /// The number of descriptors that came with it; the agent holds them.
+        /// The number of descriptors attached to it; the agent keeps them.
         fds: usize,
     },
     /// The role has exited.
     Ended {
-        /// Its exit status and last output.
+        /// Its exit status and the last part of its output.
         how: String,
     },
 }
@@ -163,12 +163,12 @@ pub struct About {
     pub topology: Topology,
     /// Probe results of the mechanisms, by id.
     pub mechanisms: Vec<(String, Probe)>,
-    /// Its clock for timed loops.
+    /// The calibrated clock for timed loops.
     pub ticker: Ticker,
-    /// The properties of its instruments.
+    /// The properties of the measuring instruments: clock and empty loop.
     pub calibration: Calibration,
     /// Its addresses, best first.
     pub addresses: Vec<IpAddr>,
-    /// Identifies its CLOCK_MONOTONIC: instants of hosts with the same name can be compared.
+    /// Identifies its CLOCK_MONOTONIC: time stamps of hosts with the same value can be compared.
     pub clock: String,
 }

@@ -1,6 +1,6 @@
 //! Determines at which of its addresses a host can be reached by another: one listens, the other tries all addresses.
-//! The listener sends a password known only to the two, so that a different host at the same address (every host has
-//! the same loopback, many have the same bridge) is not mistaken for it.
+//! The listener sends a password known only to the two, so that a different host at the same address is not mistaken
+//! for it (every host has the same loopback address, and many have the same bridge address).
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -41,7 +41,7 @@ impl CallListener {
         self.listener.as_fd()
     }
 
-    /// Sends the password to all callers.
+    /// Accepts all pending connections and sends the password to them.
     pub(crate) fn answer(&self) {
         while let Ok((mut caller, _)) = self.listener.accept() {
             // Few enough bytes for any socket's buffer. It does not matter if the caller has already closed.
@@ -50,7 +50,8 @@ impl CallListener {
     }
 }
 
-/// The first address that sends the password; all are tried at the same time. On failure, what happened at each.
+/// The first address at which the password was received; all are tried at the same time. On failure, what happened at
+/// each address.
 pub(crate) fn reach(addresses: &[IpAddr], port: u16, password: &str) -> Result<IpAddr, String> {
     if addresses.is_empty() {
         return Err("it has no address; is its interface up?".to_owned());

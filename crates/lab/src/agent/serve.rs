@@ -1,5 +1,5 @@
-//! The agent, which is the remote end of the connection to a host. It starts roles as child processes, forwards their
-//! messages, reads the host's meters, and ends with everything it started when its standard input closes.
+//! The agent: the remote end of the connection to a host. It starts roles as child processes, forwards their messages
+//! and reads the host's meters. When its standard input is closed, it ends everything that it started, and exits.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -84,7 +84,7 @@ fn serve() -> Result<(), AgentError> {
     agent.live(&mut frames)
 }
 
-/// Reads the controller's first line; each side rejects any other version, newer or older.
+/// Reads the controller's first line. Each side rejects any version other than its own, newer or older.
 fn check_controller(frames: &mut Frames) -> Result<(), AgentError> {
     let line = loop {
         if let Some(line) = frames.first_line() {
@@ -206,7 +206,7 @@ impl Agent {
         }
     }
 
-    /// Forwards an order, with the values that only this host knows and the descriptors that it holds.
+    /// Forwards an order to a role. Adds the values that only this host knows and the descriptors that it holds.
     fn tell(&mut self, role: u32, mut order: Order, fds: &[HeldAt]) -> Result<(), AgentError> {
         if let Order::Begin { task } = &mut order {
             task.leases = Some(self.run.dir().to_owned());

@@ -1,4 +1,4 @@
-//! How evenly several roles shared the channel: shares, Jain's index, waits, and wasted wake-ups (T11).
+//! How evenly several roles shared the channel: shares, Jain's index, waits, and wasted wake-ups.
 
 use crate::control::Outcome;
 use crate::inputs::Workload;
@@ -42,7 +42,7 @@ fn per_message(senders: &[&Outcome], what: fn(&Outcome) -> u64) -> Option<f64> {
     (sent > 0).then(|| all as f64 / sent as f64)
 }
 
-/// Jain, Chiu, Hawe 1984: the square of the sum divided by n times the sum of squares.
+/// Jain's fairness index (Jain, Chiu, Hawe 1984): the square of the sum divided by n times the sum of squares.
 fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|s| s * s).sum();

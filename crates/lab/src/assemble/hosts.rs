@@ -6,7 +6,7 @@ use crate::inputs::Workload;
 use crate::meters::{HostReading, packets};
 use crate::record::{Record, Transport};
 
-/// Adds the readings of all hosts. The first role is the sender or client; the last one is the receiver or server.
+/// Adds the readings of all hosts. The first role is the sender or client; the last role is the receiver or server.
 pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u64, caps: &Caps) {
     let mut explain = |field: &str, why: String| record.nulls.insert(field.to_owned(), why);
     for reading in readings {
@@ -49,7 +49,7 @@ pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u
     }
 }
 
-/// Whether messages go between more than two roles.
+/// Whether more than two roles exchange messages.
 fn several(workload: Workload) -> bool {
     workload.facts().timed()
 }

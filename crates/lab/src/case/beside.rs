@@ -11,7 +11,8 @@ use crate::payload::SEQUENCED_SIZE;
 use crate::placement::{self, Unplaceable};
 use crate::plan::BesideAxis;
 
-/// Resolves the concurrent workloads of a case whose own inputs are resolved, or returns why they are impossible.
+/// Resolves the concurrent workloads of a case whose own inputs are already resolved, or returns why they are
+/// impossible.
 pub(super) fn resolve(
     axis: &[BesideAxis],
     mechanism: &'static str,

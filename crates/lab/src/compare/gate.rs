@@ -14,11 +14,11 @@ pub struct FailOn {
 /// The gate's verdict on one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateCall {
-    /// Slower by less than the bound.
+    /// Not slower than the bound.
     Passes,
-    /// Slower by more than the bound, with the whole interval.
+    /// Slower than the bound; the whole interval is beyond it.
     Slower,
-    /// The trials do not decide on which side of the bound it lies.
+    /// The trials do not decide whether it is slower than the bound.
     Undecided,
 }
 
@@ -36,13 +36,13 @@ impl std::str::FromStr for FailOn {
     }
 }
 
-/// Parses `5%`, or `5` with the same meaning; must not be negative.
+/// Parses a percentage such as `5%` or `5`; `None` if it is not a number or is negative.
 pub fn parse_percent(text: &str) -> Option<f64> {
     let number: f64 = text.trim().trim_end_matches('%').trim_end().parse().ok()?;
     (number.is_finite() && (0.0..1e6).contains(&number)).then_some(number / 100.0)
 }
 
-/// Describes a ratio as the change of the figure itself: 0.376 is `-62.4 %`, 1.2 is `+20.0 %`, 12 is `12.0 times`.
+/// Describes a ratio as the change of the figure: 0.376 is `-62.4 %`, 1.2 is `+20.0 %`, 12 is `12.0 times`.
 pub fn change(ratio: f64) -> String {
     match (ratio - 1.0) * 100.0 {
         _ if !ratio.is_finite() => "–".to_owned(),
@@ -54,7 +54,7 @@ pub fn change(ratio: f64) -> String {
 }
 
 impl FailOn {
-    /// The gate's verdict on a figure. "Same" passes: how large a difference it may hide is the caller's own bound
+    /// The gate's verdict on a figure. "Same" passes; the caller bounds how large a difference it may hide
     /// ([`Terms::unclear_beyond`](super::Terms::unclear_beyond)).
     pub fn call(&self, comparison: &Comparison) -> GateCall {
         let bound = 1.0 + self.slower_by;
@@ -66,8 +66,8 @@ impl FailOn {
         }
     }
 
-    /// Messages for everything that fails the gate: figures that are slower, cases that no longer have figures, and,
-    /// unless they are allowed, figures that the trials leave undecided.
+    /// Messages for everything that fails the gate: figures that are slower, cases that no longer have figures, and
+    /// undecided figures unless these are allowed.
     pub fn failures(&self, report: &ComparisonReport) -> Vec<String> {
         let mut failures = Vec::new();
         for c in &report.comparisons {

@@ -29,7 +29,7 @@ pub enum BuildError {
         /// The remedy.
         remedy: String,
     },
-    /// The command failed.
+    /// The build command failed.
     #[error("contender '{id}': '{command}' failed ({status}); {remedy}\n{wrote}")]
     Failed {
         /// The contender.
@@ -94,7 +94,7 @@ pub(super) fn build(contender: &Contender) -> Result<(), BuildError> {
         .map_err(unwritten(&stamp))
 }
 
-/// Whether it was built by this command from these sources with these helpers.
+/// Whether it was built by the current command from the current sources with the current helpers.
 pub(super) fn is_built(contender: &Contender) -> bool {
     contender.build.is_empty()
         || fs::read_to_string(stamp_file(contender)).is_ok_and(|t| t == stamp_text(contender))
@@ -122,7 +122,8 @@ fn stamp_file(contender: &Contender) -> PathBuf {
     contender.out.join(format!("built-{words:08x}"))
 }
 
-/// The command, and a hash of each file that it names. Which helpers it was built with is in the name of their folder.
+/// The text that identifies a build: the command, and a hash of each file that it names. The helpers are identified by
+/// the name of their folder.
 fn stamp_text(contender: &Contender) -> String {
     let words = contender.build.iter().flat_map(|word| word.split_whitespace());
     let named = words.map(|word| PathBuf::from(word.trim_end_matches(';')));

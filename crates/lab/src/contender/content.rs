@@ -12,7 +12,7 @@ use super::protocol::{Checksum, Payload};
 use crate::line_buffer::LINE_BYTES;
 use crate::payload::{SEQUENCED_SIZE, next_random, sum};
 
-/// Minimum number of messages in the payload.
+/// Minimum number of different messages in the payload.
 const LEAST_MESSAGES: usize = 4;
 /// The modulus of Adler-32.
 const ADLER: u64 = 65_521;
@@ -53,12 +53,12 @@ impl SharedFile {
 pub(crate) struct Content {
     size: usize,
     stride: usize,
-    /// The number of the first message.
+    /// The sequence number of the first message.
     pub(crate) first: u64,
     bytes: Vec<u8>,
 }
 
-/// Key that makes the content of one window different from all others.
+/// The key that makes the content of one window different from that of all others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContentKey {
     pub(crate) secret: u64,
@@ -90,7 +90,7 @@ impl Content {
         &self.bytes
     }
 
-    /// Bytes of a message.
+    /// Size of a message in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -112,7 +112,7 @@ impl Content {
         self.size >= SEQUENCED_SIZE
     }
 
-    /// The prepared messages, without their numbers.
+    /// The prepared messages, without their sequence numbers.
     fn prepared(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks_exact(self.stride).map(|slot| &slot[..self.size])
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::Contender;
 use super::folders::{self, NoFolder};
 
-/// Maximum value of `deadline_s`, the seconds that a program may take to answer; the controller waits a little
+/// Maximum value of `deadline_s`, the seconds that a program may take to answer. The controller's own limit is a little
 /// longer.
 const LONGEST_DEADLINE_S: u32 = 30;
 
@@ -25,12 +25,12 @@ pub enum DeclarationError {
         /// The reason.
         cause: std::io::Error,
     },
-    /// It is not TOML, or has unknown keys.
+    /// The file is not valid TOML, or has unknown keys.
     #[error("{file}: {why}")]
     NotTheFormat {
         /// The file.
         file: String,
-        /// Position and reason.
+        /// Position in the file, and reason.
         why: String,
     },
     /// A value is invalid.
@@ -40,7 +40,7 @@ pub enum DeclarationError {
         file: String,
         /// The contender's id.
         id: String,
-        /// The reason, and what to write instead.
+        /// What is wrong, and what to write instead.
         why: String,
     },
     /// The folder for builds cannot be created.
@@ -98,7 +98,7 @@ fn other() -> String {
     "other".to_owned()
 }
 
-/// Reads a file; the contenders that it declares are built below `cache`.
+/// Reads a declaration file. The contenders that it declares are built below `cache`.
 pub(super) fn read(file: &Path, cache: &Path) -> Result<Vec<Contender>, DeclarationError> {
     let unreadable =
         |cause| DeclarationError::Unreadable { file: file.display().to_string(), cause };
@@ -126,7 +126,7 @@ fn parse(text: &str, file: &Path, cache: &Path) -> Result<Vec<Contender>, Declar
     declared.contender.into_iter().map(of).collect()
 }
 
-/// The values of the names in braces in a command.
+/// The values that replace the names in braces in a command.
 struct Names {
     dir: PathBuf,
     out: PathBuf,
@@ -227,7 +227,7 @@ fn one(
     })
 }
 
-/// Whether this can be the name of a language, as in questions of `crossway advise`.
+/// Whether `word` has the form of a language name, as in questions of `crossway advise`.
 pub(crate) fn is_language(word: &str) -> bool {
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+#-".contains(c);
     word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(letter)

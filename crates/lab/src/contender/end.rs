@@ -1,5 +1,5 @@
-//! One end of a contender's channel, controlled directly instead of through a role. The conformance suite and the fault matrix use it for programs that they
-//! kill.
+//! One end of a contender's channel, controlled directly instead of through a role. The conformance suite and the fault
+//! matrix use it for programs that they kill.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::content::{Content, ContentKey, SharedFile};
 use super::program::{Program, ProgramError};
 use super::protocol::{Ask, Greeting, Reply, VERSION};
 
-/// The payload's memory, bytes.
+/// Size of the memory with the payload, bytes.
 const WORKING_SET_BYTES: u64 = 64 << 10;
 
 fn out_of_turn(order: &'static str, wanted: &'static str, got: &Reply) -> ProgramError {
@@ -32,13 +32,13 @@ pub(crate) struct End {
     spins: bool,
     listens: bool,
     sends: bool,
-    /// The content that the sending end sends; the same at both ends.
+    /// The content that the sending end sends, known at both ends.
     content: Content,
     payload: SharedFile,
 }
 
 impl End {
-    /// Starts it.
+    /// Starts the contender's program and waits for its greeting.
     pub(crate) fn start(
         launch: &Launch,
         listens: bool,
@@ -62,10 +62,10 @@ impl End {
         Ok(self.program.share_memory(listener.program.shm_prefix().to_owned())?)
     }
 
-    /// Opens the channel between two ends that were started.
+    /// Opens the channel between two ends whose programs were started.
     ///
     /// # Errors
-    /// Whether it was the listening end that failed, and how.
+    /// Returns the error, and `true` if the listening end failed, `false` if the connecting end did.
     pub(crate) fn join(
         listener: &mut End,
         connector: &mut End,
@@ -110,7 +110,7 @@ impl End {
         }
     }
 
-    /// Starts sending or receiving this number of messages, without waiting for its completion.
+    /// Starts sending or receiving `messages` messages, without waiting for completion.
     pub(crate) fn go(&mut self, messages: u64, limit: Duration) -> Result<(), ProgramError> {
         let payload = self.sends.then(|| self.content.described(self.payload.path()));
         let first = if self.sends { self.content.first } else { 0 };
@@ -162,7 +162,7 @@ impl End {
         }
     }
 
-    /// Kills the program, but not the processes that it started, and waits until it is dead.
+    /// Kills the program and waits until it is dead; processes that it started keep running.
     pub(crate) fn kill(&mut self) {
         self.program.kill();
     }

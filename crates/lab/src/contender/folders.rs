@@ -23,7 +23,7 @@ const RUST_HELPER: (&str, &str) =
 
 const HELPERS: [(&str, &str); 4] = [C_HELPER, PYTHON_HELPER, GO_HELPER, RUST_HELPER];
 
-/// There is no place to build in.
+/// No folder for builds can be created.
 #[derive(Debug, thiserror::Error)]
 #[error("contenders are built below {dir}, which cannot be created: {cause}; set XDG_CACHE_HOME")]
 pub struct NoFolder {
@@ -43,9 +43,10 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// The folders of this user and of the program at `exe`: the declarations installed with it
-    /// (`../share/crossway/contenders`, or the tree in which it was built) and
-    /// `$XDG_CONFIG_HOME/crossway/contenders`. Never the current directory, because declarations contain commands.
+    /// The folders of this user and of the program at `exe`. Declarations are those installed with the program
+    /// (`../share/crossway/contenders`, or the source tree in which it was built) and those in
+    /// `$XDG_CONFIG_HOME/crossway/contenders`. The current directory is never searched, because declarations contain
+    /// commands.
     pub fn of_user(exe: &Path) -> Folders {
         let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
         let absolute = |name: &str| {
@@ -66,7 +67,7 @@ impl Folders {
         Folders { declarations, cache: cache.join("crossway") }
     }
 
-    /// Reads the contenders from all directories, sorted by file name, and from `files`.
+    /// Reads the contenders from all directories, sorted by file name, and then from `files`.
     ///
     /// # Errors
     /// A file cannot be read or is not a declaration, or the folder for the helpers cannot be created.
@@ -117,8 +118,8 @@ impl Folders {
     }
 }
 
-/// The folder of this version's helpers, named after their content: programs of other versions share the cache, and their helpers must not replace those with
-/// which a contender was built.
+/// The folder of this version's helpers, named by a hash of their content. Other versions of Crossway share the cache,
+/// and their helpers must not replace those with which a contender was built.
 pub(super) fn helpers(cache: &Path) -> PathBuf {
     let mut hasher = crc32fast::Hasher::new();
     for (name, text) in HELPERS {

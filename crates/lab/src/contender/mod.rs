@@ -30,8 +30,8 @@ pub use starter::{Language, StarterError, write_starter};
 
 use program::Program;
 
-/// The word of an offer that the program does not get: the prefix of the listening end's names in `/dev/shm`. The connecting end creates such names, too, and
-/// may be the last to do so.
+/// Key of a value in an offer that is not passed on to the program: the prefix of the listening end's names in
+/// `/dev/shm`. The connecting end creates such names, too, and may be the last to do so, so it must also remove them.
 pub(crate) const SHM_PREFIX: &str = "crossway-shm-prefix";
 
 /// A contender as described by its declaration.
@@ -55,9 +55,9 @@ pub struct Contender {
     pub probe: Vec<String>,
     /// The command that runs one of its roles.
     pub run: Vec<String>,
-    /// What helps if it cannot be built or started: usually an apt-get command.
+    /// What helps if it cannot be built or started, usually an apt-get command.
     pub remedy: String,
-    /// Time limit for its program to answer.
+    /// Time limit for its program to answer an order.
     pub deadline: Duration,
     /// The declaration's file.
     pub file: PathBuf,
@@ -78,7 +78,7 @@ pub struct Launch {
     pub helpers: PathBuf,
     /// Its capabilities.
     pub caps: Caps,
-    /// Time limit for its program to answer.
+    /// Time limit for its program to answer an order.
     pub deadline: Duration,
     /// A number from which the payload is derived: the same for all roles of a trial, and not disclosed to their
     /// programs.
@@ -86,7 +86,7 @@ pub struct Launch {
 }
 
 impl Contender {
-    /// The data to start its roles; `secret` should differ between trials.
+    /// The data for starting its roles; `secret` should differ between trials.
     pub fn launch(&self, secret: u64) -> Launch {
         Launch {
             id: self.id.clone(),

@@ -1,5 +1,5 @@
-//! A contender's process: started in a directory of its own, controlled by lines of text, limited in the output it
-//! may produce, and killed with everything it started when this is dropped.
+//! A contender's process. It runs in a directory of its own, is controlled by lines of text, and may produce only
+//! limited output. It is killed with everything that it started when the [`Program`] is dropped.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -19,7 +19,7 @@ use super::Launch;
 use super::protocol::{Greeting, Reply, VERSION};
 use crate::exit_report::exit_report;
 
-/// Maximum length of a line in bytes; the histogram of a window is the longest.
+/// Maximum length of a line in bytes; the longest line has the histogram of a window.
 const LONGEST_LINE: usize = 16 << 20;
 /// How many characters of an invalid line are quoted.
 const QUOTED: usize = 120;
@@ -51,10 +51,10 @@ pub(crate) enum ProgramError {
         "its program answered '{order}' with a line that is not in the protocol ({why}): {line}"
     )]
     Nonsense { order: &'static str, why: String, line: String },
-    /// The message is valid, but not at this point.
+    /// The message is valid, but not as the answer to this order.
     #[error("its program answered '{order}' with '{got}' instead of '{wanted}'")]
     OutOfTurn { order: &'static str, wanted: &'static str, got: &'static str },
-    /// The program wrote without an order.
+    /// The program wrote to standard output without having received an order.
     #[error(
         "its program wrote {bytes} bytes to standard output without being asked, before '{order}'"
     )]
@@ -76,7 +76,7 @@ pub(crate) struct Program {
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
-    /// Readable once the process has exited.
+    /// A descriptor that is readable once the process has exited.
     ended: OwnedFd,
     /// Data received that is not yet a whole line.
     pending: Vec<u8>,
@@ -163,13 +163,13 @@ impl Program {
         &self.shm_prefix
     }
 
-    /// Makes its clean-up also remove what it created in `/dev/shm` under its peer's prefix.
+    /// Makes its clean-up also remove what it created in `/dev/shm` under the peer's prefix.
     pub(crate) fn share_memory(&mut self, prefix: String) -> Result<(), OsError> {
         self.leases.push(lease::hold(lease::Resource::SharedMemory { prefix })?);
         Ok(())
     }
 
-    /// Its first line.
+    /// Waits for its first line, the greeting.
     pub(crate) fn greeting(&mut self, limit: Duration) -> Result<Greeting, ProgramError> {
         match self.hear("hello", Some(limit))? {
             Reply::Hello(greeting) if greeting.protocol == VERSION => Ok(greeting),
@@ -244,7 +244,7 @@ impl Program {
         }
     }
 
-    /// Waits for it to exit after it reported that everything is closed.
+    /// Waits for it to exit after it has reported that everything is closed.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<(), ProgramError> {
         let until = Some(Instant::now() + limit);
         let ended = poll::any_readable(&[self.ended.as_fd()], until)
@@ -262,7 +262,7 @@ impl Program {
         }
     }
 
-    /// Whether an answer is waiting to be read, or the program has ended.
+    /// Whether an answer is ready to be read, or the program has exited.
     pub(crate) fn has_answered(&self) -> bool {
         let fds = [self.stdout.as_fd(), self.ended.as_fd()];
         !self.pending.is_empty()
@@ -270,7 +270,7 @@ impl Program {
                 .is_ok_and(|ready| ready.contains(&true))
     }
 
-    /// Kills its process and waits until that is dead; processes that it started keep running.
+    /// Kills its process and waits until it is dead; processes that it started keep running.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -291,7 +291,7 @@ impl Program {
         Ok(n)
     }
 
-    /// The error for a program that exited; if it closed its output but is still running, it is killed.
+    /// The error for a program that closed its output, with its exit status if it has exited.
     fn ended(&mut self) -> ProgramError {
         let until = Instant::now() + END_LIMIT;
         let gone = poll::any_readable(&[self.ended.as_fd()], Some(until));
@@ -319,7 +319,7 @@ impl Drop for Program {
     }
 }
 
-/// Keeps the last part of what is read, so that the writer never blocks.
+/// Reads until the end and keeps the last part, so that the writer never blocks.
 fn keep_last(mut from: impl Read, kept: &Mutex<VecDeque<u8>>) {
     let mut chunk = [0; 4096];
     while let Ok(n) = from.read(&mut chunk) {

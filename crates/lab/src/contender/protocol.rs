@@ -1,5 +1,6 @@
-//! Messages between Crossway and a contender's program, version 1: one JSON object per line, orders on its standard
-//! input, answers on its standard output. docs/CONTENDERS.md describes the protocol for authors of contenders.
+//! Messages between Crossway and a contender's program, version 1: one JSON object per line, with orders on the
+//! program's standard input and answers on its standard output. docs/CONTENDERS.md describes the protocol for authors
+//! of contenders.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ pub const VERSION: u32 = 1;
 pub enum Ask {
     /// Become one end of a channel; answered by `offer`.
     Begin {
-        /// [`VERSION`].
+        /// Version of the protocol, [`VERSION`].
         protocol: u32,
         /// `sender`, `receiver`, `client` or `server`.
         part: String,
@@ -40,12 +41,13 @@ pub enum Ask {
     },
     /// Connect to the other end with its offer; answered by `opened`.
     Connect {
-        /// The words of the other end's offer.
+        /// The named values of the other end's offer.
         words: BTreeMap<String, String>,
     },
-    /// Wait for the other end; answered by `opened`.
+    /// Wait for the other end to connect; answered by `opened`.
     Accept,
-    /// Send or receive messages of these lengths, whose bytes follow one another in the file; answered by `verified`.
+    /// Send or receive messages of these lengths, which are stored one after another in the file; answered by
+    /// `verified`.
     Verify {
         /// Whether to send the contents of the file, or to receive and write them to it.
         sends: bool,
@@ -73,7 +75,7 @@ pub enum Ask {
     Close,
 }
 
-/// Prepared messages, to be used in turn, starting with the first in each window.
+/// Prepared messages that are sent in turn; each window begins with the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Payload {
     /// Path of the file.
@@ -95,13 +97,13 @@ pub enum Reply {
         /// Named values that the other end needs to connect, such as `path` or `port`.
         #[serde(default)]
         words: BTreeMap<String, String>,
-        /// Process ids of processes that work for both ends and were started by this program.
+        /// Ids of processes that this program started and that work for both ends, such as a broker.
         #[serde(default)]
         servers: Vec<u32>,
     },
     /// The channel is open.
     Opened {
-        /// Values read back from the system, with the unit in the name.
+        /// Values read back from the system; each name ends in the unit.
         #[serde(default)]
         facts: BTreeMap<String, i64>,
     },
@@ -115,9 +117,9 @@ pub enum Reply {
     Ready,
     /// The window has ended.
     Done {
-        /// Time right before the first operation, CLOCK_MONOTONIC, nanoseconds.
+        /// Time immediately before the first operation, CLOCK_MONOTONIC, nanoseconds.
         start_ns: u64,
-        /// Time right after the last operation.
+        /// Time immediately after the last operation, CLOCK_MONOTONIC, nanoseconds.
         end_ns: u64,
         /// Messages sent.
         #[serde(default)]
@@ -125,13 +127,13 @@ pub enum Reply {
         /// Messages received.
         #[serde(default)]
         received: u64,
-        /// Messages whose number did not follow the previous one.
+        /// Messages with a number other than that of the previous message plus 1.
         #[serde(default)]
         out_of_order: u64,
     },
     /// The results of the window.
     Result {
-        /// Sum of the checksums of the messages received, wrapping, hexadecimal.
+        /// Wrapping sum of the checksums of the messages received, in hexadecimal.
         #[serde(default)]
         checksum: Option<String>,
         /// Sample values in nanoseconds, each with the number of times it occurred.
@@ -144,7 +146,7 @@ pub enum Reply {
     Failed {
         /// The reason, in one sentence.
         reason: String,
-        /// Whether the program does not support what was requested, so that nothing broke.
+        /// Whether the reason is that the program does not support what was requested, so that nothing broke.
         #[serde(default)]
         unsupported: bool,
     },
@@ -183,9 +185,9 @@ pub struct Greeting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checksum {
-    /// The wrapping sum of the 64-bit little-endian words, the last padded with zeros.
+    /// The wrapping sum of the message's 64-bit little-endian words, the last padded with zeros.
     #[default]
     Sum64,
-    /// Adler-32 (RFC 1950), for languages whose standard library has it but cannot sum words fast.
+    /// Adler-32 (RFC 1950), for languages that have it in the standard library but cannot sum words fast.
     Adler32,
 }

@@ -1,4 +1,4 @@
-//! Writes a new working contender, declaration and program, as a starting point.
+//! Writes a new working contender (declaration and program) as a starting point.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub enum Language {
 /// The reason why no new contender was written.
 #[derive(Debug, thiserror::Error)]
 pub enum StarterError {
-    /// The name cannot be an id.
+    /// The name is not a valid id.
     #[error(
         "'{0}' is not a valid id; use lower-case letters, digits and '-', and begin with a letter"
     )]
@@ -37,7 +37,7 @@ pub enum StarterError {
 /// Writes a declaration and a program to the directory; returns the files, the declaration first.
 ///
 /// # Errors
-/// The name cannot be an id, or a file already exists or cannot be written; nothing is overwritten.
+/// The name is not a valid id, or a file already exists or cannot be written. Nothing is overwritten.
 pub fn write_starter(
     dir: &Path,
     name: &str,

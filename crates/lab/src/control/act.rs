@@ -1,30 +1,30 @@
-//! Acts of a role while a fault is injected into it or its peer, and how they end.
+//! Acts: what a role does while a fault is injected into it or its peer, and how that ends.
 
 use serde::{Deserialize, Serialize};
 
-/// What to do. Calls wait without a deadline, like a program that trusts its channel.
+/// An act. Calls wait without a deadline, as in a program that trusts its channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Act {
-    /// Send a number of messages, or until an error.
+    /// Send messages.
     Send {
-        /// How many; null: until an error.
+        /// Number of messages; null: until an error occurs.
         messages: Option<u64>,
         /// Microseconds to sleep after each message.
         gap_us: u32,
     },
-    /// Receive a number of messages, or until an error.
+    /// Receive messages.
     Receive {
-        /// How many; null: until an error.
+        /// Number of messages; null: until an error occurs.
         messages: Option<u64>,
-        /// Length of the buffer in bytes, if it differs from that of the channel's messages.
+        /// Length of the receive buffer in bytes; null: that of the channel's messages.
         buffer_bytes: Option<u64>,
     },
-    /// Send until there is no room, then wait for room until an error.
+    /// Send until the channel is full, then wait for room until an error occurs.
     FillUp,
-    /// Send until there is no room, then try once more with a deadline.
+    /// Send until the channel is full, then try once more with a deadline.
     FillThenWait,
-    /// Send the rest of a message of which the mechanism accepted only a part.
+    /// Send the rest of a message that the mechanism accepted only in part.
     Flush,
     /// Wait forever while writing a message in place.
     HoldWriting,
@@ -44,7 +44,7 @@ pub struct ReportedError {
     pub call: String,
     /// Text of the error.
     pub error: String,
-    /// Whether it is the error that says that the peer is gone.
+    /// Whether the error identifies that the peer is gone.
     pub peer_closed: bool,
     /// Time at which the call returned, CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
@@ -55,8 +55,8 @@ pub struct ReportedError {
 /// Result of an act that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActResult {
-    /// The error that ended it, or the first error after which it continued.
+    /// The error that ended it, or the first error if it continued after errors.
     pub error: Option<ReportedError>,
-    /// Whether a send with a deadline returned within a second of the deadline.
+    /// Whether a send with a deadline returned within a second of the deadline; null if there was none.
     pub deadline_kept: Option<bool>,
 }

@@ -1,9 +1,9 @@
 //! Messages between the controller and its roles: JSON after a 32-bit big-endian length, with descriptors attached to
 //! its first byte.
 //!
-//! A role reads orders from its standard input. If that is a socket, answers go back through it and offers may include
-//! descriptors; otherwise (a role behind a command prefix that transfers only bytes, such as ssh) answers go to
-//! standard output and offers consist of words only.
+//! A role reads orders from its standard input. If that is a socket, the role answers through it, and offers may
+//! include descriptors. Otherwise (behind a command prefix that transfers only bytes, such as ssh), the role answers on
+//! standard output, and offers have strings only.
 
 mod act;
 mod offers;
@@ -51,12 +51,12 @@ impl Part {
     }
 }
 
-/// Everything that a role knows about its case.
+/// Everything that a role needs to know about its case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// The mechanism's id.
     pub mechanism: String,
-    /// How the program is started, if it is a contender.
+    /// How to start the program if the mechanism is a contender.
     pub contender: Option<Box<Launch>>,
     /// The inputs of the case.
     pub inputs: Inputs,
@@ -66,17 +66,17 @@ pub struct Task {
     pub index: u16,
     /// The logical CPU to run on; null: unpinned.
     pub cpu: Option<u32>,
-    /// Number of listeners that it creates.
+    /// Number of listeners that the role creates.
     pub listeners: u16,
-    /// Number of roles of the opposite part that are connected to it.
+    /// Number of roles of the opposite part that are connected to this role.
     pub peers: u16,
     /// Index of its first peer.
     pub first_peer: u16,
-    /// The calibrated clock for timed loops; null: calibrate one (another host).
+    /// The calibrated clock for timed loops; null: the role calibrates one, because it runs on another host.
     pub ticker: Option<Ticker>,
     /// Total size of the messages that the sender uses in turn, bytes.
     pub working_set_bytes: u64,
-    /// The run's directory of leases; null on another host.
+    /// The run's directory of leases; null on another host, where the agent has its own.
     pub leases: Option<PathBuf>,
     /// The address a listener binds to; null: loopback.
     pub bind_address: Option<std::net::IpAddr>,
@@ -102,9 +102,9 @@ pub enum Order {
     Verify {
         /// The channel's number at this role.
         channel: u16,
-        /// Whether this role sends.
+        /// Whether this role sends in that direction.
         sends: bool,
-        /// The sender's index, part of the content's seed.
+        /// The sender's index, from which the seed of the content is derived.
         sender: u16,
     },
     /// Allocate and touch the memory needed for the window; answered by `Ready`.
@@ -114,13 +114,14 @@ pub enum Order {
     },
     /// Run the prepared window; answered by `Done`.
     Go {
-        /// Time on CLOCK_MONOTONIC: the first intended instant of paced windows, the end of timed ones.
+        /// Time on CLOCK_MONOTONIC, nanoseconds: the first intended instant of a paced window, or the end of a timed
+        /// one.
         at_ns: u64,
     },
-    /// End the open window that is running, which is then answered by `Done`; this order has no answer of its own.
+    /// End the open-ended window that is running, which is then answered by `Done`. This order itself has no answer.
     Stop,
-    /// Do this on the first channel while a fault is injected; a descriptor for the progress is attached. Answered by
-    /// `Acted`, if it ends.
+    /// Perform an act on the first channel while a fault is injected. The attached descriptor is a file for the
+    /// progress. Answered by `Acted` if the act ends.
     Act {
         /// What to do.
         act: Act,
@@ -129,18 +130,18 @@ pub enum Order {
     Close,
 }
 
-/// A stretch of work, as part of the warm-up or measured.
+/// A part of the warm-up or of the measurement that a role runs without interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Number of the window within the trial.
     pub number: u32,
-    /// Number of messages (round trips, exchanges); 0 in timed and open windows.
+    /// Number of messages (round trips, exchanges); 0 in timed and open-ended windows.
     pub messages: u64,
     /// Messages per timed sample.
     pub batch: u32,
     /// Whether it is measured.
     pub measured: bool,
-    /// Whether it is open-ended: senders continue until [`Order::Stop`].
+    /// Whether it is open-ended: senders continue until they receive [`Order::Stop`].
     #[serde(default)]
     pub open: bool,
 }
@@ -149,7 +150,7 @@ pub struct Window {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "answer")]
 pub enum Answer {
-    /// The offers of the listeners, descriptors attached in order.
+    /// The offers of the listeners, with their descriptors attached in the same order.
     Offers {
         /// One offer per listener.
         offers: Vec<OfferText>,
@@ -186,9 +187,10 @@ pub enum Answer {
     Failed {
         /// The error, in one sentence.
         reason: String,
-        /// Whether the mechanism does not support what the case requests, so that nothing broke.
+        /// Whether the reason is that the mechanism does not support what the case requests, so that nothing broke.
         unsupported: bool,
-        /// Whether the failure of a peer cannot have caused it: if several roles fail, this is the reason to report.
+        /// Whether the failure cannot be a consequence of a peer's failure. If several roles fail, this reason is
+        /// reported.
         #[serde(default)]
         own_fault: bool,
     },

@@ -1,4 +1,4 @@
-//! Offers in messages: words, and descriptors in order.
+//! Offers in messages: named strings, and descriptors in order.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ControlError;
 
-/// An [`Offer`]'s words and the names of its descriptors, in the order in which they are attached.
+/// An [`Offer`]'s strings and the names of its descriptors, in the order in which they are attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferText {
-    /// The words of the offer.
+    /// The strings of the offer, by name.
     pub words: BTreeMap<String, String>,
     /// The names of its descriptors.
     pub fds: Vec<String>,

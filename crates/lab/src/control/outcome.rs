@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct Outcome {
     /// Start of the first operation on CLOCK_MONOTONIC, nanoseconds.
     pub start_ns: u64,
-    /// Time of the first receipt; null if it was not measured.
+    /// Time of the first receipt on CLOCK_MONOTONIC, nanoseconds; null if it was not measured.
     pub first_receipt_ns: Option<u64>,
-    /// End of the last operation.
+    /// End of the last operation on CLOCK_MONOTONIC, nanoseconds.
     pub end_ns: u64,
     /// Messages sent (round trips, exchanges).
     pub sent: u64,
@@ -31,18 +31,19 @@ pub struct Outcome {
     pub switches_voluntary: u64,
     /// Involuntary context switches.
     pub switches_involuntary: u64,
-    /// Minor faults.
+    /// Minor page faults.
     pub faults_minor: u64,
-    /// Major faults.
+    /// Major page faults.
     pub faults_major: u64,
     /// Hardware counters.
     pub counters: Counters,
-    /// The third process that works for the channel, if there is one.
+    /// The process other than the ends that works for the channel, if there is one.
     #[serde(default)]
     pub server: Option<ServerUse>,
-    /// Histograms by span: HDR V2, base64, nanoseconds.
+    /// Histograms by span, in nanoseconds: HDR V2 in base64.
     pub histograms: Vec<(crate::inputs::Span, String)>,
-    /// Times on CLOCK_MONOTONIC, which the controller pairs with the peer's: when the client began to close, or when the server had closed.
+    /// Times on CLOCK_MONOTONIC, nanoseconds: when the client began to close each connection, or when the server had
+    /// closed it. The controller pairs them.
     pub stamps: Vec<u64>,
     /// How the sender kept its pace; `None` unless this role sent a paced stream.
     pub pacing: Option<PaceSeen>,
@@ -50,7 +51,7 @@ pub struct Outcome {
     pub longest_wait_ns: Option<u64>,
     /// Messages received per sender.
     pub shares: Vec<u64>,
-    /// Facts that the ends know only after messages have passed.
+    /// Values that the ends know only after messages have passed.
     #[serde(default)]
     pub facts: crossway_mech::Facts,
 }

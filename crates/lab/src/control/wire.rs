@@ -12,7 +12,7 @@ pub(crate) const LONGEST: usize = 64 << 20;
 /// Errors of the control channel.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The other side has closed the channel.
+    /// The other side has closed the connection.
     #[error("the other side closed the control channel")]
     Closed,
     /// A message cannot be parsed.
@@ -48,7 +48,7 @@ impl Wire {
         Wire { from, to, passes_fds: false }
     }
 
-    /// A descriptor that is readable when the other side has sent something or has closed.
+    /// A descriptor that is readable when the other side has sent something or has closed the connection.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.from.as_fd()
     }

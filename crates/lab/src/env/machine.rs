@@ -6,8 +6,8 @@ use crossway_sys::topology::Topology;
 
 use super::{Kernel, Memory, Processor, Virtualisation};
 
-/// Facts about hardware and kernel as text; nothing that changes from minute to minute, and nothing that identifies an
-/// individual machine.
+/// Facts about hardware and kernel as text. They include nothing that changes from minute to minute, and nothing that
+/// identifies an individual machine.
 pub(super) fn facts(
     kernel: &Kernel,
     processor: &Processor,

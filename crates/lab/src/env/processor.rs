@@ -44,7 +44,7 @@ const FLAGS_OF_INTEREST: &[&str] = &[
 /// The processor as described by `/proc/cpuinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processor {
-    /// Manufacturer.
+    /// Manufacturer, e.g. `GenuineIntel`.
     pub vendor: Option<String>,
     /// Marketing name.
     pub model_name: Option<String>,
@@ -66,7 +66,7 @@ impl Processor {
         Self::parse(&text("/proc/cpuinfo").unwrap_or_default())
     }
 
-    /// Parses the text of `/proc/cpuinfo`; its first processor represents all.
+    /// Parses the text of `/proc/cpuinfo`. The first CPU represents all.
     pub fn parse(cpuinfo: &str) -> Processor {
         let get = |names: &[&str]| {
             cpuinfo.lines().find_map(|line| {
@@ -142,7 +142,7 @@ pub struct Frequency {
     pub min_khz: Option<u64>,
     /// Highest frequency allowed on the first CPU, kHz.
     pub max_khz: Option<u64>,
-    /// Whether it may temporarily run faster than its nominal frequency.
+    /// Whether it may temporarily run above its nominal frequency.
     pub turbo: Option<bool>,
     /// The driver of the idle states.
     pub idle_driver: Option<String>,

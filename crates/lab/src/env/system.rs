@@ -13,7 +13,7 @@ pub(super) fn text(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|t| t.trim().to_owned()).filter(|t| !t.is_empty())
 }
 
-/// Kernel parameters that affect timing. Others may contain names of disks and hosts, and are omitted.
+/// Kernel parameters that affect timing. All others are omitted, because they may contain names of disks and hosts.
 const PARAMETERS_OF_INTEREST: &[&str] = &[
     "mitigations",
     "isolcpus",
@@ -64,9 +64,9 @@ const PARAMETERS_OF_INTEREST: &[&str] = &[
 /// The kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// E.g. `6.1.0-13-amd64`.
+    /// Release, e.g. `6.1.0-13-amd64`.
     pub release: String,
-    /// Build of the kernel.
+    /// Version string of the kernel's build, as in `uname -v`.
     pub version: String,
     /// The machine's architecture.
     pub architecture: String,
@@ -97,7 +97,7 @@ impl Kernel {
     }
 }
 
-/// The parameters of a kernel command line that affect timing. What follows ` -- ` is for init.
+/// The parameters of a kernel command line that affect timing. Those after ` -- ` are for init and are ignored.
 fn parameters(command_line: &str) -> Vec<String> {
     command_line
         .split_whitespace()
@@ -109,7 +109,7 @@ fn parameters(command_line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Mitigations by vulnerability.
+/// Mitigations in effect, by vulnerability.
 pub(super) fn mitigations() -> BTreeMap<String, String> {
     let dir = "/sys/devices/system/cpu/vulnerabilities";
     let Ok(entries) = fs::read_dir(dir) else { return BTreeMap::new() };
@@ -266,7 +266,7 @@ pub struct Virtualisation {
     pub hypervisor: Option<String>,
     /// The container runtime; `None` if none is detected.
     pub container: Option<String>,
-    /// Share of the CPUs' time since boot that the hypervisor gave to other guests, 0..=1.
+    /// Fraction of the CPUs' time since boot that the hypervisor gave to other guests (steal), 0..=1.
     pub steal_share: Option<f64>,
 }
 

@@ -37,7 +37,7 @@ pub enum Value {
 
 /// A column of an exported table.
 pub struct Column {
-    /// Its name, which ends in the unit.
+    /// Its name; the suffix is the unit.
     pub name: &'static str,
     /// Its type.
     pub kind: ColumnKind,

@@ -1,4 +1,4 @@
-//! Parquet files. The feature `parquet`, on by default, compiles them in.
+//! Parquet files. Compiled with the feature `parquet`, which is enabled by default.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::record::Record;
 /// Rows per row group; limits the memory used for writing.
 const ROWS_PER_GROUP: usize = 64 * 1024;
 
-/// Writes Parquet; every column is optional.
+/// Writes Parquet; every column may contain nulls.
 ///
 /// # Errors
 /// Writing fails.

@@ -1,4 +1,4 @@
-//! What a role does with its channel while a fault is injected into it or its peer.
+//! Performs what a role has to do with its channel while a fault is injected into it or its peer.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,16 +13,16 @@ use super::message::{self, Sorter};
 use crate::control::{Act, ActResult, ReportedError};
 use crate::role_context::{RoleContext, RoleError};
 
-/// A channel that accepts this many messages without becoming full is considered never to be full.
+/// A channel that accepts this many messages without becoming full is considered never to become full.
 const NEVER_FULL: u64 = 20_000;
 
-/// Number of messages too long for its buffer after which a receiver stops.
+/// Number of messages longer than its buffer after which a receiver stops.
 const REFUSALS: u32 = 8;
 
 /// How long a sender waits for room in [`Act::FillThenWait`].
 pub(super) const WAIT_FOR_ROOM: Duration = Duration::from_millis(50);
 
-/// Progress of an act, stored where the controller can read it even after the actor has died.
+/// Progress of an act, stored where the controller can read it even after the role has died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// One of the values in [`phase`].
@@ -39,13 +39,13 @@ pub(super) struct Progress {
 pub(super) mod phase {
     /// The first call is about to be made.
     pub(crate) const BEGUN: u64 = 1;
-    /// There is no room, or the message is being held.
+    /// The channel is full, or the message is being held.
     pub(crate) const REACHED: u64 = 2;
     /// The channel never became full.
     pub(crate) const NEVER: u64 = 3;
 }
 
-/// Creates the file in which an actor stores its progress.
+/// Creates the file in which a role stores its progress.
 pub(super) fn progress_file() -> Result<OwnedFd, OsError> {
     shm::create_sealed("crossway-progress", shm::page_len())
 }
@@ -137,7 +137,7 @@ impl<M: Mechanism> Actor<'_, M> {
         self.progress.write(&self.file);
     }
 
-    /// Stores the first error.
+    /// Stores an error, if it is the first.
     fn record_error(
         &mut self,
         call: &str,

@@ -19,21 +19,21 @@ use crate::payload::next_random;
 /// How long a process stays stopped.
 const STOPPED: Duration = Duration::from_millis(200);
 
-/// Number of messages in an attempt that ends by itself; sending them, with pauses in between, takes about 200 ms.
+/// Number of messages in an attempt that ends by itself. With pauses in between, sending them takes about 200 ms.
 const MESSAGES: u64 = 1000;
 const GAP_US: u32 = 100;
 
-/// A sender that makes no progress for a quarter of this time waits for its receiver.
+/// A sender that makes no progress for a quarter of this time is considered to wait for its receiver.
 const SETTLED: Duration = Duration::from_millis(400);
 
-/// Messages waiting in the channel when garbage is written to it; few enough for every channel.
+/// Number of messages in the channel when garbage is written to it; few enough for every channel.
 const WAITING: u64 = 4;
 
 const SEND: Act = Act::Send { messages: None, gap_us: 0 };
 const RECEIVE: Act = Act::Receive { messages: None, buffer_bytes: None };
 
 impl Bench<'_> {
-    /// Makes one attempt; `trial` varies the time of the fault.
+    /// Makes one attempt; `trial` varies the moment of the fault.
     pub(super) fn attempt(&self, cell: &Cell, trial: u32) -> Result<Observation, NoObservation> {
         match cell.fault {
             Fault::Kill => self.kill(cell, trial),
@@ -125,7 +125,8 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// The objects left behind when one end died, and what removed each of them: the survivor when it closed, the leases, or nothing.
+    /// The objects left behind when one end died, and what removed each of them: the survivor when it closed its end,
+    /// the sweep of the leases, or nothing.
     fn left_behind(
         &self,
         before: &Things,
@@ -190,7 +191,7 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// Waits for the end of an act after a first wait.
+    /// Waits for the end of an act for as long as it makes progress, after a first wait that returned `first`.
     fn rest_of(&self, actor: &mut Actor, first: Ended) -> Ended {
         match first {
             Ended::Silent { .. } => {

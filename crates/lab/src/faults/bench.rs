@@ -19,13 +19,13 @@ use crate::launcher::{CLOSE_LIMIT, Launcher, RoleProcess};
 /// Time limit for a step of an attempt while nothing is broken yet.
 const STEP_LIMIT: Duration = Duration::from_secs(35);
 
-/// Interval between checks of a condition.
+/// Interval at which a condition is polled.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Length of all messages in bytes: more than a pipe accepts atomically (PIPE_BUF), and not a multiple of a page.
+/// Length of all messages in bytes: longer than what a pipe writes atomically (PIPE_BUF), and not a multiple of a page.
 const SIZE_BYTES: u64 = 6000;
 
-/// Length of the messages in bytes for a mechanism, which may carry less.
+/// Length of the messages in bytes for a mechanism, which may have a lower maximum.
 pub(super) fn size_bytes(caps: &Caps) -> u64 {
     caps.max_message.map_or(SIZE_BYTES, |most| SIZE_BYTES.min(most as u64))
 }
@@ -58,12 +58,12 @@ pub(super) struct Actor {
 }
 
 impl Bench<'_> {
-    /// The mechanism's default way of waiting: asleep if it can.
+    /// The mechanism's default way of waiting: blocking if it supports that.
     pub(super) fn wait(&self) -> Wait {
         if self.caps.can_block { Wait::Block } else { Wait::Spin }
     }
 
-    /// Starts a role that has no task yet.
+    /// Starts a role, which has no task yet.
     pub(super) fn start(&self, side: Side) -> Result<Actor, NoObservation> {
         self.start_by(self.launcher, side)
     }
@@ -136,7 +136,7 @@ impl Bench<'_> {
     /// Opens a channel between two roles that have started: the listener and the connector.
     ///
     /// # Errors
-    /// The side that failed, and its answer.
+    /// Returns the side that failed, and what it answered.
     pub(super) fn join(
         &self,
         listener: &mut Actor,
@@ -176,7 +176,7 @@ impl Bench<'_> {
     }
 }
 
-/// The offers in an answer, or the answer if it is something else.
+/// The offers in an answer, or the answer itself if it has none.
 fn offers(heard: Heard) -> Result<(Vec<OfferText>, Vec<OwnedFd>), Heard> {
     match heard {
         Heard::Answer(answer, fds) => match *answer {
@@ -192,7 +192,7 @@ fn failed(error: impl std::fmt::Display) -> NoObservation {
 }
 
 impl Heard {
-    /// Describes the answer for a reason.
+    /// Describes the answer, as the reason for a result.
     pub(super) fn words(&self) -> String {
         match self {
             Heard::Answer(answer, _) => match &**answer {
@@ -256,7 +256,7 @@ impl Actor {
         Progress::read(&self.progress)
     }
 
-    /// Waits until the act has reached the given progress.
+    /// Waits until `far` accepts the progress of the act.
     pub(super) fn wait_until(&self, far: impl Fn(&Progress) -> bool) -> Result<(), NoObservation> {
         let begin = Instant::now();
         while !far(&self.progress()) {
@@ -272,7 +272,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Waits until the act has begun and, if the end sleeps while it waits, until it sleeps.
+    /// Waits until the act has begun and, if the end blocks while it waits, until it sleeps.
     pub(super) fn wait_until_waiting(&self) -> Result<(), NoObservation> {
         self.wait_until(|progress| progress.phase >= phase::BEGUN)?;
         if self.wait != Wait::Block {
@@ -290,7 +290,7 @@ impl Actor {
         }
     }
 
-    /// Waits for the end of the act, for at most this time.
+    /// Waits for the end of the act, for at most `watch`.
     pub(super) fn act_ended(&mut self, watch: Duration) -> (Ended, Option<ActResult>) {
         let first = match self.hear(watch * 3 / 4) {
             Heard::Silence => {
@@ -316,7 +316,8 @@ impl Actor {
         }
     }
 
-    /// Kills the role and waits until it is dead; returns the time right before, CLOCK_MONOTONIC, nanoseconds.
+    /// Kills the role and waits until it is dead. Returns the time immediately before the kill, CLOCK_MONOTONIC,
+    /// nanoseconds.
     pub(super) fn kill(&mut self) -> u64 {
         let at_ns = monotonic_ns();
         self.process.kill();

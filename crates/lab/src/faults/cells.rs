@@ -12,7 +12,7 @@ pub(super) struct Cell {
     pub(super) trials: u32,
 }
 
-/// The effect of a kill depends on its timing, so each is repeated.
+/// Number of attempts per kill, whose effect depends on its timing.
 const KILLS: u32 = 3;
 
 const STATES: [(Fault, State); 15] = [
@@ -33,7 +33,7 @@ const STATES: [(Fault, State); 15] = [
     (Fault::LockedMemory, State::Opening),
 ];
 
-/// Faults of the whole machine instead of one end.
+/// Faults that affect the whole machine instead of one end.
 const SHARED: [(Fault, State); 2] =
     [(Fault::FullDisk, State::Opening), (Fault::FullShm, State::Opening)];
 

@@ -1,18 +1,18 @@
-//! How long the matrix takes, before it begins.
+//! Estimates how long the matrix takes, before it begins.
 
 use std::time::Duration;
 
 use super::cells;
 use crate::catalogue::Entry;
 
-/// About how long an attempt takes, with the start of its two processes.
+/// Approximate duration of an attempt, including the start of its two processes.
 const ATTEMPT: Duration = Duration::from_millis(70);
-/// The same for a contender, of which some start an interpreter or a broker.
+/// The same for a contender; some contenders start an interpreter or a broker.
 const CONTENDER_ATTEMPT: Duration = Duration::from_millis(350);
-/// Number of attempts with a mechanism that does not report a death in which the survivor is silent.
+/// Number of attempts in which the survivor is silent, with a mechanism that does not report a peer's death.
 const SILENCES: u32 = 14;
 
-/// About how long these take, one after the other.
+/// Approximate duration of the attempts with `entries`, one after the other.
 pub(super) fn estimate(entries: &[Entry], watch: Duration) -> Duration {
     let one = |entry: &Entry| {
         let cells = cells::all();

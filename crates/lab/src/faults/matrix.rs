@@ -1,5 +1,5 @@
-//! Runs the whole matrix: one worker process per mechanism, with private file systems and IPC, and collects their
-//! records.
+//! Runs the whole matrix: starts one worker process per mechanism, with private file systems and IPC objects, and
+//! collects their records.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -44,10 +44,10 @@ pub enum FaultEvent<'a> {
     Begin {
         /// Number of mechanisms and contenders.
         entries: usize,
-        /// About how long it takes at most, if all of them work here.
+        /// Approximate upper bound of the duration, if all of them work here.
         at_most: Duration,
     },
-    /// Private file systems and IPC namespaces cannot be created, so that some faults are skipped.
+    /// Private file systems and IPC namespaces cannot be created, so some faults are skipped.
     NoPrivatePlaces {
         /// Reason and remedy.
         why: &'a str,
@@ -85,7 +85,7 @@ pub enum MatrixError {
     Os(#[from] OsError),
 }
 
-/// Runs the matrix. Mechanisms that sleep while they wait are tested several at a time, the others one by one.
+/// Runs the matrix. Mechanisms that block while they wait are tested several at a time, the others one by one.
 ///
 /// # Errors
 /// An id is unknown, a worker died, or a stop was requested.
@@ -146,7 +146,7 @@ fn chosen(ids: &[String]) -> Result<Vec<Entry>, MatrixError> {
         .collect()
 }
 
-/// Runs workers, up to this number at the same time.
+/// Runs workers, at most `at_once` of them in parallel.
 fn several(
     options: &Options,
     works: VecDeque<Work>,

@@ -1,11 +1,11 @@
-//! The messages of the fault matrix: any two differ in all of their bytes.
+//! The messages of the fault matrix: any two of them differ in every byte.
 
 use crate::payload::next_random;
 
-/// Length of a message's number, at its start.
+/// Length of a message's number in bytes; it is at the start of the message.
 pub(super) const NUMBER_BYTES: u64 = 8;
 
-/// Fills `message`, which has room at least for its number, with message `number` of a channel.
+/// Fills `message` with the content of message `number` of a channel. There must be room at least for the number.
 pub(super) fn fill(message: &mut [u8], number: u64) {
     let mut state = number ^ 0x6661_756c_7473;
     let (words, tail) = message.as_chunks_mut::<8>();
@@ -18,19 +18,19 @@ pub(super) fn fill(message: &mut [u8], number: u64) {
     }
 }
 
-/// Distinguishes received messages that were sent from others.
+/// Distinguishes received messages that were sent from those that were not.
 #[derive(Debug)]
 pub(super) struct Sorter {
     expected: Vec<u8>,
     seen: std::collections::BTreeSet<u64>,
-    /// Received messages that were sent, each counted once.
+    /// Number of received messages that were sent, each counted once.
     pub(super) received: u64,
-    /// Anything else: wrong content, wrong length, or a duplicate.
+    /// Number of all other received messages: wrong content, wrong length, or duplicates.
     pub(super) not_sent: u64,
 }
 
 impl Sorter {
-    /// For messages of `size` bytes.
+    /// Creates a sorter for messages of `size` bytes.
     pub(super) fn new(size: usize) -> Sorter {
         Sorter { expected: vec![0; size], seen: Default::default(), received: 0, not_sent: 0 }
     }

@@ -1,4 +1,4 @@
-//! Observations of the survivor in one attempt.
+//! What was observed of the survivor in one attempt.
 
 use super::ReportedError;
 use super::act::Progress;
@@ -22,9 +22,9 @@ pub(super) struct Observation {
 /// How the survivor's act ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It ended, with an error or without.
+    /// The act ended, with or without an error.
     Over(Option<ReportedError>),
-    /// It did not end while it was watched; `moving` is set if its counts still increased.
+    /// The act did not end while it was watched; `moving` is set if its counts were still increasing.
     Silent { moving: bool },
     /// The process died, with its exit status.
     Dead(String),
@@ -52,7 +52,7 @@ impl From<crossway_sys::OsError> for NoObservation {
 }
 
 impl Observation {
-    /// Computes what was sent, received and lost from the counts of both ends.
+    /// Computes what was sent, received and lost, from the counts of both ends.
     pub(super) fn count(&mut self, sender: Progress, receiver: Progress, receiver_died: bool) {
         // A sender killed between a send and its count has sent one more message than its count says.
         let sent = sender.sent.max(receiver.received);
@@ -86,7 +86,7 @@ impl Observation {
         }
     }
 
-    /// Records the error that reported the fault.
+    /// Records the error by which the survivor learned of the fault.
     pub(super) fn detected_by_error(&mut self, error: &ReportedError) {
         self.detected_by = Some(Detection {
             call: error.call.clone(),

@@ -1,8 +1,10 @@
-//! The fault matrix of contenders: the same faults as for mechanisms, applied to programs that are known by their protocol only.
+//! The fault matrix of contenders: the same faults as for mechanisms, applied to programs of which only the protocol is
+//! known.
 //!
-//! A program reports nothing while it sends or receives, so faults in traffic are injected at random times and not after a number of messages.
-//! Lost messages can be counted only in windows that end; the checksum shows whether a window's content is correct. Only the process of the end
-//! itself is killed; processes that it started, such as a broker, keep running.
+//! A program reports nothing while it sends or receives, so faults in traffic are injected at random times instead of
+//! after a number of messages. Lost messages can be counted only in windows that end; the checksum shows whether a
+//! window's content is correct. Only the process of the end itself is killed; processes that it started, such as a
+//! broker, keep running.
 
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ use super::{Detection, Fault, Leftover, Outcome, Side, State};
 use crate::contender::{End, Launch, ProgramError};
 use crate::payload::next_random;
 
-/// Time limit of a step while nothing is broken; a step that takes longer has failed.
+/// Time limit for a step while nothing is broken; a step that takes longer counts as failed.
 const STEP_LIMIT: Duration = Duration::from_secs(20);
 /// How long a process stays stopped.
 const STOPPED: Duration = Duration::from_millis(200);
@@ -55,7 +57,7 @@ impl Outside<'_> {
             .map_err(|error| error.to_string())
     }
 
-    /// Makes one attempt; `trial` varies the time of the fault.
+    /// Makes one attempt; `trial` varies the moment of the fault.
     pub(super) fn attempt(&self, cell: &Cell, trial: u32) -> Result<Observation, NoObservation> {
         match cell.fault {
             Fault::Kill => self.kill(cell, trial),
@@ -180,7 +182,7 @@ impl Outside<'_> {
         Ok(seen)
     }
 
-    /// Waits until the windows of both ends are over and checks what was transferred.
+    /// Waits until the windows of both ends have ended, and checks what was transferred.
     fn whole(&self, ends: &mut Ends, affected_sends: bool, begin_ns: u64, seen: &mut Observation) {
         let (sender, receiver) = if affected_sends {
             (&mut ends.affected, &mut ends.survivor)
@@ -318,7 +320,8 @@ impl Ends {
     }
 }
 
-/// The objects left behind when one end died, and what removed each of them: the survivor when it closed, Crossway's leases, or nothing.
+/// The objects left behind when one end died, and what removed each of them: the survivor when it closed its end,
+/// Crossway's leases, or nothing.
 fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
     let now = || places::look().difference(before).cloned().collect::<Things>();
     let at_death = now();
@@ -333,13 +336,14 @@ fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
 }
 
 impl Observation {
-    /// Records at least one message that was not sent: the checksum of a window is wrong, or a window arrived that nobody sent.
+    /// Records that at least one message was received that was not sent: the checksum of a window is wrong, or a window
+    /// arrived that nobody sent.
     fn deceived(&mut self) {
         self.received_not_sent = Some(1);
         self.outcome = Some(Outcome::Deceived);
     }
 
-    /// Records the error that arrived instead of an answer.
+    /// Records an error that was returned in place of an answer.
     fn told_outside(&mut self, error: &ProgramError, call: &str, fault_ns: u64) {
         self.outcome = Some(match error {
             ProgramError::Silent { .. } => {

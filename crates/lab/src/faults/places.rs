@@ -1,7 +1,8 @@
-//! Places where something can be left behind or run full: temporary files, `/dev/shm`, message queues, System V tables.
+//! Places where objects can be left behind or that can become full: temporary files, `/dev/shm`, message queues, System
+//! V tables.
 //!
-//! These belong to the whole machine. A worker therefore runs with its own IPC namespace and mounts, where everything
-//! that is found belongs to the mechanism, and where filling a file system does no harm.
+//! These belong to the whole machine. A worker therefore runs with its own IPC namespace and mounts. Everything that is
+//! found there belongs to the mechanism, and filling a file system there does no harm.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,8 +13,8 @@ use crossway_sys::proc;
 
 use super::{Leftover, LeftoverKind, Remover};
 
-/// Creates private file systems, small enough to be filled quickly, and runs the rest of the command there. The program
-/// is opened first, since it may be below /tmp.
+/// Shell script that mounts private file systems, small enough to be filled quickly, and runs the rest of the command
+/// there. The program is opened first, since it may be below /tmp.
 const PRIVATE: &str = "exec 9<\"$0\" \
      && mount -t tmpfs -o size=32m,nr_inodes=4096 crossway /dev/shm \
      && mount -t tmpfs -o size=32m,nr_inodes=4096 crossway /tmp && mkdir /tmp/mqueue \
@@ -69,7 +70,7 @@ pub(super) fn look() -> Things {
     found
 }
 
-/// Files below a directory except leases, which belong to Crossway.
+/// Adds all files below a directory except leases, which belong to Crossway.
 fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
     for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
         let path = entry.path();
@@ -84,8 +85,8 @@ fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
     }
 }
 
-/// The objects that existed after an end had died, each with what removed it. `closed` and `swept` are those that still existed when the survivor had closed
-/// its end, and when the leases had been swept.
+/// The objects that existed when an end had died, each with what removed it. `closed` are those that still existed
+/// after the survivor had closed its end, `swept` those that still existed after a sweep of the leases.
 pub(super) fn leftovers(at_death: &Things, closed: &Things, swept: &Things) -> Vec<Leftover> {
     let remover = |thing| match () {
         () if swept.contains(thing) => Remover::ByHand,
@@ -95,7 +96,7 @@ pub(super) fn leftovers(at_death: &Things, closed: &Things, swept: &Things) -> V
     at_death.iter().map(|thing| leftover(thing, remover(thing))).collect()
 }
 
-/// An object that was left behind, with the command that removes it.
+/// An object that was left behind, with the command that would remove it.
 fn leftover((kind, name): &(LeftoverKind, String), remover: Remover) -> Leftover {
     let remedy = match kind {
         LeftoverKind::Path | LeftoverKind::PosixShm => format!("rm {name}"),
@@ -115,12 +116,12 @@ fn leftover((kind, name): &(LeftoverKind, String), remover: Remover) -> Leftover
 pub(super) struct Filled(PathBuf);
 
 impl Filled {
-    /// Fills `/tmp`, blocks and inodes. Only with private file systems.
+    /// Fills `/tmp`, both blocks and inodes. Must be called only with private file systems.
     pub(super) fn disk() -> Filled {
         Filled::below(TMP)
     }
 
-    /// Fills `/dev/shm`, blocks and inodes. Only with private file systems.
+    /// Fills `/dev/shm`, both blocks and inodes. Must be called only with private file systems.
     pub(super) fn shm() -> Filled {
         Filled::below(SHM)
     }

@@ -1,4 +1,4 @@
-//! The record of one fault: a line of `faults.jsonl`, documented in docs/RECORDS.md.
+//! The record of one attempt with a fault: a line of `faults.jsonl`, documented in docs/RECORDS.md.
 
 use crossway_mech::Wait;
 use serde::{Deserialize, Serialize};
@@ -16,15 +16,15 @@ pub enum Fault {
     Kill,
     /// The affected end is stopped (`SIGSTOP`) for a while and then continued.
     Stop,
-    /// The affected end writes random bytes to every descriptor and every shared page that the channel gave it,
+    /// The affected end writes random bytes to every descriptor and every shared page that it has for the channel,
     /// bypassing the mechanism.
     Garbage,
-    /// The affected end sends a message of a length that the survivor does not expect: longer than its buffer or, on a
-    /// byte stream, shorter, followed by a close.
+    /// The affected end sends a message with a length that the survivor does not expect: longer than the survivor's
+    /// buffer or, on a byte stream, shorter, followed by a close.
     WrongLength,
     /// Nothing is received until the channel is full.
     FullQueue,
-    /// The file system of temporary files is full.
+    /// The file system for temporary files is full.
     FullDisk,
     /// `/dev/shm` is full.
     FullShm,
@@ -50,9 +50,11 @@ pub enum State {
     Full,
     /// Not receiving, while the survivor waits for room in the full channel.
     NotReceiving,
-    /// In the mechanism's critical section as a sender: it has reserved room for a message and is writing there.
+    /// In the sending side of the mechanism's critical section: it has reserved room for a message and is writing it in
+    /// place.
     WritingInPlace,
-    /// In the mechanism's critical section as a receiver: it is reading a message in place and has not released it.
+    /// In the receiving side of the mechanism's critical section: it is reading a message in place and has not released
+    /// it.
     ReadingInPlace,
 }
 
@@ -89,7 +91,7 @@ pub enum Outcome {
     Detected,
     /// It was never notified, and messages that the mechanism had accepted are lost.
     Unnoticed,
-    /// A call without a deadline did not return while it was watched.
+    /// A call without a deadline did not return while the survivor was watched.
     Hung,
     /// It received a message that was never sent.
     Deceived,
@@ -104,7 +106,7 @@ pub struct Detection {
     pub call: String,
     /// The text of the mechanism's error.
     pub error: String,
-    /// Whether it is the error that says that the peer is gone, which a program can handle without parsing text.
+    /// Whether the error identifies that the peer is gone, so that a program can handle it without parsing text.
     pub peer_closed: bool,
 }
 
@@ -126,16 +128,16 @@ pub enum LeftoverKind {
     SysvShm,
 }
 
-/// What removed a leftover, or can remove it.
+/// What removed a leftover object, or can remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remover {
-    /// Removed when the survivor had closed its end.
+    /// It was gone after the survivor had closed its end.
     Survivor,
-    /// Removed after a sweep of Crossway's leases, as done by its reaper and at its next start. A program without
+    /// It was gone after a sweep of Crossway's leases, as done by its reaper and at its next start. A program without
     /// leases must remove it itself.
     LeaseSweep,
-    /// Not removed automatically: its owner or root must do so with [`Leftover::remedy`].
+    /// It was not removed automatically: its owner or root must run [`Leftover::remedy`].
     ByHand,
 }
 
@@ -144,7 +146,7 @@ pub enum Remover {
 pub struct Leftover {
     /// Kind of the object.
     pub kind: LeftoverKind,
-    /// Its name: a path, or the kernel's number.
+    /// Its name: a path, or the number by which the kernel identifies it.
     pub name: String,
     /// What removed it.
     pub remover: Remover,
@@ -157,7 +159,7 @@ pub struct Leftover {
 pub struct FaultRecord {
     /// Version of the schema.
     pub schema: u32,
-    /// Name of the matrix: its start in UTC and a random suffix.
+    /// Name of the matrix run: its start in UTC and a random suffix.
     pub run: String,
     /// Time of the attempt, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
@@ -177,7 +179,7 @@ pub struct FaultRecord {
     pub state: State,
     /// The end into which the fault was injected.
     pub affected: Side,
-    /// The observed end; for an exhausted resource, the affected end itself.
+    /// The observed end. If a resource is exhausted, this is the affected end itself.
     pub survivor: Side,
     /// Number of this attempt, from 0.
     pub trial: u32,
@@ -186,7 +188,7 @@ pub struct FaultRecord {
     pub status: Status,
     /// Why the status is not `ok`.
     pub reason: Option<String>,
-    /// The step that would make it possible; null if there is none.
+    /// The step that would make the attempt possible; null if there is none.
     pub remedy: Option<String>,
     /// Outcome for the survivor; null unless the status is `ok`.
     pub outcome: Option<Outcome>,
@@ -199,16 +201,16 @@ pub struct FaultRecord {
     pub hung: bool,
     /// How long a silent survivor was watched, nanoseconds.
     pub watched_ns: u64,
-    /// Messages accepted from the sending end by the mechanism; null if nothing was sent.
+    /// Number of messages that the mechanism accepted from the sending end; null if nothing was sent.
     pub sent: Option<u64>,
-    /// How many of these the receiving end received unaltered.
+    /// Number of those that the receiving end received unaltered.
     pub received: Option<u64>,
-    /// Messages that the survivor received although they were never sent: wrong content, wrong length, or duplicates.
+    /// Number of messages that the survivor received although they were never sent: wrong content, wrong length, or
+    /// duplicates.
     pub received_not_sent: Option<u64>,
-    /// Messages accepted and never received, unless the receiving end is the one that died.
+    /// Number of messages that were accepted but never received; null if the receiving end is the one that died.
     pub sent_lost: Option<u64>,
-    /// What was left behind when the affected end had died; null if that was not checked, with the reason in
-    /// `warnings`.
+    /// Objects left behind when the affected end had died; null if that was not checked, with the reason in `warnings`.
     pub left_behind: Option<Vec<Leftover>>,
     /// Remarks for the reader.
     #[serde(default)]

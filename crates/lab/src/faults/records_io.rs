@@ -7,14 +7,14 @@ use std::path::Path;
 use super::{FaultRecord, SCHEMA};
 use crate::records_io::ReadError;
 
-/// The file of fault records in a run's folder, and the name under which `crossway faults` saves them.
+/// File name of fault records, as saved by `crossway faults` and in a run's folder.
 pub const FAULTS: &str = "faults.jsonl";
 
 /// Reads the fault records of a file, or of `faults.jsonl` in a folder.
 ///
 /// # Errors
 /// The file does not exist, a line is not a fault record, or its schema is newer than this program's. An incomplete
-/// last line, left by a kill, is skipped.
+/// last line, as left by a kill, is skipped without an error.
 pub fn read_faults(path: &Path) -> Result<Vec<FaultRecord>, ReadError> {
     let file = if path.is_dir() { path.join(FAULTS) } else { path.to_owned() };
     let bytes = fs::read(&file).map_err(|cause| {

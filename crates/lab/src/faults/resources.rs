@@ -15,7 +15,7 @@ use super::places::{self, Filled};
 use super::{Act, Detection, Fault, Outcome, Side, State};
 use crate::launcher::Launcher;
 
-/// Number of messages that prove that a channel works nevertheless.
+/// Number of messages that show that a channel works in spite of the fault.
 const MESSAGES: u64 = 50;
 
 /// More descriptors than a role ever needs.
@@ -71,7 +71,8 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// Whether messages reach the affected end; `then` is called once it waits for them.
+    /// Sends messages to the affected end and records whether they arrive; `then` is called once that end waits for
+    /// them.
     fn exchange(
         &self,
         affected: &mut Actor,
@@ -94,7 +95,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The command for a role that must not lock memory: root's capability to do so is dropped before it starts.
+    /// A launcher for a role that must not lock memory: root's capability to do so is dropped before the role starts.
     fn launcher_without_lock(&self, fault: Fault) -> Launcher {
         let plain = Launcher {
             program: self.launcher.program.clone(),
@@ -111,7 +112,7 @@ impl Bench<'_> {
     }
 }
 
-/// Waits until the role's program is running and waits for orders.
+/// Waits until the role's program has started and is waiting for orders.
 fn wait_until_up(actor: &Actor) {
     let path = format!("/proc/{}/syscall", actor.pid());
     let begin = std::time::Instant::now();
@@ -127,7 +128,8 @@ fn wait_until_up(actor: &Actor) {
     }
 }
 
-/// Takes from a process the resource that a fault names; what it filled is freed when the value is dropped.
+/// Takes from a process the resource that a fault names. A filled file system is emptied when the returned value is
+/// dropped.
 pub(super) fn starve(fault: Fault, pid: u32) -> Result<Option<Filled>, NoObservation> {
     match fault {
         Fault::FullDescriptorTable => leave_no_descriptor(pid)?,
@@ -139,12 +141,12 @@ pub(super) fn starve(fault: Fault, pid: u32) -> Result<Option<Filled>, NoObserva
     Ok(None)
 }
 
-/// Limits a process to the descriptors that it already has.
+/// Prevents a role from opening further descriptors.
 fn no_descriptors(actor: &Actor) -> Result<(), NoObservation> {
     leave_no_descriptor(actor.pid())
 }
 
-/// As [`no_descriptors`], for a process id.
+/// Like [`no_descriptors`], for a process id.
 fn leave_no_descriptor(pid: u32) -> Result<(), NoObservation> {
     let dir = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&dir).map_err(|e| NoObservation::Failed(format!("{dir}: {e}")))?;
@@ -156,7 +158,7 @@ fn leave_no_descriptor(pid: u32) -> Result<(), NoObservation> {
     Ok(proc::set_limit(pid, Limited::Descriptors, free)?)
 }
 
-/// Records that an end could not be opened.
+/// Records that an end could not open the channel, and its answer.
 fn refused(seen: &mut Observation, cell: &Cell, side: Side, heard: &Heard, after_ns: u64) {
     seen.outcome = Some(match heard {
         Heard::Dead(_) => Outcome::Died,

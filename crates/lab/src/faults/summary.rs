@@ -1,4 +1,4 @@
-//! Summarizes fault records: one row per mechanism.
+//! Summarises fault records: one row per mechanism.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ pub struct FaultSummary {
     pub detected_after_ns_median: Option<f64>,
     /// Longest time until the survivor was notified, nanoseconds.
     pub detected_after_ns_max: Option<u64>,
-    /// Messages received that were not sent, over all attempts.
+    /// Number of messages received that were not sent, over all attempts.
     pub received_not_sent: u64,
-    /// Messages accepted and lost, over all attempts.
+    /// Number of messages that were accepted and lost, over all attempts.
     pub sent_lost: u64,
     /// Number of attempts that failed.
     pub failed: usize,
@@ -36,7 +36,7 @@ pub struct Summary {
     pub mechanism: String,
     /// Summaries by fault.
     pub faults: BTreeMap<Fault, FaultSummary>,
-    /// Objects left behind after a death and after the survivor closed, each kind once.
+    /// Objects left behind after a death, even after the survivor had closed its end; one per kind.
     pub left_behind: Vec<Leftover>,
     /// Whether leftovers were looked for.
     pub looked_for_leftovers: bool,

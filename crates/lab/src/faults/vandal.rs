@@ -1,5 +1,5 @@
-//! Writes random bytes to everything that belongs to a channel in one process: its descriptors and its shared memory.
-//! What existed before the channel was opened is not touched.
+//! Writes random bytes to everything in a process that belongs to a channel: its descriptors and its shared memory.
+//! Whatever existed before the channel was opened is not touched.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use crossway_sys::proc;
 
 use crate::payload::next_random;
 
-/// Bytes written to each descriptor: more than a message, so that a byte stream yields at least one.
+/// Bytes written to each descriptor: more than a message, so that a byte stream yields at least one message.
 const INTO_DESCRIPTOR: usize = 8192;
 
 /// Maximum number of bytes written to one mapping.
@@ -40,12 +40,12 @@ pub(super) struct Damage {
 }
 
 impl Vandal {
-    /// Lists what the process has now.
+    /// Lists the current descriptors and mappings of a process.
     pub(super) fn before(pid: u32) -> Vandal {
         Vandal { pid, descriptors: descriptors(pid), mappings: shared_mappings(pid) }
     }
 
-    /// Damages what the process has acquired since.
+    /// Overwrites what the process has acquired since [`Vandal::before`].
     pub(super) fn strike(&self, seed: u64) -> Damage {
         let mut state = seed;
         let mut damage = Damage::default();
@@ -96,7 +96,7 @@ fn descriptors(pid: u32) -> BTreeSet<(RawFd, String)> {
         .collect()
 }
 
-/// Shared and writable mappings, except those of a kernel facility such as io_uring.
+/// The shared and writable mappings of a process, except those of a kernel facility such as io_uring.
 fn shared_mappings(pid: u32) -> BTreeSet<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     text.lines()

@@ -1,4 +1,4 @@
-//! The worker of one mechanism or contender: makes all attempts and writes their records to standard output.
+//! The worker for one mechanism or contender: makes all attempts and writes their records to standard output.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -29,12 +29,12 @@ pub(super) struct Work {
     pub(super) role: Vec<String>,
 }
 
-/// An external program, as the worker needs it.
+/// The data about a contender that a worker needs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Foreign {
     launch: Launch,
     remedy: String,
-    /// Why it cannot be started at all.
+    /// Why it cannot be started at all; `None` if it can.
     missing: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Foreign {
     }
 }
 
-/// The work of a worker: runs all cells of one mechanism and writes one record per line to standard output.
+/// Runs a worker: all cells of one mechanism, with one record per line on standard output.
 ///
 /// # Errors
 /// The task cannot be parsed, or leases cannot be created.

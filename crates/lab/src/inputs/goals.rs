@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A figure that a goal bounds. A latency is a round trip, the time from a message's intended instant to its receipt
-/// (paced), or one exchange.
+/// A figure that a goal bounds. A latency is that of a round trip, of a paced message from its intended send time to
+/// its receipt, or of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalFigure {
@@ -43,7 +43,7 @@ impl GoalFigure {
         GoalFigure::CpuUsPerMsg,
     ];
 
-    /// The key in plans and records; its suffix is the unit.
+    /// The key in plans and records; the suffix is the unit.
     pub fn key(self) -> &'static str {
         match self {
             GoalFigure::P50Us => "p50_us",

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 pub enum Span {
     /// From sending the request to receiving the reply.
     RoundTrip,
-    /// From the intended send instant to the receipt, on one clock.
+    /// From the intended send time to the receipt, on one clock.
     OneWay,
-    /// Connecting.
+    /// The time for connecting.
     SetUp,
     /// From sending the request to receiving the reply on a fresh connection.
     Exchange,
-    /// Closing, until the peer has closed as well.
+    /// From the start of closing until the peer has closed as well.
     TearDown,
 }

@@ -1,4 +1,4 @@
-//! The workloads, and what is true of each of them.
+//! The workloads, and their properties.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,33 +13,34 @@ pub enum Workload {
     /// Request and reply, of the same size unless [`super::Inputs::reply_bytes`] says otherwise; the time from request to
     /// reply is reported as a round trip.
     PingPong,
-    /// Open loop: every `period_us`, a burst of `burst_bytes`, cut into messages of the case's size, is due, even if
-    /// earlier bursts are late. Latency counts from the intended instant. A message rate is expressed as bursts of one
-    /// message.
+    /// Open loop: a burst of `burst_bytes`, divided into messages of the case's size, is due every `period_us`, even if
+    /// earlier bursts are late. Latency counts from the time at which a message was due. A message rate is expressed as
+    /// bursts of one message.
     Paced {
         /// Bytes per burst.
         burst_bytes: u64,
         /// Microseconds between the starts of two bursts.
         period_us: u64,
     },
-    /// Open loop: a request is due every `period_ns`. If the previous one is still unanswered, the request is sent as
-    /// soon as the reply arrives. The time from the due instant to the reply is reported as a round trip.
+    /// Open loop: a request is due every `period_ns`. If the previous request is still unanswered, the next one is sent
+    /// as soon as the reply arrives. The time from when a request is due to its reply is reported as a round trip.
     Requests {
         /// Nanoseconds between two requests.
         period_ns: u64,
     },
-    /// Connect, one request, one reply, close; set-up, exchange and tear-down are timed separately (study item C4).
+    /// Connect, one request, one reply, close; set-up, exchange and tear-down are timed separately (item C4 of the
+    /// cluster study).
     Exchange,
     /// Several independent pairs at the same time, each in one direction.
     Pairs {
         /// Number of pairs.
         pairs: u32,
     },
-    /// Several senders to one receiver (T11, E25).
+    /// Several senders to one receiver (item T11 of Toshiba's study, item E25 of Enea's study).
     FanIn {
         /// Number of senders.
         senders: u32,
-        /// Work of the receiver for each message, microseconds; 0: it receives as fast as it can.
+        /// Work of the receiver for each message, microseconds; 0: it only receives.
         #[serde(default, skip_serializing_if = "is_zero")]
         receiver_us: u32,
     },
@@ -51,7 +52,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// The workload's name in the names of cases and in exports.
+    /// The workload's text in case ids and in exports.
     pub fn word(&self) -> String {
         match self {
             Self::Throughput => "throughput".to_owned(),
@@ -66,7 +67,8 @@ impl Workload {
         }
     }
 
-    /// What is true of the workload wherever it is planned, run, ranked or shown. A new workload is described here.
+    /// The properties of the workload that matter wherever it is planned, run, ranked or shown. New workloads are added
+    /// here.
     pub fn facts(&self) -> WorkloadFacts {
         match *self {
             Self::Throughput => WorkloadFacts {
@@ -122,21 +124,21 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// The figure that says how fast a workload was.
+/// The figure that expresses how fast a workload was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Messages per second; its messages are not timed one by one.
     Rate,
     /// The time from a request to its reply.
     RoundTrip,
-    /// The time from the intended instant to the receipt.
+    /// The time from when a message is due to its receipt.
     OneWay,
     /// The times of connecting, of one request with its reply, and of closing.
     Exchange,
 }
 
 impl Measure {
-    /// The latency in a record that belongs to it; for an exchange, that of the request with its reply.
+    /// The latency in a record that belongs to this figure; for an exchange, that of the request with its reply.
     pub fn span(self) -> Option<Span> {
         match self {
             Measure::Rate => None,
@@ -147,49 +149,49 @@ impl Measure {
     }
 }
 
-/// What decides when a window of a workload ends, and when its messages are sent.
+/// What ends a window of a workload, and when its messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// A number of messages, each sent as soon as possible.
     Messages,
-    /// A number of messages, sent at given instants.
+    /// A number of messages, sent at fixed times.
     Instants {
-        /// Time between two instants, nanoseconds.
+        /// Time between two send times, nanoseconds.
         period_ns: u64,
-        /// Bytes due at each instant, cut into messages; `None`: one message.
+        /// Bytes due at each send time, divided into messages; `None`: one message.
         burst_bytes: Option<u64>,
     },
-    /// Time; messages are sent as soon as possible, and numbered.
+    /// A duration; messages are numbered and sent as soon as possible.
     Time,
 }
 
-/// What is true of a workload, whatever the mechanism.
+/// Properties of a workload that do not depend on the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadFacts {
-    /// The figure that says how fast it was.
+    /// The figure that expresses how fast it was.
     pub measure: Measure,
-    /// What ends a window, the stretch of a trial that is timed, and when its messages are sent.
+    /// What ends a window, the timed part of a trial, and when its messages are sent.
     pub extent: Extent,
     /// Whether messages are answered.
     pub has_replies: bool,
-    /// Whether it can run beside another workload.
+    /// Whether it can run concurrently with a measured workload.
     pub beside: bool,
     /// Whether the protocol of contenders supports it.
     pub contenders: bool,
 }
 
 impl WorkloadFacts {
-    /// Whether replies can have another size than requests.
+    /// Whether replies can have a different size from requests.
     pub fn sizes_replies(&self) -> bool {
         self.measure == Measure::RoundTrip
     }
 
-    /// Whether it runs for a time instead of for a number of messages.
+    /// Whether it runs for a duration instead of for a number of messages.
     pub fn timed(&self) -> bool {
         self.extent == Extent::Time
     }
 
-    /// Whether its messages are sent at given instants.
+    /// Whether its messages are sent at fixed times.
     pub fn paced(&self) -> bool {
         matches!(self.extent, Extent::Instants { .. })
     }

@@ -1,4 +1,4 @@
-//! The roles of one trial on all hosts, with one watchdog for all; none outlives its trial.
+//! The roles of one trial on all hosts, with one watchdog. No role outlives its trial.
 
 mod answers;
 
@@ -18,7 +18,7 @@ use crate::control::{Answer, ControlError, Order};
 use crate::meters::{HostAsk, HostMeter, HostReading};
 use crate::record::LOCAL;
 
-/// Time limit for starting or reading a host's meters; the same as for any other step of a trial.
+/// Time limit for starting or reading a host's meters, the same as for any other step of a trial.
 const METERS_LIMIT: Duration = Duration::from_secs(35);
 
 /// A descriptor offered by a role.
@@ -39,7 +39,7 @@ enum RoleHandle {
     Remote { name: String, host: usize, role: u32 },
 }
 
-/// The roles of one trial. Dropping this kills what still runs and removes what they left behind.
+/// The roles of one trial. Dropping this kills those that are still running and removes what they left behind.
 #[derive(Debug)]
 pub(crate) struct RoleGroup<'a> {
     handles: Vec<RoleHandle>,
@@ -54,7 +54,7 @@ pub(crate) struct RoleGroup<'a> {
 }
 
 impl<'a> RoleGroup<'a> {
-    /// Starts one process per role, given its name and whether it listens.
+    /// Starts one process per role. Each role is given as its name and whether it listens.
     pub(crate) fn start(
         site: RoleSite<'a>,
         roles: &[(String, bool)],
@@ -106,7 +106,7 @@ impl<'a> RoleGroup<'a> {
         Ok(group)
     }
 
-    /// The directory in which a role registers its leases; agents have their own.
+    /// The directory in which a role registers its leases; `None` if an agent provides it.
     pub(crate) fn leases(&self, role: usize) -> Option<&Path> {
         self.rooms.get(role).map(PathBuf::as_path).or_else(|| self.run.map(lease::Run::dir))
     }
@@ -119,15 +119,15 @@ impl<'a> RoleGroup<'a> {
         }
     }
 
-    /// Whether times of all roles can be compared.
+    /// Whether time stamps of all roles can be compared.
     pub(crate) fn one_clock(&self) -> bool {
         let mut clocks = self.hosts.iter().map(|host| host.about().map(|about| &about.clock));
         let first = clocks.next();
         clocks.all(|clock| Some(clock) == first)
     }
 
-    /// The instant `lead_ns` from now, plus the delay of the connections, on the clock of each role. Roles that share a
-    /// clock get the same instant.
+    /// The time `lead_ns` from now, plus the delay of the connections, on the clock of each role. Roles that share a
+    /// clock get the same value.
     pub(crate) fn instants_ns(&self, lead_ns: u64) -> Vec<u64> {
         let way_ns = 2 * self.hosts.iter().map(|host| host.delay_ns()).max().unwrap_or(0);
         let at_ns = monotonic_ns() + lead_ns + way_ns;
@@ -151,12 +151,12 @@ impl<'a> RoleGroup<'a> {
             .collect()
     }
 
-    /// Sets the phase that error messages name.
+    /// Sets the phase of the trial that error messages name.
     pub(crate) fn phase(&mut self, phase: &'static str) {
         self.phase = phase;
     }
 
-    /// Sends one role an order, with descriptors of roles on the same host.
+    /// Sends an order to one role, with descriptors of roles on the same host.
     pub(crate) fn order(
         &mut self,
         role: usize,
@@ -195,7 +195,8 @@ impl<'a> RoleGroup<'a> {
         }
     }
 
-    /// Waits for one answer from each of these roles, in any order; `limit` is the watchdog's time.
+    /// Waits for one answer from each of these roles, in any order. After `limit`, the roles that have not answered
+    /// count as hung.
     pub(crate) fn answers(
         &mut self,
         roles: &[usize],
@@ -239,7 +240,7 @@ impl<'a> RoleGroup<'a> {
         }
     }
 
-    /// The names and process ids of the roles that run on this host.
+    /// The names and process ids of the roles that run on this machine.
     pub(crate) fn processes(&self) -> Vec<(String, u32)> {
         let local = |handle: &RoleHandle| match handle {
             RoleHandle::Local(process) => Some((process.name.clone(), process.pid())),
@@ -269,7 +270,7 @@ impl<'a> RoleGroup<'a> {
         Ok(())
     }
 
-    /// Reads the meters of every host, each with the host's name.
+    /// Reads the meters of every host; each reading has the host's name.
     pub(crate) fn read_meters(&mut self) -> Result<Vec<HostReading>, LaunchError> {
         for host in &mut self.hosts {
             host.say(&ToAgent::ReadMeters)?;
@@ -286,7 +287,7 @@ impl<'a> RoleGroup<'a> {
         Ok(readings)
     }
 
-    /// Waits until all processes have exited; call it after they received the order to close.
+    /// Waits until all processes have exited. Call it after they have been ordered to close.
     pub(crate) fn finish(mut self) -> Result<(), LaunchError> {
         let until = Instant::now() + CLOSE_LIMIT;
         let mut left: Vec<usize> = (0..self.handles.len()).collect();

@@ -1,4 +1,4 @@
-//! A role's process on this host: started here, controlled over a socket pair, and never left running.
+//! A role's process on this host. It is controlled over a socket pair and never left running.
 
 use std::io::{PipeReader, Read};
 use std::os::fd::OwnedFd;
@@ -56,7 +56,7 @@ impl RoleProcess {
         Ok(RoleProcess { name: name.to_owned(), child, wire, stderr, _lease: lease })
     }
 
-    /// Waits for the process to exit; returns its exit status and what it wrote to standard error.
+    /// Waits for the process to exit; describes its exit status and what it wrote to standard error.
     pub(crate) fn exit_report(&mut self) -> String {
         let status = self.child.wait();
         let mut bytes = Vec::new();
@@ -64,12 +64,12 @@ impl RoleProcess {
         exit_report(status, &String::from_utf8_lossy(&bytes))
     }
 
-    /// Waits for its exit, which must be near.
+    /// Waits for the process, which must be about to exit.
     pub(crate) fn wait(&mut self) {
         let _ = self.child.wait();
     }
 
-    /// Kills it; does nothing if it was already waited for.
+    /// Kills the process; does nothing if it has already been waited for.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
     }

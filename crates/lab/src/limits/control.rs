@@ -1,4 +1,5 @@
-//! The cost of creating, querying and removing IPC objects, by number of threads: the control plane (study item E5).
+//! The cost of creating, querying and removing IPC objects, by number of threads: the control plane (item E5 of Enea's
+//! study).
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use super::Spread;
 /// The rate of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlRate {
-    /// `sysv-shm`, `sysv-mq`, `fifo`, `pipe`, `socketpair`.
+    /// Kind of object: `sysv-shm`, `sysv-mq`, `fifo`, `pipe` or `socketpair`.
     pub object: String,
     /// `create-remove`: creating and removing one object; `stat`: querying the state of an object.
     pub operation: String,
@@ -26,16 +27,16 @@ pub struct ControlRate {
     pub per_s: Spread,
 }
 
-/// Numbers of threads; the study measured its patch with four.
+/// Numbers of threads to measure; Enea's study measured its patch with four.
 const THREADS: [u32; 3] = [1, 2, 4];
 
 /// Length of segments, bytes.
 const SEGMENT_BYTES: usize = 4096;
 
-/// The clock is read once per this number of operations.
+/// Number of operations between two readings of the clock.
 const AT_A_TIME: u64 = 16;
 
-/// The repeated operation of one thread; the resources that it holds are released when it is dropped.
+/// The operation that a thread repeats; the resources that it holds are released when it is dropped.
 type Operation = Box<dyn FnMut() -> Result<(), OsError>>;
 
 type Made = fn() -> Result<Operation, OsError>;
@@ -105,7 +106,7 @@ fn leased_path() -> Result<(PathBuf, Lease), OsError> {
     Ok((path, held))
 }
 
-/// Measures all operations; each run takes `run_ms`. What this system does not permit is reported in `gaps`.
+/// Measures all operations; each run takes `run_ms`. `gaps` receives the operations that this system does not permit.
 pub(super) fn measure(run_ms: u32, repeats: usize, gaps: &mut Vec<String>) -> Vec<ControlRate> {
     let mut rates = Vec::new();
     for (object, operation, made) in OPERATIONS {

@@ -12,15 +12,15 @@ use super::{Ask, Limits, Spread, spread_of};
 pub struct Layout {
     /// Size of the ring, bytes.
     pub ring_bytes: u64,
-    /// Bytes handed over at a time; at least one message.
+    /// Number of bytes that the sender makes available to the receiver at a time; at least one message.
     pub hand_over_bytes: u64,
     /// Size of the sender's working set, bytes; larger than its private caches.
     pub working_set_bytes: u64,
 }
 
 /// The throughput of one or two copies between two cores at one message size. The sender copies whole messages from its
-/// working set into a ring, and the receiver adds up every 64-bit word of them; with two copies, it first copies them
-/// out of the ring.
+/// working set into a ring, and the receiver adds up all of their 64-bit words. With two copies, it first copies the
+/// messages out of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyLimit {
     /// Number of copies, 1 or 2.
@@ -33,8 +33,8 @@ pub struct CopyLimit {
     pub size_bytes: u64,
     /// Messages per second.
     pub msgs_per_s: Spread,
-    /// Messages per second if every message is handed over individually, which a mechanism has to do if it does not
-    /// know whether another one follows; this slows down small messages.
+    /// Messages per second if every message is made available individually. A mechanism has to do so if it does not
+    /// know whether another message follows. This slows down small messages.
     pub each_by_itself_msgs_per_s: Spread,
     /// Payload bytes per second.
     pub bytes_per_s: Spread,
@@ -43,7 +43,7 @@ pub struct CopyLimit {
 }
 
 impl Limits {
-    /// Whether the loop with two copies was faster than this one with one copy, between the same CPUs and at the same size.
+    /// Whether two copies were faster than the single copy of `one`, between the same CPUs and at the same size.
     pub fn two_copies_faster(&self, one: &CopyLimit) -> bool {
         let twin = |c: &&CopyLimit| {
             (c.copies, c.a, c.b, c.size_bytes) == (2, one.a, one.b, one.size_bytes)
@@ -59,19 +59,20 @@ pub const TWO_COPIES_FASTER: &str = "slower than with two copies: copying a mess
 
 /// Sizes of rings to try: within the nearest cache, within the private caches, within the last level.
 const RINGS: [usize; 4] = [16 << 10, 128 << 10, 512 << 10, 4 << 20];
-/// Sizes of hand-overs to try for small messages.
+/// Numbers of bytes to make available at a time, to be tried for small messages.
 const HAND_OVERS: [usize; 3] = [0, 1 << 10, 8 << 10];
 /// Working set if the sizes of the caches are unknown.
 const WORKING_SET: u64 = 8 << 20;
 
 /// Number of layouts from the first round that are measured thoroughly.
 const FINALISTS: usize = 3;
-/// Approximate duration of a run while layouts are searched between two trials, and of a reading afterwards,
-/// milliseconds.
+/// Approximate duration of a run while layouts are searched between two trials, milliseconds. `READING_MS` is that of a
+/// later reading.
 const SEARCH_MS: u32 = 1;
 const READING_MS: u32 = 2;
 
-/// The number of messages that takes some milliseconds at any size: small ones at 1 GB/s, large ones at 10.
+/// The number of messages that takes about `run_ms` at any size, assuming 1 GB/s for small messages and 10 GB/s for
+/// large ones.
 fn messages(size: usize, run_ms: u32) -> usize {
     let bytes_per_ms = match size {
         0..=128 => 1 << 20,
@@ -81,7 +82,7 @@ fn messages(size: usize, run_ms: u32) -> usize {
     (run_ms as usize * bytes_per_ms / size).max(16)
 }
 
-/// Layouts to try for a size: ring size and bytes per hand-over.
+/// Layouts to try for a message size, as ring size and bytes made available at a time.
 fn layouts(size: usize) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for ring in RINGS {
@@ -100,14 +101,14 @@ fn layouts(size: usize) -> Vec<(usize, usize)> {
     found
 }
 
-/// The sender's working set: four times its private caches, so that a message has left them before its turn comes
-/// again.
+/// The size of the sender's working set in bytes: four times its private caches, so that a message is no longer in them
+/// when its turn comes again.
 fn working_set_bytes(topology: &Topology, cpu: u32) -> usize {
     let private = topology.private_cache_bytes(cpu).unwrap_or(WORKING_SET / 4);
     (private * 4).clamp(WORKING_SET / 2, WORKING_SET * 8) as usize
 }
 
-/// Nanoseconds per message with one layout.
+/// Measures one layout, nanoseconds per message.
 fn time_ns(
     cpus: (u32, u32),
     (copies, size, working_set): (Copies, usize, usize),
@@ -126,8 +127,8 @@ fn time_ns(
     Ok(time.wall_ns as f64 / time.messages.max(1) as f64)
 }
 
-/// One message size and number of copies between two CPUs, to be measured repeatedly and quickly: the layouts are
-/// searched once, and only the best of them are then tried each time.
+/// A quick, repeatable measurement for one message size and number of copies between two CPUs. The layouts are searched
+/// once; later readings try only the best of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Copying {
     cpus: (u32, u32),
@@ -154,7 +155,7 @@ impl Copying {
         Ok(Copying { cpus, what, layouts })
     }
 
-    /// Current throughput with the best layout, payload bytes per second.
+    /// Measures the current throughput with the best layouts, payload bytes per second.
     pub(crate) fn bytes_per_s(&self) -> Result<f64, OsError> {
         let mut best = f64::INFINITY;
         for &layout in &self.layouts {

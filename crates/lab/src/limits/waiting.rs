@@ -1,4 +1,5 @@
-//! Wake-up latency: from before the waking call to the sleeper's first instruction on another core.
+//! Wake-up latency: from immediately before the waking call to the first instruction of the woken thread, on another
+//! core.
 
 use crossway_sys::OsError;
 use crossway_sys::yardstick::{self, wake_times};
@@ -6,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::{IDLE, Spread, spread_of};
 
-/// How the sleeper is woken.
+/// How the sleeping thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WakeKind {
     /// FUTEX_WAKE.
     Futex,
-    /// A write to an eventfd that the sleeper is reading.
+    /// A write to an eventfd that the sleeping thread is reading.
     Eventfd,
 }
 
 /// The latency of one kind of wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wake {
-    /// How the sleeper is woken.
+    /// How the sleeping thread is woken.
     pub kind: WakeKind,
-    /// The waker's CPU.
+    /// The waking thread's CPU.
     pub a: u32,
-    /// The sleeper's CPU.
+    /// The sleeping thread's CPU.
     pub b: u32,
-    /// How long the sleeper had slept, microseconds. Up to 200 us the waker spins meanwhile; for longer times it sleeps
-    /// too.
+    /// How long the thread had slept, microseconds. Up to 200 us, the waking thread spins in the meantime; for longer
+    /// times it sleeps too.
     pub idle_us: u64,
     /// Latency, nanoseconds.
     pub wake_to_run_ns: Spread,

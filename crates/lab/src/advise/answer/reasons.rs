@@ -1,4 +1,5 @@
-//! The reasons in an answer: what was ruled out and why, when to prefer the runner-up, what would change the choice, why there is none.
+//! The reasons in an answer: what was ruled out and why, when to prefer the runner-up, what would change the choice,
+//! and why no mechanism was chosen.
 
 use serde::Serialize;
 
@@ -192,7 +193,7 @@ pub(super) fn objective_words(question: &Question) -> String {
     }
 }
 
-/// The commands that repeat the runs from which the figures are.
+/// The commands that repeat the runs that gave the figures.
 pub(super) fn commands(
     question: &Question,
     sources: &Sources<'_>,

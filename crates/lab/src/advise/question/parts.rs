@@ -9,8 +9,8 @@ use super::{Goals, Percentile, Share};
 use crate::contender::is_language;
 use crate::plan::{At, PlanError, size_bytes};
 
-/// Maximum number of different message sizes that are measured for every candidate; in a finer histogram,
-/// neighbouring sizes are merged.
+/// Maximum number of different message sizes that are measured per candidate. Neighbouring sizes of a finer histogram
+/// are merged.
 const MOST_SIZES: usize = 8;
 /// Maximum number of sizes in a question.
 const MOST_STATED: usize = 1_000;
@@ -63,8 +63,8 @@ pub(super) fn sizes(at: &At<'_>, value: &Value) -> Result<Vec<Share>, PlanError>
     Ok(shares)
 }
 
-/// Merges the sizes of a histogram until few enough are left to measure: repeatedly, the two neighbours that are
-/// closest together, by ratio and by share, become one size with the same number of bytes in total. `shares` are
+/// Merges the sizes of a histogram until there are few enough to measure. In each step, the two neighbours that are
+/// closest together, by ratio and by share, become one size with the same total number of bytes. `shares` must be
 /// sorted by size.
 fn put_together(shares: &mut Vec<Share>) {
     let apart = |a: &Share, b: &Share| {

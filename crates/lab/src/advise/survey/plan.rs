@@ -13,8 +13,8 @@ pub(super) const WARMUP_MS: u64 = 15;
 const BURSTS: u64 = 40;
 const LONGEST_TRIAL_MS: u64 = 4_000;
 
-/// Long enough for a paced trial's percentiles, otherwise short: many short trials are more informative than a few
-/// long ones.
+/// The measured time of a trial, milliseconds: long enough for the percentiles of a paced trial, otherwise short, since
+/// many short trials are more informative than a few long ones.
 pub(super) fn measure_ms(question: &Question) -> u64 {
     match question.workload(question.sizes[0].bytes).facts().extent {
         Extent::Instants { period_ns, .. } => {

@@ -9,11 +9,10 @@ use crate::agent::{FromAgent, HeldAt, Said};
 use crate::control::{Answer, ControlError};
 use crate::launcher::LaunchError;
 
-/// After one role failed: time for the others to report their reasons.
+/// Time for the other roles to report their reasons after one role has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// The same if everything known so far follows from the failure of another role, so that the cause has yet to be
-/// reported.
+/// The same if all failures known so far can be consequences of another role's failure, which must still be reported.
 const REASON_TO_COME: Duration = Duration::from_secs(5);
 
 /// An answer with its descriptors, or the reason why there is none.
@@ -22,7 +21,7 @@ pub(super) type Heard = Result<(Answer, Vec<HeldDescriptor>), NoAnswer>;
 /// The reason why a role does not answer.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
-    /// It has exited; with the exit status, if that is already known.
+    /// It has exited, with this exit status if that is already known.
     Ended(Option<String>),
     /// Its message cannot be parsed.
     Nonsense(String),
@@ -34,14 +33,14 @@ pub(super) struct Failure {
     role: usize,
     /// The reason that it reported; `None` if it exited without an answer.
     reason: Option<String>,
-    /// How it exited, if that is already known.
+    /// How it exited; `None` if that is not yet known.
     how: Option<String>,
     unsupported: bool,
     own_fault: bool,
 }
 
 impl Failure {
-    /// The answer of a role, or its failure.
+    /// Returns the answer of a role, or its failure.
     pub(super) fn of(role: usize, said: Heard) -> Result<(Answer, Vec<HeldDescriptor>), Failure> {
         let silent =
             |how| Failure { role, reason: None, how, unsupported: false, own_fault: false };
@@ -57,9 +56,9 @@ impl Failure {
         }
     }
 
-    /// Rank of the failure as an explanation, the best first: a role that was killed, or whose own program violated
-    /// the protocol, explains one whose peer closed or whose program exited; while roles close, they exit anyway,
-    /// which explains nothing.
+    /// Rank of the failure as an explanation, the best first. A role that was killed, or whose own program violated the
+    /// protocol, explains the failure of a role whose peer closed. While the roles are closing, an exit is normal and
+    /// explains nothing.
     fn distance(&self, closing: bool) -> u8 {
         match &self.reason {
             None if closing => 4,
@@ -71,7 +70,7 @@ impl Failure {
     }
 }
 
-/// Which sources have become readable.
+/// The sources that have become readable.
 struct Waiting {
     here: Vec<usize>,
     there: Vec<usize>,
@@ -79,7 +78,7 @@ struct Waiting {
 }
 
 impl RoleGroup<'_> {
-    /// Waits for a message from one of these roles; returns nothing if the time is up.
+    /// Waits for messages from these roles; returns an empty list on timeout.
     pub(super) fn wait(
         &mut self,
         roles: &[usize],
@@ -120,7 +119,7 @@ impl RoleGroup<'_> {
         }
     }
 
-    /// A message from a role that its agent has already forwarded.
+    /// A message from a role that has already been received through its agent.
     fn heard_from(&mut self, role: usize) -> Option<Heard> {
         let RoleHandle::Remote { host, role, .. } = self.handles[role] else { return None };
         let said = self.hosts[host].take(|message| match message {
@@ -169,8 +168,8 @@ impl RoleGroup<'_> {
         Ok(Waiting { here, there, interrupted: ready.next() == Some(true) })
     }
 
-    /// Determines the actual cause of a failure, which is often not the one that was reported first. Takes the
-    /// failures known so far, of which it may only be known that a role has exited.
+    /// Determines the actual cause of a failure, which is often not the one that was reported first. `told` are the
+    /// failures known so far; of some it may only be known that the role has exited.
     pub(super) fn failure(&mut self, mut told: Vec<Failure>) -> LaunchError {
         // A role exits when it has closed.
         let closing = self.phase == "closing";
@@ -224,7 +223,7 @@ mod tests {
     use super::*;
     use crate::launcher::{Launcher, RoleProcess};
 
-    /// A role that reports this immediately and exits; `None`: it exits without an answer.
+    /// A role that immediately reports `says` and exits; `None`: it exits without an answer.
     fn role(name: &str, says: Option<&Answer>) -> RoleHandle {
         let frame = says.map_or_else(String::new, |answer| {
             let body = serde_json::to_string(answer).unwrap();
@@ -288,8 +287,8 @@ mod tests {
         assert_eq!(reason([Some(&ended), Some(&cannot)]), "no such option");
     }
 
-    /// The connection of a role that gave up between two orders is closed when the next order comes, but its reason
-    /// can still be read.
+    /// The connection of a role that gave up between two orders is closed when the next order is sent, but the role's
+    /// reason can still be read.
     #[test]
     fn a_role_that_takes_no_order_is_heard_first() {
         let lied = failed("its figures are refused", true);
