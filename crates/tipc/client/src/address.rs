@@ -18,7 +18,7 @@ const NODE_SCOPE: i8 = 3;
 pub struct SocketAddress {
     /// Port number on its node.
     pub port: u32,
-    /// Address of its node; 0 if the node has none.
+    /// Address of its node; 0 if the node has no address.
     pub node: u32,
 }
 
@@ -34,16 +34,16 @@ pub struct ServiceRange {
 }
 
 impl ServiceRange {
-    /// The range that contains only `instance`.
+    /// Returns the range that contains only `instance`.
     pub const fn single(service: u32, instance: u32) -> Self {
         Self { service, lower: instance, upper: instance }
     }
 }
 
-/// Destination of a message or a connection request.
+/// The destination of a message or a connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// Every socket bound to a range that shares an instance with this one.
+    /// Every socket bound to a range that has an instance in common with this one.
     Range(ServiceRange),
     /// One of the sockets bound to an instance, in round-robin order.
     Service {
@@ -51,7 +51,7 @@ pub enum Address {
         service: u32,
         /// Instance of the service.
         instance: u32,
-        /// Node that looks the instance up; 0 for a lookup in the whole cluster.
+        /// Address of the node that looks the instance up; 0 for a lookup in the whole cluster.
         domain: u32,
     },
     /// One socket, by its port and node instead of a name.
@@ -69,7 +69,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Its number in linux/tipc.h.
+    /// Returns its number in linux/tipc.h.
     pub(crate) fn number(self) -> u32 {
         match self {
             Scope::Cluster => CLUSTER_SCOPE.unsigned_abs().into(),
@@ -81,15 +81,15 @@ impl Scope {
 /// The address argument of a bind call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The names that the socket is bound to.
+    /// The service type and instances that the socket is bound to.
     pub range: ServiceRange,
     /// Where the binding is visible.
     pub scope: Scope,
-    /// Whether the binding is withdrawn, expressed by a negative scope.
+    /// Whether the call withdraws the binding, which a negative scope expresses.
     pub withdraw: bool,
 }
 
-/// The encoded address has none of the three legal forms.
+/// Error: the encoded address has none of the three legal forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a TIPC address: family {family}, form {form}; expected family 30 and form 1, 2 or 3")]
 pub struct BadAddress {
@@ -116,7 +116,7 @@ fn words(raw: &[u8; ENCODED_LEN]) -> [u32; 3] {
 }
 
 impl Address {
-    /// One socket bound to an instance, anywhere in the cluster.
+    /// Returns the address of one of the sockets bound to an instance, anywhere in the cluster.
     pub const fn service(service: u32, instance: u32) -> Self {
         Self::Service { service, instance, domain: 0 }
     }

@@ -1,4 +1,4 @@
-//! Errors of calls other than sending and receiving, each with its remedy.
+//! Errors of calls other than those that send and receive; each names its remedy.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::protocol::refusal::Refusal;
 /// Why a socket cannot be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither back end is available.
+    /// There is neither the kernel's TIPC nor a tipcd.
     #[error(
         "no AF_TIPC in this kernel and no tipcd at {}: start `crossway tipcd` (or `tipcd`), or load the kernel's module as root: modprobe tipc",
         .path.display()
@@ -24,7 +24,7 @@ pub enum Error {
     /// A tipcd was requested explicitly but none is running.
     #[error("no tipcd at {}: {source}; start one with: crossway tipcd --socket {}", .path.display(), .path.display())]
     NoDaemon {
-        /// Path where it was expected.
+        /// Path where a tipcd was expected.
         path: PathBuf,
         /// The error from connecting.
         source: std::io::Error,
@@ -51,7 +51,7 @@ pub enum Error {
         /// Version used by the tipcd.
         theirs: u16,
     },
-    /// The tipcd refuses this program.
+    /// The tipcd has refused this program.
     #[error("the tipcd at {} refuses this program: {}", .path.display(), cause(*.why))]
     TurnedAway {
         /// Path of its socket.
@@ -59,12 +59,12 @@ pub enum Error {
         /// The reason, if it gave one.
         why: Option<Refusal>,
     },
-    /// The tipcd ended, or violated the protocol.
+    /// The tipcd has ended, or has violated the protocol.
     #[error("the tipcd at {} {what}: start it again and open a new socket", .path.display())]
     DaemonGone {
         /// Path of its socket.
         path: PathBuf,
-        /// What the tipcd did or failed to do, as the rest of a sentence.
+        /// What the tipcd did or failed to do, as the predicate of a sentence.
         what: &'static str,
     },
     /// A call of this library failed.
@@ -72,9 +72,9 @@ pub enum Error {
     Call {
         /// Name of the call.
         call: &'static str,
-        /// Object of the call.
+        /// What the call was applied to.
         object: String,
-        /// Why it failed; the errno of AF_TIPC if the kernel's TIPC would fail in the same situation.
+        /// Why it failed. If the kernel's TIPC would fail in the same situation, this is the errno that AF_TIPC gives.
         errno: Errno,
     },
     /// An underlying system call failed.
@@ -87,8 +87,7 @@ impl Error {
         Self::Call { call, object: object.to_string(), errno }
     }
 
-    /// The errno on Linux; the same as that of AF_TIPC if the kernel's TIPC would fail in the same
-    /// way.
+    /// The errno on Linux. If the kernel's TIPC would fail in the same situation, this is the errno that AF_TIPC gives.
     pub fn errno(&self) -> Errno {
         match self {
             Self::NoTipc { .. } | Self::NoKernelTipc => Errno::AFNOSUPPORT,
@@ -109,7 +108,7 @@ impl From<Error> for std::io::Error {
     }
 }
 
-/// The reason why a program was refused.
+/// Returns the reason why a program was refused, as the end of a sentence.
 fn cause(why: Option<Refusal>) -> String {
     why.map_or_else(
         || {
@@ -120,7 +119,7 @@ fn cause(why: Option<Refusal>) -> String {
     )
 }
 
-/// The meaning of an errno for a TIPC socket, and the remedy.
+/// Describes what an errno means for a TIPC socket, and the remedy.
 fn describe(errno: Errno) -> String {
     let advice = match errno {
         Errno::NAMETOOLONG => "a socket's path has at most 107 bytes; give a shorter one",

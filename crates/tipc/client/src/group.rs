@@ -1,10 +1,10 @@
-//! Requests to join a communication group.
+//! Requests to join a group.
 
 use crate::address::Scope;
 
-/// TIPC_GROUP_LOOPBACK.
+/// Flag TIPC_GROUP_LOOPBACK: the member receives its own messages.
 const LOOPBACK: u32 = 1;
-/// TIPC_GROUP_MEMBER_EVTS.
+/// Flag TIPC_GROUP_MEMBER_EVTS: the member is notified of others that join or leave.
 const MEMBER_EVENTS: u32 = 2;
 
 /// A request to join a group, `struct tipc_group_req` of linux/tipc.h.
@@ -23,14 +23,15 @@ pub struct Group {
     pub instance: u32,
     /// Whether members on other nodes belong to the group.
     pub scope: Scope,
-    /// Whether the member receives its own messages that match it.
+    /// Whether the member also receives its own messages that are addressed to it or to all.
     pub loopback: bool,
     /// Whether the member receives an [`Event`](crate::Event) when a member joins or leaves.
     pub member_events: bool,
 }
 
 impl Group {
-    /// A request to join a cluster-wide group as `instance`, without receiving one's own messages or membership events.
+    /// Returns a request to join a cluster-wide group as `instance`, without receiving one's own messages or membership
+    /// events.
     pub fn new(service: u32, instance: u32) -> Group {
         Group { service, instance, scope: Scope::Cluster, loopback: false, member_events: false }
     }

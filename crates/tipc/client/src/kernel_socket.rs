@@ -1,4 +1,4 @@
-//! A socket of the kernel's own TIPC.
+//! A socket of the kernel's TIPC.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::message::{ErrorCode, Event, Message};
 use crate::patiently::patiently;
 use crate::protocol::control::SocketKind;
 
-/// TIPC ignores the backlog.
+/// The backlog passed to listen; TIPC ignores it.
 const BACKLOG: i32 = 128;
 
 /// A socket of AF_TIPC.

@@ -1,10 +1,11 @@
 //! TIPC sockets for programs.
 //!
-//! [`Socket`] has two back ends: the kernel's AF_TIPC if available, otherwise a `tipcd`, Crossway's TIPC node in user space. With both,
-//! its descriptor is a kernel socket, so poll, epoll, dup, fork, timeouts and signals work as usual.
+//! [`Socket`] has two back ends: the kernel's AF_TIPC if it is available, otherwise a `tipcd`, Crossway's TIPC node in
+//! user space. With either, its descriptor is a kernel socket, so poll, epoll, dup, fork, timeouts and signals work as
+//! usual.
 //!
-//! Calls that send or receive messages fail with a bare [`Errno`], the same as with AF_TIPC; the others with an [`Error`] that includes
-//! the remedy.
+//! Calls that send or receive messages fail with a plain [`Errno`], the same as with AF_TIPC. All other calls fail with
+//! an [`Error`] that names the remedy.
 
 pub mod address;
 pub mod admin;

@@ -1,4 +1,4 @@
-//! A private `tipcd` for as long as it is needed.
+//! A private `tipcd` that runs only while it is needed.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::error::Error;
 /// Maximum time that a tipcd may take to start.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// A tipcd without bearers with a socket path of its own. It ends when this value is dropped and when this process ends,
-/// however that happens.
+/// A tipcd without bearers that listens at its own socket path. It ends when this value is dropped or this process
+/// ends, however that happens.
 #[derive(Debug)]
 pub struct LoneTipcd {
     child: Child,
@@ -20,10 +20,10 @@ pub struct LoneTipcd {
     path: PathBuf,
 }
 
-/// The tipcd could not be started.
+/// Why the tipcd could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LoneError {
-    /// The program cannot be run.
+    /// The program could not be run.
     #[error("cannot start {program}: {source}")]
     Start {
         /// Program that was started.
@@ -44,7 +44,7 @@ pub enum LoneError {
 }
 
 impl LoneTipcd {
-    /// Starts a tipcd with `command`, a program that takes tipcd's arguments, with its socket at `path`.
+    /// Starts a tipcd with its socket at `path`. `command` runs a program that takes tipcd's arguments.
     ///
     /// # Errors
     /// [`LoneError`] if it does not start.

@@ -7,7 +7,7 @@ use crate::address::{ServiceRange, SocketAddress};
 /// Why a message was returned, or why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// No socket is bound to the name.
+    /// No socket is bound to the service address.
     NoName,
     /// The socket no longer exists.
     NoPort,
@@ -17,12 +17,12 @@ pub enum ErrorCode {
     Overload,
     /// The peer shut the connection down.
     Shutdown,
-    /// A code not defined by TIPC.
+    /// A code that TIPC does not define.
     Other(u8),
 }
 
 impl ErrorCode {
-    /// The code with TIPC's number; `None` for 0, which is not an error.
+    /// Returns the code with TIPC's number; `None` for 0, which is not an error.
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
             0 => return None,
@@ -61,12 +61,12 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// What was received, besides the payload in the caller's buffer.
+/// What kind of message or event was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A message of another socket, or data of a stream.
+    /// A message from another socket, or data of a stream.
     Data,
-    /// A message sent by this socket that was returned; the buffer holds its first bytes.
+    /// A message that this socket sent and that was returned; the buffer holds its first bytes.
     Returned(ErrorCode),
     /// The end of the connection.
     End(ErrorCode),
@@ -76,16 +76,17 @@ pub enum Event {
     MemberDown,
 }
 
-/// What was received, without the bytes, which are in the caller's buffer.
+/// Describes what was received; the bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Kind of the message.
     pub event: Event,
     /// Number of bytes in the caller's buffer.
     pub len: usize,
-    /// Length of the whole message if the back end reports it: a `tipcd` always does; with the kernel it equals `len`.
+    /// Length in bytes of the whole message, if the back end reports it. A `tipcd` always does; with the kernel it
+    /// equals `len`.
     pub full_len: usize,
-    /// The message was longer than the buffer, and the rest was discarded.
+    /// Whether the message was longer than the buffer, so that the rest was discarded.
     pub truncated: bool,
     /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddress,

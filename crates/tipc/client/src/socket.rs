@@ -1,4 +1,4 @@
-//! A socket with either back end.
+//! A socket of either back end.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +25,7 @@ pub enum Backend {
     Automatic,
     /// The kernel's TIPC, by sockets of AF_TIPC.
     Kernel,
-    /// The `tipcd` whose socket has this path.
+    /// The `tipcd` that listens at this path.
     Node(PathBuf),
 }
 
@@ -43,9 +43,9 @@ impl Backend {
 /// A TIPC socket of the kernel or of a `tipcd`, with the same calls for both.
 #[derive(Debug)]
 pub enum Socket {
-    /// With the kernel's TIPC.
+    /// A socket of the kernel's TIPC.
     Kernel(KernelSocket),
-    /// With a `tipcd`, by its local protocol.
+    /// A socket of a `tipcd`, used through its local protocol.
     Node(NodeSocket),
 }
 
@@ -108,7 +108,7 @@ impl Socket {
         either!(self, s => s.kind())
     }
 
-    /// Binds the socket to a service range, so that messages and connection requests to it reach the socket.
+    /// Binds the socket to a service range: messages and connection requests to these services reach it.
     ///
     /// # Errors
     /// EINVAL for a range whose bounds are out of order or a connected socket, EACCES for a reserved service or a member of a group.
@@ -116,10 +116,10 @@ impl Socket {
         either!(self, s => s.bind(range, scope))
     }
 
-    /// Withdraws one binding of exactly this range and scope.
+    /// Withdraws one binding with exactly this range and scope.
     ///
     /// # Errors
-    /// EINVAL if there is none.
+    /// EINVAL if there is no such binding.
     pub fn unbind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         either!(self, s => s.unbind(range, scope))
     }
@@ -127,12 +127,12 @@ impl Socket {
     /// Binds as specified by a struct sockaddr_tipc; a negative scope withdraws the binding.
     ///
     /// # Errors
-    /// As [`Socket::bind`] and [`Socket::unbind`]; EAFNOSUPPORT for a socket's address.
+    /// The errors of [`Socket::bind`] and [`Socket::unbind`]; EAFNOSUPPORT for a socket's address.
     pub fn bind_raw(&self, address: &[u8; ENCODED_LEN]) -> Result<(), Errno> {
         either!(self, s => s.bind_raw(address))
     }
 
-    /// Withdraws all bindings.
+    /// Withdraws all bindings of the socket.
     ///
     /// # Errors
     /// ENETDOWN if the tipcd has ended.
@@ -140,7 +140,7 @@ impl Socket {
         either!(self, s => s.unbind_all())
     }
 
-    /// Makes the socket accept connections. A binding is visible immediately, so call listen before bind.
+    /// Makes the socket accept connections. Call it before bind, because a binding is visible to others immediately.
     ///
     /// # Errors
     /// EOPNOTSUPP for connectionless kinds, EINVAL if it already listens or is connected.
@@ -151,7 +151,8 @@ impl Socket {
     /// Accepts a connection. Returns its socket and the peer's address.
     ///
     /// # Errors
-    /// EINVAL if the socket does not listen, EOPNOTSUPP for connectionless kinds, EAGAIN if none arrived in time.
+    /// EINVAL if the socket does not listen, EOPNOTSUPP for connectionless kinds, EAGAIN if no connection arrived in
+    /// time.
     pub fn accept(&self, patience: Patience) -> Result<(Self, SocketAddress), Errno> {
         match self {
             Self::Kernel(s) => s.accept(patience).map(|(new, from)| (Self::Kernel(new), from)),
@@ -159,27 +160,28 @@ impl Socket {
         }
     }
 
-    /// Connects to a socket or to one bound to a service. On a connectionless socket, sets the default destination, or clears it if
-    /// `None`.
+    /// Connects to a socket, or to one that is bound to a service. On a connectionless socket, sets the default
+    /// destination, or clears it if `to` is `None`.
     ///
     /// # Errors
-    /// EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (no accept within the connection timeout), EISCONN, EALREADY, EINVAL, EOPNOTSUPP;
-    /// EINPROGRESS if patience runs out before the answer, which is then indicated by POLLOUT and [`Socket::take_error`].
+    /// EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (the connection was not accepted within the connection timeout), EISCONN,
+    /// EALREADY, EINVAL, EOPNOTSUPP; EINPROGRESS if patience runs out before the answer, which POLLOUT and
+    /// [`Socket::take_error`] then indicate.
     pub fn connect(&self, to: Option<Address>, patience: Patience) -> Result<(), Errno> {
         either!(self, s => s.connect(to, patience))
     }
 
-    /// The errno of a connection request that has failed since the last call (SO_ERROR).
+    /// Returns and clears the errno of a connection request that has failed since the last call, like SO_ERROR.
     pub fn take_error(&self) -> Option<Errno> {
         either!(self, s => s.take_error())
     }
 
-    /// Sends a message, or as much of a stream as is accepted while patience lasts. Returns the number of bytes accepted. An address
-    /// on a new socket of a connected kind requests a connection with the payload as the first message; on a connected socket it is
-    /// ignored.
+    /// Sends a message, or as much of a stream as is accepted while patience lasts. Returns the number of bytes
+    /// accepted. On a new socket of a connected kind, an address makes this a connection request with the payload as
+    /// its first message; on a connected socket, the address is ignored.
     ///
     /// # Errors
-    /// Like the kernel's sendto. EAGAIN if there was no room in time.
+    /// The errno that the kernel's sendto would return. EAGAIN if there was no room in time.
     #[inline]
     pub fn send(
         &self,
@@ -190,8 +192,9 @@ impl Socket {
         either!(self, s => s.send(payload, to, patience))
     }
 
-    /// Receives a message, or the available data of a stream. Returns 0 at the end of a connection that the peer shut down, or for a
-    /// returned message (use [`Socket::recv_message`] to distinguish these).
+    /// Receives a message, or the available data of a stream, and returns its length in bytes. Returns 0 at the end of
+    /// a connection that the peer shut down, and for a message that is returned to its sender or reports a group member
+    /// (use [`Socket::recv_message`] to distinguish these).
     ///
     /// # Errors
     /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
@@ -200,10 +203,12 @@ impl Socket {
         either!(self, s => s.recv(buf, patience))
     }
 
-    /// Receives a message, and tells its kind, its sender and the service addressed. The end of a connection is an event.
+    /// Receives a message, and returns its kind, its sender and the service that it was addressed to. The end of a
+    /// connection is an event.
     ///
     /// # Errors
-    /// ENOTCONN, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
+    /// ENOTCONN if the socket was never connected or this end has shut the connection down, EAGAIN if nothing arrived
+    /// in time, EINVAL for an empty buffer.
     pub fn recv_message(&self, buf: &mut [u8], patience: Patience) -> Result<Message, Errno> {
         match self {
             Self::Kernel(s) => s.recv_message(buf, patience, false),
@@ -214,7 +219,7 @@ impl Socket {
     /// Like [`Socket::recv_message`], but leaves the message in the queue.
     ///
     /// # Errors
-    /// As [`Socket::recv_message`].
+    /// The errors of [`Socket::recv_message`].
     pub fn peek(&self, buf: &mut [u8], patience: Patience) -> Result<Message, Errno> {
         match self {
             Self::Kernel(s) => s.recv_message(buf, patience, true),
@@ -222,15 +227,15 @@ impl Socket {
         }
     }
 
-    /// Shuts the connection down: the peer reads what is in flight, then the end.
+    /// Shuts the connection down. The peer reads what is in flight, then the end.
     ///
     /// # Errors
-    /// ENOTCONN.
+    /// ENOTCONN if there is no connection.
     pub fn shutdown(&self) -> Result<(), Errno> {
         either!(self, s => s.shutdown())
     }
 
-    /// The socket's own address.
+    /// Returns the socket's own address.
     ///
     /// # Errors
     /// ENETDOWN if the tipcd has ended.
@@ -238,15 +243,15 @@ impl Socket {
         either!(self, s => s.local_address())
     }
 
-    /// The address of the connection's other end.
+    /// Returns the address of the connection's other end.
     ///
     /// # Errors
-    /// ENOTCONN.
+    /// ENOTCONN if there is no connection.
     pub fn peer_address(&self) -> Result<SocketAddress, Errno> {
         either!(self, s => s.peer_address())
     }
 
-    /// Sets a socket option; options that take no value ignore it.
+    /// Sets a socket option. Options that take no value ignore it.
     ///
     /// # Errors
     /// EINVAL for a value out of range or a read-only option; ENOPROTOOPT if this kind of socket does not have the option.
@@ -265,33 +270,33 @@ impl Socket {
     /// Joins a group.
     ///
     /// # Errors
-    /// EACCES if the socket is in a group already or the service type is reserved, as the kernel's TIPC_GROUP_JOIN.
+    /// EACCES if the socket is in a group already or the service type is reserved, like the kernel's TIPC_GROUP_JOIN.
     pub fn join(&self, group: Group) -> Result<(), Errno> {
         self.join_by_request(group.request())
     }
 
-    /// As [`Socket::set_option`], for other languages.
+    /// Like [`Socket::set_option`], but takes the option's number; for interfaces to other languages.
     ///
     /// # Errors
-    /// Also EINVAL for an unknown number.
+    /// In addition, EINVAL for an unknown number.
     #[doc(hidden)]
     pub fn set_option_by_number(&self, number: u32, value: u32) -> Result<(), Errno> {
         either!(self, s => s.set_option_by_number(number, value))
     }
 
-    /// As [`Socket::option`], for other languages.
+    /// Like [`Socket::option`], but takes the option's number; for interfaces to other languages.
     ///
     /// # Errors
-    /// Also EINVAL for an unknown number.
+    /// In addition, EINVAL for an unknown number.
     #[doc(hidden)]
     pub fn option_by_number(&self, number: u32) -> Result<u32, Errno> {
         either!(self, s => s.option_by_number(number))
     }
 
-    /// As [`Socket::join`], with the words of `struct tipc_group_req`: type, instance, scope and flags.
+    /// Like [`Socket::join`], but takes the fields of `struct tipc_group_req`: type, instance, scope and flags.
     ///
     /// # Errors
-    /// Also EINVAL for an invalid scope.
+    /// In addition, EINVAL for an invalid scope.
     #[doc(hidden)]
     pub fn join_by_request(&self, request: [u32; 4]) -> Result<(), Errno> {
         either!(self, s => s.join_by_request(request))

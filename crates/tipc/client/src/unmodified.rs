@@ -1,4 +1,5 @@
-//! Starts unmodified programs with a preloaded library that redirects their AF_TIPC calls to a `tipcd` (crates/tipc/preload).
+//! Starts unmodified programs with a preloaded library (crates/tipc/preload) that redirects their AF_TIPC calls to a
+//! `tipcd`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,10 +13,10 @@ use crossway_sys::{file_caps, program};
 
 use crate::SOCKET_VARIABLE;
 
-/// File name of the library.
+/// File name of the preloaded library.
 pub const LIBRARY: &str = "libcrossway_tipc_preload.so";
 
-/// The dynamic loader's variable.
+/// The environment variable of the dynamic loader that names libraries to load first.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// Maximum depth of nested script interpreters; the kernel's limit is lower.
@@ -50,7 +51,7 @@ pub enum CannotRun {
         /// Why the program could not be read.
         source: std::io::Error,
     },
-    /// The program is statically linked, so the loader does not load anything for it.
+    /// The program is statically linked, so no loader could load the library.
     #[error(
         "{} is linked statically, so its calls cannot be intercepted: link it dynamically, or write it for Crossway's C library (crossway_tipc.h)",
         .path.display()
@@ -59,7 +60,7 @@ pub enum CannotRun {
         /// Path of the program.
         path: PathBuf,
     },
-    /// The program's calls do not go through the C library.
+    /// The program is written in Go: its system calls do not go through the C library.
     #[error(
         "{} is a Go program, which makes its system calls itself, so they cannot be intercepted: use Crossway's C library through cgo \
          (crossway_tipc.h; package in share/doc/crossway/examples/go, or crates/tipc/capi/examples/go in the sources)",
@@ -74,7 +75,7 @@ pub enum CannotRun {
     Foreign {
         /// Path of the program.
         path: PathBuf,
-        /// What makes it different.
+        /// How it differs, as the predicate of a sentence.
         what: &'static str,
     },
     /// The program gains privileges when it is started, so the loader ignores the library.
@@ -88,7 +89,7 @@ pub enum CannotRun {
     },
 }
 
-/// Finds the library: in the directory of the program `own`, or in the `lib` directory next to it.
+/// Finds the library in the directory of the program `own`, or in the `lib` directory next to that directory.
 ///
 /// # Errors
 /// [`CannotRun::NoLibrary`], [`CannotRun::LibraryPath`].
@@ -117,7 +118,7 @@ pub fn loadable(path: &Path) -> Result<PathBuf, CannotRun> {
     Ok(path)
 }
 
-/// The command that runs a program with the library, connected to the tipcd at `socket`.
+/// Returns the command that runs a program with the library, connected to the tipcd at `socket`.
 ///
 /// # Errors
 /// [`CannotRun`] if the library would not be loaded.
@@ -142,14 +143,14 @@ pub fn command(
     Ok(command)
 }
 
-/// Finds the file of a program like a shell does.
+/// Finds the file of a program as a shell does.
 fn find(name: &OsStr) -> Result<PathBuf, CannotRun> {
     let dirs = std::env::var_os("PATH").unwrap_or_default();
     let found = program::find_in(name, &dirs);
     found.ok_or_else(|| CannotRun::NotFound { program: PathBuf::from(name) })
 }
 
-/// Checks whether the loader will load the library with a program.
+/// Checks that the loader will load the library into a program.
 fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
     let unreadable = |source| CannotRun::Unreadable { path: path.to_owned(), source };
     let file = match File::open(path) {
@@ -204,14 +205,14 @@ fn check(path: &Path, scripts_left: usize) -> Result<(), CannotRun> {
 struct Elf {
     /// Class, byte order and machine.
     machine: [u8; 4],
-    /// The path of its dynamic loader.
+    /// Path of the program's dynamic loader; `None` if it is statically linked.
     loader: Option<Vec<u8>>,
-    /// It contains a note written by Go's linker.
+    /// Whether it contains a note written by Go's linker.
     is_go: bool,
 }
 
 impl Elf {
-    /// `None` if this is not an ELF file with the host's byte order.
+    /// Reads the headers of a file. Returns `None` if it is not an ELF file with the host's byte order.
     fn read(file: &File, start: &[u8]) -> Option<Self> {
         const WIDE: u8 = 2;
         const INTERPRETER: u32 = 3;

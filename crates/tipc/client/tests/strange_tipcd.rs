@@ -1,5 +1,5 @@
-//! A tipcd whose answers violate this version's protocol: programs must end with a clear error, and never spin or
-//! hang.
+//! Tests of programs on a tipcd that violates this version's protocol in its answers: they must end with a clear error,
+//! and never spin or hang.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
 }
 
-/// A record of an unknown kind, followed by a valid one.
+/// Returns a record of an unknown kind, followed by a valid one.
 fn records() -> [Vec<u8>; 2] {
     let from = SocketAddress { port: 7, node: 8 };
     let kind = RecordKind::Data;
@@ -43,7 +43,7 @@ fn records() -> [Vec<u8>; 2] {
     [[&unknown[..], b"what?"].concat(), [&known[..], b"data"].concat()]
 }
 
-/// Signals that the lane has data.
+/// Sends the bell that announces data in the lane.
 fn ring(memory: &LaneMemory, data: &OwnedFd) {
     let words = LaneWords::of(&memory.words(), lane::DOWN);
     if words.bell().swap(RUNG, Ordering::SeqCst) != RUNG {
@@ -53,15 +53,17 @@ fn ring(memory: &LaneMemory, data: &OwnedFd) {
 
 /// How the strange tipcd switches on a lane that a program requests.
 enum Beginning {
-    /// Immediately.
+    /// Writes only the bell, immediately.
     Prompt,
-    /// It writes a record and the first bell into the descriptor, and marks the bell as written only after a signal to continue.
+    /// Writes a record and the first bell into the descriptor, and marks the bell as written only after a signal to
+    /// continue.
     Late(Steps),
-    /// It writes a record into the descriptor, and switches the lane off again after a signal to continue.
+    /// Writes a record into the descriptor, and switches the lane off again after a signal to continue.
     Withdrawn(Steps),
 }
 
-/// Shows that the strange tipcd is in the middle of switching on a lane, and carries the signal to continue.
+/// Shows the test that the strange tipcd is in the middle of switching on a lane, and carries the test's signal to
+/// continue.
 struct Steps {
     begun: Arc<AtomicBool>,
     go_on: Receiver<()>,
@@ -100,8 +102,8 @@ impl Beginning {
     }
 }
 
-/// Serves one program. A socket that sends a request gets these records, through the descriptor or through its lane,
-/// if it has one.
+/// Serves one program. A socket that requests a report gets two records (see `records`), through its lane or, if it has
+/// none, through its descriptor.
 fn serve(door: &OwnedFd, lane_after: u32, beginning: &Beginning) {
     let control = socket::accept(door).unwrap();
     let (region, region_fd) =
@@ -159,7 +161,7 @@ fn serve(door: &OwnedFd, lane_after: u32, beginning: &Beginning) {
     }
 }
 
-/// A listening socket at a path, and the directory that contains it.
+/// Returns a listening socket at a path, and the directory that contains it.
 fn door() -> (OwnedFd, tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tipcd.sock");
@@ -199,8 +201,8 @@ fn so_does_one_by_a_lane() {
     look_at_what_nobody_knows(1);
 }
 
-/// An edge-triggered receiver gets one edge for the data in the descriptor, possibly while its lane is being switched on. If the receive call then returned
-/// EAGAIN, the receiver would never call again.
+/// Tests an edge-triggered receiver, which gets one edge for the data in the descriptor, possibly while its lane is
+/// being switched on. If the receive call then returned EAGAIN, the receiver would never call again.
 fn receive_while_a_lane_is_switched_on(beginning: fn(Steps) -> Beginning) {
     let (door, _dir, path) = door();
     let begun = Arc::new(AtomicBool::new(false));
@@ -245,7 +247,8 @@ fn what_a_descriptor_held_is_received_when_its_lane_is_switched_off_again() {
     receive_while_a_lane_is_switched_on(Beginning::Withdrawn);
 }
 
-/// A program that is refused receives the reason before it sends its request, or just after.
+/// Tests that a program that is refused receives the reason, whether that arrives before it sends its request or just
+/// after.
 #[test]
 fn the_reason_of_a_refusal_is_heard_whenever_it_comes() {
     for hears_the_hello in [false, true] {

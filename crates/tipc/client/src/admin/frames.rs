@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, socket};
 
-/// Length of the header before a frame in bytes: time (8), frames lost before it (8), direction, medium,
-/// 2 unused, two addresses of 20.
+/// Length in bytes of the header before a frame: time (8 bytes), number of frames lost before it (8), direction,
+/// medium, 2 unused bytes, two addresses (20 each).
 const HEADER_LEN: usize = 60;
 const ADDRESS_LEN: usize = 20;
-/// Maximum length of a frame: a UDP datagram.
+/// Maximum length of a frame in bytes: that of a UDP datagram.
 const FRAME_LEN_MAX: usize = 65_536;
 
 /// Address of a station on a medium.
@@ -25,7 +25,7 @@ pub enum Station {
 /// A frame sent or received on a bearer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedFrame {
-    /// Time in nanoseconds since 1970.
+    /// Time of capture in nanoseconds since 1970.
     pub at_ns: u64,
     /// Number of frames dropped since the trace began because the reader was too slow.
     pub lost: u64,
@@ -114,7 +114,7 @@ pub fn encode_frame(
     out.extend_from_slice(bytes);
 }
 
-/// The frames of a running trace.
+/// The frames of a trace that is running.
 #[derive(Debug)]
 pub struct Frames {
     fd: OwnedFd,
@@ -126,7 +126,7 @@ impl Frames {
         Self { fd, buffer: vec![0; HEADER_LEN + FRAME_LEN_MAX] }
     }
 
-    /// The next frame, or `None` if none is available yet.
+    /// Returns the next frame, or `None` if none is available yet.
     ///
     /// # Errors
     /// [`Errno::PIPE`] if the tipcd has ended.
@@ -141,7 +141,7 @@ impl Frames {
 
     /// Waits for a frame, at most until `until`. Returns false if none arrived.
     ///
-    /// # Errors
+    /// The errno of poll.
     /// The [`Errno`] of poll.
     pub fn wait(&self, until: Option<std::time::Instant>) -> Result<bool, Errno> {
         wait_ready(&self.fd, Interest::Readable, until)

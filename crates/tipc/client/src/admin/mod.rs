@@ -1,7 +1,8 @@
 //! Administration of a `tipcd`: the state that an operator can query and the settings that can be changed.
 //!
-//! An [`Order`] is sent over the control connection as one JSON request; the [`Outcome`] is returned as JSON in an anonymous file, because a
-//! name table may be larger than any message. Only root and the user who runs the tipcd are authorised.
+//! An [`Order`] is sent over the control connection as a JSON request. The [`Outcome`] is returned as JSON in an
+//! anonymous file, because a name table may be larger than any message. Only root and the user who runs the tipcd may
+//! give orders.
 
 mod frames;
 mod views;
@@ -38,15 +39,15 @@ pub struct Settings {
     pub window_packets: Option<u16>,
 }
 
-/// How multicasts are sent to other nodes.
+/// How a multicast message is sent to other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MulticastWay {
     /// Chosen for each message by the number of destination nodes.
     Autoselect,
-    /// Once over the broadcast link, if all media support broadcasts.
+    /// Sent once, over the broadcast link, if all media support broadcasts.
     Broadcast,
-    /// As one copy to each node.
+    /// Sent as one copy to each destination node.
     Replicast,
 }
 
@@ -54,7 +55,7 @@ pub enum MulticastWay {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Queries the node: [`Outcome::Node`].
+    /// Queries the state of the node: [`Outcome::Node`].
     Node,
     /// Queries the bearers: [`Outcome::Bearers`].
     Bearers,
@@ -73,9 +74,9 @@ pub enum Order {
     Peers,
     /// Enables a bearer, which attaches the node to a medium: [`Outcome::Done`].
     EnableBearer {
-        /// The bearer in the form of tipcd's command line, such as `udp:10.0.0.1`.
+        /// The bearer as on tipcd's command line, such as `udp:10.0.0.1`.
         bearer: String,
-        /// Name of the interface; by default the device's, or `udp0` and so on.
+        /// Name of the interface. By default, the name of the device, or `udp0`, `udp1` and so on.
         name: Option<String>,
         /// Initial settings of its links.
         settings: Settings,
@@ -92,8 +93,8 @@ pub enum Order {
         /// Address of the remote.
         remote: SocketAddr,
     },
-    /// Removes a remote address from a UDP bearer: the link to it ends, and its discovery messages are ignored until it is added again.
-    /// Other links are not affected.
+    /// Removes a remote address from a UDP bearer. The link to it ends, and discovery messages from it are ignored
+    /// until it is added again. Other links are not affected.
     RemoveRemote {
         /// Name of the bearer.
         name: String,
@@ -112,11 +113,12 @@ pub enum Order {
         /// Name of the link; `None` for all.
         name: Option<String>,
     },
-    /// Sets how multicasts are sent if the socket does not choose a method; `None` leaves a value unchanged.
+    /// Sets how multicasts are sent for sockets that do not choose a method; `None` leaves a value unchanged.
     SetMulticasts {
-        /// The method for sockets that choose none.
+        /// The method for sockets that do not choose one.
         method: Option<MulticastWay>,
-        /// For autoselect: replicast is used if at most this percentage of the peers are destinations.
+        /// For [`MulticastWay::Autoselect`]: replicast is used if the destinations are at most this percentage of the
+        /// peers.
         replicast_percent: Option<u8>,
     },
     /// Forgets a node that is down.
@@ -133,12 +135,12 @@ pub enum Order {
     },
     /// Queries how nodes monitor each other on each bearer: [`Outcome::Monitor`].
     Monitor,
-    /// Sets the threshold up to which each node on a medium monitors all others.
+    /// Sets the threshold of monitoring: if a medium has at most this number of nodes, each node monitors all others.
     SetMonitorThreshold {
         /// Threshold, 0 to 4095 nodes.
         nodes: usize,
     },
-    /// Starts a trace of all frames on all bearers: [`Outcome::Done`], and a descriptor to read them from.
+    /// Starts a trace of all frames on all bearers: [`Outcome::Done`], and a descriptor from which to read them.
     Trace,
 }
 
@@ -182,7 +184,7 @@ pub enum AdminError {
         /// Path of the tipcd's socket.
         path: String,
     },
-    /// The tipcd refuses the order.
+    /// The tipcd has refused the order, for this reason.
     #[error("{0}")]
     Refused(String),
     /// The tipcd's answer is invalid or missing.
@@ -220,7 +222,7 @@ impl Administration {
     /// Sends an order and waits for its outcome.
     ///
     /// # Errors
-    /// [`AdminError`] if it fails.
+    /// [`AdminError`] if the order fails.
     pub fn order(&self, order: &Order) -> Result<Outcome, AdminError> {
         self.carry_out(order).map(|(outcome, _)| outcome)
     }
@@ -228,7 +230,7 @@ impl Administration {
     /// Starts a trace of all frames on all bearers.
     ///
     /// # Errors
-    /// [`AdminError`] if it fails.
+    /// [`AdminError`] if the order fails.
     pub fn trace(&self) -> Result<Frames, AdminError> {
         match self.carry_out(&Order::Trace)? {
             (_, Some(fd)) => Ok(Frames::new(fd)),
@@ -239,7 +241,7 @@ impl Administration {
     /// Queries the whole name table.
     ///
     /// # Errors
-    /// [`AdminError`] if it fails.
+    /// [`AdminError`] if the order fails.
     pub fn names(&self) -> Result<Vec<NameView>, AdminError> {
         let mut bindings = Vec::new();
         let mut behind = None;
@@ -255,7 +257,7 @@ impl Administration {
         }
     }
 
-    /// The error for an answer that does not fit the order.
+    /// Returns the error for an answer that does not match the order.
     pub fn nonsense(&self, why: impl ToString) -> AdminError {
         AdminError::Nonsense { path: self.path().display().to_string(), why: why.to_string() }
     }

@@ -1,4 +1,5 @@
-//! The state that a tipcd reports to an operator. Every view is a flat JSON object; the names of integers end in their unit.
+//! The state that a tipcd reports to an operator. Every view is a JSON object; the names of its integers end in their
+//! unit.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// State of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// 128-bit identity, as text if possible; absent until the configuration or a bearer has supplied one.
+    /// 128-bit identity, as text if possible; absent before the configuration or a bearer has supplied one.
     pub identity: Option<String>,
     /// 32-bit address in hexadecimal; absent during the address trial or if there is no bearer.
     pub address: Option<String>,
@@ -22,30 +23,31 @@ pub struct NodeView {
     pub pid: u32,
     /// Number of connected programs.
     pub programs: u64,
-    /// Number of programs refused, and of requests refused because too many descriptors were in flight.
+    /// Number of programs and requests refused since the start; requests are counted if they were refused because too
+    /// many descriptors were in flight.
     pub turned_away: u64,
     /// Number of sockets of these programs.
     pub sockets: u64,
     /// Number of bindings in the name table.
     pub bindings: u64,
-    /// Number of peers in contact.
+    /// Number of nodes to which there is contact.
     pub peers_up: u64,
     /// Bytes held in the queues of links and sockets.
     pub held_bytes: u64,
-    /// Messages between sockets of this node, which no link counts.
+    /// Messages between sockets of this node; they do not appear in the statistics of links.
     pub local: TrafficView,
-    /// Messages from programs that could not be delivered and were not to be returned.
+    /// Number of messages from programs since the start that were neither delivered nor returned.
     pub undelivered_messages: u64,
-    /// Frames that a medium did not accept.
+    /// Number of frames that a medium did not accept.
     pub unsent_frames: u64,
-    /// Drop counters by reason.
+    /// Number of frames or messages dropped, by reason.
     pub drops: BTreeMap<String, u64>,
 }
 
 /// Message and byte counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficView {
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
     /// Their payload in bytes.
     pub bytes: u64,
@@ -56,10 +58,10 @@ pub struct TrafficView {
 pub struct BearerView {
     /// Medium and interface: `eth:eth0`, `udp:udp0`.
     pub name: String,
-    /// State of its device according to the system: `up`, `no-carrier`, `down` or `gone`; `no-address` if no device that is up has the
-    /// bearer's address.
+    /// State of its device according to the system: `up`, `no-carrier`, `down` or `gone`. It is `no-address` if no
+    /// device that is up has the bearer's address.
     pub state: String,
-    /// The device, if known.
+    /// Name of the device, if known.
     pub device: Option<String>,
     /// This node's address on the medium.
     pub address: String,
@@ -67,28 +69,29 @@ pub struct BearerView {
     pub mtu_bytes: u64,
     /// Priority of its links.
     pub priority: u8,
-    /// Silence after which its links fail.
+    /// Silence in milliseconds after which its links fail.
     pub tolerance_ms: u64,
-    /// Maximum send window of its links.
+    /// Maximum send window of its links, in packets.
     pub window_packets: u16,
     /// For a UDP bearer, where discovery messages and broadcasts are sent: a multicast group or remotes.
     pub remotes: Vec<SocketAddr>,
-    /// Remotes that were removed and whose discovery messages are ignored.
+    /// Remotes that were removed; discovery messages from them are ignored.
     pub removed: Vec<String>,
-    /// Frames received from the medium since the bearer was enabled.
+    /// Number of frames received from the medium since the bearer was enabled.
     pub received_frames: u64,
-    /// Frames that the medium accepted since the bearer was enabled.
+    /// Number of frames that the medium accepted since the bearer was enabled.
     pub sent_frames: u64,
-    /// Frames that the medium did not accept.
+    /// Number of frames that the medium did not accept since the bearer was enabled.
     pub unsent_frames: u64,
-    /// Size of its socket's receive buffer as granted by the system, including the system's own overhead, in bytes; absent for a bearer
-    /// that receives through a ring.
+    /// Size of its socket's receive buffer in bytes as granted by the system, including the system's own overhead;
+    /// absent for a bearer that receives through a packet ring.
     pub receive_buffer_bytes: Option<u64>,
-    /// Frames of up to this many bytes are passed to the system in runs, one message each; absent if every frame is sent separately.
+    /// Maximum length in bytes of frames that are passed to the system in runs, each run as one message; absent if
+    /// every frame is sent separately.
     pub run_frame_bytes_max: Option<u64>,
-    /// Runs of frames received as one message.
+    /// Number of messages received that each carried a run of frames.
     pub received_runs: u64,
-    /// Runs of frames sent as one message.
+    /// Number of messages sent that each carried a run of frames.
     pub sent_runs: u64,
 }
 
@@ -105,7 +108,7 @@ pub struct LinkView {
     pub remote: String,
     /// Whether the link is up.
     pub up: bool,
-    /// Whether it carries traffic; a link that is up but not active is a standby.
+    /// Whether it carries traffic. A link that is up but not active is on standby.
     pub active: bool,
     /// Name of its state.
     pub state: String,
@@ -113,24 +116,25 @@ pub struct LinkView {
     pub plane: String,
     /// Largest packet, in bytes.
     pub mtu_bytes: u64,
-    /// Priority in use, 0 to 31; of the links to a peer, those with the highest one carry the traffic.
+    /// Priority in use, 0 to 31. Of the links to a peer, those with the highest priority carry the traffic.
     pub priority: u8,
-    /// Silence after which it fails.
+    /// Silence in milliseconds after which it fails.
     pub tolerance_ms: u64,
-    /// Largest send window: the number of packets that may be unacknowledged.
+    /// Maximum send window: the number of packets that may be unacknowledged.
     pub window_packets: u16,
     /// Send window in use, which grows with acknowledgements and shrinks with losses.
     pub window_now_packets: u16,
-    /// Smoothed round trip; absent until it has been measured.
+    /// Smoothed round-trip time in microseconds; absent before it has been measured.
     pub round_trip_us: Option<u64>,
     /// Statistics since it was created or they were reset.
     #[serde(flatten)]
     pub counters: CounterView,
-    /// How many times it has come up.
+    /// Number of times the link has come up.
     pub ups: u64,
 }
 
-/// State of the broadcast link: one for all peers, whose links carry its acknowledgements and retransmissions.
+/// State of the broadcast link. A node has one for all peers; the links to the peers carry its acknowledgements and
+/// retransmissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BroadcastView {
     /// `broadcast-link`, as in the kernel's tool.
@@ -143,11 +147,11 @@ pub struct BroadcastView {
     pub mtu_bytes: u64,
     /// Size of the send window.
     pub window_packets: u16,
-    /// How multicasts are sent if the socket does not choose a method.
+    /// How multicasts are sent for sockets that do not choose a method.
     pub method: super::MulticastWay,
-    /// For `autoselect`: replicast is used if at most this percentage of the peers are destinations.
+    /// For `autoselect`: replicast is used if the destinations are at most this percentage of the peers.
     pub replicast_percent: u64,
-    /// Statistics; of STATE messages, only those that carried information for this link are counted.
+    /// Statistics. STATE messages are counted only if they carried information for this link.
     #[serde(flatten)]
     pub counters: CounterView,
 }
@@ -155,29 +159,29 @@ pub struct BroadcastView {
 /// Statistics of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterView {
-    /// Packets with a sequence number that were accepted, each once.
+    /// Packets with a sequence number that were accepted, without duplicates.
     pub received_packets: u64,
     /// Bytes of these packets.
     pub received_bytes: u64,
     /// Accepted packets that carried a fragment.
     pub received_fragments: u64,
-    /// Messages received in fragments.
+    /// Messages that were received in fragments.
     pub received_fragmented: u64,
     /// Accepted packets that carried a bundle.
     pub received_bundles: u64,
-    /// Messages received in bundles.
+    /// Messages that were received in bundles.
     pub received_bundled: u64,
-    /// Sequenced packets sent, without retransmissions.
+    /// Packets with a sequence number that were sent, without retransmissions.
     pub sent_packets: u64,
-    /// Bytes of all frames sent.
+    /// Bytes of all frames that were sent.
     pub sent_bytes: u64,
     /// Packets sent that carried a fragment.
     pub sent_fragments: u64,
-    /// Messages sent in fragments.
+    /// Messages that were sent in fragments.
     pub sent_fragmented: u64,
     /// Packets sent that carried a bundle.
     pub sent_bundles: u64,
-    /// Messages sent in bundles.
+    /// Messages that were sent in bundles.
     pub sent_bundled: u64,
     /// Packets sent again because the peer reported them missing.
     pub resent_packets: u64,
@@ -185,27 +189,27 @@ pub struct CounterView {
     pub profile_messages: u64,
     /// Bytes of these messages, including TIPC headers.
     pub profile_bytes: u64,
-    /// Number of these messages by size: up to 64, 256, 1024, 4096, 16384, 32768 bytes, and larger.
+    /// Number of these messages by size: up to 64, 256, 1024, 4096, 16384 and 32768 bytes, and larger.
     pub profile: [u64; 7],
     /// Packets received out of order, ahead of a missing one.
     pub early_packets: u64,
     /// Packets that had already been received.
     pub duplicate_packets: u64,
-    /// STATE messages received: the links' own messages, with acknowledgements, gap reports and probes.
+    /// STATE messages received. Links exchange these for acknowledgements, gap reports and probes.
     pub received_states: u64,
     /// STATE messages sent.
     pub sent_states: u64,
     /// STATE messages received that demand an answer.
     pub received_probes: u64,
-    /// STATE messages sent that demand an answer, after a silence of the peer.
+    /// STATE messages sent that demand an answer because the peer has been silent.
     pub sent_probes: u64,
     /// STATE messages received that report missing packets.
     pub received_naks: u64,
     /// STATE messages sent that report missing packets.
     pub sent_naks: u64,
-    /// Acknowledgements sent that were neither probes nor gap reports.
+    /// STATE messages sent with acknowledgements that were neither probes nor gap reports.
     pub sent_acks: u64,
-    /// How often a message was refused because the backlog was full.
+    /// Number of times a message was refused because the backlog was full.
     pub congestions: u64,
     /// Maximum number of unacknowledged packets.
     pub queue_max_packets: u64,
@@ -227,7 +231,7 @@ pub struct NameView {
     pub scope: String,
     /// Port number of the bound socket.
     pub port: u32,
-    /// The port's node, in hexadecimal.
+    /// Address of the port's node, in hexadecimal.
     pub node: String,
 }
 
@@ -268,7 +272,7 @@ pub struct SocketView {
     pub port: u32,
     /// `rdm`, `dgram`, `seqpacket` or `stream`.
     pub kind: String,
-    /// The other end of its connection: `PORT@NODE`.
+    /// The other end of its connection as `PORT@NODE`; absent if it is not connected.
     pub connected_to: Option<String>,
     /// Bindings of the socket.
     pub bindings: Vec<NameView>,
@@ -286,7 +290,7 @@ pub struct SocketView {
     pub queued_messages: u64,
     /// Length of these messages in bytes, as counted against the queue limit.
     pub queued_bytes: u64,
-    /// Messages that its program has sent with it.
+    /// Messages that the program has sent through the socket.
     pub sent: TrafficView,
     /// Messages that have arrived for it.
     pub received: TrafficView,
@@ -297,11 +301,11 @@ pub struct SocketView {
 /// Statistics of a socket's lanes, the memory that its program shares with the tipcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneView {
-    /// Messages that the program sent through its lane; for a stream, pieces of at most 32 KiB.
+    /// Messages that the program has sent through the lane to the tipcd; for a stream, pieces of at most 32 KiB.
     pub sent: u64,
-    /// Messages in the direct lane to its peer, a program of the same node.
+    /// Messages that the program has put into the direct lane to its peer, a program of the same node.
     pub direct: u64,
-    /// How often the program had to wake the tipcd for them.
+    /// Number of times the program had to wake the tipcd for messages in its lane.
     pub woken: u64,
 }
 
@@ -312,11 +316,11 @@ pub struct PeerView {
     pub identity: String,
     /// Its address, in hexadecimal.
     pub address: String,
-    /// Whether there is contact.
+    /// Whether there is contact to the node.
     pub up: bool,
     /// Names of the links to it.
     pub links: Vec<String>,
-    /// Number of its bindings.
+    /// Number of bindings of the node's sockets.
     pub bindings: u64,
     /// Capabilities that it announced.
     pub capabilities: Vec<String>,
@@ -325,9 +329,9 @@ pub struct PeerView {
 /// How nodes monitor each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MonitorView {
-    /// Up to this number of nodes on a medium, including this one, each node monitors all others.
+    /// If a medium has at most this number of nodes, including this one, each node monitors all others.
     pub threshold: usize,
-    /// The monitor of each bearer, because nodes monitor each other on every medium separately.
+    /// The monitor of each bearer; nodes monitor each other on every medium separately.
     pub bearers: Vec<MonitoredBearerView>,
 }
 
@@ -336,7 +340,7 @@ pub struct MonitorView {
 pub struct MonitoredBearerView {
     /// Name of the bearer.
     pub bearer: String,
-    /// Number of times the roles have been assigned.
+    /// Number of times the roles in the ring have been assigned.
     pub table_generation: u32,
     /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
@@ -355,12 +359,12 @@ pub struct MonitoredView {
     pub node: String,
     /// Whether the node is up.
     pub up: bool,
-    /// Whether it is probed by this node rather than only by others.
+    /// Whether this node itself probes it, rather than only others.
     pub direct: bool,
     /// Generation of its domain record; 0 if it has sent none.
     pub generation: u16,
-    /// State (up or not) of the members of its domain that follow it in the ring.
+    /// For each member of its domain that follows it in the ring: whether it reports that node as up.
     pub applied: Vec<bool>,
-    /// The remaining members of its domain, which do not match this node's ring, with their state.
+    /// The remaining members of its domain, which do not match this node's ring, with the same information.
     pub unapplied: Vec<(String, bool)>,
 }

@@ -1,4 +1,4 @@
-//! The control connection: requests, their answers, and answers that come later.
+//! The control connection: requests, and answers that are received immediately or fetched later.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -9,60 +9,61 @@ use crossway_sys::{Errno, fdpass};
 
 use crate::protocol::control::LEN_MAX;
 
-/// Error text for a closed connection.
+/// Error text for a control connection that the tipcd has closed.
 pub(super) const ENDED: &str = "has ended";
 
-/// A tipcd answers immediately; if it takes longer than this, it hangs.
+/// Maximum time to wait for an answer. A tipcd answers immediately; one that takes longer hangs.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// An answer without its errno.
+/// The part of an answer that follows its errno, and the descriptors passed with it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fds: Vec<OwnedFd>,
 }
 
-/// The control connection. Only one request is pending at a time.
+/// A control connection, on which at most one request is pending at a time.
 #[derive(Debug)]
 pub(super) struct Control {
     fd: OwnedFd,
-    /// The caller whose answer has not been received yet.
+    /// Who gets the answer that has not been received yet; `None` if no request is pending.
     owed: Option<Claim>,
-    /// Answers received before another request was sent, until they are fetched.
+    /// Answers that had to be received before another request was sent, kept until they are fetched.
     kept: VecDeque<(Claim, Result<Answer, Errno>)>,
 }
 
-/// A request whose answer is fetched later, by the token of its socket.
+/// A request whose answer is fetched later, with the token of its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// For lanes.
+    /// The request for lanes.
     Lanes(u64),
-    /// A request to receive through the lane. The socket's shared words also show when this has begun, so the socket may never fetch the answer.
+    /// The request to receive through the lane. The socket may never fetch the answer, because its shared words also
+    /// show when the lane is on.
     LaneDown(u64),
-    /// For the sending end of the peer's direct lane.
+    /// The request for the sending end of the peer's direct lane.
     Outlet(u64),
-    /// A late answer, or one for a socket that was closed: it will not be fetched.
+    /// The answer will not be fetched, because it was late or its socket has been closed.
     Nobody,
 }
 
 /// Error text for a tipcd that did not answer in time.
 const LATE: &str = "does not answer";
 
-/// Maximum number of answers kept; older ones are dropped if they are not fetched.
+/// Maximum number of answers kept. To keep another one, the oldest is dropped.
 const KEPT_MAX: usize = 16;
 
 impl Control {
-    /// The control connection over a connected socket.
+    /// Creates the control connection over a connected socket.
     pub(super) fn new(fd: OwnedFd) -> Self {
         Control { fd, owed: None, kept: VecDeque::new() }
     }
 
-    /// Whether the tipcd has closed it.
+    /// Whether the tipcd has closed the connection.
     pub(super) fn has_ended(&self) -> bool {
         crossway_sys::poll::is_hung_up(&self.fd) != Ok(false)
     }
 
-    /// Waits for the pending answer, and keeps it if it may be fetched.
+    /// Waits for the pending answer, if any, and keeps it if it may be fetched later.
     fn settle(&mut self, limit: Duration) -> Result<(), &'static str> {
         if let Some(claim) = self.owed {
             let answer = outcome(await_answer(&self.fd, limit)?);
@@ -83,7 +84,8 @@ impl Control {
 
     /// Sends a request whose answer is fetched later. Returns false if it cannot be sent now.
     ///
-    /// An answer that another socket has not fetched is received here: that socket may make no further call.
+    /// If another socket has not fetched its answer yet, that answer is received and kept here, because that socket may
+    /// make no further call.
     pub(super) fn ask_later(&mut self, request: &[u8], claim: Claim) -> bool {
         if self.owed.is_some() {
             let there = wait_ready(&self.fd, Interest::Readable, Some(Instant::now()));
@@ -99,7 +101,7 @@ impl Control {
         sent
     }
 
-    /// The answer to an earlier request, if it arrives by `until`.
+    /// Returns the answer to an earlier request, if it arrives by `until`.
     pub(super) fn fetch(&mut self, claim: Claim, until: Instant) -> Option<Result<Answer, Errno>> {
         if self.owed == Some(claim) {
             match wait_ready(&self.fd, Interest::Readable, Some(until)) {
@@ -117,7 +119,7 @@ impl Control {
         self.kept.remove(place).map(|(_, answer)| answer)
     }
 
-    /// Drops the answers to a socket's requests.
+    /// Drops the answers to the requests of a socket.
     pub(super) fn forget(&mut self, token: u64) {
         let is_its = |claim: Claim| {
             let (Claim::Lanes(of) | Claim::LaneDown(of) | Claim::Outlet(of)) = claim else {
@@ -131,7 +133,8 @@ impl Control {
         }
     }
 
-    /// Sends a request and waits for its answer. If the answer is late, it is not mistaken for the answer to the next request.
+    /// Sends a request and waits for its answer. If the answer comes too late, it is dropped, not mistaken for the
+    /// answer to the next request.
     pub(super) fn exchange(
         &mut self,
         request: &[u8],
@@ -146,7 +149,7 @@ impl Control {
     }
 }
 
-/// Sends a request and waits for its answer: the errno, and what follows it.
+/// Sends a request and waits for its answer. Returns the errno, and what follows it.
 fn exchange(fd: &OwnedFd, request: &[u8], limit: Duration) -> Result<(i32, Answer), &'static str> {
     fdpass::send(fd, request, &[]).map_err(|_| ENDED)?;
     await_answer(fd, limit)
@@ -156,7 +159,7 @@ pub(super) fn outcome((errno, answer): (i32, Answer)) -> Result<Answer, Errno> {
     if errno == 0 { Ok(answer) } else { Err(Errno::from_raw_os_error(errno)) }
 }
 
-/// Receives an answer: the errno, and what follows it.
+/// Receives an answer. Returns the errno, and what follows it.
 pub(super) fn await_answer(fd: &OwnedFd, limit: Duration) -> Result<(i32, Answer), &'static str> {
     match wait_ready(fd, Interest::Readable, Some(Instant::now() + limit)) {
         Ok(true) => {}

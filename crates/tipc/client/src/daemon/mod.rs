@@ -22,12 +22,12 @@ use crate::protocol::{VERSION, epoch, slot};
 use control::{ANSWER_LIMIT, Control, ENDED, await_answer, outcome};
 pub(crate) use control::{Answer, Claim};
 
-/// Environment variable with the path of a tipcd's socket.
+/// Environment variable that holds the path of a tipcd's socket.
 pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 
-/// Default path of a tipcd's socket, for clients and for the tipcd itself: `$TIPCD_SOCKET`; for root `/run/tipcd.sock`; otherwise
-/// `tipcd.sock` in `$XDG_RUNTIME_DIR` if it exists there, or `/run/tipcd.sock`. Root of a user namespace only counts as root if it
-/// owns `/run`.
+/// The default path of a tipcd's socket, for clients and for the tipcd itself. It is `$TIPCD_SOCKET` if that is set,
+/// and `/run/tipcd.sock` for root. Otherwise it is `tipcd.sock` in `$XDG_RUNTIME_DIR` if it exists there, or else
+/// `/run/tipcd.sock`. Root of a user namespace only counts as root if it owns `/run`.
 pub fn default_path() -> PathBuf {
     if let Some(path) = env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
         return path.into();
@@ -41,7 +41,7 @@ pub fn default_path() -> PathBuf {
     }
 }
 
-/// Whether this process's user owns a directory. In a user namespace, root does not own the files of the host's root.
+/// Whether this process's user owns a directory. Root of a user namespace does not own the files of the host's root.
 fn owns(dir: &Path) -> bool {
     dir.metadata().is_ok_and(|dir| dir.uid() == crossway_sys::proc::effective_user())
 }
@@ -64,7 +64,7 @@ fn daemons() -> MutexGuard<'static, HashMap<PathBuf, Arc<Daemon>>> {
 }
 
 impl Daemon {
-    /// This process's connection to the tipcd at `path`, established if there is none yet.
+    /// Returns this process's connection to the tipcd at `path`; connects if there is none yet.
     pub(crate) fn at(path: &Path) -> Result<Arc<Self>, Error> {
         let mut daemons = daemons();
         if let Some(daemon) = daemons.get(path)
@@ -128,7 +128,7 @@ impl Daemon {
         &self.path
     }
 
-    /// Whether the slot is within the client's region; a tipcd may have named one beyond it.
+    /// Whether the slot is within the shared memory of this connection. A faulty tipcd may name one beyond it.
     pub(crate) fn has_slot(&self, slot: u32) -> bool {
         self.slots.has(slot as usize * slot::WORDS + slot::WORDS - 1)
     }
@@ -149,7 +149,7 @@ impl Daemon {
         self.epochs.load(index)
     }
 
-    /// Sends a request and waits for the answer. The errno is the tipcd's.
+    /// Sends a request and waits for the answer. Returns the tipcd's errno if that is not 0.
     pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Answer, Errno> {
         if self.pid != std::process::id() {
             // After a fork, use the child's own connection; it refers to the parent's sockets by their tokens.
@@ -171,7 +171,7 @@ impl Daemon {
         Ok(control.ask_later(&request.encode(), claim))
     }
 
-    /// The answer to a request sent with [`Daemon::ask_later`], if it arrives by `until`.
+    /// Returns the answer to a request sent with [`Daemon::ask_later`], if it arrives by `until`.
     pub(crate) fn fetch(&self, claim: Claim, until: Instant) -> Option<Result<Answer, Errno>> {
         if self.pid != std::process::id() {
             return Some(Err(Errno::OPNOTSUPP));
@@ -188,7 +188,8 @@ impl Daemon {
     }
 }
 
-/// Sends the first request. A program that is refused receives its answer without having sent anything, and may be unable to send.
+/// Sends the first request and waits for the answer. The send may fail: a tipcd that refuses a program answers without
+/// a request and closes the connection.
 fn say_hello(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
     let _ = fdpass::send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
     match await_answer(fd, ANSWER_LIMIT) {

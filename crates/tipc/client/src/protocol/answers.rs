@@ -4,13 +4,12 @@ use super::control::SocketKind;
 use super::fields::{Reader, Writer};
 use crate::address::SocketAddress;
 
-/// Answer to a hello.
+/// The answer to a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// Protocol version in use.
     pub version: u16,
-    /// Number of slots in the client's region, which is the maximum number of the program's
-    /// sockets.
+    /// Number of slots in the connection's shared memory, which is the maximum number of the program's sockets.
     pub slots: u32,
     /// The node's address, or 0 if it has none yet.
     pub node: u32,
@@ -18,27 +17,27 @@ pub struct Welcome {
     pub lane_after: u32,
 }
 
-/// Answer to an open request.
+/// The answer to an open request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Identifies the socket in requests.
+    /// Number that identifies the socket in requests.
     pub token: u64,
-    /// Index of its slot in the client's region.
+    /// Index of its slot in the connection's shared memory.
     pub slot: u32,
 }
 
-/// Answer to an adopt request.
+/// The answer to an adopt request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adopted {
     /// Token and slot of the socket.
     pub opened: Opened,
     /// Kind of the socket.
     pub kind: SocketKind,
-    /// Number of slots in the region that contains its slot.
+    /// Number of slots in the shared memory that contains its slot.
     pub slots: u32,
 }
 
-/// Answer to a request for lanes.
+/// The answer to a request for lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// Size of each of the two rings in bytes.
@@ -47,12 +46,12 @@ pub struct Granted {
     pub sends: bool,
 }
 
-/// Answer to a report request.
+/// The answer to a report request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketReport {
     /// Address of the socket.
     pub local: SocketAddress,
-    /// Address of the connection's other end.
+    /// Address of the connection's other end; `None` if the socket is not connected.
     pub peer: Option<SocketAddress>,
     /// Number of messages waiting in the node.
     pub queued_messages: u32,

@@ -1,40 +1,41 @@
 //! Requests and answers on the control connection.
 //!
-//! A request is one message: its number (4 bytes), then its fields. The answer is one message: an errno (4 bytes, 0 for success), then the fields
-//! and descriptors of that request's answer. A hello with a different version is answered with the errno [`VERSION_MISMATCH`], followed by the two
-//! versions.
+//! A request is one message: its number (4 bytes), then its fields. The answer is one message, too: an errno (4 bytes,
+//! 0 for success), then the fields of that request's answer, with its descriptors. A hello with a different version is
+//! answered with the errno [`VERSION_MISMATCH`], followed by tipcd's version.
 
 pub use super::answers::{Adopted, Granted, Opened, SocketReport, Welcome};
 pub use super::fields::{Head, Reader, Writer};
 use crate::address::ENCODED_LEN;
 
-/// Maximum length of a request or answer: a connection request with a message of maximum length.
+/// Maximum length in bytes of a request or answer: that of a connection request with a message of maximum length.
 pub const LEN_MAX: usize = super::MESSAGE_LEN_MAX + 64;
 
 /// The first four bytes of every hello.
 pub const MAGIC: u32 = 0x4357_5450;
 
-/// EPROTO: the two ends use different versions.
+/// The errno EPROTO: the two ends use different versions of the protocol.
 pub const VERSION_MISMATCH: i32 = 71;
 
-/// An option that the kernel does not have: the size of the receive queue in bytes, for which the kernel uses SO_RCVBUF.
+/// A socket option that the kernel does not have: the size of the receive queue in bytes. The kernel uses SO_RCVBUF for
+/// this.
 pub const RECEIVE_BYTES: u32 = 0x1_0008;
 
-/// SocketKind of a socket, with the kernel's numbers.
+/// The type of a socket, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SocketKind {
     /// SOCK_STREAM: a connection that carries bytes.
     Stream = 1,
-    /// SOCK_DGRAM: messages that may also be dropped at their source.
+    /// SOCK_DGRAM: messages that may be dropped, even at their source.
     Dgram = 2,
-    /// SOCK_RDM: messages that are dropped at their destination at most.
+    /// SOCK_RDM: messages that are not dropped at their source, but may be at their destination.
     Rdm = 4,
     /// SOCK_SEQPACKET: a connection that carries messages.
     Seqpacket = 5,
 }
 
 impl SocketKind {
-    /// The kind with the kernel's number.
+    /// Returns the kind with the kernel's number; `None` if there is none.
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Stream),
@@ -51,24 +52,24 @@ impl SocketKind {
     }
 }
 
-/// A program's request. `token` identifies a socket and is known only to programs that hold the socket.
+/// A program's request. `token` identifies a socket; only programs that hold the socket know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// The first request: answered with [`Welcome`] and two descriptors, for the slots and the epochs.
+    /// The first request on a connection. Answered with [`Welcome`] and two descriptors, for the slots and the epochs.
     Hello {
         /// Protocol version of the program.
         version: u16,
     },
-    /// Opens a socket: answered with [`Opened`] and its data descriptor.
+    /// Opens a socket. Answered with [`Opened`] and its data descriptor.
     Open {
-        /// SocketKind of the socket.
+        /// Kind of the socket.
         kind: SocketKind,
     },
     /// Binds a service range, or withdraws a binding.
     Bind {
         /// Token of the socket.
         token: u64,
-        /// struct sockaddr_tipc.
+        /// The range as a struct sockaddr_tipc.
         address: [u8; ENCODED_LEN],
     },
     /// Withdraws all bindings of a socket.
@@ -80,16 +81,18 @@ pub enum Request<'a> {
     Listen {
         /// Token of the socket.
         token: u64,
-        /// Number of padding bytes that make the descriptor unwritable.
+        /// Number of bytes of padding written to make the descriptor unwritable.
         pad: u32,
     },
-    /// Requests a connection: answered with EINPROGRESS if the request is pending; the result appears in the slot and on the descriptor.
+    /// Requests a connection. Answered with EINPROGRESS if the request is pending; the result then appears in the slot
+    /// and on the descriptor.
     Connect {
         /// Token of the socket.
         token: u64,
-        /// struct sockaddr_tipc.
+        /// The destination as a struct sockaddr_tipc.
         address: [u8; ENCODED_LEN],
-        /// Number of padding bytes that make the descriptor unwritable, to be discarded when the answer has arrived.
+        /// Number of bytes of padding written to make the descriptor unwritable, to be discarded when the connection
+        /// request has been answered.
         pad: u32,
         /// Data sent with the request.
         payload: &'a [u8],
@@ -99,7 +102,7 @@ pub enum Request<'a> {
         /// Token of the socket.
         token: u64,
     },
-    /// Queries addresses and queue: answered with [`SocketReport`].
+    /// Queries a socket's addresses and queue. Answered with [`SocketReport`].
     Report {
         /// Token of the socket.
         token: u64,
@@ -113,25 +116,25 @@ pub enum Request<'a> {
         /// The value to set, in the option's own unit.
         value: u32,
     },
-    /// Reads an option: answered with 4 bytes.
+    /// Reads an option. Answered with its value (4 bytes).
     GetOption {
         /// Token of the socket.
         token: u64,
         /// Number of the option.
         name: u32,
     },
-    /// Asks whether a destination is reachable now; EHOSTUNREACH if it is not.
+    /// Asks whether a destination is reachable now. Answered with EHOSTUNREACH if it is not.
     Resolve {
         /// Token of the sending socket.
         token: u64,
-        /// struct sockaddr_tipc.
+        /// The destination as a struct sockaddr_tipc.
         address: [u8; ENCODED_LEN],
     },
-    /// Joins a group, which the socket must not already be a member of.
+    /// Joins a group. The socket must not be a member of a group already.
     Join {
         /// Token of the socket.
         token: u64,
-        /// struct tipc_group_req: type, instance, scope, flags.
+        /// The fields of struct tipc_group_req: type, instance, scope, flags.
         group: [u32; 4],
     },
     /// Leaves the group that the socket is a member of.
@@ -139,41 +142,47 @@ pub enum Request<'a> {
         /// Token of the socket.
         token: u64,
     },
-    /// Adopts the socket of a descriptor that is passed with the request: any process that holds a socket's descriptor may use it, however it was
-    /// obtained. Answered with [`Adopted`] and the region's descriptor; EBADF if it is not a socket of this tipcd.
+    /// Adopts a socket, whose data descriptor is passed with the request. Any process that holds such a descriptor may
+    /// use the socket, no matter how it got the descriptor. Answered with [`Adopted`] and the descriptor of the shared
+    /// memory with the socket's slot; EBADF if it is not a socket of this tipcd.
     Adopt,
-    /// Switches reception to the socket's lane: the data descriptor gets a bell ([`crossway_ring::doorbell`]) after its current contents, and from
-    /// then on only bells. Answered with [`Granted`] and the descriptor of a direct lane's memory if it is one, otherwise with nothing; the same again if it was
-    /// switched before. EAGAIN if a thread is reading the descriptor ([`super::slot::READERS`]) or it has no room, EOPNOTSUPP without lanes.
+    /// Switches a socket to receiving through its lane: the data descriptor gets a bell ([`crossway_ring::doorbell`])
+    /// after its current contents, and from then on only bells. If it is a direct lane, answered with [`Granted`] and
+    /// the descriptor of its memory, otherwise with no fields. Repeating the request has no effect and gets the same
+    /// answer. EAGAIN if a thread is reading the descriptor ([`super::slot::READERS`]) or the descriptor has no room,
+    /// EOPNOTSUPP if the socket has no lanes.
     LaneDown {
         /// Token of the socket.
         token: u64,
     },
-    /// Queries the identity of a node: answered with 16 bytes, or EADDRNOTAVAIL.
+    /// Queries the identity of a node. Answered with 16 bytes, or EADDRNOTAVAIL.
     Identity {
         /// Address of the node.
         node: u32,
     },
-    /// Queries the name of a link: answered with its bytes, or EADDRNOTAVAIL.
+    /// Queries the name of a link. Answered with the name, or EADDRNOTAVAIL.
     LinkName {
         /// Address of the peer.
         node: u32,
         /// Number of this node's bearer.
         bearer: u32,
     },
-    /// Requests lanes for a socket: answered with [`Granted`] and two descriptors, for their memory ([`super::lane`]) and for an eventfd that wakes
-    /// the tipcd. A second request gets the same lanes. EOPNOTSUPP if there will be none, EAGAIN if the socket is not connected yet.
+    /// Requests lanes for a socket. Answered with [`Granted`] and two descriptors, for their memory ([`super::lane`])
+    /// and for an eventfd that wakes the tipcd. A second request gets the same lanes. EOPNOTSUPP if the socket will
+    /// never get lanes, EAGAIN if it is not connected yet.
     Lanes {
         /// Token of the socket.
         token: u64,
     },
-    /// Requests the sending end of the peer's direct lane: answered with [`Granted`] and two descriptors, for its memory and for ringing its bell, a
-    /// descriptor into which the bells are sent. EOPNOTSUPP without a direct lane, or if another process has got it.
+    /// Requests the sending end of the peer's direct lane. Answered with [`Granted`] and two descriptors, one for its
+    /// memory and one into which bells are to be sent. EOPNOTSUPP if there is no direct lane, or if another process has
+    /// its sending end.
     Outlet {
         /// Token of the sending socket.
         token: u64,
     },
-    /// An operator's order: answered with EPERM, or with a descriptor of the outcome and one more if the order provides it.
+    /// Passes an operator's order. Answered with EPERM, or with the descriptor of a file that contains the outcome, and
+    /// a further descriptor if the order provides one.
     Administer {
         /// [`crate::admin::Order`] as JSON.
         order: &'a [u8],
@@ -181,12 +190,12 @@ pub enum Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The request as one message of the control connection, in native byte order.
+    /// Encodes the request as one message of the control connection, in native byte order.
     pub fn encode(&self) -> Vec<u8> {
         [self.head().bytes(), self.tail()].concat()
     }
 
-    /// The part after the head; empty except in requests that carry a payload or an order.
+    /// The part of the request after the head: its payload or order, otherwise empty.
     pub const fn tail(&self) -> &'a [u8] {
         match *self {
             Self::Connect { payload, .. } => payload,
@@ -195,7 +204,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Everything except the tail, without a memory allocation, for callers that must not allocate.
+    /// Encodes everything except the tail, for callers that must not allocate memory.
     pub fn head(&self) -> Head {
         let op = |number: u32| Head::default().u32(number);
         match *self {
@@ -224,7 +233,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Decodes a request; `None` if no program of this version would send it.
+    /// Decodes a request. Returns `None` if it is invalid in this version.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let mut r = Reader::new(bytes);
         let op = r.u32()?;

@@ -1,12 +1,12 @@
-//! Detects when a destination that was reachable may no longer be.
+//! Counters that show when a destination that was reachable may no longer be.
 //!
-//! `tipcd` counts every withdrawn binding and every lost node, in a counter selected by a hash of the service type or node. Once a
-//! program knows that a destination is reachable, it sends without asking until the counter changes. It therefore gets EHOSTUNREACH
-//! from the call itself, as from the kernel, at the cost of one load.
+//! `tipcd` counts every withdrawn binding and every lost node in a counter, an *epoch*, that a hash of the service type
+//! or node selects. Once a program knows that a destination is reachable, it sends without asking `tipcd` again until
+//! the counter changes. So a call fails with EHOSTUNREACH itself, as with the kernel, at the cost of one load.
 
 use crate::address::Address;
 
-/// Number of counters; a collision only costs an additional request.
+/// Number of counters. If two destinations share a counter, the only cost is an additional request now and then.
 pub const COUNT: usize = 512;
 
 const fn mix(number: u32) -> usize {
@@ -14,17 +14,17 @@ const fn mix(number: u32) -> usize {
     (number.wrapping_mul(0x9e37_79b1) >> 23) as usize % COUNT
 }
 
-/// The counter for a service type.
+/// Returns the index of the counter for a service type.
 pub const fn of_service(service: u32) -> usize {
     mix(service)
 }
 
-/// The counter for a node.
+/// Returns the index of the counter for a node.
 pub const fn of_node(node: u32) -> usize {
     mix(node ^ 0x5bd1_e995)
 }
 
-/// The counter for a destination.
+/// Returns the index of the counter for a destination.
 pub const fn of(address: Address) -> usize {
     match address {
         Address::Range(range) => of_service(range.service),

@@ -1,7 +1,7 @@
 //! Encodes and decodes the fields of requests and answers: consecutive integers and bytes, in the
 //! machine's byte order.
 
-/// The fixed part of a request, built without an allocation.
+/// The fixed part of a request, built without allocating memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
     bytes: [u8; Self::LEN_MAX],
@@ -9,10 +9,10 @@ pub struct Head {
 }
 
 impl Head {
-    /// Maximum length: number, token, address and padding of a connection request.
+    /// Maximum length in bytes: number, token, address and padding of a connection request.
     const LEN_MAX: usize = 32;
 
-    /// The bytes written so far.
+    /// Returns the bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -1,11 +1,14 @@
 //! The local protocol between a program and its `tipcd`, version [`VERSION`]. See docs/decisions/0040 for the reasons.
 //!
-//! - A program has one **control connection** ([`control`]), AF_UNIX SEQPACKET, for requests and answers, one at a time: until an answer has been
-//!   received, no further request is read. A program that is refused receives the reason ([`refusal`]).
-//! - Each TIPC socket is a **data descriptor**: one end of an AF_UNIX pair whose other end belongs to `tipcd`. SEQPACKET for sockets that preserve
-//!   message boundaries (in the format of [`record`]), STREAM for stream sockets, which carry the bytes unchanged.
-//! - A few **shared words** ([`slot`], [`epoch`]) replace requests: the state of a socket's connection, how much the program has taken from its
-//!   descriptor, and whether a destination that was reachable may no longer be.
+//! - A program has one **control connection** ([`control`]), AF_UNIX SEQPACKET, for requests and answers. It carries
+//!   one request at a time: no further request is read before the program has received the answer to the last one. A
+//!   program that is refused receives the reason ([`refusal`]).
+//! - Each TIPC socket is a **data descriptor**: one end of an AF_UNIX socket pair, of which `tipcd` has the other end.
+//!   The pair is of type SEQPACKET for sockets that preserve message boundaries (in the format of [`record`]), and
+//!   STREAM for stream sockets, which carry the bytes unchanged.
+//! - A few **shared words** ([`slot`], [`epoch`]), atomic 64-bit integers in shared memory, replace requests. They show
+//!   the state of a socket's connection, how much the program has taken from its descriptor, and whether a destination
+//!   that was reachable may no longer be.
 //! - A busy socket can have **lanes** ([`lane`]) if its program requests them: rings in shared memory beside its descriptor, which avoid a system
 //!   call per message. See docs/decisions/0042 for the reasons.
 //!

@@ -1,24 +1,25 @@
 //! Message format on a data descriptor that preserves message boundaries.
 //!
-//! Towards `tipcd`: the destination as a struct sockaddr_tipc (16 bytes), then the payload. Family 0 means "no destination": a
-//! message on a connection or to the default destination. While a connection request is pending, the program makes its descriptor
-//! unwritable with a record of family [`PAD_FAMILY`], which `tipcd` leaves unread until the answer has arrived and then ignores.
+//! To `tipcd`: the destination as a struct sockaddr_tipc (16 bytes), then the payload. An address family of 0 means "no
+//! destination": a message on a connection, or to the whole group. While a connection request is pending, the program
+//! makes its descriptor unwritable with a record of family [`PAD_FAMILY`]. `tipcd` leaves this record unread until the
+//! answer has arrived, and then ignores it.
 //!
-//! Towards the program: [`Header`], then the payload.
+//! To the program: [`Header`], then the payload.
 
 use crate::address::{ServiceRange, SocketAddress};
 
-/// Length of the header towards `tipcd`, in bytes.
+/// Length of the header of messages to `tipcd`, in bytes.
 pub const SEND_HEADER_LEN: usize = 16;
-/// Family of a record that serves only as padding.
+/// Address family of a record that is only padding.
 pub const PAD_FAMILY: u16 = u16::MAX;
-/// Length of the header towards the program, in bytes.
+/// Length of the header of messages to the program, in bytes.
 pub const HEADER_LEN: usize = 32;
 
-/// RecordKind of a message towards the program.
+/// The kind of a message to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
-    /// A message of another socket.
+    /// A message from another socket.
     Data = 1,
     /// A message sent by the program that could not be delivered; `error` gives the reason.
     Returned = 2,
@@ -36,15 +37,15 @@ pub const OFFER_LEN: usize = 16;
 /// The header that precedes a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// RecordKind of the message.
+    /// Kind of the message.
     pub kind: RecordKind,
     /// TIPC error code of a returned message.
     pub error: u8,
     /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddress,
-    /// The service that was addressed.
+    /// The service that the sender addressed, if any.
     pub service: Option<ServiceRange>,
-    /// Instance of the sending member if the message was received in a group.
+    /// Instance of the sending member, if the message was received in a group.
     pub member: Option<u32>,
     /// For [`RecordKind::Member`], whether the member left.
     pub gone: bool,
@@ -55,7 +56,7 @@ const HAS_MEMBER: u8 = 2;
 const GONE: u8 = 4;
 
 impl Header {
-    /// The header as it precedes the payload in the descriptor.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut raw = [0; HEADER_LEN];
         raw[0] = self.kind as u8;
@@ -78,7 +79,7 @@ impl Header {
         raw
     }
 
-    /// Decodes a header; `None` for a kind unknown to this version.
+    /// Decodes a header. Returns `None` for a kind that this version does not know.
     pub fn decode(raw: &[u8; HEADER_LEN]) -> Option<Self> {
         let kind = match raw[0] {
             1 => RecordKind::Data,

@@ -1,10 +1,11 @@
 //! Why a `tipcd` refuses a program, or refuses to pass it a descriptor.
 //!
-//! A program that is refused receives one unsolicited answer, an errno, and the connection is closed.
+//! A program that is refused receives one answer without having sent a request: an errno. Then the connection is
+//! closed.
 
 use crossway_sys::Errno;
 
-/// The resource that the tipcd, or the program's share of it, has run out of.
+/// The resource that is exhausted: the tipcd's, or the program's share of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Connections of all programs (`tipcd --clients`).
@@ -15,7 +16,8 @@ pub enum Refusal {
     PlacesOfProcess,
     /// File descriptors of the tipcd (RLIMIT_NOFILE).
     Descriptors,
-    /// Descriptors passed but not received yet: the program's share, or all that the tipcd's user may have in flight.
+    /// Descriptors that were passed and not received yet: the program's share, or all that the tipcd's user may have in
+    /// flight.
     InFlight,
 }
 
@@ -28,7 +30,7 @@ impl Refusal {
         Self::InFlight,
     ];
 
-    /// The errno that stands for it in an answer.
+    /// Returns the errno that stands for it in an answer.
     pub const fn errno(self) -> Errno {
         match self {
             Self::Places => Errno::USERS,
@@ -39,14 +41,14 @@ impl Refusal {
         }
     }
 
-    /// The reason given in the answer to a refused program.
+    /// Returns the reason that an errno stands for, if it is one of these.
     pub fn from_errno(errno: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| refusal.errno().raw_os_error() == errno)
     }
 }
 
 impl std::fmt::Display for Refusal {
-    /// The cause, and the remedy.
+    /// Writes the cause and the remedy.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Places => {

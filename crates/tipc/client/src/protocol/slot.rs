@@ -1,41 +1,43 @@
-//! State of one socket shared between a program and `tipcd`: sixteen words of the client's region, two cache lines.
+//! The state of one socket that a program and `tipcd` share: a *slot* of sixteen words, which are atomic 64-bit
+//! integers. It takes up two cache lines of the shared memory of the program's connection.
 
 use crossway_sys::Errno;
 
 /// Number of words in a slot. `tipcd` zeroes them when it assigns the slot.
 pub const WORDS: usize = 16;
 
-/// Word 0, written by the program: number of messages taken from the data descriptor since it was opened, modulo 2^64. When the socket closes, it
-/// tells `tipcd` which messages were not read and must be returned to their senders.
+/// Word 0, written by the program: number of messages taken from the data descriptor since it was opened, modulo 2^64.
+/// When the socket is closed, this shows `tipcd` which messages were not read and must be returned to their senders.
 pub const CONSUMED: usize = 0;
 /// Word 1, written by `tipcd`: [`State`].
 pub const STATE: usize = 1;
 /// Word 2, written by `tipcd`: the errno of a failed connection request. The program reads it and resets it to 0.
 pub const ERROR: usize = 2;
-/// Word 3, written by `tipcd`: the connection's other end, port in the upper half and node in the lower.
+/// Word 3, written by `tipcd`: the connection's other end, with the port in the upper half and the node in the lower.
 pub const PEER: usize = 3;
 
-/// Words from 4 on, for the program's own use and never read by `tipcd`: state of the socket that `tipcd` does not know, shared by all processes that
-/// share the socket, across fork and exec.
+/// Words from 4 on, for the program's own use: state of the socket that `tipcd` does not know and never reads. All
+/// processes that share the socket also share it, across fork and exec.
 pub const OWN: usize = 4;
 
-/// Word 8, written by programs: number of threads that are reading the data descriptor itself at this moment.
+/// Word 8, written by programs: number of threads that are currently reading the data descriptor itself.
 pub const READERS: usize = 8;
-/// Word 9, written by `tipcd`: non-zero if messages are received through a lane: [`DOWN_BY_LANE`] or [`DOWN_DIRECT`].
+/// Word 9, written by `tipcd`: non-zero if messages are received through a lane, [`DOWN_BY_LANE`] or [`DOWN_DIRECT`].
 pub const DOWN: usize = 9;
-/// Word 10, written by programs: what has been written to the data descriptor since the socket was created, in bytes for a stream, otherwise in
-/// messages. It is incremented before writing, under a lock of the process, and reduced again if the write fails. Padding
-/// ([`super::record::PAD_FAMILY`]) does not count.
+/// Word 10, written by programs: how much has been written to the data descriptor since the socket was created, in
+/// bytes for a stream, otherwise in messages. It is incremented before writing, and reduced again if the write fails.
+/// Padding ([`super::record::PAD_FAMILY`]) does not count.
 pub const SENT: usize = 10;
-/// Word 11, written by `tipcd`: what it has read from the data descriptor and passed to the node, together with everything that preceded it in the
-/// lane. Programs send through the lane only while this equals [`SENT`].
+/// Word 11, written by `tipcd`: how much it has read from the data descriptor and passed to the node, together with
+/// everything that preceded it in the lane. Programs send through the lane only while this equals [`SENT`].
 pub const TAKEN: usize = 11;
-/// Word 12, written by programs: number of threads that wait for the data descriptor to become readable. The first may sleep in a receive call that
-/// takes nothing or a bell, which is a single system call; the kernel wakes only one such sleeper per event, so the others poll.
+/// Word 12, written by programs: number of threads that wait for the data descriptor to become readable. The first one
+/// may sleep in a receive call that takes nothing or a bell, which is a single system call. The others poll, because
+/// the kernel would wake only one such sleeper per event.
 pub const WAITERS: usize = 12;
 
-/// Word 13, written by `tipcd`: non-zero if the connection's other end is a socket of the same `tipcd`, so that receiving through a direct lane
-/// ([`super::lane`]) is worth a request for any program, also for one that blocks for each message.
+/// Word 13, written by `tipcd`: non-zero if the connection's other end is a socket of the same `tipcd`. Any program,
+/// even one that blocks for each message, should then request to receive through a direct lane ([`super::lane`]).
 pub const LOCAL: usize = 13;
 
 /// The value of [`DOWN`] while messages are received through the socket's own lane.
@@ -48,9 +50,9 @@ pub const DOWN_DIRECT: u64 = 2;
 pub enum Phase {
     /// No connection has been requested.
     Open,
-    /// Listens: connection requests are queued for it.
+    /// Connection requests are queued for it.
     Listening,
-    /// Has requested a connection.
+    /// The socket has requested a connection.
     Connecting,
     /// Its connection is established.
     Connected,
@@ -59,8 +61,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The result of a connection request; `None` while it is pending. `error` takes the slot's error, `has_peer` tells whether its peer was ever
-    /// set.
+    /// Returns the result of a connection request; `None` while it is pending. `error` takes the slot's error, and
+    /// `has_peer` returns whether the slot's peer was ever set.
     pub fn connected(
         self,
         error: impl FnOnce() -> Option<Errno>,
@@ -79,12 +81,13 @@ impl Phase {
     }
 }
 
-/// A socket's state, which fits into one word so that it changes atomically.
+/// A socket's state. It fits into one word, so that it changes atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// How far its connection has come.
+    /// The state of its connection.
     pub phase: Phase,
-    /// How the connection ended: a TIPC error code, set once everything before the end has been written to the data descriptor.
+    /// How the connection ended: a TIPC error code. It is set once everything before the end has been written to the
+    /// data descriptor.
     pub end: u8,
 }
 

@@ -93,7 +93,7 @@ pub struct Service {
     lingers: BTreeSet<(Nanos, u32, u32)>,
     /// Direct lanes into which the service wants to put something while a program is writing to them.
     blocked: direct::Blocked,
-    /// Number of messages from programs that could neither be delivered nor had to be returned.
+    /// Number of messages from programs since the start that were neither delivered nor returned.
     undelivered: u64,
     /// Operators' orders, each with the connection on which it must be answered.
     orders: VecDeque<(Place, Vec<u8>)>,
@@ -189,7 +189,7 @@ impl Service {
         self.listening.path()
     }
 
-    /// Number of messages from programs since the start that could not be delivered and did not have to be returned.
+    /// Number of messages from programs since the start that were neither delivered nor returned.
     pub const fn undelivered(&self) -> u64 {
         self.undelivered
     }
