@@ -12,14 +12,15 @@ pub const SLICE: Duration = Duration::from_millis(50);
 
 /// How one end sleeps and wakes the other end.
 pub trait Bell: Send + 'static {
-    /// The fence between a publication and the check of the other end's state word. Pairs with [`Bell::heavy_fence`].
+    /// Executes the fence between a publication and the check of the other end's state word. Pairs with
+    /// [`Bell::heavy_fence`].
     fn light_fence(&self);
 
-    /// The fence between setting one's own state word to asleep and the last check for work.
+    /// Executes the fence between setting one's own state word to asleep and the last check for work.
     fn heavy_fence(&self) -> Result<(), OsError>;
 
-    /// Sleeps while `own_state` is asleep, at most for `limit`; spurious returns are allowed. Bells that detect the peer's
-    /// death only between sleeps return after [`SLICE`] at the latest.
+    /// Sleeps while `own_state` is asleep, at most for `limit`; spurious returns are allowed. Bells that detect the
+    /// peer's death only between sleeps return after [`SLICE`] at the latest.
     fn sleep(&self, own_state: &AtomicU32, limit: Option<Duration>) -> Result<(), OsError>;
 
     /// Wakes the other end, whose state word has just been changed from asleep to awake.
@@ -28,14 +29,14 @@ pub trait Bell: Send + 'static {
     /// Whether the peer's process has ended.
     fn peer_gone(&self) -> Result<bool, OsError>;
 
-    /// Called when this end has nothing to do and is about to say so in its state word: clears earlier wake-ups. For bells
-    /// that are polled by descriptor.
+    /// Clears earlier wake-ups; only bells that are polled by descriptor need this. Called when this end has nothing to
+    /// do, before it sets its state word to asleep.
     fn rearm(&self) -> Result<(), OsError> {
         Ok(())
     }
 
-    /// Called when this end was asleep and found work by itself, while more may follow: a descriptor that others poll must
-    /// stay readable.
+    /// Makes this end's own descriptor readable. Called when this end was marked as asleep and found work by itself,
+    /// and more may follow: a descriptor that others poll must then stay readable.
     fn ring_self(&self) -> Result<(), OsError> {
         Ok(())
     }
@@ -49,8 +50,8 @@ pub trait Bell: Send + 'static {
     const ARMED_WHEN_IDLE: bool = false;
 }
 
-/// A bell that does nothing, for rings whose users sleep and wake by other means, such as a socket's descriptor that also
-/// reports the end of the peer.
+/// A bell that does nothing, for rings whose users sleep and wake by other means, such as a socket's descriptor that
+/// also reports the end of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Silent;
 

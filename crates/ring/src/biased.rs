@@ -1,8 +1,8 @@
 //! A value that one thread uses all the time and another one occasionally.
 //!
-//! The owner enters with a store and a load and leaves with a store: no atomic read-modify-write and, where the kernel has
-//! `membarrier`, no fence. A visitor enters only while the owner is outside and pays for both sides with the heavy fence.
-//! The word that informs the owner of a visitor also carries flags, so that checking for both costs one load.
+//! The owner enters with a store and a load and leaves with a store: no atomic read-modify-write and, where the kernel
+//! has `membarrier`, no fence. A visitor enters only while the owner is outside and pays for both sides with the heavy
+//! fence. The word that informs the owner of a visitor also carries flags, so that checking for both costs one load.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ struct Shared<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is accessed by the owner while it is inside, or by the visitor that holds `visits` while the owner is
-// outside: never by two threads at a time, so that it only has to be Send.
+// SAFETY: the value is accessed by the owner while it is inside, or by the visitor that holds `visits` while the owner
+// is outside: never by two threads at a time, so that it only has to be Send.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
-/// The favoured side, of which there is one.
+/// The handle of the favoured thread; there is exactly one.
 #[derive(Debug)]
 pub struct Owner<T>(Arc<Shared<T>>);
 
-/// The other side.
+/// The handle for occasional access.
 #[derive(Debug)]
 pub struct Visitor<T>(Arc<Shared<T>>);
 
@@ -148,8 +148,8 @@ impl<T> Visitor<T> {
         if shared.owner_inside.load(Ordering::Acquire) != 0 {
             return None;
         }
-        // SAFETY: the owner was outside after VISITED was set, and it does not enter while that is set; other visitors wait
-        // for `visits`.
+        // SAFETY: the owner was outside after VISITED was set, and it does not enter while that is set; other visitors
+        // wait for `visits`.
         let result = shared.value.with_mut(|value| work(unsafe { &mut *value }));
         drop(visiting);
         Some(result)
@@ -170,7 +170,7 @@ impl<T> Visitor<T> {
         self.0.word.load(Ordering::Acquire) & !VISITED
     }
 
-    /// Whether the owner was dropped and there is no other visitor.
+    /// Whether the owner was dropped and this is the only visitor left.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

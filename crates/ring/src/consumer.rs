@@ -9,8 +9,8 @@ use crate::pace::{Budget, Pace};
 use crate::sync::Ordering;
 use crate::{Deadline, RecvError, Wait};
 
-/// A receiver that polls without waiting asks the kernel whether the peer is alive at the first unsuccessful poll and at
-/// every 64th one after it.
+/// A receiver that polls without waiting asks the kernel whether the peer is alive at the first unsuccessful poll and
+/// at every 64th one after it.
 const ASK_EVERY: u32 = 64;
 
 /// A published message that has not been freed yet.
@@ -94,8 +94,8 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         Ok(result)
     }
 
-    /// For callers that sleep by other means: announces a sleep and checks once more. If the result is false, there is no
-    /// message, and the next one resets this end's state word and rings.
+    /// Announces a sleep and checks for a message once more, for callers that sleep by other means. Returns false if
+    /// there is none; the producer of the next message will then reset this end's state word and ring the bell.
     pub fn announce_sleep(&mut self) -> Result<bool, RecvError> {
         Ok(self.arm()?.is_some())
     }
@@ -192,7 +192,8 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         self.memory.producer_state().load(Ordering::Acquire) == CLOSED
     }
 
-    /// The ring is empty: returns the error that says why, or a message that has arrived in the meantime.
+    /// Called when the ring is empty. Returns a message that has arrived in the meantime, or the error that explains
+    /// why there is none.
     #[cold]
     fn nothing_now(&mut self) -> Result<Record, RecvError> {
         if B::ARMED_WHEN_IDLE
@@ -228,7 +229,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         }
     }
 
-    /// Sets the state back to awake without being woken.
+    /// Sets the state back to awake after this end has found work by itself.
     fn disarm(&mut self) -> Result<(), RecvError> {
         if self.memory.consumer_state().swap(AWAKE, Ordering::AcqRel) == ASLEEP {
             self.bell.ring_self()?;

@@ -28,7 +28,7 @@ pub enum SendError {
     /// There is no room now (`try_send` only).
     #[error("no room")]
     Full,
-    /// There was no room until the deadline; none of the message was sent.
+    /// No room became free by the deadline; none of the message was sent.
     #[error("no room until the deadline")]
     TimedOut,
     /// The message is larger than the channel supports.
@@ -53,7 +53,7 @@ pub enum RecvError {
     /// There is no message now (`try_recv` only).
     #[error("nothing to receive")]
     Empty,
-    /// No message arrived until the deadline.
+    /// No message arrived by the deadline.
     #[error("no message arrived before the deadline")]
     TimedOut,
     /// The message is larger than the buffer. Where the kernel truncates messages, the rest of it is

@@ -1,10 +1,10 @@
-//! Makes a ring visible through a socket: a message called a bell is put into the socket, so that poll, epoll, select and
-//! blocking calls notice the ring through the descriptor that a program already has.
+//! Makes a ring visible through a socket: a message called a bell is put into the socket, so that poll, epoll, select
+//! and blocking calls notice the ring through the descriptor that a program already has.
 //!
-//! The producer rings after it has published, and only if no bell is in the socket. The consumers, one at a time, leave the
-//! bell in the socket while the ring contains messages, and remove ("eat") it when the ring is empty. So the socket polls
-//! readable exactly while a message can be taken, and a bell costs its two system calls only if the ring was empty in
-//! between.
+//! The producer rings after it has published, and only if no bell is in the socket. The consumers, one at a time, leave
+//! the bell in the socket while the ring contains messages, and remove ("eat") it when the ring is empty. So the socket
+//! polls readable exactly while a message can be taken, and a bell costs its two system calls only if the ring was
+//! empty in between.
 //!
 //! One shared word holds the state of the bell:
 //!
@@ -16,34 +16,37 @@
 //! | [`EATING`] | a consumer checks that the ring is empty and removes the bell; a producer that publishes must ring again | consumer: `QUIET`, or `RUNG` if the ring was not empty |
 //!
 //! The producer only changes the word to `RINGING` and from there to `RUNG`, or to `QUIET` if there is nothing left to
-//! announce. A message does not count as received until its bell is in the socket: a consumer that took it earlier could
-//! empty the ring and find no bell to remove, and that bell, arriving late, would make the descriptor poll readable with an
-//! empty ring.
+//! announce. A message does not count as received until its bell is in the socket: a consumer that took it earlier
+//! could empty the ring and find no bell to remove, and that bell, arriving late, would make the descriptor poll
+//! readable with an empty ring.
 //!
-//! A consumer may be killed at any point. The next consumer ([`settle`]) finds `EATING`, with or without the bell in the
-//! socket, and can tell which. If the producer has rung again meanwhile, the old bell may remain as a stray. A stray only
-//! makes a descriptor poll readable, and a consumer that finds it while the word is `QUIET` removes it ([`eat_stray`]).
+//! A consumer may be killed at any point. The next consumer ([`settle`]) finds `EATING`, with or without the bell in
+//! the socket, and can tell which. If the producer has rung again meanwhile, the old bell may remain as a stray. A
+//! stray only makes a descriptor poll readable, and a consumer that finds it while the word is `QUIET` removes it
+//! ([`eat_stray`]).
 //!
-//! # A consumer that removes the bell by waiting for it
+//! # A consumer that waits by receiving the bell
 //!
-//! A consumer that sleeps until a bell comes and removes it later makes two system calls. One that is going to take one
-//! message anyway can receive the bell itself, which is one call. It says so beforehand ([`await_bell`]), because a bell that
-//! was removed announces nothing to others: the producer rings once for this consumer, and once more, with a bell that stays,
-//! for whatever this consumer will not take. The word then has one of two flags, and in its upper bits the number of bytes
-//! that the consumer takes:
+//! A consumer that sleeps until a bell arrives and removes it later makes two system calls. One that is going to take a
+//! single message anyway can receive the bell itself, which is one call. It has to announce this beforehand
+//! ([`await_bell`]), because a bell that has been removed announces nothing to others. The producer then rings once for
+//! this consumer, and a second time, with a bell that stays in the socket, for whatever this consumer will not take.
+//! The word has one of two flags during this time, and its upper bits hold the number of bytes that the consumer takes:
 //!
 //! | flag | meaning | changed by |
 //! |---|---|---|
 //! | [`AWAITED`] | a consumer receives the next bell; only with `QUIET` | producer: `GIVEN`, before it rings for the consumer; that consumer, if it stops waiting ([`give_up`]) |
 //! | [`GIVEN`] | a bell was sent for the consumer, in addition to the one of the word's state | that consumer: no flag, when it has the turn ([`end_wait`]); another one that took the message instead: `AWAITED`, and removes the bell, so that the first one continues to wait ([`emptied`]) |
 //!
-//! If other consumers receive too, or one is killed, there may be more bells than the word says, which are strays, but never
-//! fewer. If the waiting consumer is killed, a flag remains. Nothing else changes for the others, except that none of them can
-//! wait in this way. If it is killed after the bell was removed and before its turn, the message is announced together with the
-//! next one; a message that the kernel has given to a process that is killed in that call would be lost.
+//! If other consumers receive too, or one of them is killed, the socket may contain more bells than the word indicates
+//! (strays), but never fewer. If the waiting consumer is killed, its flag remains; the only effect on the others is
+//! that none of them can wait in this way. If it is killed after it has removed the bell and before its turn, the
+//! message is announced together with the next one. By comparison, a message that the kernel itself delivers to a
+//! process that is killed in that call is lost.
 //!
-//! If that consumer spins first, the flag [`SPINS`] says so. Then no bell is sent for it, and nothing wakes another consumer in
-//! its place if it is killed; the next one that has the turn removes the flag, and the first one waits for a bell.
+//! A consumer that spins before it waits also sets the flag [`SPINS`]. Then no bell is sent for it, and if it is
+//! killed, nothing wakes another consumer in its place. The next consumer that has the turn removes the flag, and from
+//! then on the spinning one waits for a bell.
 
 mod waiting;
 
@@ -59,9 +62,9 @@ pub const RINGING: u32 = 1;
 pub const RUNG: u32 = 2;
 /// A consumer is removing the bell, or leaves it there if it finds that the ring is not empty.
 pub const EATING: u32 = 3;
-/// Flag: a consumer receives the next bell.
+/// Flag: a consumer waits to receive the next bell.
 pub const AWAITED: u32 = 4;
-/// Flag: an additional bell was sent to the consumer that waits.
+/// Flag: an additional bell was sent for the waiting consumer.
 pub const GIVEN: u32 = 8;
 /// Flag, combined with [`AWAITED`] or [`GIVEN`]: the waiting consumer spins and needs no bell.
 pub const SPINS: u32 = 16;
@@ -70,11 +73,12 @@ pub const SPINS: u32 = 16;
 const STATE: u32 = 3;
 const TAKES_SHIFT: u32 = 5;
 
-/// The largest number of bytes that a waiting consumer can announce. It means that the consumer takes a message of any length.
+/// The largest number of bytes that a waiting consumer can announce. It means that the consumer takes a message of any
+/// length.
 pub const TAKES_ALL: usize = (u32::MAX >> TAKES_SHIFT) as usize;
 
-/// A correct consumer changes the word only a few times after something was published; a hostile one must not keep a producer
-/// busy for longer than this number of attempts.
+/// Maximum number of attempts to change the word. A correct consumer changes it only a few times after something was
+/// published; a hostile one must not keep a producer busy for longer.
 const ATTEMPTS: u32 = 16;
 
 /// The content of the socket.
@@ -84,7 +88,7 @@ pub enum Presence {
     Nothing,
     /// It contains a bell.
     Bell,
-    /// The producer has shut down its end, and there is no bell before that.
+    /// The producer has shut down its end, and no bell is left.
     End,
 }
 
@@ -99,7 +103,7 @@ pub trait Bells {
     /// The error of the system call.
     fn presence(&self) -> Result<Presence, Self::Error>;
 
-    /// Removes a bell from the socket, which contains one.
+    /// Removes a bell from the socket, which must contain one.
     ///
     /// # Errors
     /// The error of the system call.
@@ -120,7 +124,7 @@ pub trait Bells {
     fn ring_is_empty(&self) -> Result<bool, Self::Error>;
 }
 
-/// Changes the state from one to another and keeps the flags; does nothing if it is a different one.
+/// Changes the state from `from` to `to` and keeps the flags; does nothing if the state is not `from`.
 fn change(word: &AtomicU32, from: u32, to: u32) {
     let mut seen = word.load(Ordering::Relaxed);
     for _ in 0..ATTEMPTS {
@@ -135,17 +139,17 @@ fn change(word: &AtomicU32, from: u32, to: u32) {
     }
 }
 
-/// The word after the bell for the waiting consumer was sent.
+/// Returns the value of the word after the bell for the waiting consumer was sent.
 const fn given(awaited: u32) -> u32 {
     awaited & !AWAITED | GIVEN
 }
 
-/// Called by the producer after publishing: rings, unless a bell is in the socket, or `is_taken` says that everything was
-/// taken under an earlier bell. `is_for_one` says whether a consumer that takes one message of at most this number of bytes
-/// takes everything that is in the ring.
+/// Announces what the producer has just published. Rings unless a bell is in the socket already, or `is_taken` returns
+/// true because everything was taken under an earlier bell. `is_for_one` is passed a number of bytes; it returns
+/// whether a consumer that takes one message of at most this size takes everything in the ring.
 ///
 /// # Errors
-/// The errors of `ring`; this must be called again then.
+/// The errors of `ring`. The caller must then call this function again.
 pub fn announce<E>(
     word: &AtomicU32,
     is_for_one: impl Fn(usize) -> bool,
@@ -159,8 +163,8 @@ pub fn announce<E>(
     for _ in 0..ATTEMPTS {
         match seen & STATE {
             RUNG => return Ok(()),
-            // This producer never leaves this state behind: a consumer stopped waiting after the bell for it was sent, so that
-            // bell is one for all. A second one would be a stray.
+            // This producer never leaves this state behind: a consumer stopped waiting after the bell for it was sent,
+            // so that bell is one for all. A second one would be a stray.
             RINGING => {
                 let rung = seen & !STATE | RUNG;
                 match word.compare_exchange(seen, rung, Ordering::AcqRel, Ordering::Acquire) {
@@ -197,7 +201,8 @@ pub fn announce<E>(
     ring_for_all(word, is_taken, ring)
 }
 
-/// The word is `RINGING`: from here on no consumer takes anything before the bell is in the socket.
+/// Rings for all consumers. The word is `RINGING`: from here on no consumer takes anything before the bell is in the
+/// socket.
 fn ring_for_all<E>(
     word: &AtomicU32,
     is_taken: impl FnOnce() -> bool,
@@ -215,7 +220,7 @@ fn ring_for_all<E>(
     outcome
 }
 
-/// The word has just been changed from `awaited` to the same with `GIVEN`: sends the bell.
+/// Sends the bell for the waiting consumer, after the flag `AWAITED` in the word `awaited` was replaced by `GIVEN`.
 fn ring_for_waiter<E>(
     word: &AtomicU32,
     awaited: u32,
@@ -232,8 +237,9 @@ fn ring_for_waiter<E>(
     Ok(())
 }
 
-/// Called in place of a producer that was killed, before [`announce`]: sends the bell for a waiting consumer again, and makes
-/// [`announce`] send the one for all again, because the producer may not have sent them.
+/// Repeats the bells of a producer that was killed and may not have sent them. Called by the process that replaces it,
+/// before [`announce`]: sends the bell for a waiting consumer again, and makes [`announce`] send the bell for all
+/// again.
 ///
 /// # Errors
 /// The errors of `ring`.
@@ -243,8 +249,8 @@ pub fn repeat<E>(word: &AtomicU32, ring: impl FnOnce() -> Result<(), E>) -> Resu
     if is_given { ring() } else { Ok(()) }
 }
 
-/// Whether the messages in the ring count as received from a poller's point of view. `seen` says that the current bell was
-/// seen in the socket.
+/// Whether the messages in the ring have been announced and therefore count as received. `seen` states that the current
+/// bell was seen in the socket.
 ///
 /// # Errors
 /// As [`Bells::presence`].
@@ -256,7 +262,8 @@ pub fn is_heard<B: Bells>(word: &AtomicU32, seen: bool, bells: &B) -> Result<boo
         RUNG => Ok(true),
         RINGING if seen => Ok(true),
         RINGING => Ok(bells.presence()? != Presence::Nothing),
-        // A bell found now is a stray; the producer's own bell is about to arrive, unless the producer has ended in between.
+        // A bell found now is a stray; the producer's own bell is about to arrive, unless the producer has ended in
+        // between.
         _ => Ok(bells.presence()? == Presence::End),
     }
 }
@@ -311,8 +318,8 @@ pub fn emptied<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
     }
 }
 
-/// Called when the word is `EATING` and a bell is in the socket: removes the bell unless the ring is not empty. Returns whether
-/// the ring was empty.
+/// Called when the word is `EATING` and a bell is in the socket: removes the bell if the ring is empty. Returns whether
+/// it was empty.
 fn eat_unless_published<B: Bells>(word: &AtomicU32, bells: &B) -> Result<bool, B::Error> {
     fence(Ordering::SeqCst);
     let is_empty = bells.ring_is_empty()?;
@@ -334,13 +341,13 @@ fn eat_unless_published<B: Bells>(word: &AtomicU32, bells: &B) -> Result<bool, B
     Ok(true)
 }
 
-/// Called when the last consumer died during its turn: completes what it may have begun.
+/// Called when the last consumer died during its turn: completes what it may have begun with the bell.
 ///
 /// # Errors
 /// The errors of `bells`.
 pub fn settle<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
-    // While a bell is given to a waiting consumer, everything in the ring is heard, and the bell in the socket may be that one: the
-    // consumer that empties the ring, or the waiting one, continues.
+    // While a bell is given to a waiting consumer, everything in the ring is heard, and the bell in the socket may be
+    // that one: the consumer that empties the ring, or the waiting one, continues.
     let is_eating = || word.load(Ordering::Acquire) & (STATE | GIVEN) == EATING;
     if !is_eating() {
         return Ok(());
@@ -353,14 +360,14 @@ pub fn settle<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
     if there {
         return eat_unless_published(word, bells).map(drop);
     }
-    // The bell was removed. Whatever is published gets announced: the word has been EATING since before the dead consumer
-    // checked.
+    // The bell was removed. Whatever is published gets announced: the word has been EATING since before the dead
+    // consumer checked.
     change(word, EATING, QUIET);
     Ok(())
 }
 
-/// Called when a bell was seen in the socket in this turn and the ring is empty: removes the bell if it is a stray. Returns
-/// whether it was.
+/// Called when a bell was seen in the socket in this turn and the ring is empty: removes the bell if it is a stray.
+/// Returns whether it was one.
 ///
 /// # Errors
 /// The errors of `bells`.

@@ -1,14 +1,17 @@
-//! Two producers of one ring: the *owner*, which publishes most messages, and a *helper*, which publishes those that the owner has passed to it by
-//! another way because it could not publish them itself. They exclude each other without waiting, and nothing overtakes anything.
+//! Two producers of one ring: the *owner*, which publishes most messages, and a *helper*. The helper publishes the
+//! messages that the owner could not publish itself and has passed to the helper by other means. The two exclude each
+//! other without waiting, and no message overtakes another.
 //!
-//! A ring has no shared tail, so each leaves its position and sequence number in shared words ([`Words`]) for the other.
+//! A ring has no shared tail, so each leaves its position and sequence number in shared words ([`Words`]) for the
+//! other.
 //!
-//! - The owner counts what it passes to the helper, before it does so. The helper stores in `passed` how much of it is in the ring, once nothing is
-//!   waiting any more.
+//! - The owner counts what it passes to the helper, before passing it. Whenever nothing is waiting any more, the helper
+//!   stores in `passed` how much of it is in the ring.
 //! - The owner publishes only while its count equals `passed`, which it checks after it has set `busy` ([`enter`]).
 //! - The helper publishes only while something is waiting, and only if it sees that `busy` is 0 ([`is_free`]).
 //!
-//! Each side has a full fence between its store and its check (Dekker's pattern), so at most one of the two is at the ring.
+//! Each side has a full fence between its store and its check (Dekker's pattern), so at most one of the two uses the
+//! ring.
 
 use crate::RingTx;
 use crate::bell::Bell;
@@ -17,9 +20,9 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The words that the two producers share. The consumer must not be able to write to them.
 pub trait Words {
-    /// Non-zero while the owner is at the ring, or about to check whether it may be.
+    /// Non-zero while the owner uses the ring, or is about to check whether it may.
     fn busy(&self) -> &AtomicU64;
-    /// How much of what the owner has passed to the helper is in the ring.
+    /// The part of the owner's count that the helper has put into the ring.
     fn passed(&self) -> &AtomicU64;
     /// The position of the next record.
     fn tail(&self) -> &AtomicU64;
@@ -37,8 +40,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Starts the owner's turn, unless something that it has passed to the helper is not in the ring yet. `count` returns how much it has passed. Only
-/// one thread may call this at a time.
+/// Starts the owner's turn; returns `None` if something that it has passed to the helper is not in the ring yet.
+/// `count` returns how much the owner has passed. Only one thread may call this at a time.
 #[inline]
 pub fn enter(words: &impl Words, count: impl FnOnce() -> u64) -> Option<Turn<'_>> {
     words.busy().store(1, Ordering::SeqCst);
@@ -48,14 +51,14 @@ pub fn enter(words: &impl Words, count: impl FnOnce() -> u64) -> Option<Turn<'_>
     (words.passed().load(Ordering::SeqCst) == count()).then_some(turn)
 }
 
-/// Whether the helper may publish what the owner has passed to it. False while the owner is at the ring; the helper then tries again later. If the
-/// owner has died, the helper may publish whatever this returns.
+/// Whether the helper may publish what the owner has passed to it. False while the owner uses the ring; the helper then
+/// tries again later. If the owner has died, the helper may publish regardless of the result.
 pub fn is_free(words: &impl Words) -> bool {
     fence(Ordering::SeqCst);
     words.busy().load(Ordering::SeqCst) == 0
 }
 
-/// Moves `tx` to the position that the other producer has left in `words`, if it is not there already.
+/// Moves `tx` to the position that the other producer has stored in `words`, if it is not there already.
 #[inline]
 pub fn resume<M: RingMemory, B: Bell>(words: &impl Words, tx: &mut RingTx<M, B>) {
     let tail = words.tail().load(Ordering::Acquire);
@@ -64,13 +67,14 @@ pub fn resume<M: RingMemory, B: Bell>(words: &impl Words, tx: &mut RingTx<M, B>)
     }
 }
 
-/// As [`resume`], also if the other producer may have been killed after it had published a record and before it left its place.
+/// As [`resume`], but also handles a producer that was killed after it had published a record and before it stored its
+/// new position.
 pub fn take_over<M: RingMemory, B: Bell>(words: &impl Words, tx: &mut RingTx<M, B>) {
     let tail = words.tail().load(Ordering::Acquire);
     tx.resume_at(tail, words.sequence().load(Ordering::Relaxed));
 }
 
-/// Leaves the place to the other producer.
+/// Stores the position of `tx` for the other producer.
 #[inline]
 pub fn leave<M: RingMemory, B: Bell>(words: &impl Words, tx: &RingTx<M, B>) {
     words.sequence().store(tx.sequence(), Ordering::Relaxed);

@@ -1,15 +1,16 @@
-//! A ring-shaped heap in shared memory, for mechanisms that announce by other means where a message is.
+//! A heap in shared memory from which space is allocated and freed in ring order, for mechanisms that announce each
+//! message by other means.
 
 use crate::layout::{ASLEEP, AWAKE, LINE};
 use crate::memory::RingMemory;
 use crate::region::SharedRing;
 use crate::sync::{Ordering, fence};
 
-/// The peer wrote a head that no correct peer writes.
+/// The error for a head that no correct peer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedHead;
 
-/// The space that a message takes in bytes: whole cache lines, so that no two messages share one.
+/// The space in bytes that a message takes: whole cache lines, so that no two messages share one.
 fn room_for(len: usize) -> u64 {
     len.next_multiple_of(LINE) as u64
 }
@@ -56,8 +57,8 @@ impl HeapWriter {
         Ok(self.head_seen >= wanted)
     }
 
-    /// Announces that this end is about to sleep until the head has reached `wanted`, and checks once more. If the result
-    /// is false, the reader will wake it.
+    /// Announces that this end is about to sleep until the head has reached `wanted`, and checks once more. If the
+    /// result is false, the reader will wake it.
     pub fn announce_sleep(&mut self, wanted: u64) -> Result<bool, DamagedHead> {
         self.ring.head_wanted().store(wanted, Ordering::Relaxed);
         self.ring.producer_state().store(ASLEEP, Ordering::Release);
@@ -115,8 +116,8 @@ impl HeapReader {
         self.head
     }
 
-    /// Passes the next message, of whose existence and length `len` the writer has informed us, to `read`, and frees its
-    /// space. Also returns whether the writer sleeps and must be woken.
+    /// Passes the next message to `read`, and frees its space; the writer has announced the message and its length
+    /// `len`. Also returns whether the writer sleeps and must be woken.
     ///
     /// # Panics
     /// If it is longer than the longest message.
@@ -124,8 +125,8 @@ impl HeapReader {
     pub fn read<R>(&mut self, len: usize, read: impl FnOnce(&[u8]) -> R) -> (R, bool) {
         assert!(len <= self.ring.max_message(), "no message is that long");
         let at = (self.head % self.ring.capacity() as u64) as usize;
-        // SAFETY: the capacity has room for the longest message. A correct writer announced the message after writing it,
-        // and does not touch it before the head is stored below.
+        // SAFETY: the capacity has room for the longest message. A correct writer announced the message after writing
+        // it, and does not touch it before the head is stored below.
         let result = unsafe { self.ring.with(at, len, read) };
         self.head += room_for(len);
         self.ring.head().store(self.head, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The layout of a ring and the meaning of a header word.
+//! The layout of a ring and the meaning of its header words.
 
 /// An end is running, or spinning.
 pub const AWAKE: u32 = 0;

@@ -28,8 +28,8 @@ pub unsafe trait RingMemory: Send + 'static {
     /// Passes `len` bytes at `offset` to `read`.
     ///
     /// # Safety
-    /// Both `offset` and `len` must be at most the capacity (the range may cross the end and continue at the start), and the
-    /// range must belong to the consumer: published, and not yet freed.
+    /// Both `offset` and `len` must be at most the capacity (the range may cross the end and continue at the start),
+    /// and the range must belong to the consumer: published, and not yet freed.
     unsafe fn with<R>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> R) -> R;
 
     /// Passes `len` bytes at `offset` to `write` for writing.

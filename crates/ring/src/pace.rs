@@ -15,9 +15,9 @@ const FLOW: Duration = Duration::from_micros(5);
 const HOT_SPINS: u32 = 200;
 /// How many times a receiver that ran empty during a stream relaxes before it checks again.
 const GATHER_SPINS: u32 = 64;
-/// This many messages without waiting count as a flow.
+/// Number of messages without waiting that count as a flow.
 const FLOW_MESSAGES: u32 = 8;
-/// How long a spinning sender that found the ring full waits for a good part of it to become free.
+/// How long a spinning sender that found the ring full waits for a large part of it to become free.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 /// The waiting strategy of one end, which adapts to the flow of messages.
@@ -26,9 +26,9 @@ pub struct Pace {
     wait: Wait,
     /// Number of messages since this end last had nothing to do.
     burst: u32,
-    /// Whether the end was receiving or sending a stream when it last ran out of work. A blocking end then spins for some
-    /// microseconds before it sleeps: the next message is expected sooner than a sleep takes. With single messages and
-    /// their answers it sleeps immediately, as any program that blocks in `read`.
+    /// Whether the end was receiving or sending a stream when it last ran out of work. A blocking end then spins for
+    /// some microseconds before it sleeps: the next message is expected sooner than a sleep takes. With single messages
+    /// and their answers it sleeps immediately, as any program that blocks in `read`.
     flows: bool,
 }
 
@@ -44,20 +44,20 @@ impl Pace {
         self.burst = self.burst.saturating_add(1);
     }
 
-    /// Whether messages arrived without waiting until this end ran out of work.
+    /// Whether several messages in a row have passed without waiting since this end last ran out of work.
     pub fn amid_stream(&self) -> bool {
         self.burst >= FLOW_MESSAGES
     }
 
-    /// Lets the sender get ahead by some messages, about a microsecond's worth: each read of the line that the sender is
-    /// writing takes that line away from it, which costs it a good part of its rate.
+    /// Lets the sender get ahead by some messages, about a microsecond's worth: each read of the line that the sender
+    /// is writing takes that line away from it, which costs it a good part of its rate.
     pub fn let_some_gather(&self) {
         for _ in 0..GATHER_SPINS {
             crate::sync::relax();
         }
     }
 
-    /// Called when the end has nothing to do: returns how long it may spin, or `None` if it must sleep immediately.
+    /// Returns how long the end may spin now that it has nothing to do, or `None` if it must sleep immediately.
     pub fn budget(&mut self, until: Deadline) -> Option<SpinBudget> {
         if self.amid_stream() {
             self.flows = true;
@@ -107,7 +107,8 @@ pub struct SpinBudget {
 }
 
 impl SpinBudget {
-    /// Omits the first attempts at full speed, for an end that must not keep taking a line that the other end writes to.
+    /// Skips the first attempts at full speed, for an end that must not keep taking a line that the other end writes
+    /// to.
     pub fn relaxed(mut self) -> Self {
         self.spins = HOT_SPINS;
         self

@@ -1,16 +1,16 @@
-//! A pool of buffers in memory shared by two ends, so that a message can be passed by reference: it is written and read in the
-//! same place.
+//! A pool of buffers in memory shared by two ends, so that a message can be passed by reference: it is written and read
+//! in the same place.
 //!
-//! Each end allocates from its own half only, with bookkeeping in its private memory: nothing that the peer writes can damage
-//! it. A block is passed by its [`Reference`], over a channel that keeps the order of memory accesses (a ring). The
-//! receiving end may pass it back, or drop it: then the block's word in a shared table becomes 0, and its owner can use it again. Thus returning a block needs
-//! no message.
+//! Each end allocates from its own half only, with bookkeeping in its private memory: nothing that the peer writes can
+//! damage it. A block is passed by its [`Reference`], over a channel that keeps the order of memory accesses (a ring).
+//! The receiving end may pass it back, or drop it: then the block's word in a shared table becomes 0, and its owner can
+//! use it again. Thus returning a block needs no message.
 //!
-//! After an end has died, the other one keeps the blocks that it holds until it drops them; the kernel frees the memory when neither end has it mapped. Nothing
-//! has to be recovered, and nothing can be lost.
+//! After an end has died, the other one keeps the blocks that it holds until it drops them; the kernel frees the memory
+//! when neither end has it mapped. Nothing has to be recovered, and nothing can be lost.
 //!
-//! A peer can change the content of any block at any time, as it can with a ring's records (see the [crate's](crate) documentation). An invalid reference is
-//! refused.
+//! A peer can change the content of any block at any time, as it can with a ring's records (see the [crate's](crate)
+//! documentation). An invalid reference is refused.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -25,12 +25,12 @@ use crate::sync::{AtomicU32, Ordering};
 /// The length of a block is a multiple of this many bytes.
 pub const UNIT: usize = 512;
 
-/// Minimum number of lent blocks at which released ones are collected.
+/// Released blocks are not collected while fewer blocks than this are lent.
 const COLLECT_AT: usize = 16;
 
-/// The word of a block that the peer has not released.
+/// The value of a block's word in the shared table while the peer has not released it.
 const IN_USE: u32 = 1;
-/// The word of a block that the peer has released.
+/// The value of a block's word after the peer has released it.
 const RELEASED: u32 = 0;
 
 /// The location of a block, in the form in which it is passed to the other end.
@@ -67,10 +67,10 @@ impl Reference {
     }
 }
 
-/// Ranges of units that do not overlap, by their first unit.
+/// Non-overlapping ranges of units: the first unit of each, with the number of units.
 type Ranges = BTreeMap<u32, u32>;
 
-/// What an end knows about its own half.
+/// An end's bookkeeping of its own half.
 #[derive(Debug)]
 struct Own {
     free: Ranges,
@@ -107,7 +107,7 @@ impl Own {
     }
 }
 
-/// What the blocks of an end share.
+/// What an end shares with its blocks.
 #[derive(Debug)]
 struct Shared {
     mapping: Mapping,
@@ -141,8 +141,8 @@ impl Shared {
 
     fn word(&self, at: u32) -> &AtomicU32 {
         debug_assert!(at < 2 * self.half);
-        // SAFETY: the table has a word for each unit of both halves, at the start of the mapping, and `at` is a unit of one of
-        // them, as every constructor of a block checks; the words are only accessed atomically.
+        // SAFETY: the table has a word for each unit of both halves, at the start of the mapping, and `at` is a unit of
+        // one of them, as every constructor of a block checks; the words are only accessed atomically.
         unsafe { AtomicU32::from_ptr(self.mapping.start().as_ptr().cast::<u32>().add(at as usize)) }
     }
 
@@ -167,8 +167,8 @@ impl Shared {
     }
 }
 
-/// Creates the memory of a pool with `half` bytes for each end. No page of it is used before it is written to. `label` appears in
-/// `/proc/<pid>/maps`.
+/// Creates the memory of a pool with `half` bytes for each end. No page of it is used before it is written to. `label`
+/// appears in `/proc/<pid>/maps`.
 ///
 /// # Errors
 /// If a system call fails.
@@ -185,7 +185,8 @@ fn memory_len(half: usize) -> usize {
 pub struct Pool(Arc<Shared>);
 
 impl Pool {
-    /// Maps the memory that [`create`] made with the same `half`. One of the two ends must be the first, the other one the second.
+    /// Maps the memory that [`create`] made with the same `half`. `is_first` must be true for one of the two ends and
+    /// false for the other.
     ///
     /// # Errors
     /// If the memory does not have the agreed size and seals, or a system call fails.
@@ -207,8 +208,8 @@ impl Pool {
         Ok(Pool(Arc::new(Shared { mapping, half, start, own: Mutex::new(own), foreign })))
     }
 
-    /// A block of at least `len` bytes from this end's half; `None` if there is none now. It still contains whatever earlier messages between the two ends left
-    /// there.
+    /// Allocates a block of at least `len` bytes from this end's half; `None` if there is none now. The block still
+    /// contains whatever earlier messages between the two ends left there.
     pub fn alloc(&self, len: usize) -> Option<Block> {
         let units = u32::try_from(len.div_ceil(UNIT).max(1)).ok()?;
         let mut own = locked(&self.0.own);
@@ -234,8 +235,9 @@ impl Pool {
         Arc::ptr_eq(&self.0, &block.pool)
     }
 
-    /// Takes over a block that the peer has passed to this end; `None` if no correct peer would have passed it: it lies outside of the pool, overlaps with
-    /// another block that is held here, or belongs to this end and was not passed to the peer.
+    /// Takes over a block that the peer has passed to this end. `None` if no correct peer would have passed it: it lies
+    /// outside of the pool, overlaps with another block that is held here, or belongs to this end and was not passed to
+    /// the peer.
     pub fn accept(&self, place: Reference) -> Option<Block> {
         let shared = &self.0;
         let in_one_half = place.units > 0
@@ -278,12 +280,12 @@ pub struct Block {
 }
 
 impl Block {
-    /// Its place, to be passed to the peer.
+    /// The block's location, to be passed to the peer.
     pub fn reference(&self) -> Reference {
         self.place
     }
 
-    /// Called after the reference was passed to the peer, to which the block belongs from now on.
+    /// Hands the block over to the peer, to which its reference has been passed.
     pub fn lend(self) {
         if self.pool.is_own(self.place) {
             locked(&self.pool.own).lent.insert(self.place.at, self.place.units);
@@ -312,9 +314,9 @@ impl Deref for Block {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: within the mapping, which the block keeps alive and the kernel has initialised; no other block of this end
-        // overlaps with it. A correct peer does not touch it while it belongs to this end; for others, see the crate's
-        // documentation.
+        // SAFETY: within the mapping, which the block keeps alive and the kernel has initialised; no other block of
+        // this end overlaps with it. A correct peer does not touch it while it belongs to this end; for others, see the
+        // crate's documentation.
         unsafe { std::slice::from_raw_parts(self.pool.place(self.place), self.place.room()) }
     }
 }

@@ -1,9 +1,9 @@
 //! A lock in shared memory for threads of several processes, any of which may be killed while it holds the lock.
 //!
 //! A robust mutex of the C library would keep each process's pointers in the shared memory, where another process could
-//! change them. Here the lock word contains the holder's number, and a process with such a number claims the byte of that
-//! number in the memory's file ([`crossway_sys::record_lock`]). A process that waits for long asks the kernel whether the
-//! holder's claim still exists, and takes over the lock if it does not.
+//! change them. Here the lock word contains the holder's number, and a process with such a number claims the byte of
+//! that number in the memory's file ([`crossway_sys::record_lock`]). A process that waits for a long time asks the
+//! kernel whether the holder's claim still exists, and takes over the lock if it does not.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crossway_sys::{Errno, OsError, fork_mark, futex, record_lock};
 
-/// At least one thread sleeps until the lock is free.
+/// Flag of the lock word: at least one thread sleeps until the lock is free.
 const WAITERS: u32 = 1 << 31;
 
 /// Number of attempts before sleeping, since the lock is held only briefly.
@@ -24,7 +24,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 pub trait LockWords {
     /// The holder's number, or 0 if the lock is free.
     fn holder(&self) -> &AtomicU32;
-    /// The number of numbers assigned so far.
+    /// How many numbers have been assigned so far.
     fn numbers(&self) -> &AtomicU32;
 }
 
@@ -34,12 +34,12 @@ pub struct ProcessLock<W: LockWords> {
     words: W,
     /// The memory's file, which carries the claims.
     file: OwnedFd,
-    /// This process's number, together with the mark of the process that it belongs to, because a forked child needs its own
-    /// number.
+    /// This process's number, together with the mark of the process that it belongs to, because a forked child needs
+    /// its own number.
     member: AtomicU64,
 }
 
-/// A lock that is held, released on drop.
+/// A lock held by the caller; dropping this value releases it.
 pub struct Held<'a> {
     word: &'a AtomicU32,
     /// The previous holder died while holding it.
@@ -51,8 +51,8 @@ fn errno_of(error: &OsError) -> Errno {
 }
 
 impl<W: LockWords> ProcessLock<W> {
-    /// Joins the lock whose words are in the memory of this file. The process must not close another descriptor of the file
-    /// while it uses the lock.
+    /// Joins the lock whose words are in the memory of this file. The process must not close another descriptor of the
+    /// file while it uses the lock.
     ///
     /// # Errors
     /// The errno if the system grants no claim on the file (ENOLCK), or cannot mark forked children.
@@ -70,7 +70,7 @@ impl<W: LockWords> ProcessLock<W> {
         record_lock::claim(&self.file, self.member()?.into())
     }
 
-    /// The words of the lock.
+    /// The shared words of the lock.
     pub const fn words(&self) -> &W {
         &self.words
     }

@@ -11,11 +11,11 @@ use crate::pace::{Budget, Pace};
 use crate::sync::{Ordering, fence};
 use crate::{Deadline, SendError, Wait};
 
-/// How long a sender that sleeps for room waits for a good part of the ring, so that it is woken once per batch; after that
-/// it uses the room there is.
+/// How long a sender that sleeps for room waits until a large part of the ring is free, so that it is woken once per
+/// batch; after that it uses whatever room there is.
 const HOLD_OUT: Duration = Duration::from_millis(2);
 
-/// The end of the next record.
+/// The position and offset at which the next record will end.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     end: u64,
@@ -88,11 +88,11 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         self.sequence
     }
 
-    /// Continues where another producer of the same ring has stopped: at its position and with its number of records, or one record
-    /// later if it was killed after publishing that record and before it could report it.
+    /// Continues where another producer of the same ring has stopped: at its position and with its number of records,
+    /// or one record later if it was killed after publishing that record and before it could report it.
     ///
-    /// The producers exclude each other by other means. Any values are accepted, because they may come from a hostile process: with
-    /// wrong ones, the ring gets damaged, which its consumer detects.
+    /// The producers exclude each other by other means. Any values are accepted, because they may come from a hostile
+    /// process: wrong ones damage the ring, which its consumer detects.
     pub fn resume_at(&mut self, position: u64, sequence: u64) {
         let position = position & !(HEADER as u64 - 1);
         (self.tail, self.sequence) = (position, sequence);
@@ -121,8 +121,8 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         self.memory.head().load(Ordering::Acquire) == position
     }
 
-    /// Waits for room without sleeping: asks the consumer to ring once a message of `len` bytes fits and half of the ring is
-    /// free. Returns true if a message of that length fits already; in that case nothing was requested.
+    /// Requests a wake-up without sleeping: asks the consumer to ring once a message of `len` bytes fits and half of
+    /// the ring is free. Returns true if a message of that length fits already; in that case nothing was requested.
     ///
     /// # Errors
     /// As [`RingTx::freed`].
@@ -159,8 +159,8 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         }
     }
 
-    /// For callers that sleep by other means: announces a sleep until a message of `len` bytes fits and a good part of the
-    /// ring is free besides, and checks once more. If the result is false, the consumer will reset this end's state word and
+    /// Announces a sleep until a message of `len` bytes fits and half of the ring is free, and checks once more; for
+    /// callers that sleep by other means. If the result is false, the consumer will reset this end's state word and
     /// ring.
     pub fn announce_sleep(&mut self, len: usize) -> Result<bool, SendError> {
         let claim = self.plan(len);
@@ -267,11 +267,11 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), SendError> {
         let at = self.tail_offset;
-        // Before the payload: the consumer watches the line of this record's header and takes it away at each read, so that
-        // line is written last and quickly.
+        // Before the payload: the consumer watches the line of this record's header and takes it away at each read, so
+        // that line is written last and quickly.
         self.memory.header(claim.end_offset).store(0, Ordering::Relaxed);
-        // SAFETY: `fits` says that the consumer has freed everything up to the record's end, and that it is no longer than
-        // the capacity; it is not published before the header is stored below.
+        // SAFETY: `fits` says that the consumer has freed everything up to the record's end, and that it is no longer
+        // than the capacity; it is not published before the header is stored below.
         unsafe { self.memory.with_mut(at + HEADER, len, fill) };
         self.memory.header(at).store(header(self.sequence, len), Ordering::Release);
         self.sequence += 1;

@@ -1,4 +1,4 @@
-//! The words of a shared receiving end and its lock, within a mapping.
+//! The control words of a shared receiving end and its lock, within a mapping.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -9,8 +9,8 @@ use crate::process_lock::LockWords;
 use crate::region::FreeWords;
 use crate::shared_rx::ReceiverWords;
 
-/// The memory layout: the words that the producer also writes have their own lines, apart from those that only consumers
-/// change.
+/// The memory layout: the words that the producer also writes have their own lines, apart from those that only
+/// consumers change.
 #[repr(C, align(128))]
 struct Words {
     bell: AtomicU32,
@@ -25,21 +25,21 @@ struct Words {
 /// The size of the words in bytes.
 pub const LEN: usize = size_of::<Words>();
 
-/// The words of one receiving end.
+/// The control words of one receiving end.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     _mapping: Arc<Mapping>,
     words: *const Words,
 }
 
-// SAFETY: the pointer leads into the mapping, which the value keeps alive and which is not bound to a thread, and only to
-// atomics.
+// SAFETY: the pointer leads into the mapping, which the value keeps alive and which is not bound to a thread, and only
+// to atomics.
 unsafe impl Send for Receiver {}
 // SAFETY: as above.
 unsafe impl Sync for Receiver {}
 
 impl Receiver {
-    /// The words at an offset of a mapping, where they were all 0 when the mapping was created.
+    /// Uses the words at an offset of a mapping. They must all have been 0 when the mapping was created.
     ///
     /// # Panics
     /// If the words would lie outside the mapping or not start on a cache line.
@@ -51,7 +51,7 @@ impl Receiver {
         Self { _mapping: mapping, words }
     }
 
-    /// The words that start at a free word of a control page.
+    /// Uses the words of a control page that start at the free word with this index.
     ///
     /// # Panics
     /// As [`Receiver::at`].
@@ -61,12 +61,12 @@ impl Receiver {
 
     #[inline]
     fn words(&self) -> &Words {
-        // SAFETY: within the mapping, which lives as long as `self`; only atomics and unused padding, for which every bit
-        // pattern is valid.
+        // SAFETY: within the mapping, which lives as long as `self`; only atomics and unused padding, for which every
+        // bit pattern is valid.
         unsafe { &*self.words }
     }
 
-    /// Whether the consumers have read everything that was sent before the ring existed: 0 or 1.
+    /// 1 if the consumers have read everything that was sent before the ring existed, otherwise 0.
     pub fn begun(&self) -> &AtomicU32 {
         &self.words().begun
     }

@@ -25,9 +25,9 @@ struct Control {
 const SMALL_MESSAGE: usize = 256;
 /// Default capacity in bytes for small messages.
 const SMALL_DEFAULT: usize = 256 << 10;
-/// Minimum default capacity in bytes for larger messages: a few times the private caches of a core, so that in a stream a
-/// message has reached the shared cache before it is read. Reading it from there costs less than fetching it from the other
-/// core's private cache line by line; the gain depends on the distance between the cores.
+/// Minimum default capacity in bytes for larger messages: a few times the private caches of a core, so that in a stream
+/// a message has reached the shared cache before it is read. Reading it from there costs less than fetching it from the
+/// other core's private cache line by line; the gain depends on the distance between the cores.
 const LARGE_DEFAULT: usize = 4 << 20;
 
 /// Selects one of a channel's two rings.
@@ -54,8 +54,8 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
-    /// Dimensions for messages up to `max_message`; `asked` is the desired capacity, which is raised to the minimum and
-    /// rounded up.
+    /// Dimensions for messages up to `max_message`. `asked` is the desired capacity in bytes, which is raised to the
+    /// minimum and rounded up.
     ///
     /// By default, four messages of the maximum size fit, so that both ends work at the same time.
     pub fn choose(max_message: usize, asked: Option<usize>) -> Dimensions {
@@ -75,8 +75,8 @@ impl Dimensions {
         page() + 2 * self.capacity
     }
 
-    /// The memory's pieces in the order in which they must be mapped, as offset and length: the control words, then each
-    /// ring twice.
+    /// The memory's pieces in the order in which they must be mapped, as offset and length: the control words, then
+    /// each ring twice.
     pub fn pieces(self) -> [(usize, usize); 5] {
         let (a, b) = (page(), page() + self.capacity);
         let ring = self.capacity;
@@ -126,8 +126,8 @@ impl FreeWords {
     /// If `index` is out of range.
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: mapped as long as `self`, aligned, and initialised by the kernel to 0; words that are used as such are accessed
-        // atomically only.
+        // SAFETY: mapped as long as `self`, aligned, and initialised by the kernel to 0; words that are used as such
+        // are accessed atomically only.
         unsafe { AtomicU64::from_ptr(self.place(index).as_ptr()) }
     }
 }
@@ -141,8 +141,8 @@ pub struct SharedRing {
     dimensions: Dimensions,
 }
 
-// SAFETY: the pointers lead into the mapping, which the value keeps alive and which is not bound to a thread; they lead to
-// atomics, or to memory governed by the ring's protocol.
+// SAFETY: the pointers lead into the mapping, which the value keeps alive and which is not bound to a thread; they lead
+// to atomics, or to memory governed by the ring's protocol.
 unsafe impl Send for SharedRing {}
 // SAFETY: as above; anything but atomics is accessed through methods whose callers guarantee that it is their turn.
 unsafe impl Sync for SharedRing {}
@@ -170,8 +170,8 @@ impl SharedRing {
         SharedRing { mapping, control, records, dimensions }
     }
 
-    /// Gives back the memory of records from an offset on, once neither end uses the ring any more; its content is lost at both ends. Returns
-    /// false if the ring ends before the offset.
+    /// Returns the memory of the records in a range to the kernel, once neither end uses the ring any more; its content
+    /// is lost at both ends. Returns false if the ring ends before the offset.
     pub fn give_back(&self, offset: usize, len: usize) -> bool {
         let left = self.dimensions.capacity.saturating_sub(offset);
         let start = self.records.addr() - self.mapping.start().as_ptr().addr();
@@ -260,8 +260,8 @@ unsafe impl RingMemory for SharedRing {
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> R {
         debug_assert!(offset < self.dimensions.capacity + 8 && len <= self.dimensions.capacity);
-        // SAFETY: in the ring or its second mapping, and exclusively ours until published, as the caller guarantees. The
-        // bytes are initialised: the memory was zeroed at first.
+        // SAFETY: in the ring or its second mapping, and exclusively ours until published, as the caller guarantees.
+        // The bytes are initialised: the memory was zeroed at first.
         write(unsafe { std::slice::from_raw_parts_mut(self.records.add(offset), len) })
     }
 }

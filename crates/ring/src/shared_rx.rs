@@ -1,8 +1,8 @@
 //! The receiving end of a ring for several consumers (threads and processes), which take turns.
 //!
-//! The consumers keep no state of their own: the position is the ring's own head, and how much was taken of the record there
-//! (by readers of bytes rather than records) is one more shared word. A turn takes something by changing one word and is
-//! complete with that: a killed consumer has either taken it or not. This module does not decide which consumer has the
+//! The consumers keep no state of their own: the position is the ring's own head, and one more shared word holds how
+//! much of the record there was taken (by readers of bytes rather than records). A consumer takes something by changing
+//! a single word, so a killed consumer has either taken it or not. This module does not decide which consumer has the
 //! turn: [`SharedRx::turn`] takes the guard of a lock that excludes the others.
 
 use crate::doorbell;
@@ -49,7 +49,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// The number of its bytes that were not taken yet.
+    /// The number of its bytes that have not been taken yet.
     pub const fn left(&self) -> usize {
         self.len - self.taken
     }
@@ -62,7 +62,7 @@ pub struct SharedRx<M: RingMemory, W: ReceiverWords> {
 }
 
 impl<M: RingMemory, W: ReceiverWords> SharedRx<M, W> {
-    /// Creates the receiving end of a ring that is used through it from the beginning.
+    /// Creates the receiving end of a new ring, whose messages must be taken only through such ends.
     pub const fn new(memory: M, words: W) -> Self {
         Self { memory, words }
     }
@@ -86,7 +86,7 @@ impl<M: RingMemory, W: ReceiverWords> SharedRx<M, W> {
         (position, (position % self.memory.capacity() as u64) as usize & !(HEADER - 1))
     }
 
-    /// Starts one consumer's turn, which lasts as long as the guard that excludes the others. `G` is only held.
+    /// Starts one consumer's turn, which lasts until `guard`, the guard of a lock that excludes the others, is dropped.
     pub const fn turn<G>(&self, guard: G) -> Turn<'_, M, W, G> {
         Turn { rx: self, _guard: guard }
     }
@@ -153,7 +153,7 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         unsafe { self.rx.memory.with(start, front.len, |bytes| read(&bytes[front.taken..])) }
     }
 
-    /// Takes some of the rest of a record; taking all of it takes the record.
+    /// Takes the given number of bytes of the rest of a record; taking all of them takes the record.
     #[inline]
     pub fn take_part(&mut self, front: &Front, bytes: usize) {
         if bytes >= front.left() {
@@ -170,10 +170,10 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         self.rx.memory.head().store(end, Ordering::Release);
     }
 
-    /// Wakes the producer through `ring` if it waits for room and there is enough now. This happens within the turn: if a
-    /// consumer is killed between the two steps, the next one learns of that from the lock, and wakes the producer. A
-    /// producer that starts to wait at this moment may be missed: then the ring is not empty, and the consumer that takes
-    /// from it checks again; [`Turn::emptied`] never misses a producer.
+    /// Wakes the producer through `ring` if it waits for room and there is enough now. This happens within the turn: if
+    /// a consumer is killed between the two steps, the next one learns of that from the lock, and wakes the producer. A
+    /// producer that starts to wait at this moment may be missed: then the ring is not empty, and the consumer that
+    /// takes from it checks again; [`Turn::emptied`] never misses a producer.
     #[inline]
     pub fn wake_producer(&mut self, ring: impl FnOnce()) {
         let state = self.rx.memory.producer_state();
@@ -212,16 +212,16 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         bells: &B,
         ring: impl FnOnce(),
     ) -> Result<(), B::Error> {
-        // No consumer may come again before the producer continues, so either we see that it waits, or it sees the room.
-        // This precedes the removal of the bell: as long as the bell is in the socket, another consumer comes and completes
-        // what a killed one has not.
+        // No consumer may come again before the producer continues, so either we see that it waits, or it sees the
+        // room. This precedes the removal of the bell: as long as the bell is in the socket, another consumer comes and
+        // completes what a killed one has not.
         fence(Ordering::SeqCst);
         self.wake_producer(ring);
         doorbell::emptied(self.rx.words.bell(), bells)
     }
 
-    /// Called when the last consumer was killed in its turn: calls [`doorbell::settle`], and `ring` in case that consumer
-    /// was about to wake the producer.
+    /// Called when the last consumer was killed in its turn: calls [`doorbell::settle`], and `ring` in case that
+    /// consumer was about to wake the producer.
     ///
     /// # Errors
     /// The errors of `bells`.
@@ -263,13 +263,14 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
         doorbell::eat_stray(self.rx.words.bell(), bells)
     }
 
-    /// Number of bells removed so far: as long as it does not change, a bell that was seen is still in the socket.
+    /// Number of bells removed so far: if it has not changed, a bell that was seen is still in the socket.
     pub fn bells_eaten(&self) -> u32 {
         self.rx.words.bells_eaten().load(Ordering::Relaxed)
     }
 }
 
-/// A record's position as stored in the word of the part. It wraps after 2^47 bytes; by then the word was rewritten, or no
+/// A record's position as stored in the word of the part. It wraps after 2^47 bytes; by then the word has been
+/// rewritten, or no consumer takes parts.
 /// consumer takes parts.
 fn part_of(position: u64) -> u64 {
     (position / HEADER as u64) & (u64::MAX >> PART_BITS)
@@ -336,7 +337,7 @@ mod tests {
         }
     }
 
-    /// Whether the producer is woken, as it waits for no more room than is free now.
+    /// Returns whether the producer is woken when it waits for exactly as much room as is free now.
     fn wakes_producer<M: RingMemory, W: ReceiverWords>(turn: &mut Turn<'_, M, W, ()>) -> bool {
         let mut rang = false;
         turn.wake_producer(|| rang = true);

@@ -1,4 +1,4 @@
-//! The ring's algorithm over memory of the heap, so that Miri can watch every access: `make miri`.
+//! The ring's algorithm over heap memory instead of shared memory, so that Miri can watch every access: `make miri`.
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crossway_ring::{RecvError, RingMemory, RingRx, RingTx, SendError, Wait};
 /// Longest message in bytes; some messages are long enough to end before a cache line.
 const MAX: usize = ALIGN_FROM + 40;
 
-/// The words of a ring. A range that crosses the end is copied, since the heap cannot be mapped twice.
+/// The memory of a ring. A range that crosses the end is copied, since the heap cannot be mapped twice.
 struct Words {
     start: NonNull<u64>,
     count: usize,

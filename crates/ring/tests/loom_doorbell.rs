@@ -1,10 +1,10 @@
-//! Model checks of the bell and the shared receiving end: loom tries every interleaving and every permitted reordering of
-//! small cases, with a consumer that is killed at any point.
+//! Model checks of the bell and the shared receiving end: loom tries every interleaving and every permitted reordering
+//! of small cases, with a consumer that is killed at any point.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_doorbell --release`
 //!
-//! If a message waits while the socket does not poll readable, the model deadlocks, which loom reports, since the model's
-//! poll never times out. A socket that polls readable without a message fails an assertion at the end.
+//! If a message waits while the socket does not poll readable, the model deadlocks, because its poll never times out;
+//! loom reports that. A socket that polls readable without a message fails an assertion at the end.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
@@ -27,7 +27,7 @@ fn assert_quiet(shared: &Shared) {
     assert_eq!(shared.look(|queue| queue.bells), 0, "the socket polls readable without a message");
 }
 
-/// A stray bell may remain: the consumer that it wakes removes only this bell.
+/// Removes the stray bells that may remain: the consumer that such a bell wakes removes only this bell.
 fn remove_strays(shared: &Shared) {
     if shared.look(|queue| queue.bells) > 0 {
         let shared_too = shared.clone();
@@ -149,7 +149,7 @@ fn a_consumer_killed_anywhere_leaves_no_producer_waiting_for_room() {
     }
 }
 
-/// A consumer that waits by receiving bells says that it takes anything, or less than a message, or it spins first.
+/// The ways of waiting by receiving bells: for a message of any length, spinning first, and for less than a message.
 const WAYS: [Waits; 3] = [Waits::Receives(MAX), Waits::Spins, Waits::Receives(1)];
 
 #[test]
@@ -181,7 +181,8 @@ fn a_consumer_may_wait_by_receiving_the_bell_and_none_is_left() {
     }
 }
 
-/// A consumer that waited by receiving a bell takes one message; whatever else comes is announced to all, in batches and one by one.
+/// A consumer that waited by receiving a bell takes one message; all other messages are announced to all, in batches
+/// and one by one.
 #[test]
 fn what_a_waiting_consumer_leaves_is_announced_to_all() {
     let cases = [&[2][..], &[1, 1], &[1, 2]];

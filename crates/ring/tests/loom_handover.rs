@@ -1,8 +1,9 @@
-//! Model checks of two producers of one ring: loom tries every interleaving and every permitted reordering of small cases.
+//! Model checks of two producers of one ring: loom tries every interleaving and every permitted reordering of small
+//! cases.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_handover --release`
 //!
-//! A ring at which both are at the same time is damaged, or loses a message, and loom reports two writes to one place.
+//! If both use the ring at the same time, it is damaged or loses a message, and loom reports two writes to one place.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
@@ -27,7 +28,7 @@ struct Between {
     passed: AtomicU64,
     tail: AtomicU64,
     sequence: AtomicU64,
-    /// How much was passed to the helper.
+    /// Number of messages passed to the helper.
     count: AtomicU64,
     /// The way to the helper.
     queue: Mutex<VecDeque<u64>>,
@@ -58,7 +59,7 @@ fn pass(between: &Between, value: u64) {
     between.queue.lock().unwrap().push_back(value);
 }
 
-/// Sends directly if possible. Returns whether it was.
+/// Sends a message directly if possible, otherwise passes it to the helper. Returns whether it was sent directly.
 fn send(between: &Between, tx: &mut RingTx<Shared, Silent>, value: u64) -> bool {
     let Some(turn) = handover::enter(between, || between.count.load(Ordering::SeqCst)) else {
         pass(between, value);
@@ -71,7 +72,7 @@ fn send(between: &Between, tx: &mut RingTx<Shared, Silent>, value: u64) -> bool 
     true
 }
 
-/// The helper publishes what it gets, until that is this many messages or nothing more can come.
+/// Plays the helper: publishes the messages that are passed to it, until their number is `most` or the queue is empty.
 fn help(between: &Between, tx: &mut RingTx<Shared, Silent>, most: u64) {
     let mut done = between.passed.load(Ordering::SeqCst);
     while done < most {
@@ -108,7 +109,8 @@ fn check(preemptions: usize, case: impl Fn() + Send + Sync + 'static) {
     builder.check(case);
 }
 
-/// A message was passed; the owner sends two more while the helper is at work: they arrive in the order in which they were sent.
+/// A message was passed; the owner sends two more while the helper is at work: they arrive in the order in which they
+/// were sent.
 #[test]
 fn nothing_overtakes_what_was_passed() {
     check(3, || {
@@ -133,7 +135,8 @@ fn nothing_overtakes_what_was_passed() {
     });
 }
 
-/// Another sender, which only passes messages, sends at the same time: no message is lost, and each sender's are in order.
+/// Another sender, which only passes messages, sends at the same time: no message is lost, and each sender's are in
+/// order.
 #[test]
 fn a_sender_that_only_passes_does_not_bring_both_to_the_ring() {
     check(2, || {
@@ -160,7 +163,7 @@ fn a_sender_that_only_passes_does_not_bring_both_to_the_ring() {
     });
 }
 
-/// The owner is killed after it has published and before it has left its place.
+/// The owner is killed after it has published and before it has stored its position.
 #[test]
 fn a_record_of_a_killed_owner_is_found() {
     check(3, || {

@@ -2,8 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p crossway-ring --test loom_ring --release`
 //!
-//! A lost message, a torn read or an access to bytes that the other end has not released fails an assertion or loom's own
-//! race check; a lost wake-up is a deadlock, which loom reports, since the model's sleep never times out.
+//! A lost message, a torn read or an access to bytes that the other end has not released fails an assertion or loom's
+//! own race check; a lost wake-up is a deadlock, which loom reports, since the model's sleep never times out.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
@@ -29,8 +29,8 @@ struct Sleepers {
 
 type Memory = loom_memory::Memory<Sleepers>;
 
-/// Sleeps on a lock where the real bell sleeps on a futex. The fences of `membarrier` are modelled by full fences on both
-/// sides, which is their effect in the kernel.
+/// Sleeps on a lock where the real bell sleeps on a futex. The fences of `membarrier` are modelled by full fences on
+/// both sides, which is their effect in the kernel.
 struct ModelBell {
     memory: Memory,
     producer: bool,
@@ -110,7 +110,8 @@ fn messages_arrive_in_order_through_a_ring_with_room() {
     model(3, || {
         let (mut tx, mut rx) = ring(256);
         let sender = thread::spawn(move || {
-            // Payload that does not look like a header, payload that looks like zero, and payload that looks like a header.
+            // Payload that does not look like a header, payload that looks like zero, and payload that looks like a
+            // header.
             for value in [1, 0, u64::MAX] {
                 send(&mut tx, value);
             }

@@ -1,30 +1,31 @@
-//! A consumer that waits by receiving the bell, or spins before that.
+//! The calls of a consumer that waits by receiving the bell, or spins before that.
 
 use super::{
     ATTEMPTS, AWAITED, Bells, GIVEN, QUIET, RINGING, SPINS, STATE, TAKES_ALL, TAKES_SHIFT, settle,
 };
 use crate::sync::{AtomicU32, Ordering};
 
-/// Called by a consumer that has the turn and has seen the ring empty: it will wait by receiving a bell, and then take one
-/// message of up to `takes` bytes; if it spins before that, [`stop_spinning`] follows. Returns false if it must not, because a bell
-/// is there or another consumer waits in this way.
+/// Announces that a consumer will wait by receiving a bell, and then take one message of up to `takes` bytes. The
+/// consumer must have the turn and have seen the ring empty. If `spins` is set, it spins first and calls
+/// [`stop_spinning`] afterwards. Returns false if it must not wait in this way, because a bell is in the socket or
+/// another consumer already waits like this.
 ///
-/// What was published since then is not missed: its producer changes the word, too, before this (which then fails) or after it
-/// (and then rings for us).
+/// A message published in the meantime is not missed: its producer also changes the word, either before this call
+/// (which then fails) or after it (and then rings for this consumer).
 pub fn await_bell(word: &AtomicU32, takes: usize, spins: bool) -> bool {
     let spins = if spins { SPINS } else { 0 };
     let awaited = AWAITED | spins | (takes.min(TAKES_ALL) as u32) << TAKES_SHIFT;
     word.compare_exchange(QUIET, awaited, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Whether a consumer that spins has to continue.
+/// Whether a spinning consumer has to continue.
 #[inline]
 pub fn is_spinning(word: &AtomicU32) -> bool {
     word.load(Ordering::Acquire) & (AWAITED | SPINS) == AWAITED | SPINS
 }
 
-/// Called by a consumer that stops spinning. Returns whether it must receive a bell now; if not, a message has come without one,
-/// and it continues as if it had received it.
+/// Called by a consumer that stops spinning. Returns whether it must receive a bell now; if not, a message was
+/// announced without a bell, and the consumer continues as if it had received one.
 pub fn stop_spinning(word: &AtomicU32) -> bool {
     let mut seen = word.load(Ordering::Acquire);
     // If another consumer has removed the flag, a bell is there or will come.
@@ -40,7 +41,7 @@ pub fn stop_spinning(word: &AtomicU32) -> bool {
     true
 }
 
-/// Called by a consumer that has received the bell for which it waited, has the turn, and has taken the message if there was one.
+/// Ends the wait of a consumer that has received its bell, has the turn, and has taken the message if there was one.
 ///
 /// # Errors
 /// The errors of `bells`.
@@ -50,15 +51,16 @@ pub fn end_wait<B: Bells>(word: &AtomicU32, bells: &B) -> Result<(), B::Error> {
     settle(word, bells)
 }
 
-/// Called by a consumer that stops waiting. Returns false if a bell was sent for it: [`give_up`] must be called.
+/// Ends the wait of a consumer before a bell was sent for it. Returns false if one was sent: [`give_up`] must be
+/// called.
 pub fn withdraw(word: &AtomicU32) -> bool {
     let seen = word.load(Ordering::Acquire);
     seen & AWAITED != 0
         && word.compare_exchange(seen, seen & STATE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Called by a consumer that has stopped waiting without having received a bell, and has the turn. Returns whether it has received
-/// one now, so that it must continue as if it had not stopped.
+/// Called by a consumer that has stopped waiting without having received a bell, and has the turn. Returns true if this
+/// call has received its bell after all, so that it must continue as if it had not stopped.
 ///
 /// # Errors
 /// The errors of `bells`.

@@ -13,7 +13,7 @@ use crate::loom_memory::MAX;
 #[derive(Debug)]
 pub(crate) struct Dead;
 
-/// A consumer's end of the socket. It is killed before step number `fuse`.
+/// A consumer's end of the socket. The consumer is killed before its step number `fuse`.
 struct Socket<'a> {
     shared: &'a Shared,
     steps_left: std::cell::Cell<u32>,
@@ -80,7 +80,7 @@ pub(crate) enum Waits {
     Never,
     /// By polling.
     Polls,
-    /// By receiving the bell; it says that it takes this number of bytes.
+    /// By receiving the bell; it announces that it takes this number of bytes.
     Receives(usize),
     /// As above, for a message of any length, but it spins first.
     Spins,
@@ -88,7 +88,7 @@ pub(crate) enum Waits {
     GivesUp,
 }
 
-/// What a consumer knows from its wait.
+/// How a consumer was woken.
 #[derive(Clone, Copy, PartialEq)]
 enum Woken {
     Not,
@@ -162,7 +162,7 @@ pub(crate) fn receive(shared: &Shared, waits: Waits, fuse: u32) -> Result<Option
 enum Attempt {
     Took(u64),
     Nothing,
-    /// Nothing, and it will wait by receiving a bell.
+    /// There is nothing, and it will wait by receiving a bell.
     Awaits,
     Ended,
 }

@@ -1,4 +1,4 @@
-//! The socket that the models of the bell share, beside the memory of the ring.
+//! The socket that the models of the bell share, in addition to the memory of the ring.
 #![cfg(loom)]
 
 mod consumer;
@@ -110,7 +110,7 @@ impl ReceiverWords for Shared {
     }
 }
 
-/// Rings for messages of which the first starts at `start`; `None` if that is not known.
+/// Rings for `count` messages, the first of which starts at `start`; `None` if that is not known.
 fn ring(shared: &Shared, tx: &RingTx<Shared, Silent>, start: Option<u64>, count: u64) {
     let Ok(_) = doorbell::announce(
         shared.bell(),
@@ -123,7 +123,7 @@ fn ring(shared: &Shared, tx: &RingTx<Shared, Silent>, start: Option<u64>, count:
     );
 }
 
-/// The part of tipcd: publishes batches of messages and announces each once; then ends.
+/// Plays the part of tipcd: publishes batches of messages and announces each batch once; then ends.
 pub(crate) fn produce(shared: &Shared, batches: &[u64]) {
     let mut tx = RingTx::new(shared.clone(), Silent, Wait::Block);
     let mut value = 0;
