@@ -248,6 +248,8 @@ enum Got {
     Message(Message),
 }
 
+/// Makes a receive call and writes the details to `message`. Returns the number of bytes or a negative errno.
+///
 /// # Safety
 /// As for [`ctipc_recv`].
 unsafe fn receive(
@@ -309,6 +311,8 @@ pub unsafe extern "C" fn ctipc_getpeername(s: *const CtipcSocket, out: *mut Ctip
     unsafe { name(s, out, Socket::peer_address) }
 }
 
+/// Writes one of the socket's addresses, as returned by `ask`, to `out`.
+///
 /// # Safety
 /// `s` is NULL or a socket; `out` is NULL or writable.
 unsafe fn name(

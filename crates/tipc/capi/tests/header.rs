@@ -143,7 +143,7 @@ impl Built {
 
 const SONAME: &str = "libcrossway_tipc.so.0";
 
-/// The words in a tool's output.
+/// Runs a tool on a file and returns its output, split at white space.
 fn words_of(tool: &str, args: &[&str], file: &Path) -> Vec<String> {
     let out = Command::new(tool).args(args).arg(file).output().unwrap();
     assert!(out.status.success());

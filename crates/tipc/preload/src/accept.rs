@@ -26,8 +26,7 @@ impl Handle {
             if len == 0 {
                 return Err(Errno::NETDOWN);
             }
-            // If there is no room for the descriptor it was closed, and the request is thereby
-            // refused.
+            // Without room for the descriptor, the kernel has closed it, which refuses the request.
             let fd = fd.ok_or(Errno::MFILE)?;
             let header = raw.first_chunk().and_then(Header::decode);
             let opened = Opened::decode(&mut Reader::new(&raw[HEADER_LEN..]));

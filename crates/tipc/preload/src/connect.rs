@@ -12,7 +12,7 @@ use crate::control::{self, MOST_PARTS};
 use crate::ffi::{self, Parts};
 use crate::socket::{Handle, PADDED};
 
-/// How often a waiting connect checks whether tipcd has given up; success and refusal wake it
+/// Interval in milliseconds at which a waiting connect checks whether tipcd has given up. Success and refusal wake it
 /// immediately.
 const GLANCE_MS: c_int = 50;
 

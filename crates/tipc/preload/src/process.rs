@@ -7,7 +7,7 @@ use crossway_sys::{fork_mark, futex};
 
 static WORDS: OnceLock<Option<&'static [AtomicU32; fork_mark::WORDS]>> = OnceLock::new();
 
-/// Words that are 0 in every new copy of the process.
+/// Variables that are 0 in every new copy of the process.
 pub(crate) struct Own {
     alive: &'static AtomicU32,
     pid: &'static AtomicU32,
@@ -18,7 +18,7 @@ pub(crate) struct Own {
     pub(crate) region: &'static AtomicU32,
 }
 
-/// The process's own words; `None` if there is no memory for them.
+/// The variables of this process; `None` if there is no memory for them.
 pub(crate) fn own() -> Option<Own> {
     let words = (*WORDS.get_or_init(|| fork_mark::words().ok()))?;
     let [alive, pid, lock, control, region, ..] = words;

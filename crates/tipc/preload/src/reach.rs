@@ -1,5 +1,6 @@
-//! Remembers, for all sockets of the process, which destinations were reachable when tipcd was last asked. While a destination's epoch
-//! does not change, a message costs one load instead of a request.
+//! Remembers, for all sockets of the process, which destinations were reachable when tipcd was last asked. A
+//! destination's epoch is a counter that tipcd increments when the destination may have become unreachable. While it
+//! does not change, sending a message costs one load instead of a request to tipcd.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -14,7 +15,8 @@ use crate::socket::Handle;
 /// Number of destinations remembered; those that share an index replace each other.
 const PLACES: usize = 256;
 
-/// Contents of an entry: the address, the count of its epoch, an identifier of its tipcd, and for a group member its token.
+/// Contents of an entry: the address (two words), the count of its epoch, an identifier of its tipcd, and for a group
+/// member its token.
 type Known = [u64; 5];
 
 struct Place {

@@ -28,7 +28,7 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Arrival {
     /// Return value of the call.
     pub(crate) len: usize,
-    /// MSG_TRUNC, MSG_OOB, MSG_EOR.
+    /// Flags of the message: a combination of MSG_TRUNC, MSG_OOB and MSG_EOR.
     pub(crate) flags: c_int,
     pub(crate) from: Option<SocketAddress>,
     /// For a group message, the group and the sender's instance.
@@ -156,8 +156,8 @@ impl Handle {
         }
     }
 
-    /// The result after the last message. A kernel reports the end once and lets later blocking calls wait in vain; here only
-    /// non-blocking calls get EAGAIN after that.
+    /// The result after the last message. A kernel reports the end of a connection once, and later blocking calls then
+    /// wait for ever. Here, later blocking calls get the end again, and only non-blocking calls get EAGAIN.
     #[cold]
     fn end(&self, wanted: &Wanted<'_>) -> Result<Arrival, Errno> {
         if !self.kind.is_connected_kind() {

@@ -1,4 +1,4 @@
-//! A TIPC socket as held by this process, and the words that it shares with tipcd and with other processes.
+//! A TIPC socket as held by this process, and its state in memory shared with tipcd and with other processes.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,21 +21,21 @@ pub(crate) struct Handle {
     pub(crate) token: u64,
 }
 
-/// The socket's marks ([`Handle::marks`]), with the group in the upper bits.
+/// Index of the word that holds the socket's marks ([`Handle::marks`]) and, in its upper half, the group.
 const MARKS: usize = slot::OWN;
-/// The destination, two words: for connectionless kinds the default destination, otherwise the service to which the socket was
-/// connected.
+/// Index of the first of two words that hold a destination: for connectionless kinds the default destination, otherwise
+/// the service to which the socket was connected.
 const DESTINATION: usize = slot::OWN + 1;
-/// SO_SNDBUF as set by the program; 0 if not set.
+/// Index of the word that holds SO_SNDBUF as set by the program; 0 if not set.
 const SEND_BUFFER: usize = slot::OWN + 3;
 
-/// This end has shut the connection down.
+/// Mark: this end has shut the connection down.
 pub(crate) const SHUT: u64 = 1;
-/// The descriptor was made unwritable, and tipcd keeps it so.
+/// Mark: the descriptor was made unwritable, and tipcd keeps it so.
 pub(crate) const PADDED: u64 = 2;
-/// The end of the connection has been reported.
+/// Mark: the end of the connection has been reported to the program.
 pub(crate) const TOLD: u64 = 4;
-/// There is a destination.
+/// Mark: the socket has a destination.
 const DESTINED: u64 = 8;
 
 impl Handle {

@@ -79,8 +79,8 @@ impl ReceiveQueue {
         Ok(false)
     }
 
-    /// Number of packets missing from the next expected one on: up to the first waiting packet, or up to `sent_to` (exclusive) if none
-    /// waits.
+    /// Number of missing packets, counted from the next expected one up to the first waiting packet, or up to `sent_to`
+    /// (exclusive) if none waits.
     pub(crate) fn gap(&self, sent_to: Seq) -> u16 {
         match self.early.iter().position(Option::is_some) {
             Some(index) => index as u16 + 1,

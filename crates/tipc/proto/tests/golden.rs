@@ -74,7 +74,7 @@ fn a_frame_cut_short_anywhere_is_refused_or_still_legal_but_never_a_panic() {
         for len in 0..bytes.len().min(128) {
             assert!(Frame::decode(&bytes[..len]).is_err());
         }
-        // Miri is some hundred times slower, and every tenth bit takes it through the same code.
+        // Miri is several hundred times slower; every tenth bit exercises the same code.
         let step = if cfg!(miri) { 10 } else { 1 };
         for bit in (0..bytes.len().min(64) * 8).step_by(step) {
             let mut bent = bytes.clone();

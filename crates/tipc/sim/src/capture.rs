@@ -56,7 +56,7 @@ pub(crate) fn add(at: Nanos, from: MediaAddr, to: Option<MediaAddr>, frame: &[u8
         record.extend(hardware(from));
         record.extend(TIPC.to_be_bytes());
         record.extend(frame);
-        // A full disk costs the rest of the capture, not the run that it should explain.
+        // If the disk is full, the rest of the capture is lost, but the run that it should explain goes on.
         if file.write_all(&record).is_err() {
             *open = None;
         }

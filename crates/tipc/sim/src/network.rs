@@ -93,7 +93,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Creates a network of this many hosts, all down. `mtu` is that of the medium, `tolerance` that of all links.
+    /// Creates a network of this many hosts, all down. `mtu` is the MTU of the medium in bytes, `tolerance` the
+    /// tolerance of all links.
     pub fn new(seed: u64, hosts: usize, mtu: usize, tolerance: Duration) -> Self {
         Self::with_planes(seed, hosts, &[Plane { mtu, priority: 10 }], tolerance)
     }
@@ -150,7 +151,7 @@ impl Network {
         &self.hosts
     }
 
-    /// The fixed address of a host, so that after a restart it meets the traces of its earlier incarnation.
+    /// The fixed address of a host, so that after a restart it encounters frames and state of its earlier incarnation.
     pub fn addr(&self, host: HostId) -> NodeAddr {
         NodeAddr(0x1000 + host.0 as u32)
     }

@@ -60,7 +60,8 @@ impl Pair {
         pair
     }
 
-    /// A node handles up to `most` frames, then sends its pending frames. Returns whether there was anything to do.
+    /// Makes a node handle up to `most` frames and then send its pending ones. Returns whether there was anything to
+    /// do.
     fn turn(&mut self, n: usize, most: usize) -> bool {
         self.now = self.now + TURN;
         let node = &mut self.nodes[n];
@@ -94,7 +95,7 @@ impl Pair {
         self.nodes[n].peers().next().unwrap().links[0].stats
     }
 
-    /// A datagram socket of the second node, and one of the first.
+    /// Opens a datagram socket on each node. Returns the port on the first node and the address on the second.
     fn datagrams(&mut self) -> (Port, SocketAddr) {
         let ports = self.nodes.each_mut().map(|node| node.open(SocketKind::Rdm).unwrap());
         let to = SocketAddr { port: ports[1], node: self.nodes[1].addr().unwrap() };

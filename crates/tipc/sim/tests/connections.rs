@@ -25,7 +25,7 @@ struct End {
     port: Port,
     /// Connected, and not known to have ended.
     alive: bool,
-    /// Number of messages, or of bytes for a stream.
+    /// Number of messages sent, or of bytes for a stream.
     sent: u64,
     received: u64,
     /// Whether it was shut down from this end.

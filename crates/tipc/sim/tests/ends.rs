@@ -18,7 +18,7 @@ const CONNECTIONS: usize = 4;
 /// What an end does once it has sent everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Read until the other end's end.
+    /// Read until the other end has ended the connection.
     Stay,
     /// Shut down, and close immediately or this many turns later.
     Shut(u32),
@@ -42,7 +42,7 @@ struct End {
     sent: usize,
     received: usize,
     plan: Plan,
-    /// In how many of ten turns it reads.
+    /// Number of turns out of ten in which it reads.
     reads: u32,
     /// Whether it has shut down or closed.
     over: bool,
@@ -63,7 +63,7 @@ impl End {
     }
 }
 
-/// The expected byte at this position of a flow.
+/// Byte expected at this position of a flow.
 const fn byte(at: usize) -> u8 {
     (at.wrapping_mul(31) >> 3) as u8
 }

@@ -101,15 +101,17 @@ fn all_kinds_of_messages_keep_their_order_on_a_bad_medium() {
     });
 }
 
-/// Sockets join and are closed while others send: at rest, every member knows exactly the existing members and can reach each of them.
+/// Sockets join and are closed while others send. Once all is quiet, every member knows exactly the existing members
+/// and can reach each of them.
 #[test]
 fn members_that_come_and_go_leave_a_true_picture() {
     seeds::each("GROUPS_SEEDS", 0..100, |seed| assert!(history(seed, false)));
 }
 
-/// The same with sockets that leave and join again. Bindings and the group protocol use different links, and a JOIN does not tell to
-/// which binding it belongs: rejoining within the time that retransmissions take can be misread permanently, by this implementation as
-/// by any other (docs/TIPC.md, "Known weaknesses"). Here this happens in two or three runs out of a hundred.
+/// Sockets leave and join again while others send. Bindings and the group protocol use different links, and a JOIN does
+/// not tell to which binding it belongs: rejoining within the time that retransmissions take can be misread
+/// permanently, by this implementation as by any other (docs/TIPC.md, "Known weaknesses"). Here this happens in two or
+/// three runs out of a hundred.
 #[test]
 fn members_that_return_are_seldom_misread() {
     let misread: Vec<u64> = (0..100).filter(|seed| !history(*seed, true)).collect();

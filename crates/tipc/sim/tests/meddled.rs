@@ -45,7 +45,7 @@ fn drops(net: &mut Network, host: HostId, reason: DropReason) -> u64 {
     net.with(host, |node, _| node.drops().get(reason)).unwrap()
 }
 
-/// Makes a socket send multicasts over the broadcast link.
+/// Makes a socket send a multicast over the broadcast link.
 fn broadcast(net: &mut Network, port: Port, text: &[u8]) {
     net.with(A, |node, now| {
         let mut options = node.socket_report(port).unwrap().options;
@@ -140,7 +140,8 @@ fn a_message_that_was_sent_on_once_is_not_sent_on_again() {
     }
 }
 
-/// Makes the first message on a new link announce one packet more in flight on the old one, like a sender that does not wait before it uses the new link.
+/// Makes the first message on a new link announce one packet more in flight on the old one, like a sender that uses the
+/// new link without waiting.
 fn impatient(to: HostId, frame: &mut [u8]) {
     const TUNNEL: u8 = 10;
     const SYNCH: u8 = 0;

@@ -98,7 +98,7 @@ fn large_messages_between_small_ones_and_other_importances_keep_the_order() {
         }
     });
     let pieces = |len: usize| (len + 40).div_ceil(1_460);
-    // Two, the large one, one, its fragments, two, its fragments, three.
+    // In packets: two small messages, the large one, one small message, its fragments, two, its fragments, three.
     assert_eq!(count, (5 + pieces(5_000) + pieces(30_000)) as u64);
     assert_eq!(received(&mut net, receiver), texts);
 

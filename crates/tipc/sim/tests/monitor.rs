@@ -1,5 +1,5 @@
-//! Clusters above the monitor's threshold: they send little at rest, no node is lost without cause, and a failed node is lost by all
-//! others in time.
+//! Clusters above the monitor's threshold: they send little when idle, no contact is lost without cause, and all other
+//! nodes notice a failed node in time.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ fn cluster(seed: u64, size: usize, threshold: impl Fn(usize) -> usize) -> Networ
     net
 }
 
-/// Number of frames that a node sends in a second at rest.
+/// Number of frames that a node sends in a second while the cluster is idle.
 fn frames_at_rest(net: &mut Network) -> f64 {
     let before = net.frames;
     net.run(Duration::from_secs(3));
@@ -49,7 +49,7 @@ fn losses(net: &mut Network) -> Vec<(HostId, NodeAddr)> {
     net.take_events().into_iter().filter_map(lost).collect()
 }
 
-/// Waits until all nodes that are up have lost those that are down, and returns the time that took.
+/// Waits until all nodes that are up have lost contact with those that are down, and returns the time that took.
 fn await_losses(net: &mut Network, gone: &BTreeSet<usize>) -> Duration {
     let began = net.now();
     let missing: BTreeSet<NodeAddr> = gone.iter().map(|n| net.addr(HostId(*n))).collect();

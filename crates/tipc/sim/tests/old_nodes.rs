@@ -1,4 +1,5 @@
-//! Peers that lack capabilities: names reach them without numbers, in order and once; peers that lack required ones are refused.
+//! Peers that lack capabilities: name updates reach them without numbers, in order and once; peers that lack required
+//! ones are refused.
 
 use core::time::Duration;
 use std::collections::BTreeSet;

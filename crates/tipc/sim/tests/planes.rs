@@ -26,7 +26,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// Number of sending sockets per host; with this many, both halves of the ports are nearly always used.
 const SOURCES: usize = 4;
 
-/// From a source of a host to another host.
+/// A flow of messages: the sending host, the index of the sending socket, and the receiving host.
 type Flow = (HostId, usize, HostId);
 
 struct Planes {

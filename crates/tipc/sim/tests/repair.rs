@@ -84,7 +84,7 @@ fn a_lost_last_packet_is_repaired_within_three_round_trips_and_5_ms() {
     );
 }
 
-/// Independent of the distance between the ends and of the preceding traffic.
+/// The time of the repair depends neither on the distance between the ends nor on the preceding traffic.
 #[test]
 fn the_last_of_a_burst_is_repaired_as_soon_at_any_distance() {
     for one_way_us in [20, 200, 1_000, 10_000, 50_000] {

@@ -56,7 +56,7 @@ impl Stamp {
     }
 }
 
-/// A direction between two incarnations.
+/// A flow of messages: sender and receiver, each as a host and its incarnation.
 type Flow = (HostId, u64, HostId, u64);
 
 #[derive(Debug)]

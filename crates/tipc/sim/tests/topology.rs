@@ -25,7 +25,7 @@ fn pair() -> Network {
     net
 }
 
-/// A connection from a socket of A to the service of a node.
+/// A connection from a socket of A to the topology service of a node.
 fn subscriber(net: &mut Network, at: HostId) -> Port {
     let dest = Address::Service { service: 1, instance: 1, domain: net.addr(at) };
     let port = net.with(A, |node, _| node.open(SocketKind::Seqpacket)).unwrap().unwrap();

@@ -19,7 +19,7 @@ fn pair(priority: u8, tolerance: Duration) -> (Network, [Port; 2], Address) {
     pair_without(Capabilities::default(), priority, tolerance)
 }
 
-/// The same, with nodes that lack the withheld capabilities.
+/// Like `pair`, with nodes that do not announce the withheld capabilities.
 fn pair_without(
     withheld: Capabilities,
     priority: u8,

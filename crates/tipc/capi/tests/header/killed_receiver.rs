@@ -1,4 +1,5 @@
-//! A program that is killed while it waits in a receive call, for a bell that only that call would receive, and whose child shares the socket.
+//! A program that shares its socket with a child and is killed while it waits in a receive call for a bell (a wake-up
+//! by the sender) that only that call would receive.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -10,7 +11,7 @@ use crossway_tipc_client::{Errno, NodeSocket, Patience, Scope, ServiceRange, Soc
 
 use super::Built;
 
-/// Only catches hangs.
+/// Time limit of a wait, which is only reached if something hangs.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 fn soon() -> Patience {
@@ -51,7 +52,7 @@ fn kill(pid: &str) {
 enum Child {
     Blocks,
     Polls,
-    /// It is killed, too.
+    /// Blocks, and is killed after its parent.
     Dies,
 }
 
@@ -79,7 +80,7 @@ fn one(built: &Built, program: &Path, direct: bool, kind: SocketKind, mode: Chil
     let mut child = String::new();
     said.read_line(&mut child).unwrap();
     until("a receiver that waits for its bell", || {
-        // It does so if its last bell was for one message.
+        // It waits for a bell if its last one was for a single message.
         exchange(&peer, *b"next");
         until("a receiver that sleeps", || sleeps(parent.id()));
         !direct || peer.peer_awaits_bell()

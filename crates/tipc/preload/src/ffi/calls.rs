@@ -54,7 +54,7 @@ fn encoded(socket: SocketAddress) -> [u8; ENCODED_LEN] {
     Address::Socket(socket).encode()
 }
 
-/// Registers a new socket, with the requested flags for its descriptor.
+/// Registers a new socket and sets the requested flags of its descriptor. Returns the descriptor.
 fn noted(socket: Handle, flags: c_int) -> Result<c_int, Errno> {
     let fd = borrow(socket.fd).ok_or(Errno::BADF)?;
     if flags & libc::SOCK_NONBLOCK != 0 {
@@ -220,6 +220,8 @@ pub(super) unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_in
     }
 }
 
+/// Accepts a connection and writes the peer's address to `from`.
+///
 /// # Safety
 /// `from` and `len` are NULL or writable.
 unsafe fn accept_from(

@@ -181,7 +181,7 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
     unsafe { real::fdopen(fd, mode) }
 }
 
-/// The result of calls that cannot be supported: the program then copies the data itself.
+/// Returns the error of a call that cannot be supported; the program then copies the data itself.
 pub(super) fn refused(errno: c_int) -> ssize_t {
     set_errno(errno);
     -1
@@ -231,7 +231,7 @@ pub(super) unsafe extern "C-unwind" fn splice(
     unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
 }
 
-/// The calls with parts, offset and flags.
+/// Defines functions with parts, an offset and flags that fail on TIPC sockets.
 macro_rules! refused_on_sockets {
     ($($name:ident)*) => {
         $(

@@ -11,7 +11,7 @@ use super::outcome::{errno, set_errno};
 use super::{calls, descriptors, options, real, receiving, sending, waiting};
 use crate::table::{self, find};
 
-/// Name of the variable that permits io_uring, and its value.
+/// Name and value of the environment variable that permits io_uring.
 const PERMIT: (&str, &str) = ("TIPCD_IO_URING", "allow");
 
 /// Whether the program may use io_uring. If not, this is reported once: the program itself only gets an errno.
@@ -30,17 +30,18 @@ fn may_use_io_uring() -> bool {
     })
 }
 
-/// Whether a call is made by this library's function: it is about a TIPC socket, or closes or replaces a descriptor.
+/// Whether this library's function must handle a system call, because it concerns a TIPC socket, or closes or replaces
+/// a descriptor.
 ///
 /// # Safety
-/// The words are the arguments of the system call.
+/// `words` are the arguments of the system call.
 unsafe fn is_ours(number: c_long, words: [c_long; 6]) -> bool {
     let is_socket = |word: c_long| find(word as c_int).is_some();
     match number {
         libc::SYS_socket | libc::SYS_socketpair => words[0] as c_int == libc::AF_TIPC,
-        // It may bring a socket.
+        // The message may contain a TIPC socket.
         libc::SYS_recvmsg => true,
-        // Not the library's own descriptor, either.
+        // Even if there is no TIPC socket: the library's own descriptor must survive.
         libc::SYS_close | libc::SYS_close_range | libc::SYS_dup3 => true,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_dup2 => true,
@@ -55,7 +56,8 @@ unsafe fn is_ours(number: c_long, words: [c_long; 6]) -> bool {
     }
 }
 
-/// Makes a call by this library's function; `None` if it has none for this number. In contrast to the system call, ppoll does not change its timeout.
+/// Handles a system call with this library's function; returns `None` if it has none for this number. In contrast to
+/// the system call, ppoll does not change its timeout.
 ///
 /// # Safety
 /// As for the function of that name.
@@ -164,7 +166,7 @@ unsafe fn made(number: c_long, words: [c_long; 6]) -> Option<c_long> {
     })
 }
 
-/// In C it takes any number of arguments, which arrive in the same places as six.
+/// In C, `syscall` is variadic; its arguments arrive in the same places as six fixed ones.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn syscall(
     number: c_long,

@@ -20,12 +20,16 @@ pub(super) fn piece(bytes: *const c_void, len: usize) -> iovec {
 }
 
 impl<'a> Parts<'a> {
+    /// Wraps parts of the program's memory.
+    ///
     /// # Safety
     /// Each part with a non-zero length must be readable and, if it is received into, writable until `'a` ends.
     pub(super) const unsafe fn new(parts: &'a [iovec]) -> Self {
         Self { parts, lent: PhantomData }
     }
 
+    /// Wraps an array of parts as passed from C.
+    ///
     /// # Safety
     /// NULL with a count of 0, or this many parts as required by [`Parts::new`].
     pub(super) unsafe fn from_c(parts: *const iovec, count: usize) -> Self {

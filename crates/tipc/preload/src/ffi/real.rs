@@ -62,6 +62,8 @@ impl Missing for *mut FILE {
 macro_rules! real {
     ($(fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $ret:ty;)*) => {
         $(
+            /// Calls the function of that name in the C library; fails with ENOSYS if there is none.
+            ///
             /// # Safety
             /// As for the function of that name in the C library.
             #[inline]
@@ -91,7 +93,7 @@ macro_rules! real {
             );)*
         }
 
-        /// Looks up all of them in advance, so that no lookup happens in a signal handler.
+        /// Looks up all functions in advance, so that no lookup happens in a signal handler.
         pub(super) fn find_all() {
             $(places::$name.get();)*
         }

@@ -73,6 +73,8 @@ pub(super) unsafe extern "C-unwind" fn recvfrom(
     }
 }
 
+/// Receives into a single part, as recv does.
+///
 /// # Safety
 /// As [`receive_piece`].
 unsafe fn receive_bytes(socket: &Handle, bytes: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -96,6 +98,8 @@ unsafe extern "C-unwind" fn recv(
     }
 }
 
+/// Receives into a single part, as read does.
+///
 /// # Safety
 /// As [`receive_piece`].
 unsafe fn read_bytes(socket: &Handle, bytes: *mut c_void, len: size_t) -> ssize_t {
@@ -198,6 +202,8 @@ pub(super) unsafe extern "C-unwind" fn readv(
     })
 }
 
+/// Receives as recvmsg does.
+///
 /// # Safety
 /// NULL, or a message whose pointers are valid for the given lengths.
 unsafe fn receive_message(

@@ -97,7 +97,7 @@ unsafe extern "C-unwind" fn __write(fd: c_int, bytes: *const c_void, len: size_t
     unsafe { write(fd, bytes, len) }
 }
 
-/// The parts of readv and writev.
+/// Converts the array of parts that readv and writev take.
 ///
 /// # Safety
 /// `length` parts, each with memory of its length.
@@ -121,6 +121,8 @@ pub(super) unsafe extern "C-unwind" fn writev(
     }
 }
 
+/// Sends as sendmsg does.
+///
 /// # Safety
 /// NULL, or a message whose pointers are valid for the given lengths.
 unsafe fn send_message(

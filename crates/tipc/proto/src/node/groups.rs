@@ -184,7 +184,7 @@ impl Node {
         }
     }
 
-    /// Leaves the members that have blocked a member's broadcasts for longer than its patience limit
+    /// Sends LEAVE to the members that have blocked a member's broadcasts for longer than its patience limit
     /// (`group_patience`).
     pub(super) fn group_timeout(&mut self, now: Nanos, port: Port) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };

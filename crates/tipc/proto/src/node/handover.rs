@@ -24,7 +24,8 @@ pub struct Incoming<'a> {
     pub from: SocketAddr,
     /// The service that was addressed, or for a connection, the one through which it was made.
     pub service: Option<ServiceRange>,
-    /// [`ErrorCode::Ok`], or why this message, which we had sent, was returned, or how the connection ended.
+    /// [`ErrorCode::Ok`] for received data; otherwise why this message, which we had sent, was returned, or how the
+    /// connection ended.
     pub error: ErrorCode,
     /// The payload, possibly cut in a returned message.
     pub payload: &'a [u8],
@@ -33,7 +34,8 @@ pub struct Incoming<'a> {
 }
 
 impl Taken {
-    /// What the message is to the application: data, a returned message, an end or a member that has come or gone.
+    /// Describes the message for the application: data, a returned message, the end of a connection, or a member that
+    /// has joined or left.
     pub fn incoming(&self) -> Incoming<'_> {
         let nothing = Incoming {
             from: self.member.map_or_else(SocketAddr::default, |(from, _)| from),
@@ -92,7 +94,7 @@ pub struct ConnectionRequest {
 }
 
 impl Node {
-    /// Removes and returns a socket's oldest message; for a connection, also its end, once.
+    /// Removes and returns a socket's oldest message. The end of a connection is returned like a message, once.
     ///
     /// # Errors
     /// [`SocketError::WouldBlock`] if there is none, [`SocketError::Invalid`] on a listening socket.

@@ -1,5 +1,4 @@
-//! Compared with a scan of all entries; also checks that no search reads more of the tree than
-//! necessary.
+//! Compares the map with a scan of all entries, and checks that no search reads more of the tree than necessary.
 
 use super::*;
 use alloc::collections::BTreeMap;

@@ -63,8 +63,8 @@ impl Connection {
         self.unread_by_peer = self.unread_by_peer.saturating_add(blocks(payload_len));
     }
 
-    /// Handles an acknowledgement: the peer has read `blocks` blocks and grants this window. Returns whether that ended a congestion.
-    /// More blocks than were sent are ignored.
+    /// Handles an acknowledgement: the peer has read `blocks` blocks and grants this window. Returns whether the
+    /// connection was congested before and is not any more. Ignores the number of blocks if it exceeds what was sent.
     pub(crate) fn acknowledged(&mut self, blocks: u16, window: u16) -> bool {
         let was = self.is_congested();
         if blocks <= self.unread_by_peer {

@@ -34,7 +34,7 @@ struct Held {
 }
 
 impl Held {
-    /// A twin carries nothing but its mark.
+    /// Whether the message is a twin, which has no payload for the application.
     fn is_twin(&self) -> bool {
         let view = self.packet.view();
         view.data().is_empty() || view.error_code() != Some(ErrorCode::Ok)

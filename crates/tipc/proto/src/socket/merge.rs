@@ -1,8 +1,9 @@
 //! Merges small writes to a stream into shared packets.
 //!
-//! A stream that has only sent for a while begins to merge: one packet requests an immediate acknowledgement, and until it arrives,
-//! written data is collected and sent in full packets only. If the acknowledgement shows that packets contained fewer than two writes on
-//! average, merging was useless; it stops, and starts again after an increasing number of writes.
+//! A stream begins to merge after several writes during which its peer has sent nothing: one packet requests an
+//! immediate acknowledgement, and until it arrives, written data is collected and sent in full packets only. If the
+//! acknowledgement shows that packets contained fewer than two writes on average, merging was useless; it stops, and
+//! starts again after an increasing number of writes.
 
 use crate::limits::{MERGE_AFTER_MAX, MERGE_AFTER_WRITES};
 use alloc::vec::Vec;

@@ -24,7 +24,7 @@ use crate::wire::{DataKind, DataMessage, ErrorCode, Packet, User};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Service that a socket provides.
+/// Kind of a socket, which determines the service that it provides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum SocketKind {
     /// Connectionless messages, reliable until a receiver's buffer is full.
@@ -69,7 +69,7 @@ pub struct Received {
     pub from: SocketAddr,
     /// The service that the sender addressed; `None` for messages to a port.
     pub service: Option<ServiceRange>,
-    /// [`ErrorCode::Ok`], or why this message, which we had sent, was returned.
+    /// [`ErrorCode::Ok`] for received data; otherwise why this message, which we had sent, was returned.
     pub error: ErrorCode,
     /// The payload, possibly cut in a returned message. Empty, with [`ErrorCode::ConnShutdown`], at the end of a connection that
     /// the peer shut down.

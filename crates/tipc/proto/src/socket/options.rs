@@ -34,8 +34,8 @@ pub struct SocketOptions {
     pub multicast: MulticastMethod,
     /// Small writes to a stream are not merged.
     pub nodelay: bool,
-    /// How long a broadcast to a group waits for a member before this member leaves it behind and continues with the others. `None` waits
-    /// for ever, as Linux does.
+    /// How long a broadcast to a group waits for a slow member before the socket sends LEAVE to that member and
+    /// continues with the others. `None` waits for ever, as Linux does.
     pub group_patience: Option<Duration>,
 }
 

@@ -12,14 +12,14 @@ use alloc::vec::Vec;
 pub enum DataKind {
     /// The other end of a connection; the nodes are those of the link.
     Conn,
-    /// A returned connection message, with a header extended by the nodes.
+    /// A returned connection message, with the node addresses added to its header.
     ConnReturned {
         /// The node that returns the message.
         orig: NodeAddr,
         /// The node that sent it originally.
         dest: NodeAddr,
     },
-    /// To one port, by its number.
+    /// One port, by its number.
     Direct {
         /// Node of the sending port.
         orig: NodeAddr,
@@ -48,7 +48,7 @@ pub enum DataKind {
     },
     /// All members of a group, the members with one instance, or a single member.
     Group {
-        /// Which of these three.
+        /// Which members of the group are addressed.
         cast: GroupCast,
         /// Node of the sending member.
         orig: NodeAddr,
@@ -72,7 +72,7 @@ pub enum GroupCast {
     Broadcast,
     /// The members with one instance.
     Multicast,
-    /// To one member, by its port.
+    /// A single member, by its port.
     Unicast,
 }
 
@@ -86,7 +86,7 @@ pub struct DataMessage<'a> {
     /// Bit 18: the sender may drop it (datagrams), requests an immediate acknowledgement (connections), or it is a replicast copy
     /// (multicast).
     pub flag18: bool,
-    /// First message of a connection, or after a change of the multicast method.
+    /// Set in the first message of a connection, and in the first one after a change of the multicast method.
     pub syn: bool,
     /// Why the message was returned.
     pub error: ErrorCode,

@@ -19,22 +19,22 @@ pub enum GroupProtocolKind {
     },
     /// Announces that the sender leaves the group.
     Leave {
-        /// Number of the sender's next broadcast; it leaves after the one before.
+        /// Number of the sender's next broadcast; the last one before it is the sender's last in this group.
         sync: Seq,
     },
-    /// Extends the window within which the receiver may send to the sender of this.
+    /// Extends the window within which the addressee of this message may send to its sender.
     Advertise {
         /// Number of blocks granted in addition.
         window: u16,
     },
-    /// Acknowledges the group's broadcasts of the receiver.
+    /// Acknowledges broadcasts that the addressee sent to the group.
     Ack {
         /// Number of the next expected broadcast.
         next: Seq,
     },
     /// Asks a member to return its unused window.
     Reclaim,
-    /// Returns window that was advertised and not used, as requested with [`Self::Reclaim`].
+    /// Returns the part of a window that was advertised and not used, as requested with [`Self::Reclaim`].
     Remit {
         /// Number of blocks returned.
         window: u16,

@@ -141,7 +141,8 @@ impl<'a> View<'a> {
         self.bits(0, 18, 1) != 0
     }
 
-    /// Bit 17 of word 0: first message of a connection, or after a change of the multicast method.
+    /// Bit 17 of word 0: set in the first message of a connection, and in the first one after a change of the multicast
+    /// method.
     pub fn is_syn(&self) -> bool {
         self.bits(0, 17, 1) != 0
     }

@@ -74,14 +74,14 @@ pub enum LinkProtocolKind<'a> {
     State(State<'a>),
     /// The sender's end is down.
     Reset(Reset),
-    /// The sender's end is ready; carries the session that it answers.
+    /// The sender's end is ready; carries the number of the session that it answers.
     Activate(Reset, Option<u16>),
 }
 
 /// A link protocol message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkProtocol<'a> {
-    /// The node at whose end of the link it was sent.
+    /// The node that sent the message.
     pub sender: NodeAddr,
     /// The node at the other end of the link.
     pub dest: NodeAddr,

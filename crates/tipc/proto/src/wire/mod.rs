@@ -1,9 +1,9 @@
 //! The wire format of TIPC version 2, as sent and expected by Linux 6.1.
 //!
-//! Every message has two representations. [`View`] reads received bytes through named accessors; once [`View::parse`] accepts
-//! its input, no accessor can panic. [`Packet`] is the same with a buffer of its own; queues hold packets, so that each message is
-//! checked once, when it arrives. The value types ([`Discovery`], [`LinkProtocol`], [`Message`]...) can only hold legal
-//! values, so an illegal frame is refused once, at decoding, and cannot be encoded.
+//! Every message has two representations, bytes and values. [`View`] reads received bytes through named accessors; once
+//! [`View::parse`] accepts its input, no accessor can panic. [`Packet`] owns its bytes; queues hold packets, so that
+//! each message is checked once, when it arrives. The value types ([`Discovery`], [`LinkProtocol`], [`Message`]...) can
+//! only hold legal values, so an illegal frame is refused once, at decoding, and cannot be encoded.
 //!
 //! [`Frame::decode`] and [`Frame::encode`] convert between the two; the golden tests compare them with the kernel's own frames
 //! bit by bit.

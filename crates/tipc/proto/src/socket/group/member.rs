@@ -6,7 +6,7 @@ use crate::seq::Seq;
 use crate::wire::{GroupCast, Packet};
 use alloc::collections::VecDeque;
 
-/// State of a member. Both its JOIN and its binding must have arrived before it counts.
+/// State of a member. It becomes a full member when both its JOIN and its binding have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum MemberState {
     /// Its JOIN has arrived; its binding is not known yet.
@@ -41,17 +41,18 @@ pub(super) struct Member {
     pub(super) state: MemberState,
     /// Key of its binding, once known: a late withdrawal of an earlier one must not end a new membership.
     pub(super) key: Option<u32>,
-    /// A new binding of the same socket, published before the old membership has ended.
+    /// Instance and key of a new binding of the same socket, published before the old membership has ended.
     pub(super) reborn: Option<(u32, u32)>,
-    /// JOIN of a new membership that arrived before the old one was complete.
+    /// Sequence number and window from the JOIN of a new membership that arrived before the old one was complete.
     pub(super) rejoined: Option<(Seq, u16)>,
     /// Its LEAVE has arrived; earlier messages are still incomplete.
     pub(super) said_farewell: bool,
     /// It was assumed to own a new binding because it answered; a LEAVE may still disprove this.
     pub(super) revived: bool,
-    /// Blocks that it lets us send.
+    /// Number of blocks that this member lets us send to it.
     pub(super) window: u32,
-    /// Blocks granted to it that it may still send or that have not been read yet.
+    /// Number of blocks granted to this member that it may still send, or that it has sent but the application has not
+    /// read yet.
     pub(super) advertised: u32,
     /// Number of its next broadcast.
     pub(super) next: Seq,
@@ -93,7 +94,7 @@ impl Member {
         matches!(self.state, MemberState::Active | MemberState::Reclaiming | MemberState::Remitted)
     }
 
-    /// Number of blocks missing to its full window; the call grants them.
+    /// Grants the member the blocks that are missing from its full window, and returns their number.
     pub(super) fn grant(&mut self) -> u16 {
         let whole = match self.state {
             MemberState::Active => GROUP_WINDOW_ACTIVE,

@@ -108,24 +108,25 @@ pub(crate) struct Group {
     next: Seq,
     /// Members that have not acknowledged the last broadcast yet.
     ackers: BTreeSet<SocketAddr>,
-    /// The next broadcast must use the links of unicasts and protocol messages, which it must not overtake, and request
-    /// acknowledgements; only then may one use the broadcast link.
+    /// Set if the next broadcast must use the links of unicasts and protocol messages, which it must not overtake, and
+    /// request acknowledgements. Only after these have arrived may a broadcast use the broadcast link.
     follows_unicast: bool,
     /// Members with a large window, the one idle longest first.
     active: VecDeque<SocketAddr>,
     /// Members waiting for a large window.
     pending: VecDeque<SocketAddr>,
     active_count: usize,
-    /// Names and protocol messages travel on different links, and a socket may leave and join again. For each socket, this counts the
-    /// bindings that have been published and withdrawn while the corresponding protocol messages are still in flight; a negative number
-    /// counts the reverse. Both arrive in order, so the count tells which belong together.
+    /// For each socket, the number of bindings that have been published and withdrawn while the corresponding protocol
+    /// messages are still in flight; a negative number counts the reverse. Names and protocol messages travel on
+    /// different links, and a socket may leave and join again. Both arrive in order, so the count shows which belong
+    /// together.
     ahead: BTreeMap<SocketAddr, i32>,
     /// The last destination of an anycast.
     turn: SocketAddr,
     open: bool,
     /// A broadcast for which there was no room, if none has been sent since.
     held_up: Option<HeldUp>,
-    /// A member can no longer be addressed, and this has not been reported yet.
+    /// Whether a member that can no longer be addressed has not been reported yet.
     shrank: bool,
 }
 
@@ -259,7 +260,7 @@ impl Group {
         self.reopen(out);
     }
 
-    /// Handles the withdrawal of a member's binding; `contact` tells whether there is still contact with its node.
+    /// Handles the withdrawal of a member's binding; `contact` indicates whether there is still contact with its node.
     pub(crate) fn withdrawn(
         &mut self,
         addr: SocketAddr,
@@ -289,7 +290,8 @@ impl Group {
         }
     }
 
-    /// Handles the loss of a node: members on it whose binding was not known yet have none to be withdrawn.
+    /// Handles the loss of a node: removes its remaining members, including those whose binding was not known yet and
+    /// therefore cannot be withdrawn.
     pub(crate) fn lose_node(&mut self, node: NodeAddr, out: &mut Outcome) {
         let lost: Vec<SocketAddr> =
             self.members.values().filter(|m| m.addr.node == node).map(|m| m.addr).collect();

@@ -1,7 +1,7 @@
 //! Limits how long a group's broadcasts wait for one member.
 //!
-//! The protocol lets the slowest member block everybody's broadcasts indefinitely. A member with a patience limit leaves the
-//! members that block it longer than that, and continues with the others.
+//! The protocol lets the slowest member block everybody's broadcasts indefinitely. A member with a patience limit sends
+//! LEAVE to the members that block it for longer than that, and continues with the others.
 
 use super::member::Member;
 use super::{Group, Outcome, group_blocks};
@@ -33,7 +33,8 @@ impl Group {
         first.then(|| now + patience)
     }
 
-    /// Leaves the members that have blocked broadcasts for too long. Returns when to check again.
+    /// Sends LEAVE to the members that have blocked broadcasts for too long. Returns when to check again; `None` if no
+    /// broadcast is blocked any more.
     pub(crate) fn lose_patience(
         &mut self,
         now: Nanos,

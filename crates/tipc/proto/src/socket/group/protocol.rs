@@ -133,7 +133,8 @@ impl Group {
         self.advance(from, out);
     }
 
-    /// A socket whose binding was withdrawn answers without having sent LEAVE: its known state belongs to its new binding.
+    /// Handles an answer from a socket whose binding was withdrawn without a LEAVE from it: the state known of this
+    /// socket belongs to its new binding.
     fn revive(&mut self, from: SocketAddr, left: u32, out: &mut Outcome) {
         let Some(m) = self.members.get_mut(&from) else { return };
         let Some((instance, key)) = m.reborn.take() else {
