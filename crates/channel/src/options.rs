@@ -1,4 +1,4 @@
-//! How a program listens on a name and connects to one.
+//! Options for listening on a name and connecting to one.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -27,16 +27,17 @@ use crate::protocol::{Marks, Role, Switch};
 use crate::reactor::{self, Source};
 use crate::transport::Shape;
 
-/// Time between looks for a listener that is not there yet, at first and at most.
+/// Time between two searches for a listener that does not exist yet: at first, and at most.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
 /// The settings with which a channel is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Longest message in bytes. The connecting end decides.
+    /// Longest message in bytes. The setting of the connecting end applies.
     pub max_message: usize,
-    /// Bytes of a ring in each direction; `None` for one that suits `max_message`. The connecting end decides.
+    /// Size in bytes of a ring in each direction; `None` for a size that suits `max_message`. The setting of the
+    /// connecting end applies.
     pub capacity_bytes: Option<usize>,
     /// Which transports the channel may use, and how it chooses among them.
     pub policy: Policy,
@@ -62,7 +63,7 @@ impl Default for Options {
 pub struct TakenOver {
     /// The listener for new connectors.
     pub listener: Listener,
-    /// The channels that were handed over. No other process uses them any more.
+    /// The channels that were handed over. They now belong to this process alone.
     pub channels: Vec<Channel>,
     /// Why further channels may be lost: the other process died, failed, or did not finish before the deadline. `None` if it
     /// has handed over all of its channels.
@@ -79,7 +80,7 @@ impl Options {
         Listener::new(&self.directory, name, self.policy, network)
     }
 
-    /// How other hosts are reached, if a name can be there.
+    /// Returns the settings for reaching other hosts; `None` if the name cannot be on another host.
     fn network_for(&self, name: &str) -> Result<Option<Arc<Network>>, Error> {
         let network = match &self.network {
             Some(network) => network.clone(),
@@ -94,8 +95,8 @@ impl Options {
         Ok(Some(Arc::new(network)))
     }
 
-    /// Listens on a name, and takes over the channels of the process that listens on it now and hands them over
-    /// ([`Listener::hand_over`]). From the time of the call, new connectors reach this process.
+    /// Listens on a name, and takes over the channels of the process that listens on it now and is willing to hand them
+    /// over ([`Listener::hand_over`]). New connectors reach this process from the time of the call.
     ///
     /// # Errors
     /// As [`Options::listen`]; [`Error::NobodyListens`] if no process listens on the name before the deadline; [`Error::NoAnswer`] if the
@@ -158,7 +159,7 @@ impl Options {
         }
     }
 
-    /// Connects to a listener of this host; `None` if there is none.
+    /// Connects to a listener on this host; `None` if there is none.
     fn connect_here(
         &self,
         name: &str,
@@ -172,7 +173,7 @@ impl Options {
         }
     }
 
-    /// Greets a listener; `None` if it went away before it answered.
+    /// Greets a listener and waits for its answer; `None` if it ended before it answered.
     fn greet(
         &self,
         name: &str,
@@ -232,7 +233,7 @@ impl Options {
     }
 }
 
-/// Waits for the listener's answer; `None` if it is gone.
+/// Waits for the listener's answer; `None` if the listener has ended.
 fn answer(name: &str, socket: &OwnedFd, until: Deadline) -> Result<Option<Welcome>, Error> {
     let no_answer = |why: &str| Error::NoAnswer { name: name.to_owned(), why: why.to_owned() };
     let came = wait_ready(socket, Interest::Readable, until)

@@ -1,4 +1,5 @@
-//! A page of memory that both ends share: the proof that they do, and where each end notes on which CPU it runs.
+//! A page of memory that both ends share. It proves that the ends share memory, and each end records there on which CPU
+//! it runs.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,47 +11,48 @@ use crossway_sys::{OsError, random};
 
 use crate::protocol::Role;
 
-/// The connector's random number, and the listener's.
+/// Indices of the 64-bit slots with the random numbers of the connector and of the listener.
 const NONCES: [usize; 2] = [0, 1];
-/// Words of each end, the leader's first.
+/// Index of the first slot of each end, the leader's first.
 const FIRST: [usize; 2] = [16, 48];
-/// Within an end's words: the CPU of its sender and of its receiver, plus one, and how often each was noted.
+/// Offsets within an end's slots, for its sender and its receiver: of its CPU plus one, and (`NOTED`) of how often it
+/// was recorded.
 const CPU: [usize; 2] = [0, 8];
 const NOTED: [usize; 2] = [1, 9];
 
-/// Which half of an end.
+/// One of the halves of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Half {
     Sender,
     Receiver,
 }
 
-/// The page.
+/// The shared page.
 #[derive(Clone)]
 pub(crate) struct Page {
     words: FreeWords,
-    /// For a process that takes this end over.
+    /// The page's descriptor, kept for a process that takes this end over.
     fd: Arc<OwnedFd>,
 }
 
-/// Where a half was last seen.
+/// The CPU on which a half last recorded that it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Its CPU.
     pub(crate) cpu: u32,
-    /// Notes so far; a higher number than before says that the note is new.
+    /// Number of records so far; if it has increased, the record is new.
     pub(crate) notes: u64,
 }
 
 impl Page {
-    /// A new page, and its descriptor for the peer.
+    /// Creates a page; also returns a descriptor of it for the peer.
     pub(crate) fn make() -> Result<(Page, OwnedFd), OsError> {
         let fd = shm::create_sealed("crossway-channel", shm::page_len())?;
         let ours = fd.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "page", e))?;
         Ok((Page::map(ours)?, fd))
     }
 
-    /// The peer's page. `None` if it is not a sealed page of memory.
+    /// Maps the peer's page. `None` if the descriptor is not a sealed page of memory.
     pub(crate) fn open(fd: OwnedFd) -> Result<Option<Page>, OsError> {
         if !shm::is_sealed(fd.as_fd(), shm::page_len())? {
             return Ok(None);
@@ -63,31 +65,31 @@ impl Page {
         Ok(Page { words, fd: Arc::new(fd) })
     }
 
-    /// Its descriptor.
+    /// Returns the page's descriptor.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// Writes a random number that the other end must read here.
+    /// Writes a random number that the other end must read from the page.
     pub(crate) fn write_nonce(&self, by_listener: bool) -> Result<u64, OsError> {
         let nonce = random::unguessable()?;
         self.words.word(NONCES[usize::from(by_listener)]).store(nonce, Ordering::Release);
         Ok(nonce)
     }
 
-    /// Reads it.
+    /// Reads the random number of the listener or of the connector.
     pub(crate) fn nonce(&self, of_listener: bool) -> u64 {
         self.words.word(NONCES[usize::from(of_listener)]).load(Ordering::Acquire)
     }
 
-    /// Notes on which CPU a half runs.
+    /// Records on which CPU a half runs.
     pub(crate) fn note_cpu(&self, role: Role, half: Half, cpu: u32) {
         let first = FIRST[role as usize];
         self.words.word(first + CPU[half as usize]).store(u64::from(cpu) + 1, Ordering::Relaxed);
         self.words.word(first + NOTED[half as usize]).fetch_add(1, Ordering::Release);
     }
 
-    /// Where a half was last seen, if it was.
+    /// Returns where a half last ran; `None` if it has not recorded that yet.
     pub(crate) fn seen(&self, role: Role, half: Half) -> Option<Seen> {
         let first = FIRST[role as usize];
         let notes = self.words.word(first + NOTED[half as usize]).load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! What a program lets its channel use.
+//! A program's rules for the transports of its channel.
 
 use crate::error::Error;
 use crate::profile::Profile;
@@ -12,25 +12,27 @@ pub struct Policy {
     /// Use this transport whenever both ends allow it, even if another one is cheaper. Spinning is still avoided on a single CPU,
     /// under load, and beyond the CPU budget. Only the preference of the accepting end counts, because it chooses the transport.
     pub prefer: Option<Transport>,
-    /// Never use these transports. A channel still begins on sockets, and leaves them at once if they are forbidden.
+    /// Never use these transports. A channel may still begin on sockets that are forbidden, and then leaves them
+    /// immediately.
     pub forbid: Vec<Transport>,
     /// The receiver has a descriptor for poll ([`Receiver::poll_fd`](crate::Receiver::poll_fd)); restricts the transports to those with one.
     pub pollable: bool,
-    /// Maximum CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is only used for streams that never wait.
+    /// Maximum CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is only used for
+    /// streams whose receiver never waits.
     pub cpu_budget: f64,
-    /// Between hosts, messages may be lost: they travel by UDP if the other end allows that, too, and the hosts are connected by TCP. Those that
-    /// arrive do so once and in order. Messages are at most [`MAX_LOSSY_MESSAGE`](crate::MAX_LOSSY_MESSAGE) bytes long. Within a host, nothing
-    /// is lost.
+    /// Allow the loss of messages between hosts. They travel by UDP if the other end allows loss, too, and the hosts
+    /// are connected by TCP. Each message that arrives does so once and in order. Messages are at most
+    /// [`MAX_LOSSY_MESSAGE`](crate::MAX_LOSSY_MESSAGE) bytes long. Within a host, nothing is lost.
     pub lossy: bool,
     /// Do not switch; only log the switches that would be made.
     pub dry_run: bool,
-    /// The cost of messages on each transport, from which the channel chooses.
+    /// The cost of messages on each transport, which determines the choice.
     pub profile: Profile,
 }
 
 impl Default for Policy {
-    /// Everything is allowed, loss only if CROSSWAY_CHANNEL_LOSSY is 1; the profile is that of the file that CROSSWAY_CHANNEL_PROFILE names, or the
-    /// built-in one.
+    /// Allows everything, but loss only if CROSSWAY_CHANNEL_LOSSY is 1. The profile is read from the file that
+    /// CROSSWAY_CHANNEL_PROFILE names; without it, the built-in one is used.
     fn default() -> Self {
         let profile = std::env::var_os("CROSSWAY_CHANNEL_PROFILE")
             .and_then(|path| Profile::read(path.as_ref()).ok())
@@ -49,7 +51,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Whether it leaves anything for a channel within a host or, if names `may_be_abroad`, between hosts.
+    /// Checks that the policy allows a transport within a host or, if names `may_be_abroad`, between hosts.
     pub(crate) fn check(&self, may_be_abroad: bool) -> Result<(), Error> {
         let between = may_be_abroad
             && [Transport::Tcp, Transport::Udp, Transport::Tipc]
@@ -61,12 +63,13 @@ impl Policy {
         Ok(())
     }
 
-    /// The transports that this end allows within a host.
+    /// Returns the transports that this end allows within a host.
     pub fn transports(&self) -> Vec<Transport> {
         Transport::LOCAL.into_iter().filter(|t| self.allows(*t)).collect()
     }
 
-    /// What this end lets the channel use between hosts that are connected by `transport`: that and, beside TCP, UDP.
+    /// Returns the transports that this end allows between hosts that are connected by `transport`: that one and, for
+    /// TCP, also UDP.
     pub(crate) fn transports_between(&self, transport: Transport) -> Vec<Transport> {
         let beside = (transport == Transport::Tcp).then_some(Transport::Udp);
         [transport].into_iter().chain(beside).filter(|t| self.allows(*t)).collect()

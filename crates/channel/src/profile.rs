@@ -1,4 +1,4 @@
-//! What a message costs on each transport: the facts behind the policy's choice.
+//! The cost of a message on each transport, on which the policy's choice is based.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,9 @@ pub struct BadProfile {
 }
 
 impl Default for Profile {
-    /// Rounded figures of a machine of 2025, used where nothing was measured. Only their order matters: a message costs tens of
-    /// nanoseconds on a ring and a microsecond on a socket; waking a sleeping receiver costs several microseconds.
+    /// Rounded figures of a machine of 2025, used for transports that were not measured. Only their order of magnitude
+    /// matters: a message costs tens of nanoseconds on a ring and a microsecond on a socket; waking a sleeping receiver
+    /// costs several microseconds.
     fn default() -> Self {
         let cost = |message_ns, byte_ns, wake_ns| Cost { message_ns, byte_ns, wake_ns };
         Profile {
@@ -54,7 +55,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// Reads a profile from a file; transports that it does not name keep their default costs.
+    /// Reads a profile from a file. Transports that it does not mention keep their default costs.
     ///
     /// # Errors
     /// The file cannot be read, or is not a profile.
@@ -73,7 +74,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Expected cost of a message under this load, in nanoseconds, and the CPU time that one end spends waiting, as a share of one CPU.
+    /// Returns the expected cost of a message under this load, in nanoseconds, and the CPU time that one end spends
+    /// waiting, as a share of one CPU.
     pub(crate) fn expect(&self, transport: Transport, load: Load) -> (f64, f64) {
         let Some(cost) = self.costs.get(&transport) else { return (f64::INFINITY, 0.0) };
         let Load { traffic, wakes_per_msg } = load;
@@ -85,8 +87,9 @@ impl Profile {
         (cost.busy_ns(traffic) + wakes_per_msg * cost.wake_ns, waiting_cpu)
     }
 
-    /// The share of time in which a transport carries nothing. If messages arrive at random times and the receiver does nothing else, this
-    /// share of them finds the receiver waiting; in a stream without gaps, none does.
+    /// Returns the share of time during which a transport carries nothing. If messages arrive at random times and the
+    /// receiver does nothing else, this share of the messages finds the receiver waiting. In a stream without gaps,
+    /// none does.
     pub(crate) fn expect_idle(&self, transport: Transport, traffic: Traffic) -> f64 {
         let busy_ns = self.costs.get(&transport).map_or(0.0, |cost| cost.busy_ns(traffic));
         (1.0 - traffic.rate_msgs_per_s * busy_ns / 1e9).clamp(0.0, 1.0)
@@ -94,7 +97,7 @@ impl Profile {
 }
 
 impl Cost {
-    /// Time for a message of this traffic whose receiver does not wait.
+    /// Returns the time for a message of this traffic whose receiver does not wait, in nanoseconds.
     fn busy_ns(self, traffic: Traffic) -> f64 {
         self.message_ns + self.byte_ns * traffic.mean_bytes
     }
@@ -103,13 +106,13 @@ impl Cost {
 /// The traffic of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Traffic {
-    /// Messages per second, both directions.
+    /// Messages per second, in both directions together.
     pub(crate) rate_msgs_per_s: f64,
     /// Their mean length in bytes.
     pub(crate) mean_bytes: f64,
 }
 
-/// The traffic of a channel, and how often it wakes receivers.
+/// The traffic of a channel, and how often its receivers are woken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Load {
     pub(crate) traffic: Traffic,

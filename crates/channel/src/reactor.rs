@@ -1,5 +1,6 @@
-//! The control thread, one per process: reads control connections, opens what is offered, moves halves whose owners are elsewhere, and lets
-//! the policy look at each channel. It touches no message of a channel that stays where it is, and sleeps while nothing happens.
+//! The control thread, one per process. It reads control connections, opens offered transports, moves halves that are
+//! in no call at the moment, and makes the policy check each channel. It touches no message of a channel that stays on
+//! one transport, and sleeps while nothing happens.
 
 mod incoming;
 
@@ -21,20 +22,21 @@ use crate::net::Incoming;
 use crate::net::endpoint::{Acceptor, Place};
 use crate::watch::Watch;
 
-/// Descriptors reported by one call of epoll_wait.
+/// Maximum number of descriptors reported by one call of epoll_wait.
 const BATCH: usize = 64;
-/// A connection that has not said what it wants after this time is closed.
+/// A connection is closed if it has not sent its request after this time.
 const GREETING: Duration = Duration::from_secs(5);
-/// Connections from other hosts that may be about to say what they want; further ones are closed.
+/// Number of connections from other hosts that may be open without having sent their request; further ones are closed.
 const INCOMING: usize = 256;
-/// Time between attempts to listen at a place that another process occupies, or that has no tipcd.
+/// Time between attempts to listen at a place that another process occupies, or while there is no tipcd.
 const REOPEN: Duration = Duration::from_millis(100);
-/// While something is due that cannot be done at once, it is tried again after this time, then after twice as much ...
+/// Pause before pending work that could not be done immediately is tried again. The pause doubles each time, up to
+/// [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_micros(200);
-/// ... up to this.
+/// Longest pause before pending work is tried again.
 const LAST_RETRY: Duration = Duration::from_millis(16);
 
-/// The token of the bell.
+/// The epoll token of the eventfd that wakes the control thread.
 const BELL: u64 = 0;
 
 struct Shared {
@@ -44,27 +46,27 @@ struct Shared {
 
 static SHARED: OnceLock<Result<Shared, String>> = OnceLock::new();
 
-/// What the control thread watches.
+/// Something for the control thread to watch.
 pub(crate) enum Source {
     /// A channel's control connection.
     Link(Arc<Link>),
     /// A listening socket.
     Listener(Arc<Core>),
-    /// Greetings in datagrams, for a transport that is being opened.
+    /// An exchange of greetings in datagrams, for a transport that is being opened.
     Proof(Proof),
-    /// A place where other hosts find a listener; without a socket, that is opened when it can be.
+    /// A place at which other hosts find a listener. Without a socket, it is opened as soon as that is possible.
     Place(Arc<Core>, Place, Option<Acceptor>),
 }
 
-/// Makes the control thread look at the links that want it.
+/// Wakes the control thread, so that it attends to the links that have requested it.
 pub(crate) fn wake() {
     if let Some(Ok(shared)) = SHARED.get() {
-        // A counter cannot fail to count.
+        // Writing to an eventfd cannot fail here.
         let _ = shared.bell.signal();
     }
 }
 
-/// Hands something to the control thread, which is started by the first.
+/// Hands something to the control thread. The first call starts the thread.
 pub(crate) fn add(source: Source) -> Result<(), OsError> {
     let shared = SHARED.get_or_init(|| start().map_err(|error| error.to_string()));
     let shared = shared.as_ref().map_err(|why| {
@@ -90,7 +92,7 @@ enum Entry {
         link: Arc<Link>,
         watch: Box<Watch>,
         retry: Option<(Instant, Duration)>,
-        /// Which of its control connections is watched.
+        /// Number of the control connection that is watched.
         connection: u64,
     },
     Listener(Arc<Core>),
@@ -106,7 +108,7 @@ enum Entry {
         retry: Instant,
     },
     Proof(Proof),
-    /// A connection from another host that has not said what it wants.
+    /// A connection from another host that has not sent its request.
     Incoming {
         incoming: Box<Incoming>,
         core: Arc<Core>,
@@ -115,7 +117,7 @@ enum Entry {
 }
 
 impl Entry {
-    /// The listener at whose places a peer may look for this channel again.
+    /// Returns the listener that must keep its places open because the peer may look for this channel there again.
     fn awaits(&self) -> Option<u64> {
         let Entry::Link { link, .. } = self else { return None };
         let state = link.lock();
@@ -183,7 +185,7 @@ impl Reactor {
 
     fn insert(&mut self, entry: Entry) {
         let fd = match &entry {
-            // Its connections are watched as they come.
+            // The descriptors of its connections are added by `attend`.
             Entry::Link { .. } => None,
             Entry::Listener(core) => Some(core.socket.as_fd()),
             Entry::Guest { socket, .. } => Some(socket.as_fd()),
@@ -191,7 +193,7 @@ impl Reactor {
             Entry::Place { acceptor, .. } => acceptor.as_ref().map(AsFd::as_fd),
             Entry::Incoming { incoming, .. } => Some(incoming.stream().as_fd()),
         };
-        // Without room in the kernel for another watched descriptor the entry is dropped, which closes its connection.
+        // If the kernel cannot watch another descriptor, the entry is dropped, which closes its connection.
         if fd.is_none_or(|fd| self.epoll.add(fd, self.next, Trigger::WhileReadable).is_ok()) {
             self.entries.insert(self.next, entry);
             self.next += 1;
@@ -223,10 +225,10 @@ impl Reactor {
                 if !read_link(&link)
                     && let Some((fd, _)) = link.lock().wire.watched()
                 {
-                    // It stays for what its program still wants; nothing comes from there any more.
+                    // The link stays, because its program still uses it, but no more packets will arrive.
                     let _ = self.epoll.remove(fd);
                 }
-                // An offer wants to be opened, a marker put.
+                // An offer may have to be opened, or a marker sent.
                 link.call();
             }
             Some(Entry::Listener(core)) => {
@@ -244,7 +246,7 @@ impl Reactor {
         }
     }
 
-    /// A connection to a listener says what it wants.
+    /// Reads the request on a connection from this host, and carries it out.
     fn greet(&mut self, token: u64) {
         let Some(Entry::Guest { socket, core, .. }) = self.remove(token) else { return };
         let Packet::Message(first, fds) = message::receive(&socket, true) else { return };
@@ -277,13 +279,13 @@ impl Reactor {
         })
     }
 
-    /// Does what is due; returns when to do so again.
+    /// Does the work that is due; returns when to do so again, `None` for not before the next event.
     fn attend(&mut self) -> Option<Instant> {
         let now = Instant::now();
         let mut next: Option<Instant> = None;
         let mut soonest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         let (mut done, mut fresh) = (Vec::new(), Vec::new());
-        // While a channel with another host lives, its peer may come back to where it found the listener.
+        // While a channel with another host is open, its peer may return to the place where it found the listener.
         let awaited: Vec<u64> = self.entries.values().filter_map(Entry::awaits).collect();
         for (token, entry) in &mut self.entries {
             match entry {
@@ -346,7 +348,8 @@ impl Reactor {
             }
         }
         for token in fresh {
-            // What came with the greeting is in memory already, and the descriptor does not tell of it.
+            // Packets that arrived together with the greeting are in memory already, so the descriptor may not poll
+            // readable.
             self.read(token);
             next = Some(now);
         }
@@ -359,13 +362,13 @@ impl Reactor {
     }
 }
 
-/// Reads all that has come; false at the end of the connection.
+/// Reads all packets that have arrived; returns false at the end of the connection.
 fn read_link(link: &Arc<Link>) -> bool {
     loop {
         let packet = link.lock().wire.receive();
         match packet {
             Packet::Nothing => return true,
-            // The link looks for another one.
+            // The link looks for another connection.
             Packet::Broken => {
                 link.broken();
                 return true;

@@ -20,7 +20,7 @@ pub(crate) use state::RxState;
 pub struct Receiver {
     rx: Owner<RxState>,
     link: Arc<Link>,
-    /// A second descriptor of the state's epoll.
+    /// A duplicate of the receiving state's epoll descriptor, for the program.
     poll: Option<OwnedFd>,
 }
 
@@ -33,7 +33,8 @@ impl Receiver {
         Arc::clone(&self.link)
     }
 
-    /// Passes the next message to `read` in the transport's memory, waiting for it until the deadline.
+    /// Passes the next message to `read` in the transport's memory where possible, waiting for a message until the
+    /// deadline.
     ///
     /// # Errors
     /// See [`RecvError`].
@@ -151,20 +152,20 @@ impl Receiver {
         self.hold_if_too_small(outcome)
     }
 
-    /// A message that does not fit stays for the next call.
+    /// Keeps a message that does not fit for the next call.
     #[inline]
     fn hold_if_too_small(&mut self, outcome: Result<usize, Big>) -> Result<usize, RecvError> {
         outcome.map_err(|big| {
             let link = &*self.link;
             let need = big.message.len();
-            // It is the next one: other held messages arrived after it.
+            // It is the next message: other held ones arrived after it.
             self.rx.with(|rx, _| rx.held.push_front(big.message));
             link.rx.raise(flag::HELD);
             RecvError::TooSmall { need, have: big.have }
         })
     }
 
-    /// Moves all messages that have arrived into the held ones, for a process that takes this end over.
+    /// Moves all messages that have arrived to the held ones, for a process that takes this end over.
     pub(crate) fn take_in(&mut self, until: Deadline) -> Result<(), RecvError> {
         let mut held = self.rx.with(|rx, flags| {
             flags.lower(flag::HELD);
@@ -178,7 +179,7 @@ impl Receiver {
             }
         };
         self.rx.with(|rx, _| {
-            // The control thread may have held messages that arrived since.
+            // The control thread may have held further messages meanwhile.
             held.append(&mut rx.held);
             if !held.is_empty() {
                 self.link.rx.raise(flag::HELD);
@@ -188,19 +189,21 @@ impl Receiver {
         outcome
     }
 
-    /// The held messages, the number of messages taken from transports including these, and whether no more will arrive.
+    /// Gives up the held messages; also returns the number of messages taken from transports, including these, and
+    /// whether the peer has announced that it sends no more.
     pub(crate) fn give_up(&mut self) -> (VecDeque<Vec<u8>>, u64, bool) {
         self.rx.with(|rx, _| (std::mem::take(&mut rx.held), rx.sequence, rx.fin))
     }
 
-    /// A descriptor that polls readable while [`Receiver::try_recv`] would not return [`RecvError::Empty`]. It stays the same for the channel's
-    /// life, whatever transport is in use. Around a switch it may poll readable without a message. `None` unless the policy asked for it
-    /// ([`Policy::pollable`](crate::Policy)).
+    /// Returns a descriptor that polls readable while [`Receiver::try_recv`] would not return [`RecvError::Empty`]. It
+    /// stays the same while the channel exists, whatever transport is in use. Around a switch it may poll readable
+    /// without a message. `None` unless the policy asked for it ([`Policy::pollable`](crate::Policy)).
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.poll.as_ref().map(AsFd::as_fd)
     }
 
-    /// Messages received since the channel was made; where loss is allowed, those that were lost before the last one included.
+    /// Returns the number of messages received since the channel was created. Where loss is allowed, this includes
+    /// messages lost before the last one received.
     pub fn sequence(&mut self) -> u64 {
         self.rx.with(|rx, _| rx.sequence - rx.held.len() as u64)
     }

@@ -100,7 +100,7 @@ impl Sender {
                 tx.attend(link, flags, Some(until))?;
             }
             if matches!(tx.half, TxHalf::Uds(_) | TxHalf::Net(_) | TxHalf::Lossy(_)) {
-                // A socket may refuse what is filled already; then it is sent again as it is.
+                // The socket may refuse a message that is already filled; the same bytes are then sent again.
                 tx.scratch.resize(len.max(tx.scratch.len()), 0);
                 if let Some(fill) = fill.take() {
                     fill(&mut tx.scratch[..len]);
@@ -122,13 +122,14 @@ impl Sender {
         })
     }
 
-    /// Number of messages sent since the channel was opened.
+    /// Returns the number of messages sent since the channel was opened.
     pub fn sequence(&mut self) -> u64 {
         self.tx.with(|tx, _| tx.sequence)
     }
 
-    /// Closes the sending direction, waiting until the deadline for room for the closing marker and, between hosts, for a connection to
-    /// send it on. Dropping the sender does not wait: the marker is then sent as soon as there is room, as long as this process lives.
+    /// Closes the sending direction. Waits until the deadline for room for the closing marker and, between hosts, for a
+    /// connection that takes it. Dropping the sender does not wait: the marker is then sent as soon as there is room,
+    /// provided that this process still runs.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -141,7 +142,7 @@ impl Sender {
             let last: [u8; MARKER_LEN] = link.marks.encode(Internal::Fin { sequence: tx.sequence });
             tx.put(link, flags, until, |half, _, limit| half.send_reliably(&last, limit))?;
             tx.fin = Fin::Sent;
-            // A process that exits next leaves the rest to its kernel.
+            // If the process exits right after this call, its kernel sends the rest.
             tx.half.session().map_or(Ok(()), |session| session.wait_written(until))
         })
     }
@@ -161,7 +162,7 @@ impl Drop for Sender {
 }
 
 impl Link {
-    /// The program has dropped its sender (0) or its receiver (1).
+    /// Records that the program has dropped its sender (0) or its receiver (1).
     pub(crate) fn half_dropped(&self, which: usize) {
         let mut state = self.lock();
         state.dropped[which] = true;

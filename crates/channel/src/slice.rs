@@ -1,4 +1,5 @@
-//! How an end that spins looks around from time to time: the deadline, its CPU, and whether it should give way.
+//! The periodic checks of a spinning end: whether the deadline has passed, on which CPU it runs, and whether it should
+//! sleep for a moment.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +9,13 @@ use crossway_ring::biased::Flags;
 use crate::link::{Link, flag};
 use crate::page::Half;
 
-/// An end that spins looks around each time this has passed.
+/// A spinning end makes its checks at this interval.
 const SLICE: Duration = Duration::from_micros(200);
-/// While a switch away from spinning is under way, an end sleeps for this long between looks.
+/// While a switch away from spinning is in progress, an end sleeps for this long at each check.
 const NAP: Duration = Duration::from_micros(100);
 
-/// A slice of spinning is over. Returns the end of the next one; `None` if the deadline has passed.
+/// Makes the checks at the end of a slice of spinning. Returns the end of the next slice; `None` if the deadline has
+/// passed.
 #[cold]
 pub(crate) fn next(link: &Link, half: Half, flags: Flags<'_>, until: Deadline) -> Option<Instant> {
     let now = Instant::now();

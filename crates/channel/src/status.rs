@@ -1,4 +1,4 @@
-//! What a channel does now, for people and programs that look from outside.
+//! The current state of a channel, for people and programs that observe it from outside.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,16 @@ pub struct Status {
     pub name: String,
     /// The channel's id, the same at both ends.
     pub id: u64,
-    /// Process id of the listening end, whose counts these are.
+    /// Process id of the listening end. The counts below are those of this process.
     pub pid: u32,
-    /// Process id of the connected end; 0 if it is in a PID namespace that the listening end does not see.
+    /// Process id of the connecting end; 0 if it is in a PID namespace that the listening end cannot see, or on another
+    /// host.
     pub peer_pid: u32,
-    /// The transport and address of a peer on another host, or how it reached the listener.
+    /// The transport and address of a peer that is connected over the network; `None` for a peer on this host.
     pub peer_host: Option<String>,
     /// The transport in use.
     pub transport: Transport,
-    /// The new transport while the channel switches.
+    /// The new transport while a switch is in progress.
     pub switching_to: Option<Transport>,
     /// Number of switches so far, including refused ones.
     pub epoch: u32,

@@ -1,4 +1,5 @@
-//! The transports a channel can use, as an enum: which one it is costs a predictable branch per message and no virtual call.
+//! The transports of a channel, as an enum. Choosing the transport costs a predictable branch per message, and no
+//! virtual call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +24,8 @@ pub(crate) type UdsTx = <UdsSeqpacket as Mechanism>::Tx;
 /// The receiving half of an AF_UNIX socket.
 pub(crate) type UdsRx = <UdsSeqpacket as Mechanism>::Rx;
 
-/// What carries the messages of a channel. The transports within a host are the mechanisms of `crossway-mech` with the same name.
+/// The carrier of a channel's messages. The transports within a host are the mechanisms of `crossway-mech` with the
+/// same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -39,7 +41,7 @@ pub enum Transport {
     Tcp,
     /// UDP, to another host, if both programs allow loss ([`Policy::lossy`](crate::Policy)).
     Udp,
-    /// A stream of TIPC, the kernel's or a tipcd's, to another host.
+    /// A TIPC stream socket, of the kernel or of a `tipcd`, to another host.
     Tipc,
     /// No transport: messages wait at their sender. A channel is parked while it is handed to another process.
     Parked,
@@ -60,7 +62,7 @@ impl Transport {
     pub const LOCAL: [Transport; 4] =
         [Transport::ShmSpin, Transport::ShmFutex, Transport::ShmEventfd, Transport::UdsSeqpacket];
 
-    /// The stable id, such as `shm-futex`.
+    /// Returns the stable id, such as `shm-futex`.
     pub const fn id(self) -> &'static str {
         match self {
             Transport::ShmSpin => ShmSpin::ID,
@@ -79,7 +81,7 @@ impl Transport {
         matches!(self, Transport::ShmSpin)
     }
 
-    /// Whether the receiver has a descriptor for poll.
+    /// Whether the receiver has a descriptor that can be polled.
     pub const fn pollable(self) -> bool {
         use Transport::{ShmEventfd, Tcp, Tipc, Udp, UdsSeqpacket};
         matches!(self, ShmEventfd | UdsSeqpacket | Tcp | Udp | Tipc)
@@ -92,7 +94,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// The error of parsing a name that no transport has.
+/// The error when a name is parsed that belongs to no transport.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown transport '{name}'; a channel can use {}", Transport::ALL.map(Transport::id).join(", "))]
 pub struct UnknownTransport {
@@ -109,7 +111,7 @@ impl FromStr for Transport {
     }
 }
 
-/// A sending half.
+/// A sending half of any transport.
 pub(crate) enum TxHalf {
     Spin(ShmSpinTx),
     Futex(ShmFutexTx),
@@ -120,7 +122,7 @@ pub(crate) enum TxHalf {
     Parked,
 }
 
-/// A receiving half.
+/// A receiving half of any transport.
 pub(crate) enum RxHalf {
     Spin(ShmSpinRx),
     Futex(ShmFutexRx),
@@ -135,7 +137,7 @@ pub(crate) enum RxHalf {
 pub(crate) type Halves = (TxHalf, RxHalf);
 
 impl Transport {
-    /// The halves of a session between hosts.
+    /// Returns this end's halves of a session between hosts.
     pub(crate) fn halves_of(self, session: &Arc<Session>) -> Halves {
         debug_assert!(!Transport::LOCAL.contains(&self));
         let (tx, rx) = session.halves();
@@ -144,7 +146,7 @@ impl Transport {
 }
 
 impl TxHalf {
-    /// The session, between hosts.
+    /// Returns the session; `None` within a host.
     pub(crate) fn session(&self) -> Option<&Arc<Session>> {
         match self {
             TxHalf::Net(tx) => Some(tx.session()),
@@ -153,7 +155,7 @@ impl TxHalf {
         }
     }
 
-    /// The ring, if the transport is one within the host.
+    /// Returns the ring, if the transport is one.
     pub(crate) fn ring(&self) -> Option<&SharedRing> {
         match self {
             TxHalf::Spin(tx) => Some(tx.memory()),
@@ -173,7 +175,7 @@ impl TxHalf {
 }
 
 impl RxHalf {
-    /// The ring, if the transport is one within the host.
+    /// Returns the ring, if the transport is one.
     pub(crate) fn ring(&self) -> Option<&SharedRing> {
         match self {
             RxHalf::Spin(rx) => Some(rx.memory()),
@@ -184,12 +186,12 @@ impl RxHalf {
     }
 }
 
-/// What both ends must know to open a transport for a channel.
+/// The sizes that both ends must know to open a transport for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
-    /// Longest message of the channel.
+    /// Longest message of the channel, in bytes.
     pub(crate) max_message: usize,
-    /// Bytes of a ring; `None`: the mechanism's default.
+    /// Size in bytes of a ring; `None` for the mechanism's default.
     pub(crate) capacity_bytes: Option<usize>,
 }
 
@@ -199,20 +201,21 @@ impl Shape {
             max_message: self.max_message.max(MARKER_LEN),
             wait,
             capacity_bytes: self.capacity_bytes,
-            // Thousands of page faults in one go would keep an end from its CPU for milliseconds.
+            // Thousands of page faults in one go would keep an end off its CPU for milliseconds.
             fault_in: false,
             ..Spec::default()
         }
     }
 
-    /// As [`Shape::spec`], for a socket: its buffer must hold the longest message, and the kernel doubles what is asked for.
+    /// Returns the specification for a socket. Its buffer must hold the longest message; the kernel doubles the
+    /// requested size.
     fn socket_spec(self) -> Spec {
         const DEFAULT: usize = 200 << 10;
         let buffer = (self.max_message > DEFAULT).then_some(self.max_message);
         Spec { socket_buffer_bytes: buffer, ..self.spec(Wait::Block) }
     }
 
-    /// Makes a transport: this end's halves, and the offer from which the peer makes its own.
+    /// Creates a transport: this end's halves, and the offer from which the peer opens its own.
     pub(crate) fn make(self, transport: Transport) -> Result<(Halves, Offer), OpenError> {
         fn ring<M: Mechanism>(spec: &Spec) -> Result<(M::Tx, M::Rx, Offer), OpenError> {
             let (mut listener, offer) = M::listen(spec)?;
@@ -246,7 +249,7 @@ impl Shape {
         })
     }
 
-    /// Opens what the peer has made.
+    /// Opens the transport that the peer has created.
     pub(crate) fn open(self, transport: Transport, offer: &mut Offer) -> Result<Halves, OpenError> {
         Ok(match transport {
             Transport::ShmSpin => {
@@ -272,7 +275,7 @@ impl Shape {
         })
     }
 
-    /// This end's halves of a transport whose messages travel in datagrams.
+    /// Returns this end's halves of a transport whose messages travel in datagrams.
     pub(crate) fn lossy(self, datagrams: Arc<Datagrams>) -> Result<Halves, OpenError> {
         let session = Session::new(self.max_message.max(MARKER_LEN), self.capacity_bytes);
         let (tx, rx) = lossy::halves(&session, datagrams)?;
@@ -289,12 +292,13 @@ impl Shape {
         OpenError::Unsupported { mechanism: Transport::Udp.id(), why }
     }
 
-    /// A session between hosts, whose connections come later.
+    /// Returns the halves of a session between hosts, which gets its connections later.
     fn session(self, transport: Transport) -> Halves {
         transport.halves_of(&Session::new(self.max_message.max(MARKER_LEN), self.capacity_bytes))
     }
 
-    /// The transport on which a channel of this shape begins: sockets always work; only what they cannot hold begins in a ring.
+    /// Returns the transport on which a channel of this shape begins. Sockets always work, so only a channel with
+    /// messages that are too long for a socket begins in a ring.
     pub(crate) fn first(self, pollable: bool) -> (Transport, Result<(Halves, Offer), OpenError>) {
         match (self.make(Transport::UdsSeqpacket), pollable) {
             (Ok(made), _) => (Transport::UdsSeqpacket, Ok(made)),

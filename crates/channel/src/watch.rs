@@ -1,4 +1,4 @@
-//! How the control thread looks at a channel from time to time and lets the policy judge.
+//! The periodic checks of a channel by the control thread, with the policy's judgement.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ use crate::profile::Traffic;
 use crate::protocol::Role;
 use crate::transport::Transport;
 
-/// Time between looks at a channel whose ends spin; it is short because spinning ends on one CPU stall each other.
+/// Time between checks of a channel whose ends spin; it is short because spinning ends on one CPU stall each other.
 const SPINNING: Duration = Duration::from_millis(20);
-/// Time between looks at a channel with traffic.
+/// Time between checks of a channel with traffic.
 const BUSY: Duration = Duration::from_millis(100);
-/// Time between looks at a channel without traffic.
+/// Time between checks of a channel without traffic.
 const IDLE: Duration = Duration::from_millis(500);
-/// A rate is taken over this time at least.
+/// The shortest interval over which a rate is measured.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// A half that did not note its CPU during this many looks counts as not running.
+/// A half that has not recorded its CPU for this number of checks counts as not running.
 const FORGOTTEN: u32 = 3;
 
-/// Where a half was seen last, and for how many looks it has not noted its CPU again.
+/// The last record of where a half ran, and for how many checks it has made no new one.
 #[derive(Default)]
 struct Trace {
     seen: Option<Seen>,
@@ -39,13 +39,13 @@ impl Trace {
     }
 }
 
-/// The control thread's memory of one channel.
+/// What the control thread remembers of one channel.
 pub(crate) struct Watch {
     next: Instant,
     last: Instant,
     counts: (u64, u64),
     traffic: Traffic,
-    /// Leader's sender and receiver, follower's sender and receiver.
+    /// The leader's sender and receiver, and the follower's sender and receiver, in this order.
     traces: [Trace; 4],
     would: Option<Transport>,
 }
@@ -62,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// Looks, if it is time; returns when to look next, `None` for never.
+    /// Makes a check if it is time; returns when to make the next one, `None` for never.
     pub(crate) fn look(&mut self, link: &Arc<Link>, now: Instant) -> Option<Instant> {
         if !link.is_in_a_hurry() && now < self.next {
             return Some(self.next);
@@ -108,7 +108,7 @@ impl Watch {
         self.traffic
     }
 
-    /// The CPU that a sender and its receiver share.
+    /// Returns the CPU that a sender and its receiver share; `None` if there is none.
     fn same_cpu(&mut self, link: &Link) -> Option<u32> {
         let page = link.page();
         let mut cpus = [None; 4];
@@ -163,7 +163,7 @@ impl Watch {
             let (from, because) = (state.transport, error.to_string());
             state.judge.failed(to, now);
             if from == Transport::Parked {
-                // It is on no transport, so this one is tried again at the next look.
+                // The channel is parked, so this transport is tried again at the next check.
                 state.wished = Some((to, why));
             }
             link.log(&mut state, EventKind::Refused { from, to, because });
@@ -171,7 +171,8 @@ impl Watch {
     }
 }
 
-/// Threads that want to run, this one not counted. It is only asked where spinning is in question.
+/// Returns the number of runnable threads, without this one. Returns 0 without reading it where spinning is not
+/// considered.
 fn runnable(current: Transport, traffic: Traffic) -> u32 {
     if !current.spins() && traffic.rate_msgs_per_s == 0.0 {
         return 0;
@@ -180,7 +181,7 @@ fn runnable(current: Transport, traffic: Traffic) -> u32 {
     u32::try_from(now).unwrap_or(u32::MAX)
 }
 
-/// CPUs of this machine that run.
+/// Returns the number of CPUs that are online on this machine.
 fn cpus() -> u32 {
     static CPUS: OnceLock<u32> = OnceLock::new();
     *CPUS.get_or_init(|| {

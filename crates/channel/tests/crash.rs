@@ -1,7 +1,7 @@
-//! Ends that are killed at every step of a switch, in the middle of traffic both ways: the survivor receives a prefix of what was sent and the
-//! end of the channel, and keeps nothing.
+//! Ends that are killed at every step of a switch, while messages flow both ways: the survivor receives a prefix of
+//! what was sent and then the end of the channel, and no resources remain.
 //!
-//! The end to be killed is this test program once more, as a child with a role.
+//! The end to be killed is a child process that runs this test program with a role.
 
 mod child;
 mod holdings;
@@ -24,7 +24,7 @@ const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
 const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
 const NAME: &str = "crash/test";
 
-/// Descriptors and mappings are those of the process, so its tests take turns.
+/// Descriptors and mappings are counted for the whole process, so its tests run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn options(dir: &Path) -> Options {
@@ -37,7 +37,7 @@ fn options(dir: &Path) -> Options {
     }
 }
 
-/// Sends until told to stop or in vain.
+/// Sends until `stop` is set or the peer has ended; returns the number of messages.
 fn pump(mut sender: Sender, seed: u64, stop: &AtomicBool) -> u64 {
     let (mut stream, mut msg) = (Stream::new(seed), [0; 4096]);
     while !stop.load(Ordering::Relaxed) {
@@ -51,7 +51,7 @@ fn pump(mut sender: Sender, seed: u64, stop: &AtomicBool) -> u64 {
     stream.count()
 }
 
-/// Receives and checks to the end.
+/// Receives and checks messages until an error; returns the number of messages and the error.
 fn drain(mut receiver: Receiver, seed: u64) -> (u64, RecvError) {
     let mut stream = Stream::new(seed);
     loop {
@@ -62,7 +62,7 @@ fn drain(mut receiver: Receiver, seed: u64) -> (u64, RecvError) {
     }
 }
 
-/// Changes the transport until the channel is over.
+/// Switches from transport to transport until the channel is over.
 fn switch_on(handle: &Handle) {
     for to in Transport::LOCAL.into_iter().cycle() {
         if handle.is_over() {
@@ -74,7 +74,7 @@ fn switch_on(handle: &Handle) {
     }
 }
 
-/// The child: an end that streams both ways and switches, if it leads, until it is killed.
+/// The child process: an end that sends and receives, and switches if it leads, until it is killed.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -100,7 +100,8 @@ fn start_child(role: &str, dir: &Path, fault: Option<&str>) -> Killed {
     start(&[(ROLE, role.to_owned()), (DIR, dir.to_str().unwrap().to_owned())], fault)
 }
 
-/// Lives through the death of a child in a role; returns how long after it the receiver was told.
+/// Runs a channel whose other end, a child with a role, is killed; returns how long after the death the receiver got an
+/// error.
 fn survive(role: &str, fault: Option<&str>) -> Duration {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path());
@@ -121,7 +122,7 @@ fn survive(role: &str, fault: Option<&str>) -> Duration {
         let receiving = scope.spawn(|| (drain(receiver, 2), Instant::now()));
         let switching = (role == "connect").then(|| scope.spawn(|| switch_on(&handle)));
         if fault.is_none() {
-            // Amid traffic and switches.
+            // The death comes while there are traffic and switches.
             while handle.epoch() < 3 {
                 std::thread::yield_now();
             }
@@ -131,7 +132,7 @@ fn survive(role: &str, fault: Option<&str>) -> Duration {
         let death = Instant::now();
         let ((count, end), told) = receiving.join().unwrap();
         assert!(matches!(end, RecvError::PeerDied), "{role} {fault:?}: {end} after {count}");
-        // The sender hears of it by itself.
+        // The sender notices the death by itself.
         sending.join().unwrap();
         if let Some(thread) = switching {
             thread.join().unwrap();

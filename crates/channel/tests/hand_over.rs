@@ -1,4 +1,5 @@
-//! A listening process hands its channels to another one in the middle of traffic, again and again: its client notices nothing.
+//! A listening process hands its channels to another one while messages flow, again and again, and the client notices
+//! nothing.
 
 mod serving;
 mod stream;
@@ -27,7 +28,8 @@ fn options(dir: &Path) -> Options {
     }
 }
 
-/// The child: a server that listens or takes over, and serves until its client closes or another process wants to take over.
+/// The child process: a server that listens or takes over, and serves until its client closes or another process wants
+/// to take over.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -126,14 +128,14 @@ fn a_client_streams_on_while_its_server_is_replaced_three_times() {
             assert!(server.0.wait().unwrap().success(), "the old server ends in order");
             server = next;
         }
-        // The last one has taken over when messages flow again.
+        // Once messages flow again, the last process has taken over.
         while handle.transport() == Transport::Parked {
             std::thread::yield_now();
         }
         stop.store(true, Ordering::Relaxed);
         (sending.join().unwrap(), receiving.join().unwrap())
     });
-    // That every message was checked once at its other end is the server's own end in order.
+    // The server ends normally only if its client received every message once.
     assert!(server.0.wait().unwrap().success());
     eprintln!("{sent} messages there, {received} back");
     assert!(sent > 10 && received > 10);

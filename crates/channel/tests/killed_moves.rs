@@ -1,5 +1,6 @@
-//! Processes that are killed at every step of a move of the listening end: the old process, the new one, and the connecting end,
-//! during traffic both ways. The others get an error, or continue if the channel is intact, and nothing is left behind.
+//! Processes that are killed at every step of a move of the listening end, while messages flow both ways: the old
+//! process, the new one, and the connecting end. The others get an error, or continue if the channel is intact, and no
+//! resources are left behind.
 //!
 //! The process to be killed is a child that runs this test program with a role; the two others are threads of this process. The survivors'
 //! searches for each other, which take most of the time, run in parallel.
@@ -29,11 +30,11 @@ use stream::{Stream, check, fill, soon};
 const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
 const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
 const ADDRESSES: &str = "CROSSWAY_CHANNEL_TEST_ADDRESSES";
-/// SIGKILL.
+/// The signal number of SIGKILL.
 const KILL: i32 = 9;
 /// Number of messages that pass each way before the move.
 const BEFORE: u64 = 10;
-/// Number of moves under way at the same time; the channel of each carries messages both ways at full load.
+/// Number of moves in progress at the same time; the channel of each carries messages both ways at full load.
 const AT_ONCE: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ enum Way {
     Back,
 }
 
-/// A death at a step, when the step is reached for the nth time.
+/// A role that is killed during a way of moving, and the step at which it is killed, as `STEP@COUNT`.
 #[derive(Clone, Copy, Debug)]
 struct Death {
     way: Way,
@@ -64,7 +65,7 @@ struct Death {
     step: &'static str,
 }
 
-/// The steps at which each process dies. The first switch parks the channel on no transport, the second one ends the move.
+/// The steps at which each process is killed. The first switch parks the channel, and the second one ends the move.
 const DEATHS: [(Way, Role, &[&str]); 9] = [
     (
         Way::Away,
@@ -109,7 +110,7 @@ const DEATHS: [(Way, Role, &[&str]); 9] = [
     (Way::Replaced, Role::Client, &["Settled@1", "Settled@2"]),
 ];
 
-/// The start parameters of a role: its host's directory and the addresses that it knows.
+/// Returns the directory of a role's host, and the addresses that its program knows.
 fn place(way: Way, role: Role, [here, there]: &[Host; 2]) -> (PathBuf, Vec<SocketAddr>) {
     let (host, addresses) = match (way, role) {
         (Way::Replaced, _) => (here, vec![]),
@@ -122,7 +123,7 @@ fn place(way: Way, role: Role, [here, there]: &[Host; 2]) -> (PathBuf, Vec<Socke
     (host.dir.path().to_owned(), addresses)
 }
 
-/// Options with which only the move switches the channel.
+/// Returns options with which only the move makes the channel switch.
 fn of(place: &(PathBuf, Vec<SocketAddr>)) -> Options {
     Options {
         policy: Policy { dry_run: true, ..Policy::default() },
@@ -130,7 +131,7 @@ fn of(place: &(PathBuf, Vec<SocketAddr>)) -> Options {
     }
 }
 
-/// Limits the number of moves under way at the same time.
+/// Limits the number of moves in progress at the same time.
 struct Turns(Mutex<usize>, Condvar);
 
 /// A permit for one move; dropping it permits the next.
@@ -157,7 +158,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Listens, and hands the channel over after some messages.
+/// Listens, and hands the channel over after [`BEFORE`] messages each way.
 fn old(options: Options, met: impl FnOnce()) -> Result<usize, Error> {
     let listener = options.listen(NAME).unwrap();
     let mut channel = listener.accept(soon()).unwrap();
@@ -242,7 +243,8 @@ fn end_of(child: &mut Killed, what: &str) -> ExitStatus {
     }
 }
 
-/// Runs a move with a death; returns how long after it the last survivor got an error, `None` if the channel continued.
+/// Runs a move in which one process is killed. Returns how long after the death the last survivor got an error; `None`
+/// if the channel continued.
 fn survive(death: Death, hosts: &[Host; 2], turns: &Turns) -> Option<Duration> {
     let Death { way, role, step } = death;
     let place = |role| place(way, role, hosts);
@@ -260,7 +262,7 @@ fn survive(death: Death, hosts: &[Host; 2], turns: &Turns) -> Option<Duration> {
         let client = (role != Role::Client).then(|| {
             scope.spawn(move || client(as_client, || met_too.send(()).unwrap(), stop, back))
         });
-        // Before the new process listens, so that the client does not find it.
+        // The child is killed before the new process listens, so that the client does not find the new process.
         meets.recv().unwrap();
         let as_new = place(Role::New);
         let new = match role {

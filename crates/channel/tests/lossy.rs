@@ -1,4 +1,5 @@
-//! Channels between hosts whose programs allow loss: what arrives does so once and in order, what does not is counted, and a close is always heard.
+//! Channels between hosts whose programs allow loss: each message that arrives does so once and in order, the others
+//! are counted, and a close always arrives.
 
 mod addresses;
 mod child;
@@ -22,12 +23,12 @@ use remote_end::{ROLES, start_and_meet};
 
 const NAME: &str = "camera/left";
 
-/// Only catches hangs.
+/// A deadline that only serves to catch hangs.
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(120))
 }
 
-/// The options of a program on a host of its own, which reaches the name at an address.
+/// Returns the options of a program on a simulated host, which reaches the name at an address.
 fn host(dir: &Path, address: SocketAddr, key: Option<&Key>, lossy: bool) -> Options {
     Options {
         max_message: MAX_LOSSY_MESSAGE,
@@ -50,7 +51,7 @@ struct Pair {
     _dirs: [tempfile::TempDir; 2],
 }
 
-/// The accepted end, and the one that connected to the listener's address or to a middlebox before it.
+/// Opens a channel. The connecting end connects to the listener's address or to a middlebox in front of it.
 fn pair(addresses: [SocketAddr; 2], key: Option<&Key>, lossy: [bool; 2]) -> Pair {
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let listener = host(dirs[0].path(), addresses[0], key, lossy[0]).listen(NAME).unwrap();
@@ -59,7 +60,7 @@ fn pair(addresses: [SocketAddr; 2], key: Option<&Key>, lossy: [bool; 2]) -> Pair
     Pair { here, there, _listener: listener, _dirs: dirs }
 }
 
-/// Waits for a state of a channel.
+/// Waits until a channel is in a certain state.
 fn wait_for(handle: &Handle, what: &str, is: impl Fn(&Handle) -> bool) {
     let limit = soon().unwrap();
     while !is(handle) {
@@ -124,7 +125,7 @@ fn longer_messages_than_datagrams_hold_are_refused_when_the_channel_is_opened() 
     assert!(why.contains("1400") && why.contains("1401"), "{why}");
 }
 
-/// Bytes of a message with this number.
+/// Returns the bytes of the message with this number.
 fn message(number: u64) -> Vec<u8> {
     let len = 8 + number as usize * 37 % (MAX_LOSSY_MESSAGE - 7);
     let mut msg = vec![number as u8; len];
@@ -132,7 +133,8 @@ fn message(number: u64) -> Vec<u8> {
     msg
 }
 
-/// Sends numbered messages until told to stop, then closes; returns how many. Pauses let the receiver keep up with most of them.
+/// Sends numbered messages until `stop` is set, then closes; returns the number of messages. Short pauses let the
+/// receiver keep up with most of them.
 fn pump(mut sender: Sender, stop: &AtomicBool) -> u64 {
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -147,7 +149,8 @@ fn pump(mut sender: Sender, stop: &AtomicBool) -> u64 {
     unreachable!("numbers do not end")
 }
 
-/// Receives numbered messages to the end, which each come once, whole and after those before; returns how many and the end.
+/// Receives numbered messages until an error, and checks that they are whole and that their numbers increase. Returns
+/// the number of messages and the error.
 fn drain(mut receiver: Receiver) -> (u64, RecvError) {
     let (mut next, mut count) = (0, 0);
     loop {
@@ -163,7 +166,8 @@ fn drain(mut receiver: Receiver) -> (u64, RecvError) {
     }
 }
 
-/// Streams both ways while something happens, then closes. Returns what each end sent, what arrived, and what was counted as lost.
+/// Sends and receives at both ends while `happens` runs, then closes. Returns for each direction how many messages were
+/// sent, how many arrived, and how many were counted as lost.
 fn stream_while(here: Channel, there: Channel, happens: impl FnOnce()) -> [(u64, u64, u64); 2] {
     let stop = &AtomicBool::new(false);
     let handles = [there.handle(), here.handle()];
@@ -201,7 +205,7 @@ fn what_a_bad_network_loses_is_counted_and_what_it_repeats_delays_and_forges_is_
         let handle = there.handle();
         wait_for_udp(&here.handle());
         let counts = stream_while(here, there, || {
-            // That connections break meanwhile changes nothing.
+            // This must be true even if connections break meanwhile.
             for _ in 0..5 {
                 std::thread::sleep(Duration::from_millis(100));
                 cutter.cut();
@@ -223,7 +227,7 @@ fn what_a_bad_network_loses_is_counted_and_what_it_repeats_delays_and_forges_is_
 #[test]
 fn where_no_datagram_passes_the_channel_stays_on_tcp_and_loses_nothing() {
     let address = free_address();
-    // It passes on connections and nothing else.
+    // The middlebox forwards TCP connections and nothing else, so no datagram passes.
     let cutter = Cutter::before(address);
     let Pair { here, there, _listener, _dirs } = pair([address, cutter.address()], None, [true; 2]);
     let (leader, follower) = (here.handle(), there.handle());
@@ -319,7 +323,7 @@ fn a_listening_end_moves_to_another_host_and_what_was_lost_before_stays_counted(
     };
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| pump(sender, stop));
-        // The socket's buffer does not hold what comes meanwhile.
+        // The socket's buffer cannot hold everything that arrives meanwhile.
         std::thread::sleep(Duration::from_millis(500));
         (0..100).for_each(|_| take(&mut server).unwrap());
         let new = on(1, &[addresses[1], addresses[0]]);
@@ -349,7 +353,7 @@ fn a_listening_end_moves_to_another_host_and_what_was_lost_before_stays_counted(
     });
 }
 
-/// The child: an end that sends until it is killed.
+/// The child process: an end that sends until it is killed.
 #[test]
 fn child() {
     let options = |dir: &Path, address| host(dir, address, None, true);
@@ -363,7 +367,8 @@ fn the_death_of_an_end_is_heard() {
     for role in ROLES {
         let (address, dirs) = (free_address(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
         let mut options = host(dirs[0].path(), address, None, true);
-        // A listener's host says at once that nobody is there any more; a connector is waited for.
+        // If the listener is dead, its host refuses connections immediately; if the connector is dead, the listener
+        // waits for it.
         if let (Some(network), "connect") = (&mut options.network, role) {
             network.resume = Duration::from_millis(100);
         }

@@ -1,4 +1,5 @@
-//! A listening end that moves between hosts in the middle of traffic: from its peer's host to another one, to a third, and back.
+//! A listening end that moves between hosts while messages flow: from its peer's host to another one, to a third, and
+//! back.
 
 mod addresses;
 mod cutter;
@@ -20,13 +21,13 @@ use loopback::{Host, NAME};
 use serving::serve;
 use stream::{Stream, check, fill, soon};
 
-/// Listening ends that serve one after another; the last one's counts go on where the former's ended.
+/// The current listening end. Each new one continues the counts of the one before.
 struct Server {
     listener: Listener,
     channel: Channel,
 }
 
-/// Serves until another one takes over, or until the client closes.
+/// Serves until another process wants to take over, or until the client closes.
 fn run(mut server: Server) {
     if serve(&server.listener, &mut server.channel, 0).unwrap() {
         let Server { listener, channel } = server;
@@ -59,7 +60,8 @@ fn drain(mut receiver: Receiver, back: &AtomicU64) -> u64 {
     }
 }
 
-/// The client's program; each of `hosts` in turn gets the listening end while messages flow both ways. `meanwhile` runs with each move.
+/// Runs the client's program while each of `hosts` in turn takes the listening end over. `meanwhile` is called during
+/// each move.
 fn moves(
     client: Options,
     first: Options,
@@ -108,14 +110,14 @@ fn moves(
         }
         stop.store(true, Ordering::Relaxed);
         let counts = [sending.join().unwrap(), receiving.join().unwrap()];
-        // That it received all of them, each once and in order, is its end in order.
+        // The server ends normally only if it received all messages, each once and in order.
         serving.join().unwrap();
         counts
     });
     (handle, counts)
 }
 
-/// The transport of a switch that happened because an end had moved.
+/// Returns the new transport if the event is a switch made because an end had moved.
 fn moved_to(event: &Event) -> Option<Transport> {
     match event.what {
         EventKind::Switched { to, why: Reason::PeerMoved { .. }, .. } => Some(to),
@@ -123,7 +125,7 @@ fn moved_to(event: &Event) -> Option<Transport> {
     }
 }
 
-/// The transports to which the channel went because an end had moved.
+/// Returns the transports to which the channel switched because an end had moved.
 fn after_moves(handle: &Handle) -> Vec<Transport> {
     handle.log().iter().filter_map(moved_to).collect()
 }
@@ -134,7 +136,7 @@ fn a_client_streams_on_while_its_server_moves_to_other_hosts_and_back() {
     for key in [None, Some(&key)] {
         let [here, there, third] = [(); 3].map(|()| Host::new());
         let all = [here.address, there.address, third.address];
-        // Whoever takes over must reach the process that is left, wherever that is.
+        // Each process that takes over must be able to reach the old one, wherever that runs.
         let on = |host: &Host, from: &Host| host.options(&[host.address, from.address], key);
         let hosts = vec![
             on(&there, &here),
@@ -172,7 +174,7 @@ fn a_server_whose_client_is_on_another_host_is_replaced_on_its_host() {
     assert_eq!(after_moves(&handle), [Transport::Tcp; 2], "{:?}", handle.log());
 }
 
-/// CROSSWAY_MOVES=100 for the long run.
+/// Set CROSSWAY_MOVES=100 for the long run.
 #[test]
 fn moves_whose_connections_are_cut_at_any_time_lose_double_and_reorder_nothing() {
     let rounds = std::env::var("CROSSWAY_MOVES").map_or(3, |n| n.parse().expect("a number"));
@@ -201,7 +203,7 @@ fn moves_whose_connections_are_cut_at_any_time_lose_double_and_reorder_nothing()
     let cuts: u32 = boxes.iter().map(Cutter::cuts).sum();
     eprintln!("{cuts} cuts, {sent} messages there, {received} back");
     assert!(cuts > 0);
-    // The log is not long enough for all of them.
+    // The log is too short for the events of all moves.
     use Transport::{Tcp, UdsSeqpacket};
     let last = after_moves(&handle);
     assert!(last.ends_with(&[Tcp, UdsSeqpacket]), "{:?}", handle.log());
@@ -229,7 +231,7 @@ fn a_client_without_a_way_to_other_hosts_stays_and_its_server_is_told() {
 #[test]
 fn a_client_whose_server_never_arrives_is_told_and_a_server_whose_client_never_comes() {
     let [here, there] = [(); 2].map(|()| Host::new());
-    // The client looks for its server at an address where nobody is.
+    // The client looks for its server at an address where nothing listens.
     let client = here.options(&[free_address()], None);
     let listener = here.options(&[here.address], None).listen(NAME).unwrap();
     let mut left = client.connect(NAME, soon()).unwrap();
@@ -240,7 +242,7 @@ fn a_client_whose_server_never_arrives_is_told_and_a_server_whose_client_never_c
     assert_eq!(listener.hand_over(vec![channel], soon()).unwrap(), 1);
     let TakenOver { listener: _listener, mut channels, .. } = taking.join().unwrap();
     let mut buf = [0; 8];
-    // What was sent before the move is delivered; then each end learns that the other did not come.
+    // Messages sent before the move are delivered; then each end learns that the other did not come.
     assert_eq!(channels[0].receiver().recv(&mut buf, soon()).unwrap(), 6);
     assert!(matches!(channels[0].receiver().recv(&mut buf, soon()), Err(RecvError::PeerDied)));
     assert!(matches!(left.receiver().recv(&mut buf, soon()), Err(RecvError::PeerDied)));

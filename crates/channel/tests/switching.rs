@@ -1,4 +1,4 @@
-//! Channels within one process: switches under load, the descriptor for poll, the policy, names, closing.
+//! Channels within one process: switches under load, the descriptor for poll, the policy, names and closing.
 
 mod stream;
 
@@ -19,7 +19,7 @@ fn options(dir: &tempfile::TempDir) -> Options {
     }
 }
 
-/// The accepted end and the connected one.
+/// Returns the accepted end and the connecting one.
 fn pair(options: Options) -> (Channel, Channel) {
     let listener = options.clone().listen("a/b").unwrap();
     let there = options.connect("a/b", soon()).unwrap();
@@ -59,7 +59,8 @@ fn messages_of_all_lengths_pass_in_order_both_ways_on_every_transport() {
     }
 }
 
-/// Streams both ways at full load, while the transport changes all the time.
+/// Sends and receives at both ends at full load, while the transport changes all the time. Returns how long each switch
+/// took, in microseconds.
 fn switch_under_load(switches: u32) -> Vec<u64> {
     let dir = tempfile::tempdir().unwrap();
     let (here, there) = pair(options(&dir));
@@ -87,7 +88,7 @@ fn switch_under_load(switches: u32) -> Vec<u64> {
     events.try_iter().filter_map(took).collect()
 }
 
-/// CROSSWAY_SWITCHES=10000 for the long run.
+/// Set CROSSWAY_SWITCHES=10000 for the long run.
 #[test]
 fn forced_switches_under_full_load_lose_double_and_reorder_nothing() {
     let switches = std::env::var("CROSSWAY_SWITCHES").map_or(300, |n| n.parse().expect("a number"));
@@ -107,7 +108,7 @@ fn a_switch_comes_to_its_end_while_both_programs_are_elsewhere() {
     let (mut here, mut there) = pair(options(&dir));
     here.sender().send(b"before", soon()).unwrap();
     for to in [Transport::ShmFutex, Transport::ShmSpin, Transport::UdsSeqpacket] {
-        // The message that waits does not stand in its way: it is kept for the program.
+        // The waiting message does not block the switch: it is held for the program.
         here.handle().ask_for(to);
         if to == Transport::ShmFutex {
             let mut buf = [0; 16];
@@ -120,7 +121,7 @@ fn a_switch_comes_to_its_end_while_both_programs_are_elsewhere() {
         }
         there.handle().switch_to(to, soon()).unwrap();
         assert_eq!(there.handle().transport(), to);
-        // Each end is settled when it has heard of the other.
+        // Each end is settled once it has received the other's signal.
         here.handle().switch_to(to, soon()).unwrap();
     }
 }
@@ -151,7 +152,7 @@ fn one_descriptor_polls_across_switches() {
             take(&mut there);
             assert!(matches!(here.receiver().try_recv(&mut [0; 8]), Err(RecvError::Empty)));
         }
-        // Nothing is there: it does not poll readable, once what the switch left has been looked at.
+        // No message is there, so it does not poll readable once a call has dealt with what the switch left behind.
         assert!(matches!(there.receiver().try_recv(&mut [0; 8]), Err(RecvError::Empty)));
         let now = Some(Instant::now());
         assert!(!wait_ready(&fd, Interest::Readable, now).unwrap(), "{to}");
@@ -242,10 +243,10 @@ fn a_closed_sender_is_heard_after_its_last_message_and_a_dropped_receiver_at_the
             let end = there.receiver().recv(&mut [0; 8], soon());
             assert!(matches!(end, Err(RecvError::Closed)), "{end:?}");
         }
-        // The other direction is open still.
+        // The other direction is still open.
         there.sender().send(b"still", soon()).unwrap();
         assert_eq!(receiver.recv(&mut [0; 8], soon()).unwrap(), 5);
-        // A switch works as well.
+        // Switches still work, too.
         let next =
             if transport == Transport::ShmFutex { Transport::ShmSpin } else { Transport::ShmFutex };
         there.handle().switch_to(next, soon()).unwrap();
@@ -296,7 +297,7 @@ fn a_listener_may_come_late_die_and_return_and_several_share_a_name() {
     let first = options(&dir).listen("late").unwrap();
     let mut early = first.accept(soon()).unwrap();
     let mut connected = late.join().unwrap();
-    // The name's listener goes; its channel does not.
+    // The name's listener is dropped, but its channel stays open.
     drop(first);
     early.sender().send(b"x", soon()).unwrap();
     assert_eq!(connected.receiver().recv(&mut [0; 4], soon()).unwrap(), 1);
@@ -313,7 +314,8 @@ fn a_listener_may_come_late_die_and_return_and_several_share_a_name() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no name is left");
 }
 
-/// Exchanges between two threads on one CPU, which spin: whoever waits keeps the other from running.
+/// Two threads on one CPU exchange messages over a spinning transport, so the one that waits keeps the other from
+/// running.
 #[test]
 fn two_ends_that_spin_on_one_cpu_leave_for_a_transport_that_sleeps() {
     let dir = tempfile::tempdir().unwrap();
@@ -343,7 +345,7 @@ fn two_ends_that_spin_on_one_cpu_leave_for_a_transport_that_sleeps() {
                 if let EventKind::Switched { from: Transport::ShmSpin, why, .. } = event.what {
                     match why {
                         Reason::SameCpu(on) => return assert_eq!(on, cpu),
-                        // On a machine under load that may be seen first.
+                        // On a machine under load, the policy may notice this first.
                         Reason::Load { .. } => return,
                         _ => handle.ask_for(Transport::ShmSpin),
                     }

@@ -20,11 +20,11 @@ use crate::protocol::{Marks, Role, Switch};
 use crate::reactor::{self, Source};
 use crate::transport::Shape;
 
-/// What came of asking at a place.
+/// The result of asking a question at a place where a listener may be.
 pub(crate) enum Asked {
-    /// An answer, and the connection that brought it.
+    /// An answer, with the connection on which it came.
     Answer(Box<(Message, Writer, Reader)>),
-    /// Nothing listens there, or only another listener than the one looked for.
+    /// Nothing listens there, or only a listener of another name.
     Nobody,
     /// No answer; the text describes why.
     Silence(String),
@@ -32,7 +32,7 @@ pub(crate) enum Asked {
     Disagreed(String),
 }
 
-/// Connects to a place, says one thing and waits for the answer.
+/// Connects to a place, sends one message and waits for the answer.
 pub(crate) fn ask(route: &Route, network: &Network, question: &Message, until: Deadline) -> Asked {
     match dial(route, network, until) {
         Ok((writer, reader)) => say(writer, reader, question, until),
@@ -40,7 +40,7 @@ pub(crate) fn ask(route: &Route, network: &Network, question: &Message, until: D
     }
 }
 
-/// Connects to a place and agrees on a key.
+/// Connects to a place and performs the greeting, which agrees on a key or on none.
 fn dial(route: &Route, network: &Network, until: Deadline) -> Result<(Writer, Reader), Asked> {
     let stream = route.dial(until).map_err(|error| match error {
         NoConnection::Refused => Asked::Nobody,
@@ -64,7 +64,7 @@ fn say(mut writer: Writer, mut reader: Reader, question: &Message, until: Deadli
     }
 }
 
-/// Looks for a listener of a name on other hosts. `Err` holds what the places that were tried said, one after another.
+/// Looks for a listener of a name on other hosts. The `Err` variant lists the answers of the places that were tried.
 pub(crate) fn connect(
     options: &Options,
     network: &Arc<Network>,
@@ -104,7 +104,8 @@ fn connect_at(
     let hello = Hello::new(name, shape, transports, first)?;
     let (id, marks) = (hello.id, hello.marks);
     let asked = match dial(place, network, until) {
-        // A listener binds its name on its host first: if one has come to this host meanwhile, this is it, and it is nearer.
+        // A listener first binds its name on its own host. If one has come to this host meanwhile, connect to it,
+        // because it is nearer.
         Ok(_) if options.directory.connect(name, 0)?.is_some() => {
             return Ok(Err("a listener has come to this host".to_owned()));
         }

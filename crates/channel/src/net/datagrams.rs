@@ -1,11 +1,14 @@
-//! Messages between hosts in datagrams, which the network may lose, repeat and reorder: numbered, sealed, and never received twice or late.
+//! Messages in datagrams between hosts. The network may lose, duplicate and reorder them, so they are numbered and
+//! sealed, and none is received twice or late.
 //!
-//! A datagram is a number of eight bytes and the sealed message; the number is the cipher's nonce. Each epoch has its own sockets and two keys of its
-//! own, one per direction. They travel with the offer on the control connection: with a key for connections between hosts, nobody else knows
-//! them; without one, they only tell a channel's datagrams from others.
+//! A datagram consists of a number of eight bytes and the sealed message; the number is the cipher's nonce. Each epoch
+//! has its own sockets and two keys, one per direction. The keys travel with the offer on the control connection. If
+//! that is encrypted, nobody else knows the keys; if it is plain, they only distinguish the datagrams of this channel
+//! from others.
 //!
-//! Number 0 is a greeting. The follower repeats it until the leader, which learns the follower's port by it, has answered with one of its own. Only then
-//! is the transport open: a network that lets no datagrams through costs no message.
+//! Number 0 is a greeting. The follower repeats it until the leader has answered with one of its own; the follower's
+//! greeting tells the leader the follower's port. Only then is the transport open, so a network that drops all
+//! datagrams costs no message.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,15 +26,16 @@ use super::frames::TAG;
 use super::network::Key;
 use crate::transport::Transport;
 
-/// Longest message, in bytes, of a channel that may use datagrams: it fits into one Ethernet frame, also over IPv6.
+/// Longest message, in bytes, of a channel that may use datagrams. A datagram with such a message fits into one
+/// Ethernet frame, even over IPv6.
 pub const MAX_LOSSY_MESSAGE: usize = 1400;
 /// Size in bytes of a datagram's number.
 const NUMBER: usize = 8;
 /// The number of a greeting.
 const GREETING: u64 = 0;
-/// Size in bytes requested for the socket's buffers. When the receiver's is full, messages are lost.
+/// Size in bytes requested for the socket's buffers. Messages that arrive while the receive buffer is full are lost.
 const BUFFER: usize = 1 << 20;
-/// Names of the entries of an offer: the leader's port, and the key with which each end seals its datagrams.
+/// Keys of an offer's text entries: the leader's port, and the cipher key of each direction.
 const WORDS: [&str; 3] = ["port", "key_of_leader", "key_of_follower"];
 
 /// Space for one sealed datagram and the message in it.
@@ -46,7 +50,7 @@ impl Buffer {
         Buffer { sealed, open: vec![0; MAX_LOSSY_MESSAGE + TAG] }
     }
 
-    /// The first `len` bytes of the message that was received last.
+    /// Returns the message received last, which is `len` bytes long.
     pub(super) fn message(&self, len: usize) -> &[u8] {
         &self.open[..len]
     }
@@ -96,7 +100,8 @@ fn bound(mut local: SocketAddr) -> Result<OwnedFd, OsError> {
 }
 
 impl Datagrams {
-    /// Creates the leader's end and the offer from which the follower opens its own. `local` and `peer` are the addresses of the control connection.
+    /// Creates the leader's end, and the offer from which the follower opens its end. `local` and `peer` are the
+    /// addresses of the control connection.
     pub(crate) fn offer(
         local: SocketAddr,
         peer: SocketAddr,
@@ -157,21 +162,21 @@ impl Datagrams {
         socket::send(&self.socket, sealed, true).map(drop)
     }
 
-    /// Receives the next datagram, whose number must be above `last`.
+    /// Receives the next datagram. One with a number up to `last` is dropped.
     pub(super) fn receive(&self, last: u64, buffer: &mut Buffer) -> Came {
         match socket::recv_message(&self.socket, &mut buffer.sealed, true) {
             Ok(len) => match self.unseal(len, buffer, |number| number > last) {
                 Some((number, len)) => Came::Message(number, len),
                 None => Came::Useless,
             },
-            // The peer's host says that a datagram did not arrive there.
+            // The peer's host reports that a datagram could not be delivered there.
             Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => Came::Useless,
             Err(_) => Came::Nothing,
         }
     }
 
-    /// Unseals a datagram of `len` bytes and returns the message's number and length. `None` if the number is not wanted or the seal is not the
-    /// peer's.
+    /// Decrypts a datagram of `len` bytes and returns the message's number and length. `None` if the number is not
+    /// wanted, or if the datagram was not sealed by the peer.
     fn unseal(
         &self,
         len: usize,
@@ -187,14 +192,14 @@ impl Datagrams {
         Some((number, message))
     }
 
-    /// Sends a greeting, which tells the leader the follower's port, or answers one.
+    /// Sends a greeting. The follower's greeting tells the leader the follower's port; the leader's answers it.
     pub(crate) fn greet(&self) {
         // A lost greeting is repeated.
         let _ = self.send(GREETING, &[], &mut Buffer::new());
     }
 
-    /// Reads the datagrams that have arrived; returns whether a greeting of the peer was among them, which the leader answers. Called by the
-    /// control thread until the halves are in use.
+    /// Reads the datagrams that have arrived; returns whether a greeting from the peer was among them. The leader also
+    /// answers it. The control thread calls this until the halves are in use.
     pub(crate) fn hear(&self) -> bool {
         let mut buffer = Buffer::new();
         let mut heard = false;
@@ -219,7 +224,7 @@ impl Datagrams {
         self.leads
     }
 
-    /// Marks that the halves receive from the socket from now on.
+    /// Records that the halves receive from the socket from now on.
     pub(crate) fn take_into_use(&self) {
         self.in_use.store(true, Ordering::Release);
     }
@@ -242,7 +247,7 @@ mod tests {
 
     const HERE: &str = "127.0.0.1:0";
 
-    /// Both ends, which have greeted each other.
+    /// Returns both ends, after they have greeted each other.
     fn ends() -> (Arc<Datagrams>, Arc<Datagrams>) {
         let here: SocketAddr = HERE.parse().unwrap();
         let (leader, offer) = Datagrams::offer(here, here).unwrap();

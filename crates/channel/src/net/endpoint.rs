@@ -1,4 +1,4 @@
-//! Where a listener is reached from other hosts: a TCP address, or a service in TIPC's name table.
+//! The places at which other hosts reach a listener: a TCP address, or a service in TIPC's name table.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,34 +9,34 @@ use crossway_tipc_client::{Backend, Patience, Scope, Socket, SocketKind};
 
 use super::stream::{Stream, tipc_service};
 
-/// Connections that may wait.
+/// Number of connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A place to listen.
+/// A place at which a listener can be reached.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Tcp(SocketAddr),
     Tipc(Backend),
 }
 
-/// A socket that listens there.
+/// A socket that listens at a place.
 pub(crate) enum Acceptor {
     Tcp(OwnedFd),
     Tipc(Socket),
 }
 
-/// Why a place cannot be listened at.
+/// The reason why it is not possible to listen at a place.
 #[derive(Debug)]
 pub(crate) enum NotThere {
-    /// The address is another host's.
+    /// The address belongs to another host.
     Foreign,
-    /// Another socket has it.
+    /// Another socket is bound to it.
     Taken(OsError),
     Failed(OsError),
 }
 
 impl Place {
-    /// Listens there for a name.
+    /// Starts to listen at this place for a name.
     pub(crate) fn open(&self, name: &str) -> Result<Acceptor, NotThere> {
         match self {
             Place::Tcp(address) => {
@@ -87,14 +87,14 @@ impl AsFd for Acceptor {
 }
 
 impl Acceptor {
-    /// The next connection; `None` if there is none now.
+    /// Accepts the next connection; `None` if none is waiting.
     ///
     /// # Errors
-    /// The socket is dead: its tipcd has ended.
+    /// The socket is dead because its tipcd has ended.
     pub(crate) fn accept(&self) -> Result<Option<Stream>, Errno> {
         match self {
             Acceptor::Tcp(fd) => match socket::try_accept(fd) {
-                // A connection that is gone already is of no interest.
+                // A connection that has already ended is ignored.
                 Ok(fd) => Ok(Stream::tcp(fd).ok()),
                 Err(_) => Ok(None),
             },

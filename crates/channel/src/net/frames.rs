@@ -1,5 +1,5 @@
-//! Frames over a connection, sealed by Noise or plain. A frame is a length of four bytes and that number of bytes; sealed, the bytes of frames
-//! travel in records.
+//! Frames over a connection, sealed by Noise or plain. A frame is a length of four bytes, followed by that number of
+//! bytes. On a sealed connection, the bytes of the frames travel in encrypted records.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,23 +12,23 @@ use snow::{HandshakeState, StatelessTransportState};
 use super::stream::Stream;
 use crate::message::Message;
 
-/// Bytes that sealing adds to a message.
+/// Number of bytes that sealing adds to a message.
 pub(super) const TAG: usize = 16;
-/// The longest record: its length is in two bytes.
+/// Longest record in bytes: its length is a 16-bit number.
 const RECORD: usize = u16::MAX as usize;
-/// Maximum number of bytes of one read.
+/// Maximum number of bytes to read at a time.
 const CHUNK: usize = 64 << 10;
-/// Bytes of a frame's length.
+/// Size in bytes of a frame's length.
 pub(crate) const HEADER: usize = 4;
 
-/// Both directions of a connection, not sealed.
+/// Returns both directions of an unsealed connection.
 pub(super) fn plain(stream: Stream) -> (Writer, Reader) {
     let stream = Arc::new(stream);
     let writer = Writer { stream: Arc::clone(&stream), seal: None, out: Vec::new(), at: 0 };
     (writer, Reader { stream, seal: None, bytes: Vec::new(), at: 0 })
 }
 
-/// One direction's share of the cipher.
+/// The cipher's state for one direction.
 struct Seal {
     transport: Arc<StatelessTransportState>,
     nonce: u64,
@@ -38,7 +38,7 @@ struct Seal {
 pub(crate) struct Writer {
     stream: Arc<Stream>,
     seal: Option<Seal>,
-    /// Sealed records that wait for room, from `at` on.
+    /// A sealed record that waits for room; the bytes before `at` have been sent.
     out: Vec<u8>,
     at: usize,
 }
@@ -48,7 +48,8 @@ impl Writer {
         &self.stream
     }
 
-    /// Takes what there is room for; EAGAIN when there is none. What it took is out, or goes out with the next call.
+    /// Takes as many of the bytes as there is room for and returns their number; EAGAIN if there is no room. What it
+    /// takes is sent by this call or the next.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         self.flush()?;
         let Some(seal) = &mut self.seal else { return self.stream.try_send(bytes) };
@@ -66,7 +67,7 @@ impl Writer {
         }
     }
 
-    /// Sends records that wait; EAGAIN if some still do.
+    /// Sends a waiting record; EAGAIN if part of it still waits.
     pub(crate) fn flush(&mut self) -> Result<(), Errno> {
         while self.at < self.out.len() {
             self.at += self.stream.try_send(&self.out[self.at..])?;
@@ -100,13 +101,14 @@ impl Writer {
     }
 }
 
-/// Sends an answer on a new connection, whose buffer has room for it; if not, the peer sees the connection end.
+/// Sends an answer on a new connection without waiting; the buffer of a new connection has room for it. If sending
+/// fails, the peer only sees that the connection ends.
 pub(crate) fn write_now(writer: &mut Writer, message: &Message) {
     let text = serde_json::to_vec(message).expect("messages are plain data");
     let _ = writer.write_frame(&text, Some(Instant::now()));
 }
 
-/// A frame, preceded by its length.
+/// Returns a frame with its length in front.
 pub(crate) fn framed(frame: &[u8]) -> Vec<u8> {
     let len = u32::try_from(frame.len()).expect("a frame is shorter than 4 GiB");
     [&len.to_le_bytes()[..], frame].concat()
@@ -115,9 +117,9 @@ pub(crate) fn framed(frame: &[u8]) -> Vec<u8> {
 /// The receiving direction.
 pub(crate) struct Reader {
     stream: Arc<Stream>,
-    /// The cipher, and sealed bytes that are not a whole record yet.
+    /// The cipher, and sealed bytes that do not form a whole record yet.
     seal: Option<(Seal, Vec<u8>)>,
-    /// What came and was not consumed, from `at` on.
+    /// Bytes that have been received; those before `at` have been consumed.
     bytes: Vec<u8>,
     at: usize,
 }
@@ -127,7 +129,7 @@ impl Reader {
         &self.stream
     }
 
-    /// Whether something came that was not consumed.
+    /// Whether it holds bytes that were received but not consumed.
     pub(crate) fn holds_bytes(&self) -> bool {
         self.at < self.bytes.len()
     }
@@ -146,7 +148,8 @@ impl Reader {
         self.take(self.bytes.len() - self.at)
     }
 
-    /// Reads once; 0 at the end, EAGAIN when nothing is there. A record that was tampered with is EBADMSG.
+    /// Reads once and returns the number of bytes; 0 at the end of the connection, EAGAIN if nothing has arrived,
+    /// EBADMSG if a record was tampered with.
     pub(crate) fn fill(&mut self) -> Result<usize, Errno> {
         if self.at == self.bytes.len() {
             self.bytes.clear();
@@ -173,16 +176,16 @@ impl Reader {
         }
         raw.drain(..done);
         match got {
-            // What came before the handshake was over may hold whole records.
+            // The bytes that arrived before the handshake was complete may contain whole records.
             Err(Errno::AGAIN) if done > 0 => Ok(done),
             got => got,
         }
     }
 
-    /// The length of the next frame, if all of it is there.
+    /// Returns the length of the next frame; `None` if not all of it has arrived.
     ///
     /// # Errors
-    /// In words: it is longer than `longest`.
+    /// The frame is longer than `longest`; the text says so.
     pub(crate) fn frame(&self, longest: usize) -> Result<Option<usize>, String> {
         let bytes = self.peek();
         let Some(header) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
@@ -193,7 +196,7 @@ impl Reader {
         Ok((bytes.len() >= HEADER + len).then_some(len))
     }
 
-    /// The next frame, whose length [`Reader::frame`] told.
+    /// Returns the next frame; `len` is its length as returned by [`Reader::frame`].
     pub(crate) fn show(&self, len: usize) -> &[u8] {
         &self.peek()[HEADER..HEADER + len]
     }
@@ -202,7 +205,7 @@ impl Reader {
         self.at += HEADER + len;
     }
 
-    /// Replaces the sealed bytes that were received.
+    /// Replaces the sealed bytes that were received, for tests.
     #[cfg(test)]
     pub(super) fn replace_sealed(&mut self, raw: Vec<u8>) {
         self.seal.as_mut().expect("the connection is sealed").1 = raw;
@@ -227,7 +230,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The next frame, waiting for it.
+    /// Waits for the next frame and returns it.
     pub(crate) fn read_frame(&mut self, longest: usize, until: Deadline) -> Result<Vec<u8>, Errno> {
         loop {
             if let Some(len) = self.frame(longest).map_err(|_| Errno::BADMSG)? {
@@ -240,7 +243,7 @@ impl Reader {
     }
 }
 
-/// Seals everything that follows a handshake.
+/// Encrypts everything that follows a handshake, in both directions.
 pub(super) fn seal(
     state: HandshakeState,
     writer: &mut Writer,
@@ -248,7 +251,7 @@ pub(super) fn seal(
 ) -> Result<(), snow::Error> {
     let transport = Arc::new(state.into_stateless_transport_mode()?);
     writer.seal = Some(Seal { transport: Arc::clone(&transport), nonce: 0 });
-    // What came behind the handshake is sealed already.
+    // Bytes that arrived after the peer's last handshake message are already sealed.
     let raw = reader.take_rest();
     reader.seal = Some((Seal { transport, nonce: 0 }, raw));
     Ok(())

@@ -1,8 +1,8 @@
 //! The greeting on a new connection between hosts, which agrees on a key or on none.
 //!
-//! Each side begins with a preamble that says whether it requires a key. Sides that differ close the connection: a key is refused rather than
-//! forgotten. With a key, the handshake Noise_NNpsk0 follows: a side without the key is refused at its first message, and recorded traffic
-//! cannot be read with the key later.
+//! Each side begins with a preamble that says whether it requires a key. If the two differ, the connection is closed,
+//! so a side that requires a key never continues without one. With a key, the handshake Noise_NNpsk0 follows. A side
+//! without the right key is refused at its first message, and recorded traffic cannot be decrypted with the key later.
 
 use crossway_mech::Deadline;
 use crossway_sys::Errno;
@@ -16,10 +16,10 @@ const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const MAGIC: &[u8; 6] = b"CWCHAN";
 const VERSION: u8 = 1;
 const PREAMBLE: usize = MAGIC.len() + 2;
-/// Length of a handshake message: its own length, an ephemeral key and a tag.
+/// Length in bytes of a handshake message: its own length (2), an ephemeral key (32) and a tag.
 const HANDSHAKE: usize = 2 + 32 + TAG;
 
-/// What a side demands, in its preamble.
+/// What a side requires, as its preamble says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Plain = 0,
@@ -37,12 +37,12 @@ const fn mode(network: &Network) -> Mode {
     if network.key.is_some() { Mode::Key } else { Mode::Plain }
 }
 
-/// Why two sides do not go on.
+/// The reason why a greeting failed.
 #[derive(Debug)]
 pub(crate) enum BadGreeting {
     /// The connection broke or timed out; the text describes how.
     Broken(String),
-    /// The ends do not agree on a key, or the peer speaks another protocol; the text describes which.
+    /// The ends do not agree on a key, or the peer uses another protocol; the text describes which.
     Disagreed(String),
 }
 
@@ -52,7 +52,7 @@ fn handshake(key: &Key, initiator: bool) -> Result<HandshakeState, snow::Error> 
     if initiator { builder.build_initiator() } else { builder.build_responder() }
 }
 
-/// The next handshake message, preceded by its length.
+/// Returns the next handshake message with its length in front.
 fn next_message(state: &mut HandshakeState) -> Result<Vec<u8>, snow::Error> {
     let mut message = vec![0; HANDSHAKE];
     let len = state.write_message(&[], &mut message[2..])?;
@@ -61,7 +61,7 @@ fn next_message(state: &mut HandshakeState) -> Result<Vec<u8>, snow::Error> {
     Ok(message)
 }
 
-/// Greets the listener on a new connection.
+/// Performs the connector's part of the greeting on a new connection.
 pub(crate) fn greet(
     stream: Stream,
     network: &Network,
@@ -122,7 +122,7 @@ pub(crate) struct Incoming {
     greeted: bool,
 }
 
-/// The result of reading from it.
+/// The result of reading from a new connection.
 pub(crate) enum Progress {
     /// More bytes must arrive.
     Waiting,
@@ -146,7 +146,7 @@ impl Incoming {
         (self.writer, self.reader)
     }
 
-    /// Reads what has come; frames are at most `longest`.
+    /// Reads the bytes that have arrived. Frames are at most `longest` bytes long.
     pub(crate) fn read(&mut self, network: &Network, longest: usize) -> Progress {
         loop {
             if !self.greeted && !self.greet(network) {
@@ -172,7 +172,7 @@ impl Incoming {
         }
     }
 
-    /// Answers the greeting once it is complete; false if the connection must be closed.
+    /// Answers the greeting once it is complete; returns false if the connection must be closed.
     fn greet(&mut self, network: &Network) -> bool {
         let wanted = mode(network);
         let theirs = self.reader.peek();
@@ -226,7 +226,8 @@ mod tests {
         (Stream::tcp(here.into()).unwrap(), Stream::tcp(there.into()).unwrap())
     }
 
-    /// Greets on one side and answers on the other until the first frame or the end.
+    /// Performs a greeting between two sides; returns the connector's result and the first frame that the listener
+    /// received, if any.
     fn meet(ours: &Network, theirs: &Network) -> (Result<(), BadGreeting>, Option<Vec<u8>>) {
         let (here, there) = connection();
         std::thread::scope(|scope| {

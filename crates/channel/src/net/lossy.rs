@@ -1,5 +1,6 @@
-//! The halves of a transport whose messages travel in datagrams. What ends it, a marker or the end of the channel, travels on a session's connection and
-//! states how many messages went before it, so that it is never lost and the receiver knows how many messages were.
+//! The halves of a transport whose messages travel in datagrams. The last item on the transport, a marker or the end of
+//! the channel, travels on a session's connection, so it is never lost. It states how many messages were sent before
+//! it, so the receiver knows how many were lost.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::transport::Transport;
 pub(crate) struct LossyTx {
     net: NetTx,
     datagrams: Arc<Datagrams>,
-    /// Messages sent.
+    /// Number of messages sent.
     number: u64,
     buffer: Buffer,
 }
@@ -32,19 +33,19 @@ impl LossyTx {
         &self.datagrams
     }
 
-    /// The half for what must not be lost.
+    /// Returns the half of the session, which loses nothing.
     pub(crate) const fn reliable(&mut self) -> &mut NetTx {
         &mut self.net
     }
 
-    /// Sends a message, if there is room.
+    /// Sends a message if there is room for it.
     pub(crate) fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
         if self.session().is_over() {
             return Err(SendError::PeerClosed);
         }
         match self.datagrams.send(self.number + 1, msg, &mut self.buffer) {
             Err(Errno::AGAIN) => Err(SendError::Full),
-            // Where there is no way to the peer now, the message is lost.
+            // If the peer cannot be reached at the moment, the message is lost.
             Ok(()) | Err(_) => {
                 self.number += 1;
                 Ok(())
@@ -52,14 +53,14 @@ impl LossyTx {
         }
     }
 
-    /// As [`LossyTx::try_send`], waiting for room.
+    /// Does the same as [`LossyTx::try_send`], but waits for room.
     pub(crate) fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
         loop {
             match self.try_send(msg) {
                 Err(SendError::Full) => {}
                 done => return done,
             }
-            // An error is met again by the next attempt.
+            // An error will be reported by the next attempt.
             if wait_ready(&*self.datagrams, Interest::Writable, until) == Ok(false) {
                 return Err(SendError::TimedOut);
             }
@@ -67,9 +68,9 @@ impl LossyTx {
     }
 }
 
-/// What the receiving half has next.
+/// The next thing that the receiving half has to report.
 pub(crate) enum Next<R> {
-    /// A message, or what ends the transport.
+    /// A message, or the item that ends the transport.
     Item(R),
     /// This many messages before the next one were lost.
     Lost(u64),
@@ -79,16 +80,16 @@ pub(crate) enum Next<R> {
 pub(crate) struct LossyRx {
     net: NetRx,
     datagrams: Arc<Datagrams>,
-    /// Readable while a datagram or something of the session may have arrived.
+    /// Polls readable when a datagram or an item of the session may have arrived.
     either: Epoll,
-    /// Number of the last message.
+    /// Number of the last message received.
     number: u64,
     buffer: Buffer,
-    /// Length of a message in the buffer that the caller has not seen yet.
+    /// Length of a message in the buffer that has not been passed to the caller yet.
     ahead: Option<usize>,
-    /// A marker or the end of the channel, which waits until all datagrams that arrived before it were received.
+    /// A marker or the end of the channel, held back until all datagrams that arrived before it have been received.
     last: Option<Vec<u8>>,
-    /// Readable while such an end waits.
+    /// Readable while such an item is held back.
     last_waits: EventFd,
 }
 
@@ -107,12 +108,12 @@ impl LossyRx {
         Ok(LossyRx { net, datagrams, either, number, buffer, ahead, last, last_waits })
     }
 
-    /// The half for what must not be lost.
+    /// Returns the half of the session, which loses nothing.
     pub(crate) const fn reliable(&mut self) -> &mut NetRx {
         &mut self.net
     }
 
-    /// Passes what is next to `look`, without waiting.
+    /// Passes the next item to `look`, without waiting.
     pub(crate) fn try_recv<R>(
         &mut self,
         look: impl FnOnce(&[u8]) -> R,
@@ -138,12 +139,12 @@ impl LossyRx {
                 return Ok(Next::Item(look(&item)));
             }
             self.last = Some(self.net.try_recv(<[u8]>::to_vec)?);
-            // A counter cannot fail to count.
+            // Writing to an eventfd cannot fail here.
             let _ = self.last_waits.signal();
         }
     }
 
-    /// As [`LossyRx::try_recv`], waiting for something.
+    /// Does the same as [`LossyRx::try_recv`], but waits for an item.
     pub(crate) fn recv<R>(
         &mut self,
         until: Deadline,
@@ -156,14 +157,15 @@ impl LossyRx {
                 Err(RecvError::Empty) => {}
                 done => return done,
             }
-            // An error is met again by the next attempt.
+            // An error will be reported by the next attempt.
             if wait_ready(&self.either, Interest::Readable, until) == Ok(false) {
                 return Err(RecvError::TimedOut);
             }
         }
     }
 
-    /// A descriptor that polls readable while [`LossyRx::try_recv`] would not be empty, and sometimes besides.
+    /// Returns a descriptor that polls readable while [`LossyRx::try_recv`] would not return `Empty`. It may also poll
+    /// readable without a message.
     pub(crate) fn wait_fd(&self) -> BorrowedFd<'_> {
         self.either.as_fd()
     }

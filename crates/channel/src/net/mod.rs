@@ -1,4 +1,5 @@
-//! Channels between hosts: names that lead to other hosts, connections that are encrypted or plain by choice, and resumption when one dies.
+//! Channels between hosts: names that lead to other hosts, connections that are encrypted or (by choice) plain, and
+//! resumption after a connection has died.
 //!
 //! ```text
 //!   program        Session: items by number, kept until acknowledged      <- survives its connection
@@ -6,9 +7,10 @@
 //!                  Stream: a TCP connection or a TIPC one                 <- may die
 //! ```
 //!
-//! A channel between hosts has two such connections: one for messages, used by the program's threads, and one for control, used by the control
-//! thread. Either may die and be replaced by the connecting end, which finds the listener by the channel's name again. If both programs allow loss,
-//! messages may travel in datagrams beside the first connection.
+//! A channel between hosts has two such connections: one for messages, used by the program's threads, and one for
+//! control packets, used by the control thread. If either dies, the connecting end finds the listener by the channel's
+//! name again and replaces the connection. If both programs allow loss, messages may travel in datagrams instead of on
+//! the first connection.
 
 pub(crate) mod connect;
 pub(crate) mod datagrams;

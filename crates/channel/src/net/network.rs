@@ -1,4 +1,5 @@
-//! Which names are on other hosts, how they are reached, and what protects the connections.
+//! Settings for channels between hosts: which names are on other hosts, how to reach them, and how connections are
+//! protected.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,24 +10,26 @@ use std::time::Duration;
 use crossway_sys::random;
 use crossway_tipc_client::Backend;
 
-/// How long the ends of a channel between hosts look for each other after their connection broke, unless told otherwise.
+/// Default time for which the ends of a channel between hosts look for each other after their connection broke.
 const RESUME: Duration = Duration::from_secs(5);
-/// Bytes of a key.
+/// Size in bytes of a key.
 const KEY_LEN: usize = 32;
 
-/// How channels reach other hosts. [`Network::default`] reaches none.
+/// Settings for reaching other hosts. With [`Network::default`], no other host is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Names and their TCP addresses. A listener binds those addresses of its name that this host has.
+    /// Names and their TCP addresses. A listener binds the addresses of its name that belong to this host.
     pub hosts: Hosts,
-    /// Publish and look up names in TIPC's name table: the kernel's TIPC or a `tipcd`. `None`: no TIPC.
+    /// Where names are published and looked up in TIPC's name table: the kernel's TIPC or a `tipcd`. `None` for no
+    /// TIPC.
     pub tipc: Option<Backend>,
-    /// The key that both ends of every connection between hosts must have. With it, connections are encrypted.
+    /// The key that both ends of every connection between hosts must have. If set, connections are encrypted.
     pub key: Option<Key>,
-    /// Allow connections between hosts that are neither encrypted nor authenticated. Without it and without a key, listening on another
-    /// host's network and connecting to it are refused.
+    /// Allow connections between hosts that are neither encrypted nor authenticated. If this is false and there is no
+    /// key, listening on and connecting to a name that may be on another host fail.
     pub plain: bool,
-    /// How long the ends try to connect again after their connection broke, before each considers the other dead. Zero: not at all.
+    /// How long the ends try to connect again after their connection broke, before each considers the other dead. With
+    /// zero they do not try.
     pub resume: Duration,
 }
 
@@ -36,7 +39,7 @@ impl Default for Network {
     }
 }
 
-/// The error of settings for other hosts: a file that cannot be read or is malformed.
+/// The error for invalid settings: a file that cannot be read or is malformed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}: {why}", place.display())]
 pub struct BadNetwork {
@@ -55,8 +58,8 @@ fn read(what: &'static str, path: &Path) -> Result<String, BadNetwork> {
 
 impl Network {
     /// Reads the settings from the environment: `CROSSWAY_CHANNEL_HOSTS` and `CROSSWAY_CHANNEL_KEY` name files,
-    /// `CROSSWAY_CHANNEL_TIPC` is `auto`, `kernel` or the path of a tipcd's socket, and `CROSSWAY_CHANNEL_PLAIN` is 1 to allow connections
-    /// that are not encrypted.
+    /// `CROSSWAY_CHANNEL_TIPC` is `auto`, `kernel` or the path of a tipcd's socket, and `CROSSWAY_CHANNEL_PLAIN` is 1
+    /// to allow connections that are not encrypted.
     ///
     /// # Errors
     /// A file that one of them names cannot be read or is malformed.
@@ -74,12 +77,12 @@ impl Network {
         Ok(network)
     }
 
-    /// Whether connections to other hosts may be made at all.
+    /// Whether the settings allow connections to other hosts, either with a key or explicitly without.
     pub(crate) const fn is_protected_by_choice(&self) -> bool {
         self.key.is_some() || self.plain
     }
 
-    /// Whether a name can be on another host.
+    /// Whether a name can be on another host, according to these settings.
     pub(crate) fn reaches(&self, name: &str) -> bool {
         self.tipc.is_some() || !self.hosts.of(name).is_empty()
     }
@@ -97,12 +100,13 @@ impl Hosts {
         self
     }
 
-    /// The addresses of a name, in the order of the file.
+    /// Returns the addresses of a name, in the order of the file.
     pub fn of(&self, name: &str) -> &[SocketAddr] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Reads a file of lines such as `camera/left 10.0.0.2:7400`. What follows a `#` is a comment. A name may have several lines.
+    /// Reads a file of lines such as `camera/left 10.0.0.2:7400`. A `#` begins a comment. A name may have several
+    /// lines.
     ///
     /// # Errors
     /// The file cannot be read, or a line is not of that form.
@@ -152,7 +156,7 @@ impl Key {
         Ok(Key(bytes))
     }
 
-    /// The key as 64 hexadecimal digits, the form that [`Key::read`] accepts.
+    /// Returns the key as 64 hexadecimal digits, the form that [`Key::read`] accepts.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -1,7 +1,8 @@
 //! Finding the process to which the listening end of a channel has moved.
 //!
-//! Listeners of the name on this host are asked first, so that a channel whose ends meet on one host never stays on the network. One that
-//! has not got the channel yet says which listener it is, and does not answer as if it were on another host when it is reached over the network.
+//! Listeners of the name on this host are asked first, so that a channel with both ends on one host never stays on the
+//! network. A listener that does not have the channel yet answers with its id. If it is then asked over the network as
+//! well, it does not answer as if it were on another host.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::event::EventKind;
 use crate::link::{Abroad, Link};
 use crate::message::{self, Message, Outbox, Packet, Welcome};
 
-/// A listener of this host answers within this time, or is asked again later.
+/// How long to wait for the answer of a listener on this host; if there is none, it is asked again later.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Asks each process that may have the channel; returns whether one of them has it.
@@ -27,13 +28,13 @@ pub(super) fn look(link: &Link, until: Instant) -> bool {
         match ask_near(link, socket) {
             Ok(Answer::Found) => return true,
             Ok(Answer::NotHere(listener)) => near.push(listener),
-            // A process that has just ended, or one that is busy; the next round asks again.
+            // The process has just ended, or is busy; the next round asks again.
             Ok(Answer::None) | Err(_) => {}
         }
     }
     let Some(network) = link.network.clone() else { return false };
     for place in routes_of(link, &network).0 {
-        // The answer that this end leaves the old process may not have arrived there.
+        // The old process may not have received this end's confirmation that it leaves.
         let asks_again = {
             let state = link.lock();
             state.wire.is_down() && state.abroad.is_some()
@@ -60,10 +61,10 @@ pub(super) fn look(link: &Link, until: Instant) -> bool {
     false
 }
 
-/// What a listener of this host says.
+/// The answer of a listener on this host.
 enum Answer {
     Found,
-    /// It has not got the channel, and this is its number.
+    /// It does not have the channel yet; this is its id.
     NotHere(u64),
     None,
 }
@@ -81,7 +82,7 @@ fn ask_near(link: &Link, socket: OwnedFd) -> Result<Answer, OsError> {
         return Ok(Answer::None);
     }
     Ok(match message::receive(&socket, true) {
-        // The same proof as at the beginning of a channel: both see one page, on one kernel.
+        // The same proof as when a channel is opened: both processes see one page, on one kernel.
         Packet::Message(Message::Welcome(welcome), _)
             if welcome.boot_id == boot_id()
                 && welcome.read_nonce == wrote
@@ -104,7 +105,7 @@ fn found_near(link: &Link, socket: OwnedFd, welcome: Welcome) {
     link.rejoin(Wire::unix(socket), welcome, None, peer_pid);
 }
 
-/// The new process does not take this end; that is in the log once.
+/// Logs that the new process refuses this end, unless the last entry of the log already says so.
 fn refused(link: &Link, because: String) {
     let mut state = link.lock();
     let (from, to) = (state.transport, state.transport);

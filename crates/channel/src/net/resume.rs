@@ -1,8 +1,8 @@
 //! Finding the peer again after a connection between hosts broke.
 //!
-//! The connecting end looks for the listener by the channel's name, in a thread that lives as long as the search; the listening end waits. Each
-//! gives up after [`Network::resume`]. A process that knows nothing of the channel, or a host where nobody listens any more, ends
-//! the search at once: the peer is dead.
+//! The connecting end looks for the listener by the channel's name, in a thread that runs until the search is over; the
+//! listening end waits. Each gives up after [`Network::resume`]. The search ends immediately if the process that is
+//! found does not have the channel, or if nobody listens on the host any more; in both cases the peer is dead.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,23 +17,23 @@ use crate::link::{Link, Moving};
 use crate::message::Message;
 use crate::transport::Transport;
 
-/// Time between two searches, at first and at most.
+/// Pause between two searches: at first, and at most. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(200);
 
-/// The same for a process to which the listening end has moved: it gets the channel within milliseconds.
+/// Longest pause when the listening end has moved: the new process gets the channel within milliseconds.
 const LAST_PAUSE_IN_A_MOVE: Duration = Duration::from_millis(20);
 
-/// What a search at one place found.
+/// The result of a search at one place.
 pub(super) enum Found {
     Peer,
-    /// This place does not know the channel.
+    /// The process at this place does not have the channel.
     Nothing,
-    /// It may know it later.
+    /// The process at this place may have the channel later.
     NoAnswer,
 }
 
-/// Starts the search in a thread of its own, for as long as `patience`.
+/// Starts a search in a new thread, which gives up after `patience`.
 pub(crate) fn start(link: &Arc<Link>, patience: Duration) {
     if patience.is_zero() {
         return link.lost(None);
@@ -85,7 +85,7 @@ fn search(link: &Link, patience: Duration) {
             }
             None => return link.search_is_over(None),
         }
-        // It may have been told meanwhile that the peer moves.
+        // Meanwhile the peer may have announced that it moves.
         if link.lock().moving == Moving::Searching && !moves {
             continue;
         }
@@ -98,7 +98,8 @@ fn search(link: &Link, patience: Duration) {
     }
 }
 
-/// Where the listener may be; where it was found last comes first.
+/// Returns the places where the listener may be, beginning with the one where it was last found, and an error if some
+/// could not be looked up.
 pub(super) fn routes_of(link: &Link, network: &Network) -> (Vec<Route>, Option<String>) {
     let (mut places, trouble) = routes(&link.name, network);
     let last = link.lock().abroad.as_ref().and_then(|abroad| abroad.place.clone());
@@ -106,7 +107,7 @@ pub(super) fn routes_of(link: &Link, network: &Network) -> (Vec<Route>, Option<S
     (places, trouble)
 }
 
-/// Replaces every connection that is down, at one place.
+/// Replaces every broken connection with a new one to a given place.
 fn resume_at(link: &Link, network: &Network, place: &Route, until: Instant) -> Found {
     if link.lock().wire.is_down() {
         match resume_wire_at(link, network, place, until) {
@@ -124,7 +125,7 @@ fn resume_at(link: &Link, network: &Network, place: &Route, until: Instant) -> F
     }
 }
 
-/// Replaces the control connection, at one place.
+/// Replaces the control connection with a new one to a given place.
 pub(super) fn resume_wire_at(
     link: &Link,
     network: &Network,
@@ -177,7 +178,7 @@ fn attach(
                 }
             }
         }
-        // The epoch is over: the peer has gone on meanwhile, and says so on the control connection.
+        // The epoch is over: the peer has continued to the next one, as it says on the control connection.
         (Message::Settled, ..) => {
             link.lock().forget_session(epoch);
             Found::Peer
@@ -194,7 +195,7 @@ const fn not_found(asked: &Asked) -> Found {
 }
 
 impl Link {
-    /// The thread that searched ends.
+    /// Ends the search. `took` is its duration if it was successful.
     fn search_is_over(&self, took: Option<Duration>) {
         let mut state = self.lock();
         state.searching = false;
@@ -205,7 +206,7 @@ impl Link {
             self.log(&mut state, EventKind::Resumed { took_us });
         }
         drop(state);
-        // It may have broken again; there is a new descriptor to watch.
+        // The connection may have broken again, and there is a new descriptor to watch.
         self.call();
     }
 }

@@ -1,8 +1,9 @@
-//! The messages of one epoch between two hosts, over one connection after another.
+//! A session carries the messages of one epoch between two hosts, over one connection after another.
 //!
-//! Items are numbered by counting. The sender keeps each one until the receiver has acknowledged it; when the connection dies, the receiver says
-//! how many items its program has got, and the sender continues there on the next connection. So each item arrives exactly once while both ends
-//! live, whatever happens to the connections. Acknowledgements travel on the control connection, each for many items.
+//! Items are numbered by counting. The sender keeps each one until the receiver has acknowledged it. When the
+//! connection dies, the receiver reports how many items its program has received, and the sender continues there on the
+//! next connection. So each item arrives exactly once while both ends live, however often connections break.
+//! Acknowledgements travel on the control connection; each covers many items.
 
 mod bell;
 mod halves;
@@ -25,7 +26,7 @@ use bell::Bell;
 pub(crate) use halves::{NetRx, NetTx};
 use kept::Kept;
 
-/// Bytes that a sender keeps until they are acknowledged, unless told otherwise.
+/// Default number of bytes that a sender keeps until they are acknowledged.
 const KEPT: usize = 1 << 20;
 
 struct Sending {
@@ -34,39 +35,39 @@ struct Sending {
 }
 
 struct Receiving {
-    /// Items that the program has got.
+    /// Number of items that the program has received.
     count: u64,
-    /// Bytes of them since the last acknowledgement.
+    /// Number of bytes received since the last acknowledgement.
     unacknowledged: usize,
-    /// Grows with each connection.
+    /// Increases with each disconnection, so that the receiving half notices that its reader is obsolete.
     connection: u64,
-    /// The next connection, until the receiver takes it.
+    /// The next connection, until the receiving half takes it.
     next: Option<Reader>,
-    /// That of the receiver, to wake it.
+    /// The stream of the current connection, by which a waiting receiver can be woken.
     stream: Option<Arc<Stream>>,
 }
 
-/// What both halves, the control thread and whoever reconnects share.
+/// The state that both halves, the control thread and a thread that reconnects share.
 pub(crate) struct Session {
     sending: Mutex<Sending>,
     receiving: Mutex<Receiving>,
-    /// A connection, room, or the end came.
+    /// Notified when there is a new connection, room for items, or the end of the session.
     changed: Condvar,
     arrived: Condvar,
     kept_limit: usize,
     longest: usize,
     over: AtomicBool,
     bell: OnceLock<Bell>,
-    /// The channel, and in which epoch this is its transport.
+    /// The channel, and the epoch in which this session is its transport.
     owner: OnceLock<(Weak<Link>, u32)>,
-    /// Connections so far, the same at both ends.
+    /// Number of connections so far, the same at both ends.
     connections: AtomicU64,
-    /// Those of which the peer was told that they broke.
+    /// Number of the last connection whose break was reported to the peer.
     told: AtomicU64,
 }
 
 impl Session {
-    /// A session without a connection yet.
+    /// Creates a session without a connection.
     pub(crate) fn new(max_message: usize, capacity_bytes: Option<usize>) -> Arc<Session> {
         let kept_limit = capacity_bytes.unwrap_or(KEPT).max(2 * (max_message + HEADER));
         Arc::new(Session {
@@ -90,14 +91,14 @@ impl Session {
         })
     }
 
-    /// Both halves of one end.
+    /// Returns both halves of one end.
     pub(crate) fn halves(self: &Arc<Self>) -> (NetTx, NetRx) {
         (NetTx(Arc::clone(self)), NetRx::new(Arc::clone(self)))
     }
 
-    /// Says which channel's transport this is, and in which epoch.
+    /// Sets the channel and the epoch in which this session is its transport.
     pub(crate) fn belongs_to(&self, link: Weak<Link>, epoch: u32) {
-        // A session has one owner for all its life.
+        // A session belongs to one channel all its life.
         let _ = self.owner.set((link, epoch));
     }
 
@@ -117,12 +118,12 @@ impl Session {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Whether it has no connection.
+    /// Whether the session has no connection.
     pub(crate) fn is_down(&self) -> bool {
         self.sending().writer.is_none() || self.receiving().stream.is_none()
     }
 
-    /// Takes the connection away, and tells how many items have been received: the peer is to continue there.
+    /// Drops the connection and returns how many items have been received; the peer must continue after them.
     pub(crate) fn disconnect(&self) -> u64 {
         self.sending().writer = None;
         let mut receiving = self.receiving();
@@ -135,10 +136,10 @@ impl Session {
         receiving.count
     }
 
-    /// Continues on a connection, whose peer has received `count` items.
+    /// Continues on a new connection. `count` is the number of items that the peer has received.
     ///
     /// # Errors
-    /// The peer claims to have what was not sent, or no longer has what it had.
+    /// `count` exceeds the number of items sent, or is less than the peer had acknowledged.
     pub(crate) fn connect(&self, writer: Writer, reader: Reader, count: u64) -> Result<(), String> {
         let mut sending = self.sending();
         if count < sending.kept.first || !sending.kept.forget(count) {
@@ -151,7 +152,7 @@ impl Session {
         let mut receiving = self.receiving();
         if let Some(bell) = self.bell.get() {
             bell.watch(reader.stream());
-            // What came behind the answer is in memory already.
+            // The first items may have arrived together with the answer, and are in memory already.
             if reader.holds_bytes() {
                 bell.raise(true);
             }
@@ -168,29 +169,29 @@ impl Session {
         Ok(())
     }
 
-    /// Connections so far.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// The number of a connection that broke and of which the peer has not been told.
+    /// Returns the number of a connection that broke, if the peer has not been told; counts as telling it.
     pub(crate) fn untold(&self) -> Option<u64> {
         let connections = self.connections();
         let news = self.is_down() && self.told.swap(connections, Ordering::AcqRel) < connections;
         news.then_some(connections)
     }
 
-    /// The peer has received this many items.
+    /// Handles an acknowledgement of this many items; returns false if they were never sent.
     pub(crate) fn acknowledged(&self, count: u64) -> bool {
         let mut sending = self.sending();
-        // One that was overtaken by a new connection says nothing new.
+        // The count may be older than that of a new connection; then it contains no news.
         let known = sending.kept.first >= count || sending.kept.forget(count);
         drop(sending);
         self.changed.notify_all();
         known
     }
 
-    /// The peer is gone for good: senders fail, receivers get what is there.
+    /// Ends the session after the peer has ended: senders fail, and receivers get the items that have arrived.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.sending().writer = None;
@@ -206,7 +207,7 @@ impl Session {
         self.arrived.notify_all();
     }
 
-    /// Control thread: sends what waits for room; whether something still does.
+    /// Control thread: sends waiting items; returns whether some still wait for room.
     pub(crate) fn flush(&self) -> bool {
         let mut sending = self.sending();
         if sending.writer.is_none() {
@@ -221,7 +222,7 @@ impl Session {
         outcome == Ok(false) || (outcome == Ok(true) && waits)
     }
 
-    /// Waits until a connection has taken everything.
+    /// Waits until the connection has taken everything.
     pub(crate) fn wait_written(&self, until: Deadline) -> Result<(), SendError> {
         loop {
             let mut sending = self.sending();
@@ -239,7 +240,7 @@ impl Session {
                 Some(writer) => {
                     let stream = Arc::clone(writer.stream());
                     drop(sending);
-                    // An error is met again by the next attempt.
+                    // An error will be reported by the next attempt.
                     wait_ready(&*stream, Interest::Writable, until) != Ok(false)
                 }
                 None => sleep(&self.changed, sending, until),
@@ -260,7 +261,7 @@ impl Session {
         self.report();
     }
 
-    /// The connection died: the control thread sees to another one.
+    /// Tells the control thread that the connection died, so that it provides another one.
     fn report(&self) {
         if let Some((link, _)) = self.owner.get()
             && let Some(link) = link.upgrade()
@@ -279,7 +280,7 @@ impl Session {
     }
 }
 
-/// Writes what the connection takes; true when nothing waits.
+/// Writes as much as the connection takes; returns true if nothing is left to write.
 fn push_out(sending: &mut Sending) -> Result<bool, Errno> {
     let Sending { kept, writer: Some(writer) } = sending else { return Ok(false) };
     loop {
@@ -296,7 +297,7 @@ fn push_out(sending: &mut Sending) -> Result<bool, Errno> {
     }
 }
 
-/// Sleeps until it is woken; false once the deadline has passed.
+/// Sleeps until the condition is notified; returns false if the deadline has passed.
 fn sleep<T>(condition: &Condvar, guard: MutexGuard<'_, T>, until: Deadline) -> bool {
     let Some(until) = until else {
         drop(condition.wait(guard).unwrap_or_else(PoisonError::into_inner));

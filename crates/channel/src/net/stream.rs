@@ -1,4 +1,4 @@
-//! A connection between hosts as bytes: TCP, or a stream of TIPC. Every call returns at once.
+//! A connection between hosts as a stream of bytes, over TCP or TIPC. Only connecting waits; the other calls do not.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,13 +16,14 @@ use crossway_tipc_client::{
 use super::network::Network;
 use crate::transport::Transport;
 
-/// A connection that is not made within this time is not made.
+/// A connection attempt fails after this time.
 const DIAL: Duration = Duration::from_secs(2);
-/// A TCP peer that is silent for this long is probed ...
+/// A TCP peer that is silent for this long is probed.
 const IDLE: Duration = Duration::from_secs(2);
-/// ... and given up when nothing was acknowledged for this long.
+/// A TCP connection is given up if nothing was acknowledged for this long.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long the topology service is listened to for the listeners of a name; it tells of all there are at once.
+/// How long to wait for the topology service to list the listeners of a name, in milliseconds. It lists all of them
+/// immediately.
 const TOPOLOGY_MS: u32 = 20;
 
 /// A connection.
@@ -42,7 +43,7 @@ impl AsFd for Stream {
 }
 
 impl Stream {
-    /// A TCP connection that was made or accepted.
+    /// Prepares a TCP socket, which may be connected or not.
     pub(crate) fn tcp(fd: OwnedFd) -> Result<Stream, OsError> {
         socket::set_nonblocking(&fd)?;
         socket::set_tcp_nodelay(&fd, true)?;
@@ -50,7 +51,7 @@ impl Stream {
         Ok(Stream::Tcp(fd))
     }
 
-    /// The other end, in words.
+    /// Returns the peer's address as text; `?` if it is unknown.
     pub(crate) fn peer(&self) -> String {
         match self {
             Stream::Tcp(fd) => socket::peer_address(fd)
@@ -64,14 +65,14 @@ impl Stream {
         }
     }
 
-    /// This end's address and the peer's, over TCP.
+    /// Returns this end's address and the peer's; `None` unless it is TCP.
     pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         let Stream::Tcp(fd) = self else { return None };
         let (local, peer) = (socket::local_address(fd).ok()?, socket::peer_address(fd).ok()?);
         Some((socket::as_inet(&local)?, socket::as_inet(&peer)?))
     }
 
-    /// Which transport it is.
+    /// Returns the transport that it belongs to.
     pub(crate) const fn transport(&self) -> Transport {
         match self {
             Stream::Tcp(_) => Transport::Tcp,
@@ -79,7 +80,7 @@ impl Stream {
         }
     }
 
-    /// Sends what there is room for; EAGAIN when there is none.
+    /// Sends as many of the bytes as there is room for and returns their number; EAGAIN if there is no room.
     pub(crate) fn try_send(&self, bytes: &[u8]) -> Result<usize, Errno> {
         match self {
             Stream::Tcp(fd) => socket::send(fd, bytes, true),
@@ -87,7 +88,8 @@ impl Stream {
         }
     }
 
-    /// Appends at most `most` bytes of what is there; 0 at the end, EAGAIN when nothing is there.
+    /// Appends up to `most` bytes that have arrived and returns their number; 0 at the end of the connection, EAGAIN if
+    /// nothing has arrived.
     pub(crate) fn try_recv(&self, into: &mut Vec<u8>, most: usize) -> Result<usize, Errno> {
         match self {
             Stream::Tcp(fd) => {
@@ -104,7 +106,7 @@ impl Stream {
         }
     }
 
-    /// Ends both directions; whoever waits for the descriptor wakes.
+    /// Shuts both directions down, which wakes threads that wait for the descriptor.
     pub(crate) fn shutdown(&self) {
         match self {
             Stream::Tcp(fd) => {
@@ -115,21 +117,22 @@ impl Stream {
         }
     }
 
-    /// Nothing more will come from a peer that is dead. What is there can still be received; whoever waits wakes.
+    /// Stops receiving, because a peer that is dead sends nothing more. Bytes that have arrived can still be received;
+    /// threads that wait for the descriptor wake.
     pub(crate) fn expect_no_more(&self) {
-        // TIPC ends the connections of a peer that is gone by itself.
+        // TIPC itself ends the connections of a peer that is gone.
         if let Stream::Tcp(fd) = self {
             socket::shutdown_recv(fd);
         }
     }
 }
 
-/// A place where a name's listener may be.
+/// A place where a listener of a name may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// From the list of hosts.
+    /// An address from the list of hosts.
     Tcp(SocketAddr),
-    /// From TIPC's name table.
+    /// A socket from TIPC's name table.
     Tipc(Backend, SocketAddress),
 }
 
@@ -142,17 +145,17 @@ impl fmt::Display for Route {
     }
 }
 
-/// Why there is no connection.
+/// The reason why a connection attempt failed.
 #[derive(Debug)]
 pub(crate) enum NoConnection {
-    /// The host answers that nobody listens there.
+    /// The host answered that nobody listens there.
     Refused,
-    /// It does not answer, or this host has no way there, in words.
+    /// The host does not answer, or there is no route to it; the text describes which.
     Unreachable(String),
 }
 
 impl Route {
-    /// The transport that a channel over it uses.
+    /// Returns the transport of channels that use this route.
     pub(crate) const fn transport(&self) -> Transport {
         match self {
             Route::Tcp(_) => Transport::Tcp,
@@ -160,7 +163,7 @@ impl Route {
         }
     }
 
-    /// Connects.
+    /// Connects, waiting until the deadline, but never longer than [`DIAL`].
     pub(crate) fn dial(&self, until: Deadline) -> Result<Stream, NoConnection> {
         let latest = Instant::now() + DIAL;
         let until = until.map_or(latest, |until| until.min(latest));
@@ -197,8 +200,8 @@ impl Route {
     }
 }
 
-/// The service that represents a name in TIPC's name table: 48 bits of a hash, in a reserved range of types. The greeting distinguishes names
-/// with the same hash.
+/// Returns the service that represents a name in TIPC's name table: 48 bits of a hash, in a reserved range of types.
+/// The greeting distinguishes names with the same hash.
 pub(crate) fn tipc_service(name: &str) -> ServiceRange {
     // FNV-1a.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -228,7 +231,7 @@ fn tipc_routes(name: &str, backend: &Backend) -> Result<Vec<Route>, String> {
         let word = |n: usize| {
             event[4 * n..4 * n + 4].try_into().map(u32::from_ne_bytes).unwrap_or_default()
         };
-        // The first other event is that the time is up.
+        // The first event of another kind reports that the time is up.
         if len != EVENT_LEN || word(0) != PUBLISHED {
             return Ok(routes);
         }
@@ -237,7 +240,7 @@ fn tipc_routes(name: &str, backend: &Backend) -> Result<Vec<Route>, String> {
     }
 }
 
-/// Where listeners of a name may be, and why some places could not be looked at.
+/// Returns the places where listeners of a name may be, and the error if TIPC's topology service could not be asked.
 pub(crate) fn routes(name: &str, network: &Network) -> (Vec<Route>, Option<String>) {
     let mut routes: Vec<Route> = network.hosts.of(name).iter().copied().map(Route::Tcp).collect();
     let mut trouble = None;

@@ -1,7 +1,7 @@
-//! A channel's control connection: a UNIX socket within a host, a connection of its own between hosts.
+//! A channel's control connection: a UNIX socket within a host, a separate TCP or TIPC connection between hosts.
 //!
-//! Between hosts, packets are numbered and kept until they are acknowledged, so that the switch protocol goes on undisturbed when the connection
-//! dies and another one takes its place.
+//! Between hosts, packets are numbered and kept until they are acknowledged, so that the switch protocol is not
+//! disturbed when the connection dies and another one replaces it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::frames::{Reader, Writer, framed};
 use crate::message::{self, Message, Outbox, PACKET, Packet};
 
-/// Packets received before they are acknowledged, if nothing is sent meanwhile that says so.
+/// Number of packets after which a separate acknowledgement is sent, if no packet that includes one was sent meanwhile.
 const ACKNOWLEDGE: u64 = 8;
 
-/// A number that no other connection of this process has.
+/// Returns a number that no other connection of this process has.
 fn number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -25,7 +25,8 @@ fn number() -> u64 {
 
 /// A control connection.
 pub(crate) enum Wire {
-    /// Within a host; carries descriptors. It breaks only when its peer dies. The number is the connection's.
+    /// Within a host. It also carries descriptors, and only breaks when its peer dies. The last field is the
+    /// connection's number.
     Unix(OwnedFd, Outbox, u64),
     /// Between hosts.
     Net(NetWire),
@@ -34,25 +35,25 @@ pub(crate) enum Wire {
 /// A packet between hosts.
 #[derive(Serialize, Deserialize)]
 struct Numbered<M> {
-    /// Its number, from 1 on; 0 if it only acknowledges.
+    /// Number of the packet, counted from 1; 0 if it is only an acknowledgement.
     number: u64,
-    /// The number of the last packet received.
+    /// Number of the last packet received from the peer.
     received: u64,
     message: Option<M>,
 }
 
-/// A control connection between hosts, and what must outlive it.
+/// A control connection between hosts, and the state that must survive a broken connection.
 pub(crate) struct NetWire {
     ends: Option<(Writer, Reader)>,
-    /// Another one for each connection.
+    /// A number that changes with each connection.
     connection: u64,
     /// Bytes that wait for room.
     out: Vec<u8>,
-    /// Packets that were not acknowledged, the oldest first.
+    /// Packets that have not been acknowledged, oldest first.
     kept: VecDeque<(u64, serde_json::Value)>,
     sent: u64,
     received: u64,
-    /// What the peer was told of `received`.
+    /// The last value of `received` that was sent to the peer.
     told: u64,
 }
 
@@ -65,7 +66,7 @@ impl Wire {
         Wire::from(Some((writer, reader)))
     }
 
-    /// Without a connection, which will come from another host or from this one.
+    /// Returns a wire without a connection, which will get one later, from another host or from this one.
     pub(crate) fn none() -> Wire {
         Wire::from(None)
     }
@@ -82,7 +83,7 @@ impl Wire {
         })
     }
 
-    /// The descriptor to watch, and which connection it is; `None` while there is none.
+    /// Returns the descriptor to watch and the connection's number; `None` while there is no connection.
     pub(crate) fn watched(&self) -> Option<(BorrowedFd<'_>, u64)> {
         match self {
             Wire::Unix(socket, _, number) => Some((socket.as_fd(), *number)),
@@ -93,7 +94,7 @@ impl Wire {
         }
     }
 
-    /// The UNIX socket.
+    /// Returns the UNIX socket; `None` between hosts.
     pub(crate) fn socket(&self) -> Option<&OwnedFd> {
         match self {
             Wire::Unix(socket, ..) => Some(socket),
@@ -101,7 +102,7 @@ impl Wire {
         }
     }
 
-    /// This end's address and the peer's, over TCP.
+    /// Returns this end's address and the peer's; `None` unless it is TCP.
     pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
             Wire::Net(NetWire { ends: Some((_, reader)), .. }) => reader.stream().addresses(),
@@ -109,12 +110,12 @@ impl Wire {
         }
     }
 
-    /// Whether it is between hosts.
+    /// Whether it is a connection between hosts.
     pub(crate) const fn is_net(&self) -> bool {
         matches!(self, Wire::Net(_))
     }
 
-    /// Whether it has no connection.
+    /// Whether the connection is missing.
     pub(crate) const fn is_down(&self) -> bool {
         matches!(self, Wire::Net(NetWire { ends: None, .. }))
     }
@@ -134,7 +135,7 @@ impl Wire {
         }
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as there is room for.
     pub(crate) fn flush(&mut self) {
         match self {
             Wire::Unix(socket, outbox, _) => outbox.flush(socket),
@@ -158,17 +159,17 @@ impl Wire {
         }
     }
 
-    /// Takes the connection away; returns how many packets were received.
+    /// Drops the connection; returns how many packets were received.
     pub(crate) fn disconnect(&mut self) -> u64 {
         let Wire::Net(net) = self else { return 0 };
         net.ends = None;
         net.received
     }
 
-    /// Continues on another connection, whose peer has received `count` packets.
+    /// Continues on another connection. `count` is the number of packets that the peer has received.
     ///
     /// # Errors
-    /// The peer claims to have what was not sent.
+    /// `count` exceeds the number of packets sent, or the channel is within a host.
     pub(crate) fn connect(
         &mut self,
         writer: Writer,
@@ -191,7 +192,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Ends the connection; the peer reads what was sent, then the end.
+    /// Closes the connection. The peer can still read the packets that were sent.
     pub(crate) fn close(&mut self) {
         match self {
             Wire::Unix(socket, ..) => {
@@ -223,7 +224,7 @@ impl NetWire {
             match writer.write(&self.out) {
                 Ok(taken) => drop(self.out.drain(..taken)),
                 Err(Errno::AGAIN) => return,
-                // The reader meets it, too, and reports it.
+                // The reader gets the same error and reports it.
                 Err(_) => return self.out.clear(),
             }
         }

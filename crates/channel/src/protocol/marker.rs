@@ -1,8 +1,9 @@
-//! What the channel itself puts between the messages of a transport.
+//! Messages of the channel itself, sent between the program's messages on the same transport.
 //!
-//! Messages travel as they are, without a header, so that they cost what the transport costs and can be written and read in place. What
-//! is not a message has a length of [`MARKER_LEN`] and begins with 16 bytes that the kernel's random generator made for this
-//! channel and that only the two ends know: a message that begins with them by chance is a matter of 2^-128.
+//! The program's messages travel without a header, so that they cost no more than the transport itself and can be
+//! written and read in place. An internal message has a length of [`MARKER_LEN`] and begins with 16 bytes that the
+//! kernel's random generator made for this channel and that only the two ends know. The probability that a message of
+//! the program begins with them by chance is 2^-128.
 
 /// Length in bytes of every internal message.
 pub const MARKER_LEN: usize = 48;
@@ -18,9 +19,9 @@ pub enum Internal {
         /// Number of messages sent before it since the channel was opened.
         sequence: u64,
     },
-    /// An empty message, which not every transport can carry.
+    /// An empty message of the program, encoded because not every transport can carry one.
     Empty,
-    /// The sender has closed; only markers follow.
+    /// The sender has closed; only markers can follow.
     Fin {
         /// Number of messages sent before it.
         sequence: u64,
@@ -42,7 +43,7 @@ impl std::fmt::Debug for Marks {
 }
 
 impl Marks {
-    /// Derives the bytes from two random numbers.
+    /// Makes the bytes from two random numbers.
     pub fn new(random: [u64; 2]) -> Self {
         let mut bytes = [0; NONCE_LEN];
         bytes[..8].copy_from_slice(&random[0].to_le_bytes());
@@ -50,7 +51,7 @@ impl Marks {
         Marks(bytes)
     }
 
-    /// The two random numbers.
+    /// Returns the two random numbers.
     pub fn random(&self) -> [u64; 2] {
         let half =
             |at: usize| u64::from_le_bytes(self.0[at..at + 8].try_into().unwrap_or_default());

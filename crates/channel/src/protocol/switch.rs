@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// The two ends of a channel.
+/// One of the two ends of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The end that accepted the connection; it offers epochs.
@@ -29,7 +29,7 @@ pub enum Signal {
     Moved(u32),
 }
 
-/// What the driver must do, in this order.
+/// An action that the driver must carry out. Actions must be carried out in the order in which they are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send this to the peer.
@@ -40,18 +40,18 @@ pub enum Action {
     Install(u32),
     /// Send the marker on the old transport, then use the new one, then call [`Switch::tx_moved`].
     MoveTx(u32),
-    /// The offer was refused: drop the transport made for it.
+    /// Drop the transport made for this epoch, because the offer was refused.
     Discard(u32),
-    /// Nothing is left on the old transport: drop it.
+    /// Drop the old transport, on which nothing is left.
     Settled(u32),
 }
 
-/// A switch cannot begin: another one is in progress, or the peer has ended.
+/// The error when a switch cannot begin: another one is in progress, or the peer has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a switch is going on already, or the peer is gone")]
 pub struct Busy;
 
-/// The peer sent a signal that is not valid in this state.
+/// The error when the peer sent a signal that is not valid in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer signalled {signal:?} in epoch {epoch}, where it makes no sense")]
 pub struct Violation {
@@ -68,7 +68,7 @@ enum Phase {
     Offered,
     /// Follower: the driver is opening the transport.
     Opening,
-    /// Follower: ready; the leader's marker may overtake its Go.
+    /// Follower: ready. The leader's marker may arrive before its Go.
     Prepared {
         rx: bool,
     },
@@ -88,25 +88,25 @@ pub struct Switch {
     role: Role,
     epoch: u32,
     phase: Phase,
-    /// The peer has settled and offered again before this end's driver said that the marker is out.
+    /// The peer has settled and made the next offer before this end's driver reported that its marker was sent.
     early_offer: bool,
     ended: bool,
     actions: VecDeque<Action>,
 }
 
 impl Switch {
-    /// The state of a new channel, in epoch 0.
+    /// Returns the state of a new channel, in epoch 0.
     pub fn new(role: Role) -> Self {
         Self::at(role, 0)
     }
 
-    /// The state of a channel that is settled in an epoch.
+    /// Returns the state of a channel that is settled in an epoch.
     pub fn at(role: Role, epoch: u32) -> Self {
         let phase = Phase::Settled;
         Switch { role, epoch, phase, early_offer: false, ended: false, actions: VecDeque::new() }
     }
 
-    /// The epoch in which both ends were last settled.
+    /// Returns the epoch in which both ends were last settled.
     pub const fn epoch(&self) -> u32 {
         self.epoch
     }
@@ -121,7 +121,7 @@ impl Switch {
         self.ended
     }
 
-    /// Which end this is.
+    /// Returns which end this is.
     pub const fn role(&self) -> Role {
         self.role
     }
@@ -139,7 +139,7 @@ impl Switch {
         Ok(self.next())
     }
 
-    /// Handles a signal of the peer.
+    /// Handles a signal from the peer.
     ///
     /// # Errors
     /// [`Violation`]; the channel must then be closed.
@@ -180,7 +180,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Follower: the transport of [`Action::Open`] is open, or could not be opened.
+    /// Follower: reports whether the transport of [`Action::Open`] was opened.
     pub fn opened(&mut self, worked: bool) {
         if self.ended {
             return;
@@ -197,7 +197,7 @@ impl Switch {
         }
     }
 
-    /// The marker of [`Action::MoveTx`] was sent, and the sender uses the new transport.
+    /// Reports that the marker of [`Action::MoveTx`] was sent and the sender uses the new transport.
     pub fn tx_moved(&mut self) {
         match self.phase {
             _ if self.ended => {}
@@ -206,7 +206,7 @@ impl Switch {
         }
     }
 
-    /// The receiver has read the peer's marker and uses the new transport.
+    /// Reports that the receiver has read the peer's marker and uses the new transport.
     pub fn rx_moved(&mut self) {
         match self.phase {
             _ if self.ended => {}
@@ -222,7 +222,7 @@ impl Switch {
         }
     }
 
-    /// The peer has ended. Installed transports stay available to the receiver.
+    /// Reports that the peer has ended. Installed transports stay available to the receiver.
     pub fn end(&mut self) {
         self.ended = true;
         self.actions.clear();

@@ -1,4 +1,4 @@
-//! Connections from other hosts: accepted here, and handed to the channel that they are for once they say so.
+//! Connections from other hosts, which are accepted here and passed to their channel once their first frame names it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ impl Reactor {
                 Some(Ok(Some(stream))) => stream,
                 Some(Ok(None)) | None => return,
                 Some(Err(_)) => {
-                    // Its tipcd has ended; it is opened again as soon as there is one.
+                    // Its tipcd has ended; the place is opened again as soon as there is one.
                     (*acceptor, *retry) = (None, Instant::now() + REOPEN);
                     return;
                 }
@@ -41,7 +41,7 @@ impl Reactor {
         }
     }
 
-    /// Reads the first frame of a connection from another host, and does what it asks for.
+    /// Reads the first frame of a connection from another host, and carries out its request.
     pub(super) fn hear(&mut self, token: u64) {
         let Some(Entry::Incoming { incoming, core, .. }) = self.entries.get_mut(&token) else {
             return;
@@ -76,7 +76,7 @@ impl Reactor {
                 };
                 heard.unwrap_or_else(unknown);
             }
-            // An end that reaches this listener within its host has asked or will ask there.
+            // An end on this host asks this listener directly, not over the network.
             Some(Message::Rejoin(rejoin)) if rejoin.near.contains(&core.id) => unknown(writer),
             Some(Message::Rejoin(rejoin)) => match self.awaiting(&core, rejoin.id) {
                 Some(link) => link.rejoin_far(rejoin, writer, reader),
@@ -92,13 +92,14 @@ impl Reactor {
         }
     }
 
-    /// The listening end of a channel. One that has moved within this process is over at its old place.
+    /// Returns the listening end of a channel. If it has moved within this process, the end at its old place is over
+    /// and is skipped.
     fn link_by_id(&self, name: &str, id: u64) -> Option<Arc<Link>> {
         let mut links = self.links(name).filter(|link| link.id == id && link.role == Role::Leader);
         links.find(|link| !link.lock().over).cloned()
     }
 
-    /// The listening end of a channel that was moved to this listener and waits for the connecting end.
+    /// Returns the listening end of a channel that was moved to this listener and is waiting for the connecting end.
     pub(super) fn awaiting(&self, core: &Core, id: u64) -> Option<Arc<Link>> {
         let mut links = self.links(&core.name).filter(|link| link.listener == Some(core.id));
         links.find(|link| link.id == id && link.is_awaiting()).cloned()

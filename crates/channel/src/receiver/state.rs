@@ -1,4 +1,5 @@
-//! The receiving state, used by the receiver and the control thread in turn: the transport's half, the counts, and messages taken but not yet received.
+//! The receiving state, which the receiver and the control thread use in turn: the transport's half, the counts, and
+//! messages taken from the transport but not yet received.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -66,7 +67,7 @@ impl RxHalf {
         }
     }
 
-    /// As [`RxHalf::recv`], without waiting.
+    /// Does the same as [`RxHalf::recv`], without waiting.
     pub(super) fn try_recv<R>(
         &mut self,
         marks: Marks,
@@ -88,7 +89,7 @@ impl RxHalf {
         }
     }
 
-    /// How often this half announced that it sleeps; `None` if it does not count that.
+    /// Returns how often this half has announced that it sleeps; `None` if it does not count that.
     fn sleeps(&self) -> Option<u64> {
         match self {
             RxHalf::Futex(rx) => Some(rx.sleeps_and_wakes().0),
@@ -115,7 +116,7 @@ impl RxHalf {
 /// The receiving state; the receiver and the control thread use it in turn.
 pub(crate) struct RxState {
     pub(crate) half: RxHalf,
-    /// Messages taken from transports since the channel was made, and those that were lost.
+    /// Number of messages taken from transports since the channel was created, including those that were lost.
     pub(crate) sequence: u64,
     bytes: u64,
     /// The messages and wake-ups on this transport that were already reported to the policy.
@@ -124,8 +125,8 @@ pub(crate) struct RxState {
     pub(crate) fin: bool,
     /// Whether the transport has already reported that the peer has closed.
     gone: bool,
-    /// Messages taken from a transport but not yet received: the control thread looked for the marker, a buffer was too small, or
-    /// another process owned this end before.
+    /// Messages taken from a transport but not yet received: the control thread was looking for the marker, a buffer
+    /// was too small, or another process owned this end before.
     pub(crate) held: VecDeque<Vec<u8>>,
     /// Buffer for messages from sockets.
     pub(super) scratch: Vec<u8>,
@@ -160,7 +161,7 @@ impl RxState {
         Ok(state)
     }
 
-    /// Uses another transport from now on; returns the old one.
+    /// Continues on another transport; returns the old one.
     pub(crate) fn replace(&mut self, next: RxHalf) -> Result<RxHalf, RecvError> {
         if let Some(poll) = &self.poll {
             if let Some(fd) = self.half.wait_fd() {
@@ -185,7 +186,7 @@ impl RxState {
         link.received.publish(self.sequence, self.bytes);
     }
 
-    /// Messages were lost: those that follow keep their places.
+    /// Counts messages that were lost, so that later messages keep their numbers.
     #[cold]
     pub(super) fn lose(&mut self, link: &Link, count: u64) {
         self.sequence += count;
@@ -251,7 +252,7 @@ impl RxState {
         })
     }
 
-    /// Called when a slice of spinning is over.
+    /// Starts the next slice of spinning; returns an error if the deadline has passed.
     #[cold]
     pub(super) fn look_around(
         &mut self,
@@ -282,7 +283,7 @@ impl RxState {
         }
     }
 
-    /// Handles the raised flags; returns a held message, if there is one.
+    /// Handles the raised flags; returns the next held message, if there is one.
     #[cold]
     pub(super) fn attend(&mut self, link: &Link, flags: Flags<'_>) -> Option<Vec<u8>> {
         let raised = flags.raised();
@@ -301,14 +302,15 @@ impl RxState {
         None
     }
 
-    /// Keeps a message for the next call.
+    /// Keeps a message for the program's next call.
     fn hold(&mut self, link: &Link, message: Vec<u8>) {
         self.held.push_back(message);
         link.rx.raise(flag::HELD);
     }
 
-    /// Called by the control thread while the program is in no call: checks whether the marker is next. A message is held, or dropped if the
-    /// receiver no longer exists. Returns true if there is nothing more to do.
+    /// Called by the control thread while the program is not inside a call: checks whether the marker is next. A
+    /// message that comes first is held, or dropped if `discard` is set because the receiver no longer exists. Returns
+    /// true if there is nothing more to do.
     pub(crate) fn visit(&mut self, link: &Link, discard: bool) -> bool {
         if matches!(self.half, RxHalf::Parked) {
             let _ = link.follow_parked(self);

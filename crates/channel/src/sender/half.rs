@@ -1,4 +1,4 @@
-//! The calls of a sending half, passed on to the transport in use.
+//! The calls of a sending half, which are passed on to the transport in use.
 
 use crossway_mech::{Deadline, SendError, Tx};
 
@@ -18,7 +18,7 @@ impl TxHalf {
         }
     }
 
-    /// As [`Tx::send`], for what must not be lost.
+    /// Does the same as [`Tx::send`], for items that must not be lost.
     pub(super) fn send_reliably(&mut self, item: &[u8], until: Deadline) -> Result<(), SendError> {
         match self {
             TxHalf::Lossy(tx) => tx.reliable().send(item, until),
@@ -26,7 +26,7 @@ impl TxHalf {
         }
     }
 
-    /// As [`Tx::try_send`], for what must not be lost. A parked half has no marker to carry.
+    /// Does the same as [`Tx::try_send`], for items that must not be lost. A parked half needs no marker and drops it.
     pub(crate) fn try_send_reliably(&mut self, item: &[u8]) -> Result<(), SendError> {
         match self {
             TxHalf::Lossy(tx) => tx.reliable().try_send(item),
@@ -35,7 +35,7 @@ impl TxHalf {
         }
     }
 
-    /// As [`Tx::try_send`].
+    /// Does the same as [`Tx::try_send`].
     #[inline]
     pub(super) fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
         match self {
@@ -74,7 +74,7 @@ impl TxHalf {
         }
     }
 
-    /// How often this half woke the peer's receiver; `None` if it does not count that.
+    /// Returns how often this half woke the peer's receiver; `None` if it does not count that.
     pub(super) fn wakes(&self) -> Option<u64> {
         match self {
             TxHalf::Futex(tx) => Some(tx.sleeps_and_wakes().1),

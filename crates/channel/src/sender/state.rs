@@ -1,4 +1,4 @@
-//! The sending state, used by the sender and the control thread in turn: the transport's half and the counts.
+//! The sending state, which the sender and the control thread use in turn: the transport's half and the counts.
 
 use std::time::Instant;
 
@@ -18,18 +18,18 @@ pub(super) enum Fin {
     Sent,
 }
 
-/// What the sender and the control thread take turns with.
+/// The sending state; the sender and the control thread use it in turn.
 pub(crate) struct TxState {
     pub(crate) half: TxHalf,
-    /// Messages sent since the channel was made.
+    /// Number of messages sent since the channel was created.
     pub(crate) sequence: u64,
     bytes: u64,
     /// The messages and wake-ups on this transport that were already reported to the policy.
     tally: Tally,
     pub(super) fin: Fin,
-    /// When an end that spins looks around next.
+    /// When a spinning end checks its flags next.
     slice: Instant,
-    /// For what is written in place where the transport has no place.
+    /// Buffer for messages that the program writes in place, on transports without memory of their own.
     pub(super) scratch: Vec<u8>,
 }
 
@@ -40,13 +40,13 @@ impl TxState {
         TxState { half, sequence, bytes: 0, tally, fin: Fin::Open, slice, scratch }
     }
 
-    /// Uses another transport from now on; returns the old one.
+    /// Continues on another transport; returns the old one.
     pub(crate) fn replace(&mut self, next: TxHalf) -> TxHalf {
         self.tally = Tally::from(self.sequence);
         std::mem::replace(&mut self.half, next)
     }
 
-    /// Sends something whole, over as many slices as it takes.
+    /// Sends a whole message, for as many slices of spinning as necessary.
     #[inline]
     pub(super) fn put(
         &mut self,
@@ -75,7 +75,7 @@ impl TxState {
         link.sent.publish(self.sequence, self.bytes);
     }
 
-    /// A slice of spinning is over.
+    /// Starts the next slice of spinning; returns an error if the deadline has passed or the peer has ended.
     #[cold]
     fn look_around(
         &mut self,
@@ -90,7 +90,7 @@ impl TxState {
         Ok(())
     }
 
-    /// Waits until there is a transport again and continues on it.
+    /// Waits until there is a transport again, and continues on it.
     #[cold]
     fn wait_parked(&mut self, link: &Link, until: Deadline) -> Result<(), SendError> {
         let mut state = link.lock();
@@ -108,7 +108,8 @@ impl TxState {
         Ok(())
     }
 
-    /// Does what the flags ask. `waits`: until when the marker may wait for room; `None` not at all.
+    /// Handles the raised flags. `waits` is the deadline for sending the marker; `None` means that it must not wait for
+    /// room.
     #[cold]
     pub(super) fn attend(
         &mut self,
@@ -129,7 +130,7 @@ impl TxState {
             return Ok(());
         }
         let until = waits.ok_or(SendError::Full)?;
-        // The control thread does not come in while we are: the marker stays due.
+        // The control thread cannot enter while this call runs, so the marker stays due.
         if let Some(marker) = link.due_marker(self.sequence) {
             self.put(link, flags, until, |half, _, limit| half.send_reliably(&marker, limit))?;
             link.marked(&mut link.lock(), self);
@@ -137,7 +138,8 @@ impl TxState {
         Ok(())
     }
 
-    /// Sends the last word once the sender is dropped, without waiting; true when it is out or in vain.
+    /// Sends the final marker after the sender was dropped, without waiting. Returns true if it was sent or is no
+    /// longer needed.
     pub(crate) fn finish(&mut self, link: &Link) -> bool {
         if self.fin == Fin::Due {
             let last = link.marks.encode(Internal::Fin { sequence: self.sequence });

@@ -1,10 +1,10 @@
-//! Addresses for listeners.
+//! Addresses for the listeners of tests.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// An address at which nothing listens, on a loopback address of its own: no connection of another test or program can
-/// take its port before it is used.
+/// Returns an address at which nothing listens. Each call uses another loopback IP address, so no other test or program
+/// can take the port before it is used.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let pid = std::process::id();

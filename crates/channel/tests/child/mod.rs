@@ -1,8 +1,8 @@
-//! A child process that runs this test program and dies at a step or is killed.
+//! A child process that runs this test program and is killed, by itself at a given step or by the parent.
 
 use std::process::{Child, Command, Stdio};
 
-/// A child; dropping it kills it.
+/// A child process; dropping it kills it.
 pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
@@ -12,7 +12,8 @@ impl Drop for Killed {
     }
 }
 
-/// Starts the test `child` of this program with an environment; it dies when it passes the `fault`, `STEP@TIMES`.
+/// Starts the test `child` of this program with environment variables. If `fault` is `STEP@COUNT`, the child dies when
+/// it reaches that step for the COUNTth time.
 pub(crate) fn start(environment: &[(&str, String)], fault: Option<&str>) -> Killed {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]).envs(environment.iter().cloned());

@@ -1,11 +1,11 @@
-//! A middlebox: passes TCP connections on, until it cuts them all in the middle of whatever they carry.
+//! A middlebox that forwards TCP connections until it cuts them all, wherever in the data that may be.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The middlebox; its threads end with the test program.
+/// The middlebox. Its threads run until the test program ends.
 pub(crate) struct Cutter {
     address: SocketAddr,
     open: Arc<Mutex<Vec<TcpStream>>>,
@@ -13,7 +13,7 @@ pub(crate) struct Cutter {
 }
 
 impl Cutter {
-    /// One before an address.
+    /// Starts one in front of an address.
     pub(crate) fn before(behind: SocketAddr) -> Cutter {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -21,7 +21,7 @@ impl Cutter {
         let opened = Arc::clone(&open);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // Dropped, the client hears that nobody is there.
+                // If nothing listens behind, the client's connection is dropped.
                 let Ok(server) = TcpStream::connect(behind) else { continue };
                 let ends = [client, server];
                 let copies = ends.each_ref().map(|end| end.try_clone().unwrap());
@@ -40,7 +40,7 @@ impl Cutter {
         self.address
     }
 
-    /// Cuts every connection that is open; what was on its way in here is lost.
+    /// Cuts every open connection; data in transit through the middlebox is lost.
     pub(crate) fn cut(&self) {
         for end in self.open.lock().unwrap().drain(..) {
             let _ = end.shutdown(Shutdown::Both);
@@ -48,14 +48,14 @@ impl Cutter {
         }
     }
 
-    /// Connections cut so far.
+    /// Returns the number of connections cut so far.
     pub(crate) fn cuts(&self) -> u32 {
         self.cuts.load(Ordering::Relaxed) / 2
     }
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream) {
-    // No divisor of any frame, so that cuts fall anywhere.
+    // This length divides no frame length, so cuts fall anywhere in a frame.
     let mut bytes = [0; 1777];
     while let Ok(len @ 1..) = from.read(&mut bytes) {
         if to.write_all(&bytes[..len]).is_err() {

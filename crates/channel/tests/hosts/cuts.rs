@@ -1,4 +1,4 @@
-//! Connections between hosts that are cut: what both ends notice, and what arrives.
+//! Connections between hosts that are cut: what both ends notice, and which messages arrive.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::cutter::Cutter;
 use super::stream::{Stream, check, fill, soon, stream_while};
 use super::{Hosts2, network};
 
-/// CROSSWAY_CUTS=1000 for the long run.
+/// Set CROSSWAY_CUTS=1000 for the long run.
 #[test]
 fn connections_that_are_cut_in_the_middle_of_traffic_lose_double_and_reorder_nothing() {
     let cuts = std::env::var("CROSSWAY_CUTS").map_or(30, |n| n.parse().expect("a number"));
@@ -20,7 +20,7 @@ fn connections_that_are_cut_in_the_middle_of_traffic_lose_double_and_reorder_not
         let cutter = Cutter::before(address);
         let hosts = Hosts2::at(&network(address, key), &network(cutter.address(), key));
         let (here, there, listener) = hosts.pair();
-        // Its channels outlive it, and so does the way back to them.
+        // The channels of a listener outlive it, and its places stay open for them.
         drop(listener);
         let (leader, follower) = (here.handle(), there.handle());
         let events = follower.events();
@@ -138,7 +138,7 @@ fn one_descriptor_polls_across_connections() {
     let (mut here, mut there, _listener) = hosts.pair();
     let fd = there.receiver().poll_fd().unwrap().try_clone_to_owned().unwrap();
     for round in 0..3_u8 {
-        // Several come at once: those that wait in memory make it readable, too.
+        // Several arrive together; those that wait in memory must also make the descriptor readable.
         for part in 0..5 {
             here.sender().send(&[round, part], soon()).unwrap();
         }

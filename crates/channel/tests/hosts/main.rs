@@ -26,7 +26,7 @@ use stream::{Stream, check, fill, soon};
 
 const NAME: &str = "camera/left";
 
-/// The options of a host of its own: no directory is shared.
+/// Returns the options of a simulated host, which shares no directory with others.
 fn host(dir: &Path, network: &Network) -> Options {
     Options {
         max_message: 4096,
@@ -46,7 +46,7 @@ fn network(address: SocketAddr, key: Option<&Key>) -> Network {
     }
 }
 
-/// Two hosts that reach each other, as options for the listener and for the connector.
+/// Two hosts that can reach each other: the options of the listener and of the connector.
 struct Hosts2 {
     here: Options,
     there: Options,
@@ -65,7 +65,7 @@ impl Hosts2 {
         Hosts2 { here, there, _dirs: dirs }
     }
 
-    /// The accepted end and the connected one.
+    /// Returns the accepted end, the connecting end and the listener.
     fn pair(&self) -> (Channel, Channel, Listener) {
         let listener = self.here.clone().listen(NAME).unwrap();
         let there = self.there.clone().connect(NAME, soon()).unwrap();
@@ -99,7 +99,7 @@ fn messages_of_all_lengths_pass_in_order_both_ways_plain_and_sealed() {
         assert!(matches!(here.receiver().recv(&mut [0; 8], late), Err(RecvError::TimedOut)));
         assert_eq!(here.handle().transport(), Transport::Tcp);
         assert_eq!((here.handle().id(), here.sender().sequence()), (there.handle().id(), 8));
-        // A ring cannot lead there, and nothing happens to the channel.
+        // A ring cannot reach another host, and the channel stays as it is.
         let refused = here.handle().switch_to(Transport::ShmFutex, soon());
         let Err(SwitchError::Refused { why, .. }) = refused else { panic!("{refused:?}") };
         assert!(why.contains("another host"), "{why}");
@@ -167,7 +167,7 @@ fn names_abroad_are_looked_for_and_their_errors_say_where() {
         panic!("it connects")
     };
     assert!(error.to_string().contains(&address.to_string()), "{error}");
-    // 192.0.2.0/24 is no host's (RFC 5737).
+    // 192.0.2.0/24 is reserved for documentation (RFC 5737), so no host has it.
     let foreign = network("192.0.2.1:7400".parse().unwrap(), None);
     let elsewhere = Hosts2::at(&foreign, &foreign);
     let Err(error @ Error::NotHere { .. }) = elsewhere.here.listen(NAME) else {
@@ -178,7 +178,8 @@ fn names_abroad_are_looked_for_and_their_errors_say_where() {
     let Err(Error::Os(error)) = hosts.here.clone().listen(NAME) else { panic!("it listens") };
     assert!(error.to_string().contains(&address.to_string()), "{error}");
     drop(taken);
-    // A listener that comes late is found; a second one of the name takes the address over when the first goes.
+    // A listener that starts late is found. A second listener of the name takes the address over when the first one
+    // ends.
     let late = std::thread::spawn({
         let there = hosts.there.clone();
         move || there.connect(NAME, soon()).unwrap()
@@ -219,13 +220,14 @@ fn a_message_that_is_too_long_for_the_network_is_refused() {
     assert!(why.contains("1073741824"), "{why}");
 }
 
-/// A resumption that is long enough to see that an end does not wait for it, or short enough to wait for.
+/// Returns settings whose `resume` is short enough to wait for if `waits` is true; otherwise it is so long that a test
+/// shows that an end does not wait for it.
 fn network_for_deaths(address: SocketAddr, waits: bool) -> Network {
     let resume = if waits { Duration::from_millis(100) } else { Duration::from_secs(3600) };
     Network { resume, ..network(address, None) }
 }
 
-/// The child: an end that sends until it is killed.
+/// The child process: an end that sends until it is killed.
 #[test]
 fn child() {
     let options = |dir: &Path, address| host(dir, &network_for_deaths(address, false));
@@ -241,7 +243,8 @@ fn child() {
 fn a_killed_end_leaves_a_prefix_and_is_missed() {
     for role in ROLES {
         let (address, dirs) = (free_address(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
-        // A listener's host says at once that nobody is there any more; a connector is waited for.
+        // If the listener is dead, its host refuses connections immediately; if the connector is dead, the listener
+        // waits for it.
         let options = host(dirs[0].path(), &network_for_deaths(address, role == "connect"));
         let (mut child, mut channel) = start_and_meet(role, dirs[1].path(), address, options);
         let mut stream = Stream::new(1);
@@ -278,7 +281,7 @@ fn strangers_at_a_listener_s_address_do_no_harm() {
         let mut stranger = std::net::TcpStream::connect(address).unwrap();
         stranger.write_all(said).unwrap();
         let mut answer = Vec::new();
-        // Closed, with what the listener demands or without a word.
+        // The connection is closed, with or without a preamble that says what the listener requires.
         let _ = stranger.read_to_end(&mut answer);
         assert!(answer.is_empty() || answer == hello, "{answer:?}");
     }

@@ -1,4 +1,4 @@
-//! Hosts that are directories which share nothing, with TCP over loopback addresses between them.
+//! Simulated hosts: directories that share nothing, connected by TCP over loopback addresses.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::addresses::free_address;
 /// The channel's name.
 pub(crate) const NAME: &str = "moves/away";
 
-/// The options of a program on the host with this directory, which knows these addresses for the name.
+/// Returns the options of a program on the host with this directory; the program knows these addresses for the name.
 pub(crate) fn options(dir: &Path, addresses: &[SocketAddr], key: Option<&Key>) -> Options {
     let hosts = addresses.iter().fold(Hosts::default(), |hosts, a| hosts.with(NAME, *a));
     let network = Network { hosts, plain: key.is_none(), key: key.cloned(), ..Network::default() };
@@ -23,7 +23,7 @@ pub(crate) fn options(dir: &Path, addresses: &[SocketAddr], key: Option<&Key>) -
     }
 }
 
-/// A host. All addresses belong to this machine; a listener skips those that another one has bound.
+/// A simulated host. All addresses belong to this machine; a listener skips those to which another one is bound.
 pub(crate) struct Host {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) address: SocketAddr,

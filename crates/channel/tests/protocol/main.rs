@@ -1,4 +1,4 @@
-//! The switch protocol: every interleaving of small cases, and long random histories.
+//! Tests of the switch protocol: every interleaving of small cases, and long random histories.
 
 mod world;
 
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use rand::RngExt;
 use world::{Budget, Step, World};
 
-/// Goes through every state that can be reached; returns how many there are and how many of them are ends.
+/// Explores every reachable state; returns the number of states, and the number of final ones.
 fn explore(budget: Budget) -> (usize, usize) {
     let start = World::new(budget);
     let mut seen = HashSet::from([start.clone()]);
@@ -38,7 +38,7 @@ fn every_interleaving_of_two_switches_delivers_every_message_once_and_in_order()
     let (states, ends) = explore(BUDGET);
     eprintln!("{states} states, {ends} ends");
     assert!(states > 10_000, "{states} states: the model does not move");
-    // Both switches taken, one refused, both refused.
+    // Final states: both switches made, one refused, both refused.
     assert!(ends >= 3, "{ends}");
 }
 
@@ -56,7 +56,7 @@ fn an_end_that_is_killed_in_any_state_leaves_a_prefix_to_the_other() {
     assert!(ends > 100, "{ends}: kills happen in many states");
 }
 
-/// One long history; the seed decides what happens next.
+/// Runs one long random history determined by the seed; returns the number of messages that each end received.
 fn history(seed: u64) -> [u64; 2] {
     let mut random = rand_pcg::Pcg32::new(seed, 1);
     let kills = seed.is_multiple_of(2);

@@ -1,34 +1,34 @@
-//! Two ends, what is under way between them, and everything that can happen next.
+//! A model of two ends, everything in transit between them, and every step that can come next.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crossway_channel::protocol::{Action, Role, Signal, Switch};
 
-/// What stands in a transport.
+/// An item in transit on a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
     /// A message and its number.
     Message(u64),
-    /// The marker of an epoch, and how many messages went before it.
+    /// The marker of an epoch, and the number of messages sent before it.
     Marker(u32, u64),
 }
 
-/// One thing that happens.
+/// A step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The program of this end sends a message.
     Send(usize),
     /// The program of this end receives.
     Receive(usize),
-    /// This end puts its marker on the old transport.
+    /// This end sends its marker on the old transport.
     Mark(usize),
-    /// The driver tells the machine so.
+    /// The driver reports to the state machine that the marker was sent.
     TxMoved(usize),
-    /// The driver tells the machine that its receiver has followed a marker.
+    /// The driver reports to the state machine that its receiver has followed a marker.
     RxMoved(usize),
     /// This end reads its control connection.
     Control(usize),
-    /// The follower has opened what was offered, or could not.
+    /// The follower has opened the offered transport (true), or could not (false).
     Opened(bool),
     /// The leader begins a switch.
     Offer,
@@ -44,7 +44,7 @@ struct End {
     received: u64,
     tx_epoch: u32,
     rx_epoch: u32,
-    /// The new transport, once this end can use it: for its sender and for its receiver.
+    /// The epoch of the new transport once this end can use it: for its sender and for its receiver.
     installed: [Option<u32>; 2],
     opening: bool,
     must_mark: bool,
@@ -52,7 +52,7 @@ struct End {
     followed: bool,
 }
 
-/// What may still happen of its own accord.
+/// The steps that may still happen without being a reaction to others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
     /// Messages that each end may still send.
@@ -67,13 +67,13 @@ pub(crate) struct Budget {
     pub(crate) room: usize,
 }
 
-/// The whole.
+/// The state of the whole model.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     ends: [End; 2],
-    /// What each end has not read of its control connection.
+    /// The signals that each end has not read from its control connection.
     control: [VecDeque<Signal>; 2],
-    /// What each end has sent and its peer has not received, by epoch.
+    /// The items that each end has sent and its peer has not received, by epoch.
     data: [BTreeMap<u32, VecDeque<Item>>; 2],
     budget: Budget,
 }
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// All that can happen now. Nothing but kills: it is over.
+    /// Returns all steps that are possible now. If only kills are left, the history is at its end.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for i in [LEADER, FOLLOWER] {
@@ -155,7 +155,7 @@ impl World {
         steps
     }
 
-    /// Carries a step out and checks what must hold.
+    /// Carries out a step and checks the invariants.
     pub(crate) fn take(&mut self, step: Step) {
         match step {
             Step::Send(i) => {
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// What must hold when nothing more can happen. Returns how many messages the ends received.
+    /// Checks what must be true when no more steps are possible. Returns the number of messages that each end received.
     pub(crate) fn check_end(&self) -> [u64; 2] {
         let both = self.ends.iter().all(|end| end.alive);
         for i in [LEADER, FOLLOWER] {

@@ -1,19 +1,20 @@
-//! A network that treats datagrams badly: it loses, repeats, delays and changes them, and sends old ones and some of its own.
+//! A bad network for datagrams: it drops, duplicates, delays and changes them, and sends old and forged ones.
 //!
-//! It stands between a connecting end, which reaches the listener through a [`Cutter`](crate::cutter::Cutter) and therefore takes 127.0.0.1 for its
-//! host, and a listener at a loopback address of its own. The ports of that address are found in /proc.
+//! It stands between a connecting end, which reaches the listener through a [`Cutter`](crate::cutter::Cutter) and
+//! therefore takes 127.0.0.1 for the listener's host, and a listener with another loopback address. The listener's
+//! ports are found in /proc.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Time between looks for new ports.
+/// Time between checks for new ports.
 const LOOK: Duration = Duration::from_millis(5);
-/// Old datagrams that are remembered.
+/// Number of old datagrams that are kept for repetition.
 const OLD: usize = 64;
 
-/// What the network did.
+/// Counts of what the network did to datagrams.
 #[derive(Default)]
 pub(crate) struct Deeds {
     pub(crate) dropped: AtomicU64,
@@ -22,7 +23,7 @@ pub(crate) struct Deeds {
     pub(crate) forged: AtomicU64,
 }
 
-/// Starts one before the sockets at an address; its threads end with the test program.
+/// Starts a bad network in front of the sockets at an address. Its threads run until the test program ends.
 pub(crate) fn before(host: Ipv4Addr) -> Arc<Deeds> {
     let deeds = Arc::new(Deeds::default());
     let known = Arc::clone(&deeds);
@@ -41,9 +42,9 @@ pub(crate) fn before(host: Ipv4Addr) -> Arc<Deeds> {
     deeds
 }
 
-/// The UDP ports in use at an address.
+/// Returns the UDP ports in use at an address.
 fn ports_of(host: Ipv4Addr) -> Vec<u16> {
-    // Addresses are printed as the numbers that they are in memory.
+    // /proc/net/udp prints an address as the number that its bytes are in memory.
     let wanted = format!("{:08X}:", u32::from_ne_bytes(host.octets()));
     let table = std::fs::read_to_string("/proc/net/udp").unwrap();
     let locals = table.lines().filter_map(|line| line.split_whitespace().nth(1));
@@ -51,7 +52,7 @@ fn ports_of(host: Ipv4Addr) -> Vec<u16> {
 }
 
 fn relay(behind: SocketAddr, deeds: &Arc<Deeds>) {
-    // Another program may have this port; then no datagram passes, and the ends try again with other ones.
+    // If another program has this port, no datagram passes, and the ends try again with other ports.
     let Ok(front) = UdpSocket::bind(("127.0.0.1", behind.port())) else { return };
     let back = UdpSocket::bind("127.0.0.1:0").unwrap();
     back.connect(behind).unwrap();
@@ -62,7 +63,7 @@ fn relay(behind: SocketAddr, deeds: &Arc<Deeds>) {
         let mut network = Network::new(1, &deeds);
         let mut bytes = [0; 2048];
         loop {
-            // A port that is closed meanwhile is reported once.
+            // If the port has been closed meanwhile, an error is reported once.
             let Ok((len, from)) = front.recv_from(&mut bytes) else { continue };
             let _ = front.connect(from);
             network.pass(&bytes[..len], &back);
@@ -78,7 +79,7 @@ fn relay(behind: SocketAddr, deeds: &Arc<Deeds>) {
     });
 }
 
-/// One direction.
+/// One direction of the network.
 struct Network<'a> {
     state: u64,
     old: Vec<Vec<u8>>,
@@ -113,7 +114,7 @@ impl<'a> Network<'a> {
                 send(datagram);
                 send(datagram);
             }
-            // It arrives after the next one.
+            // It will be sent after the next datagram.
             15..20 if self.late.is_none() => {
                 count(&self.deeds.delayed);
                 self.late = Some(datagram.to_vec());
@@ -125,7 +126,7 @@ impl<'a> Network<'a> {
                 let at = self.random() as usize % changed.len();
                 changed[at] ^= 1 << (self.random() % 8);
                 send(&changed);
-                // Its number is far ahead, and the rest is a real one's.
+                // A copy of a real datagram, but with a number far ahead.
                 let mut ahead = datagram.to_vec();
                 ahead[..8].copy_from_slice(&(u64::MAX >> 1).to_le_bytes());
                 send(&ahead);

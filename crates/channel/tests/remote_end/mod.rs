@@ -1,4 +1,4 @@
-//! An end of a channel on another host: a child process that runs this test program with a role.
+//! An end of a channel on another simulated host: a child process that runs this test program with a role.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,11 +12,12 @@ const ROLE: &str = "CROSSWAY_CHANNEL_TEST_ROLE";
 const DIR: &str = "CROSSWAY_CHANNEL_TEST_DIR";
 const ADDRESS: &str = "CROSSWAY_CHANNEL_TEST_ADDRESS";
 
-/// What the child does to open the channel.
+/// The roles of the child, which say how it opens the channel.
 pub(crate) const ROLES: [&str; 2] = ["listen", "connect"];
 
-/// In the child: its end of the channel, and the listener if it has one, which must live as long; `None` in the parent. `host` makes the options
-/// from the child's directory and the name's address.
+/// Called in the child; returns `None` in the parent. Opens the child's end of the channel, and returns it with its
+/// listener, if there is one, which must live as long as the channel. `host` makes the options from the child's
+/// directory and the name's address.
 pub(crate) fn open(
     host: impl FnOnce(&Path, SocketAddr) -> Options,
 ) -> Option<(Option<Listener>, Channel)> {
@@ -32,7 +33,8 @@ pub(crate) fn open(
     })
 }
 
-/// In the parent: starts the child with a role and a directory, and opens the other end with the parent's own options.
+/// Called in the parent: starts the child with a role and a directory, and opens the other end with the parent's own
+/// options.
 pub(crate) fn start_and_meet(
     role: &str,
     dir: &Path,

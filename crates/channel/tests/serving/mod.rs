@@ -6,8 +6,8 @@ use crossway_channel::{Channel, Listener, RecvError, SendError};
 
 use super::stream::{Stream, check, fill};
 
-/// Receives and sends until the client has closed (false) or another process asks for the channel (true), once `least` messages have
-/// passed each way. Returns the error that ended the channel, if it did not end in order.
+/// Sends and receives until the client has closed (returns false) or another process asks for the channel (returns
+/// true), but not before `least` messages have passed each way. An error means that the channel did not end normally.
 pub(crate) fn serve(
     listener: &Listener,
     channel: &mut Channel,
@@ -20,7 +20,7 @@ pub(crate) fn serve(
     let mut msg = [0; 4096];
     loop {
         let enough = from_client.count().min(to_client.count()) >= least;
-        // Not while a message is made but not sent: the other process would make it a second time.
+        // Not while there is a message that has not been sent, because the other process would create it again.
         if waiting.is_none() && enough && listener.is_asked_to_hand_over() {
             return Ok(true);
         }

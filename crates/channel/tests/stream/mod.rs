@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossway_channel::{Channel, Receiver, RecvError, Sender};
 
-/// Only catches hangs.
+/// A deadline that only serves to catch hangs.
 pub(crate) fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(120))
 }
@@ -31,8 +31,8 @@ fn drain(mut receiver: Receiver, seed: u64) -> u64 {
     }
 }
 
-/// Streams both ways at full load while something happens, then closes. Returns what each end sent, all of which was received once and in
-/// order.
+/// Sends and receives at both ends at full load while `happens` runs, then closes. Checks that each message was
+/// received once and in order, and returns how many each end sent.
 #[allow(dead_code)] // not every test that shares this file has both ends
 pub(crate) fn stream_while(here: Channel, there: Channel, happens: impl FnOnce()) -> [u64; 2] {
     let stop = &AtomicBool::new(false);
@@ -49,7 +49,7 @@ pub(crate) fn stream_while(here: Channel, there: Channel, happens: impl FnOnce()
     })
 }
 
-/// What comes next at an end.
+/// A generator for the messages of one direction.
 pub(crate) struct Stream {
     state: u64,
     count: u64,
@@ -60,7 +60,7 @@ impl Stream {
         Stream { state: seed, count: 0 }
     }
 
-    /// As if this many messages had passed.
+    /// Returns the generator's state after this many messages.
     #[allow(dead_code)] // not every test that shares this file continues a stream
     pub(crate) fn after(seed: u64, count: u64) -> Stream {
         let mut stream = Stream::new(seed);
@@ -70,7 +70,7 @@ impl Stream {
         stream
     }
 
-    /// Messages so far.
+    /// Returns the number of messages so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -84,7 +84,8 @@ impl Stream {
         z ^ (z >> 31)
     }
 
-    /// Length and content of the next message: mostly short ones, some as long as the channel's longest, some empty.
+    /// Returns the length of the next message and the number that determines its content. Most messages are short, some
+    /// are as long as the channel allows, and some are empty.
     fn message(&mut self) -> (usize, u64) {
         let random = self.next();
         let len = match random % 16 {
@@ -107,7 +108,7 @@ pub(crate) fn fill(stream: &mut Stream, msg: &mut [u8]) -> usize {
     len
 }
 
-/// Checks that this is the next message, every byte of it.
+/// Checks every byte of a message against the next one expected.
 pub(crate) fn check(stream: &mut Stream, msg: &[u8]) {
     let (len, random) = stream.message();
     assert_eq!(msg.len(), len, "message {}", stream.count);

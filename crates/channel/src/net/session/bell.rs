@@ -1,4 +1,4 @@
-//! The descriptor that a receiver's program polls.
+//! The descriptor that the program of a receiver polls.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use crossway_sys::eventfd::EventFd;
 
 use crate::net::stream::Stream;
 
-/// For programs that poll: a descriptor that stays while connections change.
+/// A descriptor for programs that poll. It stays the same while connections change.
 pub(super) struct Bell {
     epoll: Mutex<Epoll>,
-    /// A second descriptor of it.
+    /// A duplicate of the epoll descriptor.
     pub(super) fd: OwnedFd,
-    /// Raised while a whole item waits in the receiver's memory, or nothing more will come.
+    /// Signalled while a whole item waits in the receiver's memory, or when nothing more will arrive.
     ready: EventFd,
     is_raised: AtomicBool,
 }
@@ -31,11 +31,11 @@ impl Bell {
 
     pub(super) fn watch(&self, stream: &Stream) {
         let epoll = self.epoll.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that is closed meanwhile is replaced by another.
+        // If the connection is closed meanwhile, another one replaces it.
         let _ = epoll.add(stream, 0, Trigger::WhileReadable);
     }
 
-    /// A connection that has ended would poll readable until its descriptor is closed.
+    /// Stops watching a connection that has ended, which would otherwise poll readable until its descriptor is closed.
     pub(super) fn unwatch(&self, stream: &Stream) {
         let epoll = self.epoll.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = epoll.remove(stream);

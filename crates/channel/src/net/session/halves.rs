@@ -1,4 +1,4 @@
-//! The halves of a session that the program's threads use.
+//! The halves of a session, which the program's threads use.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ pub(crate) struct NetTx(pub(super) Arc<Session>);
 
 /// The state after an attempt to send.
 enum Attempt {
-    /// Accepted; what the connection has not taken yet waits for room there.
+    /// The item was accepted. Contains the connection if part of the item still waits for room there.
     Done(Option<Arc<Stream>>),
-    /// Nothing was sent: the connection has no room.
+    /// Nothing was sent because the connection has no room.
     Blocked(Arc<Stream>),
-    /// Nothing was sent: there is no connection, or the peer has too much to acknowledge.
+    /// Nothing was sent because there is no connection, or because too many bytes are not acknowledged yet.
     Wait,
 }
 
@@ -51,7 +51,7 @@ impl NetTx {
         Ok(Attempt::Done(self.push_rest(&mut sending)))
     }
 
-    /// Writes what the connection takes; what it waits for if something is left.
+    /// Writes as much as the connection takes; returns the connection if something is left.
     fn push_rest(&self, sending: &mut Sending) -> Option<Arc<Stream>> {
         if push_out(sending).is_err() {
             sending.writer = None;
@@ -61,12 +61,12 @@ impl NetTx {
         sending.writer.as_ref().filter(|_| unwritten).map(|writer| Arc::clone(writer.stream()))
     }
 
-    /// Accepts a message if there is room; it is kept until the peer has it.
+    /// Accepts a message if there is room; keeps it until the peer has acknowledged it.
     pub(crate) fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError> {
         match self.attempt(msg)? {
             Attempt::Done(rest) => {
                 if rest.is_some() {
-                    // It goes out with the next call, or by the control thread.
+                    // The rest is sent by the next call or by the control thread.
                     self.0.report();
                 }
                 Ok(())
@@ -75,7 +75,7 @@ impl NetTx {
         }
     }
 
-    /// As [`NetTx::try_send`], waiting for room.
+    /// Does the same as [`NetTx::try_send`], but waits for room.
     pub(crate) fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
         loop {
             match self.attempt(msg)? {
@@ -90,7 +90,7 @@ impl NetTx {
                     return Ok(());
                 }
                 Attempt::Blocked(stream) => {
-                    // An error is met again by the next attempt.
+                    // An error will be reported by the next attempt.
                     if wait_ready(&*stream, Interest::Writable, until) == Ok(false) {
                         return Err(SendError::TimedOut);
                     }
@@ -112,7 +112,7 @@ impl NetTx {
 pub(crate) struct NetRx {
     session: Arc<Session>,
     reader: Option<Reader>,
-    /// That of the reader.
+    /// The session's connection number when the reader was taken.
     connection: u64,
     acknowledged: u64,
 }
@@ -122,7 +122,7 @@ impl NetRx {
         NetRx { session, reader: None, connection: 0, acknowledged: 0 }
     }
 
-    /// Takes up a new connection; whether there is one.
+    /// Takes over a new connection, if there is one; returns whether there is any connection.
     fn take_up(&mut self) -> bool {
         let mut receiving = self.session.receiving();
         if receiving.connection != self.connection {
@@ -135,7 +135,7 @@ impl NetRx {
         self.reader.is_some()
     }
 
-    /// Shows the next item to `look`, without waiting.
+    /// Passes the next item to `look`, without waiting.
     pub(crate) fn try_recv<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Result<R, RecvError> {
         loop {
             if !self.take_up() {
@@ -146,7 +146,7 @@ impl NetRx {
             if let Some(len) = found {
                 let mut receiving = self.session.receiving();
                 if receiving.connection != self.connection {
-                    // It will come again on the next connection.
+                    // The item will come again on the next connection.
                     continue;
                 }
                 receiving.count += 1;
@@ -186,7 +186,7 @@ impl NetRx {
         if self.session.is_over() { RecvError::PeerClosed } else { RecvError::Empty }
     }
 
-    /// The connection has ended.
+    /// Handles the end of the connection.
     fn lose(&mut self) {
         if let (Some(reader), Some(bell)) = (self.reader.take(), self.session.bell.get()) {
             bell.unwatch(reader.stream());
@@ -199,7 +199,7 @@ impl NetRx {
         }
     }
 
-    /// As [`NetRx::try_recv`], waiting for an item.
+    /// Does the same as [`NetRx::try_recv`], but waits for an item.
     pub(crate) fn recv<R>(
         &mut self,
         until: Deadline,
@@ -214,7 +214,7 @@ impl NetRx {
             }
             match &self.reader {
                 Some(reader) => {
-                    // An error is met again by the next attempt.
+                    // An error will be reported by the next attempt.
                     if wait_ready(&**reader.stream(), Interest::Readable, until) == Ok(false) {
                         return Err(RecvError::TimedOut);
                     }
@@ -231,7 +231,7 @@ impl NetRx {
         }
     }
 
-    /// Acknowledges everything received, for a sender that waits for it.
+    /// Acknowledges everything received, because the sender may be waiting for the acknowledgement.
     pub(crate) fn acknowledge_all(&mut self) {
         let count = self.session.receiving().count;
         if self.acknowledged != count {
@@ -240,7 +240,8 @@ impl NetRx {
         }
     }
 
-    /// A descriptor that polls readable while [`NetRx::try_recv`] would not be empty, and sometimes besides.
+    /// Returns a descriptor that polls readable while [`NetRx::try_recv`] would not return `Empty`. It may also poll
+    /// readable without an item. `None` if it cannot be created.
     pub(crate) fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         let session = &*self.session;
         if session.bell.get().is_none() {

@@ -5,12 +5,12 @@ use crate::net::frames::HEADER;
 /// The items that a sender keeps until the receiver acknowledges them.
 #[derive(Default)]
 pub(super) struct Kept {
-    /// Frames, from `start` on.
+    /// Frames; those before `start` have been acknowledged.
     pub(super) bytes: Vec<u8>,
     pub(super) start: usize,
-    /// The connection has taken what is before this.
+    /// The connection has taken the bytes before this index.
     pub(super) written: usize,
-    /// The number of the first frame.
+    /// The number of the first frame kept.
     pub(super) first: u64,
 }
 
@@ -29,7 +29,7 @@ impl Kept {
         self.bytes.extend_from_slice(item);
     }
 
-    /// Forgets all items before a number; false if that many were never sent.
+    /// Forgets all items before a number; returns false if so many were never sent.
     pub(super) fn forget(&mut self, number: u64) -> bool {
         while self.first < number {
             let Some(header) = self.bytes[self.start..].first_chunk::<HEADER>() else {
