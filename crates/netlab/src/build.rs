@@ -15,12 +15,12 @@ use crate::{Host, HostKind, Link, NetError, Network, Offloads, tool};
 /// checksum).
 const ETHERNET_HEADER_BYTES: u64 = 14;
 
-/// Number of hosts set up at the same time: most of the time is spent starting tools and waiting for the kernel's network
-/// lock.
+/// Number of hosts set up at the same time: most of the time is spent starting tools and waiting for the kernel's
+/// network lock.
 const WORKERS: usize = 4;
 
-/// The two ends of a link get different interface indices: where the indices are equal in both namespaces, the kernel
-/// assumes a physical link and may delay its carrier by a second.
+/// Index of the interface at one end of a link; the other end gets the next number. They must differ: where the indices
+/// are equal in both namespaces, the kernel assumes a physical link and may delay its carrier by a second.
 const FIRST_INDEX: usize = 1001;
 
 /// Time limit for a link to get its carrier, which normally takes microseconds.
@@ -29,8 +29,8 @@ const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 /// Printed by the script of a host if packet steering is not possible.
 const UNSTEERED: &str = "unsteered";
 
-/// Creates everything that `network` describes; returns whether packets are steered to each host's CPUs. After an error,
-/// the caller must remove what was created. The tools hold `making` as long as they run.
+/// Creates everything that `network` describes; returns whether packets are steered to each host's CPUs. After an
+/// error, the caller must remove what was created. The tools hold `making` as long as they run.
 pub(crate) fn make(network: &Network, making: &Making) -> Result<bool, NetError> {
     let spaces: String = network.namespaces().map(|ns| format!("netns add {ns}\n")).collect();
     tool::run_making(
@@ -79,8 +79,8 @@ fn await_carrier(network: &Network, host: &Host) -> Result<(), NetError> {
     })?
 }
 
-/// Whether this kernel has netem. Tested once per boot, in a temporary namespace, because removing a namespace keeps the
-/// kernel's network lock busy while other networks are being created. The answer is stored in `folder`.
+/// Whether this kernel has netem. Tested once per boot, in a temporary namespace, because removing a namespace keeps
+/// the kernel's network lock busy while other networks are being created. The answer is stored in `folder`.
 pub(crate) fn has_netem(folder: &Path) -> bool {
     let (answer, ask) =
         (folder.join("without-netem"), ["unshare", "-n", "tc", "qdisc", "add", "dev"]);
@@ -98,7 +98,7 @@ pub(crate) fn has_netem(folder: &Path) -> bool {
     have
 }
 
-/// Connects the hosts: two by one veth pair, others by a port each on a switch.
+/// Connects the hosts: two hosts by a single veth pair, more by a switch that has a port for each.
 fn wire(network: &Network, making: &Making) -> Result<(), NetError> {
     let mtu = network.link.mtu_bytes;
     let doing = format!("wiring network '{}'", network.name);
@@ -193,8 +193,8 @@ fn set_up(network: &Network, host: &Host, making: &Making) -> Result<bool, NetEr
     if link.offloads == Offloads::Off {
         let _ = writeln!(script, "ethtool -K {INTERFACE} tso off gso off gro off tx off rx off");
     }
-    // Receive packet steering: received packets are processed on the receiver's CPUs, wherever the sender ran. Root of a
-    // user namespace may not configure this.
+    // Receive packet steering: received packets are processed on the receiver's CPUs, wherever the sender ran. Root of
+    // a user namespace may not configure this.
     let _ = writeln!(
         script,
         "(echo {} > /sys/class/net/{INTERFACE}/queues/rx-0/rps_cpus) 2>&- || echo {UNSTEERED}",
@@ -233,8 +233,8 @@ fn shaper(link: &Link, interface: &str, impaired_by: ImpairedBy) -> String {
     if let Some(rate) = link.rate {
         let frame = u64::from(link.mtu_bytes) + ETHERNET_HEADER_BYTES;
         let bytes_per_s = rate.bits_per_s / 8;
-        // One millisecond's worth of data, so that the shaper's timer may be almost that late without the link idling, and
-        // at least two frames.
+        // One millisecond's worth of data, so that the shaper's timer may be almost that late without the link idling,
+        // and at least two frames.
         let burst = (bytes_per_s / 1000).max(2 * frame);
         // A queue of 50 ms, similar to that of a switch or a driver's ring, and at least 64 frames.
         let limit = (bytes_per_s / 20).max(64 * frame) + burst;

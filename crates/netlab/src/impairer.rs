@@ -1,5 +1,5 @@
-//! Decides which frames of an impaired link are lost, delayed, duplicated or reordered. The decisions come from a seeded
-//! generator; time is an argument.
+//! Decides which frames of an impaired link are lost, delayed, duplicated or reordered. The decisions come from a
+//! seeded generator; time is an argument.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Impairment;
 
-/// Without a delay, a reordered frame waits for the next frame of its link, but no longer than this, because the last frame
-/// of a burst must arrive, too.
+/// Maximum time for which a reordered frame waits for the next frame of its link, if there is no delay. It is limited
+/// because the last frame of a burst must arrive, too.
 const MAX_HOLD: Duration = Duration::from_millis(10);
 
 /// Counts of the frames of a network since it came up, by the effect of the impairment.
@@ -22,9 +22,9 @@ pub struct ImpairmentCounts {
     pub lost: u64,
     /// Frames sent twice, as `duplicate` requests.
     pub duplicated: u64,
-    /// Sent early, or held back until after the next frame.
+    /// Frames sent early, or held back until after the next frame.
     pub reordered: u64,
-    /// Dropped because a queue was full.
+    /// Frames dropped because a queue was full.
     pub overflowed: u64,
 }
 
@@ -59,8 +59,8 @@ impl Impairer {
         counts: &mut ImpairmentCounts,
     ) -> [Option<Due>; 2] {
         counts.frames += 1;
-        // One draw per property and frame, regardless of the other results, so a frame's loss depends only on the seed and
-        // its number.
+        // One draw per property and frame, regardless of the other results, so a frame's loss depends only on the seed
+        // and its number.
         let [lost, twice, overtakes] = [self.spec.loss, self.spec.duplicate, self.spec.reorder]
             .map(|share| self.happens(share));
         let delays = [self.delay(), self.delay()];

@@ -17,7 +17,8 @@ use crate::share::shares;
 use crate::switch::{self, Switch};
 use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build, guest, tool};
 
-/// Number of rounds of killing: each kills all processes on a network's hosts, and the next one finds those started meanwhile.
+/// Number of rounds of killing: each kills all processes on a network's hosts, and the next one finds those started
+/// meanwhile.
 const KILL_ROUNDS: u32 = 20;
 
 /// Names of the networks this process must remove, for [`remove_all_of_this_process`].
@@ -32,12 +33,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Creates the network. It is removed when the `Lab` is dropped, or by the next user of this crate if this process is
-    /// killed before.
+    /// Creates the network. It is removed when the `Lab` is dropped, or by the next user of this crate if this process
+    /// is killed before.
     ///
     /// # Errors
-    /// Invalid settings ([`NetError::Impossible`]), a name in use, missing privilege or tools, or a tool's failure; nothing
-    /// remains after an error.
+    /// Invalid settings ([`NetError::Impossible`]), a name in use, missing privilege or tools, or a tool's failure;
+    /// nothing remains after an error.
     pub fn up(topology: &Topology) -> Result<Lab, NetError> {
         let mut lab = Self::make(topology)?;
         if lab.network.impaired_by == ImpairedBy::Crossway {
@@ -47,8 +48,8 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Creates a network that exists until [`down`] removes it. Where Crossway's own switch impairs the frames, the running
-    /// program must be `crossway`, which then keeps running as that switch.
+    /// Creates a network that exists until [`down`] removes it. Where Crossway's own switch impairs the frames, the
+    /// running program must be `crossway`, which then keeps running as that switch.
     ///
     /// # Errors
     /// As [`Lab::up`].
@@ -215,7 +216,8 @@ fn registry() -> Registry {
     Registry::new("net")
 }
 
-/// Checks for the capabilities that namespaces need: CAP_SYS_ADMIN and CAP_NET_ADMIN, numbers 21 and 12 (capabilities(7)).
+/// Checks for the capabilities that namespaces need: CAP_SYS_ADMIN and CAP_NET_ADMIN, numbers 21 and 12
+/// (capabilities(7)).
 pub(crate) fn check_privilege() -> Result<(), NetError> {
     const NEEDED: u64 = 1 << 21 | 1 << 12;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -227,7 +229,7 @@ pub(crate) fn check_privilege() -> Result<(), NetError> {
     if effective & NEEDED == NEEDED { Ok(()) } else { Err(NetError::NoPrivilege) }
 }
 
-/// Finds a free name, resolves the topology and records it, before anything is created.
+/// Finds a free name, resolves the topology and records the network, before anything is created.
 fn claim(topology: &Topology) -> Result<Network, NetError> {
     let _claim = registry().claim()?;
     let there: Vec<String> = sweep()?.into_iter().map(|n| n.name).collect();
@@ -327,7 +329,7 @@ fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
     })
 }
 
-/// Removes the networks whose owner has ended; returns the rest. The claim must be held.
+/// Removes the networks whose owner has ended; returns the rest. The caller must hold the claim.
 fn sweep() -> Result<Vec<Network>, NetError> {
     let mut there = Vec::new();
     registry().remove_drafts();

@@ -28,17 +28,17 @@ pub struct Network {
     pub switch: Option<String>,
     /// What loses, delays and duplicates frames.
     pub impaired_by: ImpairedBy,
-    /// There are fewer CPUs than hosts, so a host's CPU time includes that of other hosts.
+    /// Whether there are fewer CPUs than hosts, so that a host's CPU time includes that of other hosts.
     pub cpus_shared: bool,
-    /// Whether packets that arrive at a host are processed on the host's CPUs. This is not possible in a user namespace, where the soft interrupts for
-    /// receiving run on the sender's CPUs.
+    /// Whether packets that arrive at a host are processed on the host's CPUs. This is not possible in a user
+    /// namespace, where the soft interrupts for receiving run on the sender's CPUs.
     pub steered: bool,
     /// CPUs of the user-space switch; empty: any, or there is no such switch.
     pub switch_cpus: Vec<u32>,
     /// The process whose end also ends the network; `None`: it stays until it is removed.
     pub owner: Option<Process>,
-    /// The process that runs the switch, if Crossway itself impairs the frames and the network outlives the process that
-    /// created it.
+    /// The process that runs the switch, if Crossway itself impairs the frames and the network outlives the process
+    /// that created it.
     pub switch_process: Option<Process>,
 }
 
@@ -61,9 +61,9 @@ pub struct Host {
     pub name: String,
     /// Whether it is a namespace or a place for a guest.
     pub kind: HostKind,
-    /// The namespace in which its processes (a guest: its kernel) run; `ip netns` knows it.
+    /// The namespace in which its processes run (for a guest, its kernel); `ip netns` knows it.
     pub namespace: String,
-    /// Its interface in that namespace (a guest: its tap).
+    /// Its interface in that namespace (for a guest, its tap).
     pub interface: String,
     /// IPv4 address; the network is a /24.
     pub ipv4: std::net::Ipv4Addr,
@@ -105,9 +105,9 @@ impl Network {
 }
 
 impl Host {
-    /// The arguments that, put before a command, run it on this host: in its network namespace (with a `/sys` that shows
-    /// the host's interfaces) and on its CPUs. For a guest this is the place of its kernel; commands inside it are run by
-    /// `crossway guest exec`.
+    /// The arguments that, put before a command, run it on this host: in its network namespace (with a `/sys` that
+    /// shows the host's interfaces) and on its CPUs. For a guest this is the place of its kernel; commands inside it
+    /// are run by `crossway guest exec`.
     pub fn prefix(&self) -> Vec<String> {
         let cpus = self.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         ["ip", "netns", "exec", &self.namespace, "taskset", "-c", &cpus].map(str::to_owned).to_vec()

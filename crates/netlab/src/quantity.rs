@@ -16,9 +16,10 @@ pub struct Rate {
     pub bits_per_s: u64,
 }
 
-/// Below this rate, one frame takes longer than a second, which no link in the studies does.
+/// Minimum rate in bits per second. Below it, one frame takes longer than a second, which is the case on no link of the
+/// studies.
 const SLOWEST: u64 = 16_000;
-/// Above this rate, the shaper's burst (1 ms) exceeds what `tc` accepts.
+/// Maximum rate in bits per second. Above it, the shaper's burst (1 ms) exceeds what `tc` accepts.
 const FASTEST: u64 = 400_000_000_000;
 
 impl FromStr for Rate {
@@ -81,8 +82,8 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Parses a share of all frames with its unit: `1%`, `0.5%`. A bare number is rejected, since 1 could mean 1 % or all of
-/// them.
+/// Parses a share of all frames with its unit: `1%`, `0.5%`. A bare number is rejected, since 1 could mean 1 % or all
+/// of them.
 ///
 /// # Errors
 /// The text is not a percentage, or outside 0 to 100.

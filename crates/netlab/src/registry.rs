@@ -1,7 +1,7 @@
 //! What is up on this machine, shared by all processes: one JSON file per network or guest, with its owner.
 //!
-//! A file is written before the object is created and removed after it, so that the remains of a killed owner can be found.
-//! An owner is identified by pid and start time, which no later process can share.
+//! A file is written before the object is created and removed after it, so that the remains of a killed owner can be
+//! found. An owner is identified by pid and start time, which no later process can share.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -17,7 +17,8 @@ use crate::NetError;
 /// Suffix of a file that is still being written.
 const DRAFT: &str = ".new";
 
-/// The directory of the files. It is on a `tmpfs` on every Linux, so nothing survives a reboot, and neither do namespaces.
+/// The directory of the files. It is on a `tmpfs` on every Linux, so the files do not survive a reboot, just like the
+/// namespaces.
 pub(crate) const RUN_DIR: &str = "/run/crossway";
 
 /// A uniquely identified process.
@@ -68,7 +69,7 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// Makes a child hold it too, until the child and all its children have ended.
+    /// Makes a child hold it too, until the child and all its descendants have ended.
     pub(crate) fn share_with(&self, child: &mut Command) {
         crossway_sys::proc::inherit(child, &self.lock);
     }
@@ -84,7 +85,7 @@ impl Registry {
         Registry { folder: folder.to_owned() }
     }
 
-    /// Waits for the claim. Claims are held while tables are read and written, not while objects are created.
+    /// Waits for the claim. Claims are held while the files are read and written, not while objects are created.
     pub(crate) fn claim(&self) -> Result<Claim, NetError> {
         Ok(Claim { _lock: self.lock("lock")? })
     }
@@ -137,8 +138,8 @@ impl Registry {
         })
     }
 
-    /// As [`Registry::read`], for reading all files: a file written by another version of crossway is ignored and does not
-    /// block the others.
+    /// As [`Registry::read`], for reading all files: a file written by another version of crossway is ignored and does
+    /// not block the others.
     pub(crate) fn read_if_known<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         self.read(name).unwrap_or_else(|error| {
             tracing::warn!("{error}");

@@ -12,9 +12,9 @@ pub(crate) struct Shares {
     pub(crate) shared: bool,
 }
 
-/// Splits `allowed` into runs of neighbours, so that hardware threads of one core and cores of one cache tend to stay in
-/// one host. `given` holds the CPUs requested for each host (empty: none). A user-space switch gets the last CPU if one
-/// is left over.
+/// Splits `allowed` into ranges of neighbouring CPUs, so that hardware threads of one core and cores of one cache tend
+/// to be on one host. `given` holds the CPUs requested for each host (empty: none). A user-space switch gets the last
+/// CPU if one is left over.
 pub(crate) fn shares(allowed: &[u32], given: &[Vec<u32>], user_space_switch: bool) -> Shares {
     let wished: Vec<u32> = given.iter().flatten().copied().collect();
     let mut free: Vec<u32> = allowed.iter().copied().filter(|cpu| !wished.contains(cpu)).collect();

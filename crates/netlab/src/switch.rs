@@ -1,5 +1,5 @@
-//! A learning Ethernet switch in user space that impairs the frames that pass it: for kernels without netem, and where a
-//! seed must reproduce the same losses.
+//! A learning Ethernet switch in user space that impairs the frames that pass it: for kernels without netem, and where
+//! a seed must reproduce the same losses.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -20,8 +20,8 @@ use crate::{NetError, Network};
 /// Number of frames taken from a port at a time, before the other ports have their turn.
 const BATCH: usize = 64;
 
-/// Maximum number of frames that wait for their delay, over all links; the same limit that netem gets. Further frames are
-/// lost.
+/// Maximum number of frames that wait for their delay, over all links; the same limit that netem gets. Further frames
+/// are lost.
 const MAX_WAITING_FRAMES: usize = 100_000;
 
 /// Printed by a switch process once it forwards frames.
@@ -128,7 +128,7 @@ impl Switch {
         held.chain(self.waiting.peek().map(|Reverse(w)| w.due)).min()
     }
 
-    /// Receives a batch of frames from a port and decides about each.
+    /// Receives a batch of frames from a port and decides what happens to each.
     fn take(&mut self, from: usize, batch: &mut Batch, counts: &mut ImpairmentCounts) {
         // A port that is down or removed delivers no frames; the host's end of the link shows the error to the user.
         if self.ports[from].receive(batch).unwrap_or(0) == 0 {
@@ -188,8 +188,8 @@ impl Switch {
     }
 }
 
-/// Runs the switch of the network `name` in this process until it is killed: the way to impair a network that outlives the
-/// process that created it. Prints `ready` once it forwards frames.
+/// Runs the switch of the network `name` in this process until it is killed: the way to impair a network that outlives
+/// the process that created it. Prints `ready` once it forwards frames.
 ///
 /// # Errors
 /// There is no such network, or its ports cannot be opened.

@@ -25,14 +25,14 @@ fn check_in(path: &OsStr) -> Result<(), NetError> {
     }
 }
 
-/// Runs a tool with `input` on its standard input and returns its output. `doing` names the purpose in errors. The tool dies
-/// with the calling process.
+/// Runs a tool with `input` on its standard input and returns its output. `doing` names the purpose in errors. The tool
+/// dies with the calling process.
 pub(crate) fn run(doing: &str, argv: &[&str], input: &str) -> Result<String, NetError> {
     run_command(doing, argv, input, |_| ())
 }
 
-/// As [`run`], for a tool that creates the object of `making`: if this process is killed, the process that cleans up waits
-/// for the tool.
+/// As [`run`], for a tool that creates the object of `making`: if this process is killed, the process that cleans up
+/// waits for the tool.
 pub(crate) fn run_making(
     making: &Making,
     doing: &str,
@@ -60,8 +60,8 @@ fn run_command(
     proc::die_with_parent(&mut command);
     prepare(&mut command);
     let mut child = command.spawn().map_err(failed)?;
-    // Scripts are far smaller than a pipe's capacity, so writing everything before reading cannot block; a tool that ended
-    // early shows that by its status.
+    // Scripts are far smaller than a pipe's capacity, so writing everything before reading cannot block; a tool that
+    // ended early shows that by its status.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
     let out = child.wait_with_output().map_err(failed)?;
     if out.status.success() {

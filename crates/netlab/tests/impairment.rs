@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossway_netlab::{Host, ImpairedBy, Impairment, Lab, Link, NetError, Topology};
 use crossway_sys::netns::inside;
 
-/// Few enough to fit into a receiver's socket buffer.
+/// Number of datagrams: few enough to fit into a receiver's socket buffer.
 const DATAGRAMS: u32 = 100;
 
 /// A network of two hosts with this impairment, or `None` after printing the reason to standard error.
@@ -47,7 +47,7 @@ fn introduce(lab: &Lab) {
 /// No datagram takes this long unless something hangs.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// The mark that follows after all numbers were sent.
+/// The number sent as an end mark after all other numbers.
 const END: u32 = u32::MAX;
 
 /// Sends numbered datagrams from `a` to `b`; returns the numbers in order of arrival once no more can
@@ -94,7 +94,7 @@ fn numbers(lab: &Lab, come: Come) -> Vec<u32> {
 enum Come {
     /// This many datagrams.
     Exactly(u32),
-    /// Some of them, none before an earlier one.
+    /// Some of them, in the order in which they were sent.
     InOrder,
 }
 

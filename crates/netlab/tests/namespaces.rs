@@ -12,7 +12,8 @@ use crossway_netlab::{
 };
 use crossway_sys::netns::inside;
 
-/// Set for a process that a test starts: the number that the names of the test's networks contain.
+/// The environment variable that passes to a process the number in the names of the networks of the test that started
+/// it.
 const RUN: &str = "CROSSWAY_TEST_RUN";
 
 /// A network name that no other run of these tests on this machine uses; `tag` has three characters at most.
@@ -173,15 +174,15 @@ fn offloads_decide_how_large_frames_on_the_link_are() {
 
 #[test]
 fn the_rate_bounds_the_stream_and_the_faster_link_is_faster() {
-    // The shaper can only be late, never early (except for its burst), so the upper bound also holds on a loaded machine.
-    // 1448 bytes of data in frames of 1514; 4 MiB plus what a burst of 1 ms and a full receive buffer add.
+    // The shaper can only be late, never early (except for its burst), so the upper bound also holds on a loaded
+    // machine. 1448 bytes of data in frames of 1514; 4 MiB plus what a burst of 1 ms and a full receive buffer add.
     let most_of = |bits_per_s: f64| bits_per_s * 1448.0 / 1514.0 * 1.05;
     for (name, rate, slower) in [("tr2", "20mbit", 0.0), ("tr1", "100mbit", 20e6)] {
         let topology = named(name, &["a", "b"], link(Some(rate), Offloads::Off));
         let Some(lab) = up("rate", &topology) else { return };
         let most = most_of(topology.link.rate.unwrap().bits_per_s as f64);
-        // One stream during which the machine does not pause is enough to show that more passes than the slower link ever
-        // allows.
+        // One stream during which the machine does not pause is enough to show that more passes than the slower link
+        // ever allows.
         let faster = (0..10).any(|_| {
             let bits = stream_bits_per_s(lab.network(), 4);
             assert!(bits <= most, "{rate}: {bits} bit/s of data");
@@ -233,7 +234,8 @@ fn a_busy_name_is_refused_and_the_network_stays() {
 fn processes_on_a_host_end_with_the_network() {
     let Some(lab) = up("processes", &named("tp", &["a", "b"], Link::default())) else { return };
     let mut sleeper = lab.host("a").unwrap().command("sleep").arg("600").spawn().unwrap();
-    // `ip netns exec` becomes the command itself; before it has entered the namespace, removing the network cannot find it.
+    // `ip netns exec` becomes the command itself; before it has entered the namespace, removing the network cannot find
+    // it.
     let space = |file: &str| std::fs::metadata(file).unwrap().ino();
     let inside = || space(&format!("/proc/{}/ns/net", sleeper.id()));
     while inside() == space("/proc/self/ns/net") {

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use crossway_netlab::{Guest, GuestSpec, NetError};
 
-/// Runs a program in a guest and asserts that it succeeds; returns its output and its error output. Returns `None` where no
-/// guest can be booted, after printing the reason. `name` distinguishes two suites that run at the same time, and `what`
-/// names what is tested.
+/// Runs a program in a guest and asserts that it succeeds; returns its output and its error output. Returns `None`
+/// where no guest can be booted, after printing the reason. `name` distinguishes two suites that run at the same time,
+/// and `what` names what is tested.
 pub(crate) fn run<W: AsRef<OsStr>>(
     name: &str,
     what: &str,

@@ -1,4 +1,4 @@
-//! SEQPACKET and STREAM: set-up, flow control, the end of connections.
+//! Tests SEQPACKET and STREAM sockets: set-up, flow control, the end of connections.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -22,8 +22,8 @@ fn listening(site: &Site, kind: SocketKind) -> Socket {
 
 /// Two ends of a connection, the connecting one first.
 pub(crate) fn pair(site: &Site, kind: SocketKind) -> (Socket, Socket) {
-    // A closed listener stays bound as long as a process that another test has just forked holds it, so each has its own
-    // name.
+    // A closed listener stays bound as long as a process that another test has just forked holds it, so each has its
+    // own name.
     static NEXT: AtomicU32 = AtomicU32::new(2);
     let instance = NEXT.fetch_add(1, Ordering::Relaxed);
     let listener = site.socket(kind);
@@ -163,8 +163,8 @@ fn a_full_connection_blocks_until_the_peer_reads() {
         let (client, server) = pair(&site, kind);
         let message = [7; 1000];
         let (mut sent, mut refusals) = (0, 0);
-        // The window is full only if neither waiting nor forwarding of everything sent before helps; the tipcd answers a
-        // request only after that. A busy machine may delay the tipcd for longer than one wait.
+        // The window is full only if neither waiting nor forwarding of everything sent before helps; the tipcd answers
+        // a request only after that. A busy machine may delay the tipcd for longer than one wait.
         while refusals < 3 {
             let brief = Patience::Until(Instant::now() + Duration::from_millis(20));
             match client.send(&message, None, brief) {

@@ -1,5 +1,5 @@
-//! How connections and messages end: what is returned, the order of reports, and the calls that a
-//! socket does not support.
+//! Tests how connections and messages end: what is returned, the order of reports, and the calls that a socket does not
+//! support.
 
 use std::time::{Duration, Instant};
 

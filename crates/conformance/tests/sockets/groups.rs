@@ -1,4 +1,4 @@
-//! Groups as programs use them.
+//! Tests groups in the way in which programs use them.
 
 use std::time::{Duration, Instant};
 

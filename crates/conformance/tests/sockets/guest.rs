@@ -1,9 +1,9 @@
-//! The same suite on a kernel's TIPC, in a guest with such a kernel.
+//! Runs the same suite on a kernel's TIPC, in a guest with such a kernel.
 
 use crate::in_guest;
 use crate::site::{KERNEL_VARIABLE, on_kernel};
 
-/// Time limit in the guest in seconds; when it runs alone it takes a few seconds.
+/// Time limit for the suite in the guest, in seconds; when it runs alone it takes a few seconds.
 const WATCHDOG: &str = "900";
 
 #[test]

@@ -1,4 +1,4 @@
-//! RDM and DGRAM: anycast, multicast, returned messages, errors.
+//! Tests RDM and DGRAM sockets: anycast, multicast, returned messages, errors.
 
 use crossway_tipc_client::{
     Address, Errno, ErrorCode, Event, Patience, Scope, ServiceRange, Socket, SocketKind,

@@ -1,4 +1,4 @@
-//! A private tipcd or the kernel, and waiting with a watchdog.
+//! The node that a test uses, a private tipcd or the kernel, and waiting with a watchdog.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -6,24 +6,25 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{Backend, LoneTipcd, Patience, Socket, SocketKind};
 
-/// Long enough for a busy machine; reached only in case of an error.
+/// Time limit of a wait: long enough for a busy machine, and reached only in case of an error.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
 pub(crate) fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
 }
 
-/// A tipcd that is stopped when this value is dropped. Tests that bind a service again after they have closed a socket use another one: a closed
-/// socket keeps its names as long as a process that another test is just starting has a copy of its descriptor.
+/// A tipcd that is stopped when this value is dropped. A test that closes a socket and then binds its service again has
+/// to use a `Site` of its own: a closed socket keeps its names as long as a process that another test is just starting
+/// has a copy of its descriptor.
 pub(crate) struct Site {
     tipcd: Option<LoneTipcd>,
     _dir: tempfile::TempDir,
 }
 
-/// Set if the tests must run on the kernel's TIPC.
+/// The environment variable that is set if the tests must run on the kernel's TIPC.
 pub(crate) const KERNEL_VARIABLE: &str = "CROSSWAY_TEST_KERNEL_TIPC";
 
-/// The number of messages after which the tests' tipcds create lanes, if not the default.
+/// The environment variable with the number of messages after which the tests' tipcds create lanes, if not the default.
 pub(crate) const LANE_VARIABLE: &str = "CROSSWAY_TEST_LANE_AFTER";
 
 /// Whether the tests run on the kernel's TIPC.

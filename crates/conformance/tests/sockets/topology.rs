@@ -1,4 +1,4 @@
-//! The topology service as programs use it: a connection to {1, 1}.
+//! Tests the topology service in the way in which programs use it: through a connection to {1, 1}.
 
 use crossway_tipc_client::{Address, Patience, Scope, ServiceRange, SocketKind};
 

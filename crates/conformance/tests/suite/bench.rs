@@ -1,4 +1,4 @@
-//! The basis of the checks: watchdog, skipping, opened channels, payloads.
+//! Common parts of the checks: watchdog, skipping, opened channels, payloads.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -71,8 +71,8 @@ pub(crate) fn would_be_killed<M: Mechanism>() -> bool {
     M::ID == Signal::ID && !signal_queue::all_threads_block()
 }
 
-/// Runs the calling test again, with the same standard input, in a process in which all threads block real-time signals from
-/// its start on.
+/// Runs the calling test again, with the same standard input, in a process in which all threads block real-time signals
+/// from its start on.
 pub(crate) fn again_with_signals_blocked() {
     let test = std::thread::current().name().expect("a test's thread has its name").to_owned();
     // A child inherits the mask of the thread that starts it.
@@ -92,7 +92,7 @@ pub(crate) fn skip<M: Mechanism>(why: &str) {
     eprintln!("SKIP {}: {why}", M::ID);
 }
 
-/// Starts a thread that is named in a panic.
+/// Starts a thread under a name that appears in the message of a panic.
 pub(crate) fn start<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -137,10 +137,10 @@ pub(crate) fn natural_spec<M: Mechanism>() -> Spec {
     Spec { wait: natural_wait::<M>(), max_message: fits::<M>(LARGEST_ASKED), ..Spec::default() }
 }
 
-/// What [`natural_spec`] asks for, unless the mechanism carries less.
+/// The message size in bytes that [`natural_spec`] requests, unless the mechanism supports less.
 const LARGEST_ASKED: usize = 8 * 1024;
 
-/// This number of bytes, or the mechanism's largest message if that is smaller.
+/// Returns `len`, or the mechanism's largest message in bytes if that is smaller.
 pub(crate) fn fits<M: Mechanism>(len: usize) -> usize {
     M::caps().max_message.map_or(len, |most| len.min(most))
 }

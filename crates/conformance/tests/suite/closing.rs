@@ -1,4 +1,4 @@
-//! How an end detects that the other one has closed.
+//! Tests how an end detects that the other one has closed.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Received messages equal the sent ones.
+//! Tests that received messages equal the sent ones.
 
 use super::bench::*;
 use super::peer::{Job, Peer, Side};

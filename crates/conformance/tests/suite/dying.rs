@@ -1,4 +1,4 @@
-//! kill -9 in every state, on either side: the survivor notices, and never hangs.
+//! Tests kill -9 in every state, on either side: the survivor must notice, and never hang.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use super::closing::must_say_closed;
 use super::peer::{Job, Peer, Side};
 use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
 
-/// Kills a peer during its job, on each side of the opening, and asserts what the survivor must notice.
+/// Kills a peer during its job, once as the connecting and once as the listening end, and asserts what the survivor
+/// must notice.
 fn kill_at<M: Mechanism>(job: Job) {
     check::<M>(move || {
         for side in [Side::Connects, Side::Listens] {
@@ -25,7 +26,7 @@ fn kill_at<M: Mechanism>(job: Job) {
     });
 }
 
-/// A buffer for what one receive may return.
+/// A buffer that is large enough for the result of one receive call.
 fn room<M: Mechanism>() -> Vec<u8> {
     vec![0; if keeps_boundaries::<M>() { 64 * 1024 } else { 64 }]
 }

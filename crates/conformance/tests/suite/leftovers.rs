@@ -1,7 +1,7 @@
-//! Nothing remains: no name, queue, segment, file, descriptor or thread, whichever end died and however.
+//! Tests that nothing remains: no name, queue, segment, file, descriptor or thread, whichever end died and however.
 //!
-//! The places to check belong to the whole machine, where other programs create and remove things. So the check runs in a
-//! child with its own IPC namespace and mounts, where everything found comes from the mechanism.
+//! The places to check belong to the whole machine, where other programs create and remove things. So the check runs in
+//! a child with its own IPC namespace and mounts, where everything found comes from the mechanism.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -11,8 +11,8 @@ use super::bench::*;
 use super::peer::{Job, Peer, Side};
 use crossway_mech::{Mechanism, Rx, Tx};
 
-/// Creates empty places and runs the rest of the command in them. The program is opened first, since it may be below /tmp. A
-/// kernel without /dev/shm leaves nothing there.
+/// The shell commands that mount empty file systems over the places to check and then run a program. The program is
+/// opened first, since it may be below /tmp. A kernel without /dev/shm leaves nothing there.
 const PRIVATE: &str = "exec 9<\"$0\" && if [ -d /dev/shm ]; then mount -t tmpfs crossway /dev/shm; fi \
      && mount -t tmpfs crossway /tmp && mkdir /tmp/mqueue \
      && if grep -q mqueue /proc/filesystems; then mount -t mqueue crossway /tmp/mqueue; fi \
@@ -46,10 +46,10 @@ fn private_shell() -> Command {
     command
 }
 
-/// After this time nothing more disappears by itself, however busy the machine.
+/// The time after which nothing more disappears by itself, however busy the machine.
 const TIME_TO_GO: Duration = Duration::from_secs(60);
 
-/// Everything that exists now.
+/// Lists everything that exists now in the places to check.
 fn look_around() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for dir in ["/dev/shm", "/tmp/mqueue", "/tmp"] {

@@ -1,4 +1,4 @@
-//! The largest message, buffers that are too small, and the facts that the system reports.
+//! Tests the largest message, buffers that are too small, and the facts that the system reports.
 
 use super::bench::*;
 use crossway_mech::{Mechanism, RecvError, Rx, SendError, Tx};

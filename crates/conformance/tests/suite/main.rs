@@ -1,9 +1,9 @@
 //! The one test suite for every mechanism.
 //!
-//! A check is a generic function; `instantiate` makes a test of each check for each mechanism of the registry. The
-//! capabilities that a mechanism declares in its `Caps` are checked, and so are the ones it declares to lack. A
-//! mechanism that is missing here is skipped, and its probe's reason and remedy are printed. Every check has a
-//! watchdog.
+//! A check is a generic function; `instantiate` makes a test of each check for each mechanism of the registry. A check
+//! tests both the capabilities that a mechanism declares in its `Caps` and those that it declares not to have. A
+//! mechanism that is missing on this machine is skipped, and its probe's reason and remedy are printed. Every check has
+//! a watchdog.
 
 mod bench;
 mod closing;

@@ -1,4 +1,4 @@
-//! Ends that open too early, or without a peer.
+//! Tests ends that open too early, or without a peer.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

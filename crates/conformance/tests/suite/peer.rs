@@ -18,7 +18,7 @@ use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, SendError, Spec, 
 /// The environment variable with a [`Task`]; without it the entry below does nothing.
 const TASK: &str = "CROSSWAY_CONFORMANCE_TASK";
 
-/// The side of the opening that a process takes.
+/// The end of the channel that a process opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Side {
     Listens,
@@ -54,7 +54,7 @@ struct Task {
 /// A message on the control socket.
 #[derive(Debug, Serialize, Deserialize)]
 enum Note {
-    /// The words of an offer, and the names of the descriptors sent with it.
+    /// The strings of an offer, and the names of the descriptors sent with it.
     Offer { words: std::collections::BTreeMap<String, String>, fds: Vec<String> },
     /// The job starts now, in the thread with this id.
     Begun { tid: u32 },

@@ -1,4 +1,4 @@
-//! How many channels one offer allows, and whether several senders can send to one receiver.
+//! Tests how many channels one offer allows, and whether several senders can send to one receiver.
 
 use super::bench::*;
 use crossway_mech::{Listener, Mechanism, Offer, OpenError, Rx, Tx};

@@ -1,4 +1,4 @@
-//! Calls that do not wait, calls that wait until a deadline, and the descriptor to wait for.
+//! Tests calls that do not wait, calls that wait until a deadline, and the descriptor to wait for.
 
 use std::time::{Duration, Instant};
 
@@ -8,18 +8,19 @@ use crossway_sys::usage::thread_switches;
 use super::bench::*;
 use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx, Wait};
 
-/// How long the checks of deadlines wait: the time of study item T10, where a sender without support for deadlines used up
-/// CPU time instead.
+/// How long the checks of deadlines wait. In one of the studies, a sender without support for deadlines used up CPU
+/// time during a wait of this length.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A call that waits until a deadline goes to sleep once, and a few more times after spurious wake-ups.
+/// Maximum number of sleeps of a call that waits until a deadline: one, and a few more after spurious wake-ups.
 const SLEEPS_AT_MOST: u64 = 16;
 
 /// Far more bytes than any channel here holds.
 const FAR_TOO_MUCH: usize = 256 << 20;
 
-/// Far more bytes than any receiver here holds that drops what exceeds its room. Several such checks at once in an emulated
-/// kernel that is itself short of CPU time send this much within seconds; ten times as much was observed to take minutes.
+/// Far more bytes than a receiver that drops what exceeds its room can hold. When several such checks run at the same
+/// time in an emulated kernel that is itself short of CPU time, they take seconds to send this much; ten times as much
+/// was observed to take minutes.
 const FAR_TOO_MUCH_TO_DROP: usize = 24 << 20;
 
 pub(crate) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
@@ -37,8 +38,8 @@ pub(crate) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
     });
 }
 
-/// Sends numbered messages, from `first` on, until there is no room; returns the first number that was not accepted. `None`
-/// if there was room for `bytes` bytes.
+/// Sends numbered messages, from `first` on, until there is no room; returns the first number that was not accepted.
+/// `None` if there was room for `bytes` bytes.
 fn fill<M: Mechanism>(end: &mut End<M>, size: usize, first: u64, bytes: usize) -> Option<u64> {
     let mut msg = vec![0; size];
     for n in first..first + (bytes / size) as u64 {
@@ -85,10 +86,11 @@ pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism
     });
 }
 
-/// Makes a call that should wait until a deadline without success, and asserts that it did so if it says so.
+/// Makes a call that should wait in vain until a deadline, and returns what it returns. If that is true, asserts that
+/// the call has waited that long and, if it should sleep, that it hardly used a CPU.
 fn waits_in_vain(wait: Wait, mut call: impl FnMut(Instant) -> bool) -> bool {
-    // Where CPU time is counted in ticks, another process's tick may be charged here; a call that spins is detected every
-    // time.
+    // Where CPU time is counted in ticks, another process's tick may be charged here; a call that spins is detected
+    // every time.
     for attempt in 1.. {
         let (cpu_before, (sleeps_before, _)) = (thread_cpu_ns(), thread_switches());
         let begin = Instant::now();

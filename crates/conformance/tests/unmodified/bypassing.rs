@@ -1,4 +1,5 @@
-//! Programs whose calls bypass the C library's functions: by `syscall(2)`, which works, and by io_uring, which is refused so that they use plain calls.
+//! Programs whose calls bypass the C library's functions: by `syscall(2)`, which works, and by io_uring, which is
+//! refused so that they use plain calls.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -37,7 +38,7 @@ fn a_program_that_prefers_io_uring_uses_plain_calls_and_says_why() {
     assert!(errors.contains("TIPCD_IO_URING=allow"), "{errors}");
 }
 
-/// stress-ng is a program by others that creates its rings by `syscall(2)`.
+/// stress-ng, a third-party program, creates its rings by `syscall(2)`.
 #[test]
 fn stress_ng_gets_io_uring_only_if_that_is_permitted() {
     let site = Site::new();

@@ -1,5 +1,6 @@
-//! Connections whose program sends more than a window, shuts down and closes at once: their other end reads all of it and then the end, and never a reset.
-//! `CROSSWAY_ORDERLY_ENDS=10000` makes this number of connections of each kind in each place; by default, there are a few.
+//! Connections whose program sends more than a window, shuts down and closes immediately: the other end must read all
+//! of it and then the end, and never a reset. `CROSSWAY_ORDERLY_ENDS=10000` sets the number of connections of each kind
+//! in each place; the default is small.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,14 +12,15 @@ use crate::nodes::{Node, Site, Two, What};
 use crate::{compiled, printed};
 
 const KINDS: [&str; 2] = ["seqpacket", "stream"];
-/// Number of connections of each kind in each place; the second number is for places with a guest, which is slow.
+/// Number of connections of each kind in each place; [`ENDS_WITH_GUEST`] applies to places with a guest, which is slow.
 const ENDS: u32 = 60;
 const ENDS_WITH_GUEST: u32 = 20;
-/// Connections of each kind over a lossy link: together they send more than the memory in which IP reassembles fragments can hold.
+/// Number of connections of each kind over a lossy link: together they send more bytes than fit into the memory in
+/// which IP reassembles fragments.
 const ENDS_WITH_LOSSES: u32 = 30;
 /// Number of processes that have connections at the same time.
 const PROCESSES: &str = "4";
-/// The first service; each kind and each direction has its own.
+/// The first service type; each kind and each direction has its own.
 const SERVICE: u32 = 18_930;
 /// Time limit in seconds, long enough for a long run; nothing takes this long unless it hangs.
 const WATCHDOG: &str = "3600";
@@ -52,7 +54,7 @@ fn told(place: &str, kind: &str, count: u32, begin: Instant) {
     eprintln!("{place}, {kind}: {count} orderly ends, no reset, in {:?}", begin.elapsed());
 }
 
-/// From one node to another, with this number of processes at each end.
+/// Makes connections from one node to another, with this number of processes at each end.
 fn between(
     program: &Path,
     place: &str,
@@ -122,6 +124,7 @@ fn connections_end_in_good_order_between_a_tipcd_and_a_kernel() {
     let [tipcd, kernel] = &two.nodes;
     let count = ends(ENDS_WITH_GUEST);
     between(&program, "from a tipcd to a kernel", SERVICE, [tipcd, kernel], count, PROCESSES);
-    // One after the other: a kernel's own ends overtake what several of its connections have sent before, also towards a kernel.
+    // One after the other: a kernel's own ends overtake what several of its connections have sent before, also towards
+    // a kernel.
     between(&program, "from a kernel to a tipcd", SERVICE + 2, [kernel, tipcd], count, "1");
 }

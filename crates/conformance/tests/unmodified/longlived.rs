@@ -1,6 +1,6 @@
-//! Long-running programs: a client with 1,000 connections and its server of 200 processes in mixed traffic, while the memory
-//! of the tipcd is watched and it is killed below them. `CROSSWAY_LONG_SECONDS=600` makes the traffic continue for that
-//! time; without it, the test runs a few rounds.
+//! Long-running programs: a client with 1,000 connections and its server of 200 processes in mixed traffic, while the
+//! memory of the tipcd is watched and it is killed below them. `CROSSWAY_LONG_SECONDS=600` makes the traffic continue
+//! for that time; without it, the test runs a few rounds.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,11 +18,13 @@ const CONNECTIONS: u64 = 1_000;
 const CHILDREN: u64 = 200;
 /// Number of rounds after which the sizes of the messages repeat.
 const PERIOD: u32 = 4;
-/// Number of rounds after which a tipcd has all the memory that it needs, and the minimum number of rounds that follow: one period in each half.
+/// Number of rounds after which a tipcd has all the memory that it needs. At least [`WATCHED`] rounds follow: one
+/// period in each half.
 const SETTLING: u32 = PERIOD;
 const WATCHED: u32 = 2 * PERIOD;
-/// Maximum growth, in KiB, of the maximum memory of a tipcd at the end of a round from the first half of these rounds to the second. The minimum would show
-/// nothing: the C library's allocator returns freed memory to the system or keeps it, depending on its layout.
+/// Maximum growth of a tipcd's memory in KiB. The memory is read at the end of each round, and the maximum of the
+/// second half of the rounds is compared with that of the first half. The minimum would show nothing: the C library's
+/// allocator returns freed memory to the system or keeps it, depending on its layout.
 const GROWTH_KIB: u64 = 4 << 10;
 
 /// The running program, which is controlled round by round.
@@ -30,7 +32,8 @@ struct LongLived {
     child: Child,
     stdin: Option<ChildStdin>,
     said: BufReader<ChildStdout>,
-    /// The file with the standard error of the program and its processes, where each reports once that there is no tipcd.
+    /// The file with the standard error of the program and its processes, where each reports once that there is no
+    /// tipcd.
     errors: PathBuf,
 }
 

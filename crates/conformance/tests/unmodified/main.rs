@@ -28,7 +28,7 @@ fn compiled(name: &str, dir: &Path) -> Option<PathBuf> {
     compiled_with(name, dir, &[])
 }
 
-/// As [`compiled`], with further words for the compiler.
+/// As [`compiled`], with further arguments for the compiler.
 fn compiled_with(name: &str, dir: &Path, words: &[&str]) -> Option<PathBuf> {
     let program = dir.join(name);
     let mut cc = Command::new("cc");
@@ -69,7 +69,8 @@ fn c_program(name: &str) {
     like_a_kernel(name, &program, &printed("on a tipcd", &site.run(&[&program])));
 }
 
-/// The same for a program that does so whether it calls the C library's functions or `syscall(2)`.
+/// As [`c_program`]; also asserts that the program prints the same when it calls `syscall(2)` instead of the C
+/// library's functions.
 fn c_program_either_way(name: &str) {
     let site = Site::new();
     let header = here("programs/direct.h");
@@ -90,7 +91,8 @@ fn like_a_kernel(name: &str, program: &Path, ours: &str) {
     }
 }
 
-/// Compares line by line; `known` are the beginnings of lines that are expected to differ. Returns the other differences.
+/// Compares line by line; `known` are the beginnings of lines that are expected to differ. Returns the other
+/// differences.
 fn differences(kernels: &str, ours: &str, known: &[&str]) -> String {
     let differing: Vec<String> = kernels
         .lines()

@@ -87,7 +87,7 @@ impl Node {
         self.command_within(WATCHDOG, words)
     }
 
-    /// The same with another watchdog, in seconds.
+    /// As [`Node::command`], with another time limit of the watchdog, in seconds.
     pub(crate) fn command_within(&self, seconds: &str, words: &[&Path]) -> Command {
         match self {
             Self::Tipcd(site) => site.command_within(seconds, words),
@@ -109,8 +109,8 @@ pub(crate) struct Two {
 }
 
 impl Two {
-    /// Returns `None` after printing the reason if a prerequisite is missing. `name` distinguishes tests that run at the
-    /// same time.
+    /// Creates two linked nodes. Returns `None` after printing the reason if a prerequisite is missing. `name`
+    /// distinguishes tests that run at the same time.
     pub(crate) fn new(name: &str, what: [What; 2]) -> Option<Self> {
         Self::with(name, what, &[])
     }
@@ -123,7 +123,7 @@ impl Two {
         Self::over(name, what, Link::default(), options)
     }
 
-    /// As [`Two::with`], in a network of their own over this link.
+    /// As [`Two::with`], in a network whose links have these properties.
     pub(crate) fn over(name: &str, what: [What; 2], link: Link, options: &[&str]) -> Option<Self> {
         match Self::in_lab(name, what, link, options) {
             Ok(two) => Some(two),
@@ -136,9 +136,9 @@ impl Two {
     }
 
     fn tipcds(options: &[&str]) -> Self {
-        // An address and a network of their own: clusters of tests that run at the same time must not meet. The ports are
-        // fixed, because any program may take one that the system chose, before the tipcd is bound to it; and they are not
-        // TIPC's, at which a kernel may receive at every address.
+        // An address and a network of their own: clusters of tests that run at the same time must not meet. The ports
+        // are fixed, because any program may take one that the system chose, before the tipcd is bound to it; and they
+        // are not TIPC's, at which a kernel may receive at every address.
         let random = RandomState::new().hash_one(());
         let [_, x, y, z] = (random as u32).to_be_bytes();
         let own = Ipv4Addr::new(127, x.max(1), y, z.clamp(1, 254));

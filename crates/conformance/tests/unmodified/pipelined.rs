@@ -1,6 +1,6 @@
-//! An echo whose client receives what poll() reports before each blocking send, and whose server sends back everything it
-//! receives, neither waiting for the other: traffic that passes through a kernel's sockets, and between two kernels, must
-//! pass here, too.
+//! An echo without lock step: the client receives what poll() reports before each blocking send, and the server sends
+//! back everything it receives; neither waits for the other. Traffic that passes through a kernel's sockets, and
+//! between two kernels, must pass here, too.
 
 use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
@@ -8,7 +8,7 @@ use std::process::{ExitStatus, Output, Stdio};
 use crate::nodes::{Node, Site, Two, What};
 use crate::{compiled, printed};
 
-/// Kind, length of a message in bytes, number of messages. The maximum length is 66,000 bytes.
+/// The echoes: kind, length of a message in bytes, number of messages. The maximum length is 66,000 bytes.
 const ECHOES: [[&str; 3]; 6] = [
     ["seqpacket", "1000", "30000"],
     ["seqpacket", "10000", "3000"],
@@ -105,7 +105,8 @@ fn an_echo_without_lock_step_goes_on_from_a_tipcd_to_a_kernel_and_back() {
     between(&program, "from a kernel to a tipcd", [kernel, tipcd], &echoes);
 }
 
-/// Prints what two kernels do, for docs/TIPC.md. They may stall, which is reported and is not a failure.
+/// Prints how two kernels handle these echoes, for docs/TIPC.md. They may stall, which is reported and is not a
+/// failure.
 #[test]
 #[ignore = "a reference run of two guests' kernels: --ignored --nocapture between_two_kernels"]
 fn an_echo_without_lock_step_between_two_kernels() {

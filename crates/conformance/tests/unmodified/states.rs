@@ -1,6 +1,6 @@
-//! Checks the tables of docs/TIPC.md that list the result of each call in each state, and the effect of each event on each
-//! state. `CROSSWAY_WRITE=1` writes them, from runs on one kernel, between two, on one `tipcd` and between two; without it
-//! the runs here must reproduce what is written.
+//! Checks the tables of docs/TIPC.md that list the result of each call in each state, and the effect of each event on
+//! each state. `CROSSWAY_WRITE=1` writes them, from runs on one kernel, between two, on one `tipcd` and between two;
+//! without it, the runs must reproduce what is written.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,15 @@ use crate::nodes::{Node, Site, Two, What};
 
 const PYTHON: &str = "/usr/bin/python3";
 const BEGIN: &str = "<!-- states -->\n";
-/// How long, in seconds, nodes get between two steps of a run that is written down, of one that is compared, and of a repetition of the parts that happen
-/// to a node as a whole.
+/// Pause in seconds between two steps of a run, in which the nodes do their work. `CALM` is for runs whose results are
+/// written down, `SOON` for runs that are compared with them, and `SLOW` for repeating the parts that concern a node as
+/// a whole.
 const CALM: &str = "0.1";
 const SOON: &str = "0.02";
 const SLOW: &str = "0.15";
 /// Text between the result on one node and that between two, if they differ.
 const BETWEEN: &str = "; between nodes ";
-/// How often, in seconds, a `tipcd` probes connections of the table of probes; the script has the same constant.
+/// How often, in seconds, a `tipcd` probes connections for the table of probes; the script has the same constant.
 const PROBING: &str = "2";
 const END: &str = "<!-- end of states -->\n";
 
@@ -42,7 +43,7 @@ fn cells(line: &str) -> Row {
     inner.split(" | ").map(str::to_owned).collect()
 }
 
-/// The results for one kind of node: within one node, between two, after the loss of the other, and after probes by a
+/// The results of one kind of node: within one node, between two, after the loss of the other, and after probes by a
 /// `tipcd`.
 struct Answers {
     one: Vec<Table>,
@@ -118,8 +119,8 @@ fn of_kernel() -> Option<Answers> {
     })
 }
 
-/// The results of a `tipcd`, whose runs mostly wait. With the tables that are expected, a cell with another result is repeated with longer pauses, since a
-/// busy machine may not have given a node the time to do its work.
+/// Returns the results of a `tipcd`; its runs mostly wait. If `expected` tables are passed, a cell with another result
+/// is repeated with longer pauses, since a busy machine may not have given a node the time to do its work.
 fn of_tipcd(settling: &str, expected: Option<&Answers>) -> Answers {
     let dir = tempfile::tempdir().unwrap();
     let ask = |node: &Node, other: &Node, expected: Option<&Vec<Table>>, name: &str| {

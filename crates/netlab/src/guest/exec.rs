@@ -1,4 +1,5 @@
-//! Runs a command in a guest: the keeper receives the descriptors of the streams, so no byte passes through this process.
+//! Runs a command in a guest: the keeper receives the descriptors of the streams, so no byte passes through this
+//! process.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -12,9 +13,9 @@ use super::registers::tunables;
 use super::{GuestRecord, GuestRegisters};
 use crate::NetError;
 
-/// Sent instead of a request: end the guest.
+/// The message to a keeper that asks it to end the guest.
 pub(crate) const END: &str = "end";
-/// Sent instead of a request: is the guest running?
+/// The message to a keeper that asks whether the guest is running.
 pub(crate) const LIVES: &str = "lives";
 
 /// How a command in a guest ended.
@@ -26,8 +27,8 @@ pub enum GuestExit {
     Signal(i32),
 }
 
-/// Runs a command in the guest `name` with this process's standard streams and environment, in the folder of the same path,
-/// and waits for it to end. If this process is killed, so is the command.
+/// Runs a command in the guest `name` with this process's standard streams and environment, in the folder of the same
+/// path, and waits for it to end. If this process is killed, so is the command.
 ///
 /// # Errors
 /// There is no such guest, the command cannot be started, or the guest ended.

@@ -2,7 +2,8 @@
 
 use std::io::{self, Read};
 
-/// Both ends skip everything before these bytes, because a kernel may print messages before its first program runs.
+/// Marks the start of the protocol on the line. Both ends skip everything before these bytes, because a kernel may
+/// print messages before its first program runs.
 pub(crate) const PREAMBLE: &[u8; 16] = b"\x00crossway-guest\n";
 
 /// Longest payload in bytes; frames that carry data are far smaller.
@@ -11,12 +12,12 @@ const MAX_PAYLOAD_BYTES: usize = 4 << 20;
 /// Maximum number of data bytes in one frame: what the line's own buffers hold, so that sessions take turns.
 pub(crate) const CHUNK: usize = 4096;
 
-/// Maximum number of bytes written to the guest's line and not yet read. The guest's terminal layer holds 4096 bytes; when
-/// that fills up it throttles the line, from which the line driver of Linux 6.1 does not recover.
+/// Maximum number of bytes written to the guest's line and not yet read. The guest's terminal layer holds 4096 bytes;
+/// when that fills up it throttles the line, from which the line driver of Linux 6.1 does not recover.
 pub(crate) const LINE_WINDOW: usize = 3072;
 
-/// The guest reports what it has read in steps of this many bytes, and the host writes pieces of at most this size, so a
-/// piece always fits once everything before it was read.
+/// The guest reports what it has read in steps of this many bytes, and the host writes pieces of at most this size, so
+/// a piece always fits once everything before it was read.
 pub(crate) const LINE_PIECE: usize = 1024;
 
 /// One of the three streams of a command.

@@ -1,6 +1,7 @@
-//! Detects guests that have died. A silent guest is sent a ping; if it does not answer, the state and the CPU time of its
-//! processes distinguish a busy guest from a dead one. A guest that has lost one of its processes can keep its console line
-//! open for ever, idle or in an endless loop; but a guest that got seconds of CPU time could have answered.
+//! Detects guests that have died. A silent guest is sent a ping; if it does not answer, the state and the CPU time of
+//! its processes distinguish a busy guest from a dead one. A guest that has lost one of its processes can keep its
+//! console line open for ever, idle or in an endless loop; but a guest that got seconds of CPU time could have
+//! answered.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,8 +17,8 @@ use crate::registry::Process;
 const ASK_AFTER: Duration = Duration::from_secs(2);
 /// A guest that was silent for this long and is idle is dead.
 const IDLE_AND_SILENT: Duration = Duration::from_secs(5);
-/// A guest that was silent while it used this much CPU time is dead too: whatever runs in it, its scheduler would have run
-/// the thread that answers.
+/// A guest that was silent while it used this much CPU time is dead too: whatever runs in it, its scheduler would have
+/// run the thread that answers.
 const BUSY_AND_SILENT: Duration = Duration::from_secs(3);
 /// A guest that was silent for this long is given up, whatever it does.
 const SILENT: Duration = Duration::from_secs(30);
@@ -124,7 +125,8 @@ impl Activity {
     }
 }
 
-/// Whether a guest was idle while these samples were taken: it hardly used a CPU, and did not wait for one in most of them.
+/// Whether a guest was idle while these samples were taken: it hardly used a CPU, and did not wait for one in most of
+/// them.
 fn is_idle(samples: &[Activity]) -> bool {
     let [first, .., last] = samples else { return false };
     let used = last.seconds_since(*first);

@@ -22,19 +22,20 @@ use super::relay::{CountingReader, Place, Window, Wire, lock, pump, sink};
 use super::{LINE, MODULES_DIR, SETUP_VARIABLE};
 use crate::tool;
 
-/// Set for the second program, which serves the line: the facts that the first one found, or why it failed.
+/// The environment variable through which the second program, which serves the line, receives the facts that the first
+/// one found, or the reason why it failed.
 const FACTS_VARIABLE: &str = "CROSSWAY_GUEST_FACTS";
 const FAILED_VARIABLE: &str = "CROSSWAY_GUEST_FAILED";
 
-/// Set for a program that checks its string functions.
+/// The environment variable that makes a program check its string functions.
 const CHECK_VARIABLE: &str = "CROSSWAY_GUEST_CHECK";
 /// Printed by that program if the functions work correctly.
 const RIGHT: &str = "right";
 /// Time limit of the check. It takes milliseconds, but a program with faulty string functions may run for ever.
 const CHECK_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs as the guest's first program and normally does not return. Its child serves the line; the first program itself reaps
-/// orphaned processes and switches the machine off when the server ends. A returned text is an error.
+/// Runs as the guest's first program and normally does not return. Its child serves the line; the first program itself
+/// reaps orphaned processes and switches the machine off when the server ends. A returned text is an error.
 pub fn run_guest_init() -> String {
     if std::env::var_os(FACTS_VARIABLE).is_some() || std::env::var_os(FAILED_VARIABLE).is_some() {
         return match serve() {
@@ -86,7 +87,8 @@ fn set_up() -> Result<GuestFacts, String> {
     Ok(facts)
 }
 
-/// Checks the string functions in a program whose environment does not restrict them to narrow registers.
+/// Checks the string functions in a program whose environment does not restrict them to narrow registers. Returns what
+/// went wrong, or `None`.
 fn check_string_functions() -> Option<String> {
     let child = Command::new("/proc/self/exe")
         .arg("guest-init")
@@ -131,8 +133,8 @@ fn load(modules: &Modules, name: &str) -> Result<(), String> {
     files.iter().try_for_each(|file| boot::load_module(file)).map_err(|e| e.to_string())
 }
 
-/// Sets up the root: the host's files below, memory on top. The kernel's root is the host's tree, which the host keeps
-/// read-only for this guest; writes go to the overlay.
+/// Sets up the root file system: an overlay in memory above the host's files. The kernel's root is the host's tree,
+/// which the host keeps read-only for this guest; writes go to the overlay.
 fn make_root(modules: &Modules, release: &str) -> Result<(), String> {
     let mount = |kind: &str, on: &str, options: &str| {
         boot::mount(kind, Path::new(on), options).map_err(|e| e.to_string())
@@ -191,7 +193,7 @@ fn attach(interface: Option<&Interface>) -> Result<(), String> {
     Ok(())
 }
 
-/// A running command, as the frames see it.
+/// A running command, with what is needed to handle its frames.
 struct Session {
     leader: u32,
     input: Option<Sender<Vec<u8>>>,

@@ -1,5 +1,5 @@
-//! The keeper of a guest: a process that starts the guest's kernel, carries the streams of commands between their callers
-//! and the console line, and cleans up when either ends.
+//! The keeper of a guest: a process that starts the guest's kernel, carries the streams of commands between their
+//! callers and the console line, and cleans up when either ends.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,7 +29,8 @@ use super::{GuestRecord, GuestRegisters, KERNEL, LINE_WORDS, SETUP_VARIABLE};
 use crate::NetError;
 use crate::registry::Process;
 
-/// Time limit for a guest to become ready. It normally takes two seconds; a slow and busy machine may be fifty times slower.
+/// Time limit for a guest to become ready. It normally takes two seconds; a slow and busy machine may be fifty times
+/// slower.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
 /// Sent to a keeper's standard input to make the guest outlive its starter.
@@ -73,7 +74,7 @@ pub fn run_guest_keeper(name: &str) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Carries frames until the guest has ended. `Err`: it did not become ready.
+/// Carries frames until the guest has ended. Returns an error if it did not become ready.
 fn converse(
     name: &str,
     files: &GuestFiles,
@@ -172,7 +173,8 @@ fn deliver(sessions: &Sessions, line: &Window, frame: Frame) {
     }
 }
 
-/// Starts the kernel on a thread that lives as long as the kernel, since its parent-death signal is tied to that thread.
+/// Starts the kernel on a thread that lives as long as the kernel, since its parent-death signal is tied to that
+/// thread.
 fn start_kernel(
     record: &GuestRecord,
     files: &GuestFiles,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the first program of a guest must do.
+/// The tasks of a guest's first program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) name: String,

@@ -1,8 +1,8 @@
 //! Guests: Debian's user-mode-linux kernel as an ordinary process, with the host's files below a private overlay.
 //!
-//! A guest consists of a keeper (one of our processes), the kernel's process as the first of a PID namespace (so that its
-//! helpers die with it), and the program inside, which runs commands. All files it writes are in memory and disappear with
-//! it.
+//! A guest consists of a keeper (one of our processes), the kernel's process as the first of a PID namespace (so that
+//! its helpers die with it), and the program inside, which runs commands. All files it writes are in memory and
+//! disappear with it.
 
 mod exec;
 mod frame;
@@ -39,18 +39,18 @@ use crate::{HostKind, NetError, Offloads};
 use message::{Boot, Interface, Outcome, Setup};
 use record::GuestFiles;
 
-/// The name of the kernel's program.
+/// The name of the kernel's executable.
 const KERNEL: &str = "linux.uml";
-/// The folder of Debian's modules for it, with one subfolder per release.
+/// The folder with Debian's modules for this kernel, with one subfolder per release.
 const MODULES_DIR: &str = "/usr/lib/uml/modules";
 /// The kernel parameter for its serial line, which uses the descriptor that a confined child inherits.
 const LINE_WORDS: &str = "ssl0=fd:3";
 /// The same line as the guest sees it.
 const LINE: &str = "/dev/ttyS0";
-/// Passes the path of the setup file to the first program.
+/// The variable that passes the path of the setup file to the first program.
 const SETUP_VARIABLE: &str = "CROSSWAY_GUEST";
-/// Modules loaded in every guest: what is measured, what that would request on demand (listening by SCTP needs hmac(md5)),
-/// and what a network inside a guest needs.
+/// Modules loaded in every guest: those that are measured, those that these would request on demand (a listening SCTP
+/// socket needs hmac(md5)), and those that a network inside a guest needs.
 const MODULES: [&str; 10] =
     ["ipv6", "tipc", "hmac", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
 
@@ -87,12 +87,12 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots a guest and waits until it can run commands. On `network` it takes the place of the named host, which must be a
-    /// tap.
+    /// Boots a guest and waits until it can run commands. With a `place`, the guest takes the place of the named host
+    /// on that network; the host must be a tap.
     ///
     /// # Errors
-    /// Invalid settings, a name in use, missing privilege, no user-mode-linux; or [`NetError::Guest`] with the last output
-    /// of its kernel. Nothing remains after an error.
+    /// Invalid settings, a name in use, missing privilege, no user-mode-linux; or [`NetError::Guest`] with the last
+    /// output of its kernel. Nothing remains after an error.
     pub fn boot(spec: &GuestSpec, place: Option<(&Network, &str)>) -> Result<Guest, NetError> {
         check_name("guest name", &spec.name, 12)?;
         if !(64..=16384).contains(&spec.memory_mib) {
@@ -215,8 +215,8 @@ impl Guest {
         &self.facts
     }
 
-    /// Whether the guest runs, as far as its keeper knows. A guest that has just died counts as running until the keeper
-    /// notices, within seconds.
+    /// Whether the guest runs, as far as its keeper knows. A guest that has just died counts as running until the
+    /// keeper notices, within seconds.
     pub fn lives(&mut self) -> bool {
         matches!(self.keeper.try_wait(), Ok(None))
             && matches!(exec::ask(&self.record.name, exec::LIVES, &[]), Ok(Outcome::Exited(0)))
@@ -243,7 +243,8 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // The end of its standard input tells the keeper to end the guest; for a guest that is to stay it is already closed.
+        // The end of its standard input tells the keeper to end the guest; for a guest that is to stay it is already
+        // closed.
         if self.hold.take().is_some() {
             let _ = self.keeper.wait();
             record::remove(&self.record.name);
@@ -267,7 +268,8 @@ pub fn guest_down(name: &str) -> Result<(), NetError> {
     let guest = exec::find(name)?;
     let asked = exec::ask(name, exec::END, &[]);
     if let Some(keeper) = guest.keeper {
-        // The keeper cleans up and ends by itself once its kernel is dead; a keeper that does not accept requests is killed.
+        // The keeper cleans up and ends by itself once its kernel is dead; a keeper that does not accept requests is
+        // killed.
         let start = std::time::Instant::now();
         while asked.is_ok() && keeper.is_alive() && start.elapsed().as_secs() < 10 {
             std::thread::sleep(std::time::Duration::from_millis(2));

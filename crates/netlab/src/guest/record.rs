@@ -112,7 +112,7 @@ impl GuestFiles {
         NetError::State { path: self.folder.join(file), why: why.to_string() }
     }
 
-    /// The last lines of its console.
+    /// The last lines of its console output.
     pub(crate) fn console_tail(&self) -> String {
         let text = fs::read(self.console()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -120,7 +120,7 @@ impl GuestFiles {
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    /// The last line of its console, preceded by `separator`; empty if there is none.
+    /// The last line of its console output, preceded by `separator`; empty if there is none.
     pub(crate) fn console_end_after(&self, separator: &str) -> String {
         let tail = self.console_tail();
         tail.lines().last().map_or_else(String::new, |line| format!("{separator}{line}"))
@@ -131,8 +131,7 @@ fn registry() -> Registry {
     Registry::new("guest")
 }
 
-/// Removes the remains of guests whose keeper has ended; returns the other guests. The claim must
-/// be held.
+/// Removes the remains of guests whose keeper has ended; returns the other guests. The caller must hold the claim.
 fn sweep() -> Result<Vec<GuestRecord>, NetError> {
     let mut there = Vec::new();
     registry().remove_drafts();

@@ -4,8 +4,8 @@
 use crossway_sys::xstate::{self, RelayKind};
 use serde::{Deserialize, Serialize};
 
-/// Size in bytes of the kernel's buffer for extended CPU state (`FP_SIZE` of arch/x86/um in Linux 6.1), up to AVX-512 and
-/// protection keys. CPUs with tile registers have more, and then the kernel cannot write back what it has read.
+/// Size in bytes of the kernel's buffer for extended CPU state (`FP_SIZE` of arch/x86/um in Linux 6.1), up to AVX-512
+/// and protection keys. CPUs with tile registers have more, and then the kernel cannot write back what it has read.
 const MAX_KERNEL_BYTES: usize = 2696;
 
 /// Selects the method for tests: `emulated` or `hidden`.
@@ -22,8 +22,8 @@ pub enum GuestRegisters {
     Relay,
     /// As [`GuestRegisters::Relay`], but the tile registers are emulated, for tests.
     EmulatedRelay,
-    /// They are not preserved: the kernel treats the CPU as one without them, and programs inside must not use them. Used
-    /// only where Crossway was built without a C compiler, on a CPU with tile registers.
+    /// They are not preserved: the kernel treats the CPU as one without them, and programs inside must not use them.
+    /// Used only where Crossway was built without a C compiler, on a CPU with tile registers.
     Hidden,
 }
 
@@ -70,8 +70,8 @@ impl GuestRegisters {
     }
 }
 
-/// Environment setting (`NAME=VALUE`) that stops the C library of programs in a guest from using registers that its kernel
-/// does not preserve.
+/// Environment setting (`NAME=VALUE`) that stops the C library of programs in a guest from using registers that its
+/// kernel does not preserve.
 pub(crate) fn tunables() -> String {
     let off = [
         "AVX",

@@ -1,5 +1,6 @@
 //! Streams of commands over the line: a pump reads a descriptor and sends frames, a sink takes frames and writes to a
-//! descriptor. A pump sends only as much as its sink has room for, so a stream that is not read cannot block the others.
+//! descriptor. A pump sends only as much as its sink has room for, so a stream that is not read cannot block the
+//! others.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -96,7 +97,7 @@ impl Window {
         Arc::new(Window { room: Mutex::new(Some(bytes)), changed: Condvar::new() })
     }
 
-    /// The sink has consumed `bytes`.
+    /// Records that the sink has consumed `bytes`, so that the pump may send as many more.
     pub(crate) fn widen(&self, bytes: usize) {
         if let Some(room) = lock(&self.room).as_mut() {
             *room += bytes;
@@ -104,13 +105,13 @@ impl Window {
         self.changed.notify_all();
     }
 
-    /// The session is over; no more bytes will be consumed.
+    /// Records that the session is over and no more bytes will be consumed.
     pub(crate) fn close(&self) {
         *lock(&self.room) = None;
         self.changed.notify_all();
     }
 
-    /// Waits for room for `bytes` and takes it; returns `false` when closed.
+    /// Waits until there is room for `bytes` and takes it; returns `false` if the window is closed.
     fn take(&self, bytes: usize) -> bool {
         let mut room = lock(&self.room);
         loop {
@@ -171,8 +172,8 @@ fn next(
     }
 }
 
-/// Writes the bytes of received frames. Dropping every sender ends it after everything was written; the target is closed
-/// then.
+/// Writes the bytes of received frames to `target`. It ends when every sender has been dropped and everything has been
+/// written; then it closes `target`.
 pub(crate) fn sink(mut target: File, from: Place) -> (Sender<Vec<u8>>, JoinHandle<()>) {
     let (sender, queue): (_, Receiver<Vec<u8>>) = channel();
     let worker = std::thread::spawn(move || {

@@ -1,14 +1,13 @@
-//! The internal subcommands with which a program that boots guests runs their keeper, their first program and their
-//! commands.
+//! The internal subcommands of a program that boots guests: they run the guests' keepers, first programs and commands.
 
 use std::process::ExitCode;
 
 use super::{GuestExit, exec_in_guest, run_guest_init, run_guest_keeper};
 
-/// Runs the guest subcommand in a program's arguments: `guest-keeper NAME` keeps a guest on the host, `guest-init` is the
-/// guest's first program, and `guest exec NAME -- COMMAND` runs a command in it. A program that boots guests
-/// ([`GuestSpec::new`](super::GuestSpec::new)) calls this first. Errors are printed to standard error. Returns `None` for
-/// all other arguments.
+/// Runs the guest subcommand in a program's arguments: `guest-keeper NAME` keeps a guest on the host, `guest-init` is
+/// the guest's first program, and `guest exec NAME -- COMMAND` runs a command in it. A program that boots guests
+/// ([`GuestSpec::new`](super::GuestSpec::new)) calls this first. Errors are printed to standard error. Returns `None`
+/// for all other arguments.
 pub fn run_guest_subcommand(words: &[String]) -> Option<ExitCode> {
     let parts: Vec<&str> = words.iter().map(String::as_str).collect();
     let why = match parts[..] {
