@@ -1,9 +1,10 @@
-//! Measures the cost of the path through a `tipcd` within a node, against TCP over loopback, in interleaved pairs.
+//! Compares the path through a `tipcd` between two programs of a node with TCP over loopback, in interleaved pairs of
+//! measurements.
 //!
 //!     cargo run --release -p crossway-tipc-node --example node_path [ROUNDS [MS]]
 //!
-//! Prints messages per second and round trips at 64 bytes, and their ratios to those of TCP with TCP_NODELAY. Each end is
-//! a thread of this process, the tipcd a separate process.
+//! Prints messages per second and round trips with 64 bytes, and their ratios to those of TCP with TCP_NODELAY. Both
+//! ends are threads of this process; the tipcd is a separate process.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,7 +21,7 @@ const SIZE: usize = 64;
 /// Both directions of a channel.
 trait Channel: Send + 'static {
     fn send(&mut self, message: &[u8; SIZE]);
-    /// Receives a message. Returns false at the end.
+    /// Receives a message. Returns false at the end of the channel.
     fn recv(&mut self, message: &mut [u8; SIZE]) -> bool;
 }
 
@@ -77,7 +78,7 @@ fn node(tipcd: &LoneTipcd, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     (a, channel)
 }
 
-/// Messages per second, counted by the receiver.
+/// Measures the rate in messages per second, counted by the receiver.
 fn rate(mut a: impl Channel, mut b: impl Channel, limit: Duration) -> f64 {
     let receiver = std::thread::spawn(move || {
         let (begin, mut count, mut message) = (Instant::now(), 0_u64, [0; SIZE]);
@@ -96,7 +97,7 @@ fn rate(mut a: impl Channel, mut b: impl Channel, limit: Duration) -> f64 {
     receiver.join().expect("the receiver ends well")
 }
 
-/// Microseconds per round trip.
+/// Measures the round trip in microseconds.
 fn round_trip(mut a: impl Channel, mut b: impl Channel, limit: Duration) -> f64 {
     let echo = std::thread::spawn(move || {
         let mut message = [0; SIZE];

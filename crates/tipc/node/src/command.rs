@@ -22,19 +22,21 @@ use crate::runner::Runner;
 use crate::service::Service;
 use crate::spec::BearerSpec;
 
-/// Amount of freed memory that a tipcd keeps for the next large messages, in bytes.
+/// Number of bytes of freed memory that a tipcd keeps for the next large messages.
 const HEAP_KEPT_BYTES: u32 = 8 << 20;
 
-/// Amount of memory requested from the system at a time, in bytes.
+/// Number of bytes of memory requested from the system at a time.
 const HEAP_STEP_BYTES: u32 = 1 << 20;
 
-/// Minimum number of descriptors: a tipcd uses a dozen itself, reserves as many for operators, and each bearer needs some.
+/// Minimum limit of open descriptors. A tipcd uses a dozen itself, reserves as many for operators, and needs some for
+/// each bearer.
 const DESCRIPTORS_LEAST: u64 = 40;
 
-/// Maximum size of an operator's answer in bytes: a page of the name table.
+/// Maximum size in bytes of the answer to an operator, which may be a page of the name table.
 const OUTCOME_BYTES: usize = 2 << 20;
 
-/// Runs a node until SIGINT, SIGTERM or SIGHUP (unless ignored, as by nohup), or until standard input ends if requested.
+/// Runs a node until SIGINT, SIGTERM or SIGHUP arrives (SIGHUP not if it is ignored, as with nohup) or, if requested,
+/// standard input ends.
 ///
 /// # Errors
 /// The error names the object that cannot be opened, and the remedy.
@@ -90,7 +92,7 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A descriptor that becomes readable at the first signal that ends a tipcd.
+/// Returns a descriptor that becomes readable when the first signal that ends a tipcd arrives.
 fn catch_signals() -> anyhow::Result<UnixStream> {
     let (signalled, signal) = UnixStream::pair()?;
     signalled.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! A `tipcd`: a node whose event loop is shared by programs and operators.
+//! A `tipcd`: a node that shares its event loop with a service for programs and operators.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::notice::Notice;
 use crate::runner::{Companion, Runner, RunnerError, now};
 use crate::service::{Context, Service, Token};
 
-/// A node with bearers and programs.
+/// A node with bearers, programs and operators.
 #[derive(Debug)]
 pub struct Daemon {
     runner: Runner,
     programs: Programs,
 }
 
-/// The programs and operators of a node.
+/// The part that serves the programs and operators.
 #[derive(Debug)]
 struct Programs {
     service: Service,
@@ -84,7 +84,7 @@ impl Daemon {
         Ok(Self { runner, programs: Programs { service, jobs } })
     }
 
-    /// Makes [`Daemon::turn`] return true when a further descriptor is readable.
+    /// Makes [`Daemon::turn`] return true when this additional descriptor is readable.
     ///
     /// # Errors
     /// [`RunnerError::Os`] if epoll fails.
@@ -102,12 +102,12 @@ impl Daemon {
         &self.programs.service
     }
 
-    /// A link's name as shown to an operator.
+    /// Returns a link's name as shown to an operator.
     pub(crate) fn link_name(&mut self, peer: NodeAddr, bearer: BearerId) -> Option<String> {
         admin::link_name(&mut self.runner, peer, bearer)
     }
 
-    /// The state at the start, one line each: the bearers, and the socket for programs.
+    /// Describes the state at the start, one line each: the bearers, and the socket for programs.
     pub(crate) fn introduction(&mut self) -> Vec<String> {
         let mut lines = admin::bearer_lines(&mut self.runner);
         lines.push(format!("serving programs at {}", self.programs.service.path().display()));
@@ -133,12 +133,12 @@ impl Daemon {
         &mut self.programs.jobs
     }
 
-    /// The next condition of a medium or of programs that an operator may want to know.
+    /// Returns the next condition of a medium or of programs that an operator may want to know about.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.runner.poll_notice().or_else(|| self.programs.service.poll_turned_away(now()))
     }
 
-    /// The next event that is not only for a program's socket.
+    /// Returns the next event that does not only concern one program's socket.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.programs.service.unreported.pop_front()
     }

@@ -9,7 +9,7 @@ use crossway_tipc_proto::node::Event;
 
 use crate::daemon::Daemon;
 
-/// Whether the event concerns the name table; such events can be very frequent.
+/// Whether the event concerns the name table. Such events can be very frequent.
 pub(crate) const fn is_of_names(event: &Event) -> bool {
     matches!(event, Event::Published(_) | Event::Withdrawn(_))
 }
@@ -51,7 +51,7 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
     }
 }
 
-/// Name of a link as in `crossway tipc link list`.
+/// Returns the name of a link as in `crossway tipc link list`.
 fn link(daemon: &mut Daemon, peer: NodeAddr, bearer: BearerId) -> String {
     daemon.link_name(peer, bearer).unwrap_or_else(|| format!("to {peer} on bearer {}", bearer.0))
 }
@@ -97,7 +97,7 @@ const fn why(reason: LinkDownReason) -> &'static str {
     }
 }
 
-/// Final summary: the traffic of each link and the drops.
+/// Describes the traffic of each link and the drops, as the final summary.
 pub(crate) fn summary(daemon: &mut Daemon) -> String {
     let mut text = String::new();
     let places: Vec<_> =

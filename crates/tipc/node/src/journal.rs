@@ -1,21 +1,21 @@
-//! The log of a tipcd on standard output: limited in rate, and written by a separate thread, so that a reader that does not read, a
-//! full disk or a closed pipe never delays the node.
+//! The log of a tipcd on standard output. It is limited in rate and written by a separate thread, so that a reader that
+//! does not read, a full disk or a closed pipe never delays the node.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of lines queued for the writer.
+/// Maximum number of lines in the writer's queue.
 const WAITING_MAX: usize = 256;
 
-/// Maximum burst, in seconds' worth of lines.
+/// Maximum burst, as the number of seconds whose average number of lines may be logged immediately.
 const BURST_SECONDS: u32 = 10;
 
-/// How long the final summary waits for a reader that does not read.
+/// How long the end of the log waits for a reader that does not read.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// Number of lines that may be logged, and of those left out.
+/// The number of lines that may be logged, as a token bucket.
 #[derive(Debug)]
 struct Budget {
     per_second: f64,
@@ -57,7 +57,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Logs to `out`, at most `per_second` lines on average.
+    /// Creates a log that writes to `out`, at most `per_second` lines on average.
     pub(crate) fn to(out: File, per_second: u32) -> io::Result<Self> {
         let (lines, waiting) = mpsc::sync_channel::<String>(WAITING_MAX);
         let (end, ended) = mpsc::sync_channel(1);
@@ -69,13 +69,13 @@ impl Journal {
         Ok(Self { lines: Some(lines), ended, budget, left_out: 0 })
     }
 
-    /// A log without output.
+    /// Creates a log without output.
     pub(crate) fn silent() -> Self {
         let (_, ended) = mpsc::sync_channel(1);
         Self { lines: None, ended, budget: Budget::new(0, Instant::now()), left_out: 0 }
     }
 
-    /// Logs a line; it is built only if it is within the limit.
+    /// Logs a line. The line is built only if the limit allows it.
     pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
         if self.lines.is_none() {
             return;
@@ -100,7 +100,7 @@ impl Journal {
         }
     }
 
-    /// Logs the final summary regardless of the limit, and waits a moment for it to be written.
+    /// Logs the final summary regardless of the limit, and waits for a short time until it has been written.
     pub(crate) fn end(mut self, words: String) {
         let words = match self.left_out {
             0 => words,
@@ -132,7 +132,7 @@ fn left_out(count: u64) -> String {
     format!("{count} more lines were left out here (see --log-rate; crossway tipc shows the state)")
 }
 
-/// Writes until the log ends or its reader is gone. Lines are lost while the disk is full; later ones may fit.
+/// Writes lines until the log ends or its reader is gone. Lines are lost while the disk is full; later ones may fit.
 fn write_all(mut out: File, lines: &Receiver<String>) {
     while let Ok(mut line) = lines.recv() {
         line.push('\n');

@@ -1,4 +1,4 @@
-//! Conditions of a medium or of programs that an operator may want to know.
+//! Conditions of a medium or of programs that an operator may want to know about.
 
 use crossway_sys::Errno;
 use crossway_sys::socket::Credentials;
@@ -8,26 +8,27 @@ use crossway_tipc_proto::addr::BearerId;
 /// A condition of a medium or of programs that is not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The system does not notify this process of changes to network devices; the removal of a device shows only as silence.
+    /// The system does not notify this process of changes to network devices. The removal of a device is therefore
+    /// noticed only by its silence.
     DeviceNotWatched {
         /// The bearer that the device belongs to.
         bearer: BearerId,
-        /// Error from the system.
+        /// The error from the system.
         errno: Errno,
     },
-    /// The system refuses to split runs of frames on the bearer's path; from now on each frame is sent separately. Nothing
-    /// was lost.
+    /// The system refuses to split runs of frames on the bearer's path. From now on each frame is sent separately;
+    /// nothing was lost.
     RunsRefused {
         /// The bearer on whose path this happens.
         bearer: BearerId,
-        /// Error from the system.
+        /// The error from the system.
         errno: Errno,
     },
     /// Programs were refused, or did not receive a descriptor.
     TurnedAway {
         /// The last program concerned.
         program: Option<Credentials>,
-        /// Reason of the last refusal.
+        /// The reason of the last refusal.
         why: Refusal,
         /// Number of refusals since the last notice.
         count: u64,

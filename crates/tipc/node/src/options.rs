@@ -30,7 +30,7 @@ pub struct TipcdOptions {
     /// Fixed 32-bit address in hexadecimal, used without asking the neighbours whether it is free [default: from the identity]
     #[arg(long, value_parser = parse_addr)]
     pub(crate) address: Option<NodeAddr>,
-    /// Number of the cluster, 1 to 9999 as in the kernel; nodes of different numbers ignore each other
+    /// Network ID of the cluster, 1 to 9999 as in the kernel; nodes with different IDs ignore each other
     #[arg(long, default_value_t = 4711, value_parser = clap::value_parser!(u32).range(1..=9999))]
     pub(crate) netid: u32,
     /// The socket to which programs connect [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
@@ -48,7 +48,8 @@ pub struct TipcdOptions {
     /// Also log which names are published and withdrawn
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) names: bool,
-    /// Log at most this many lines per second on average, ten times as many in a burst; further ones are counted
+    /// Log at most this many lines per second on average, ten times as many in a burst; lines beyond that are only
+    /// counted
     #[arg(long, value_name = "N", default_value_t = LOG_RATE, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) log_rate: u32,
 
@@ -62,28 +63,28 @@ pub struct TipcdOptions {
     #[arg(long, value_name = "PACKETS", help_heading = "Links", value_parser = clap::value_parser!(u16).range(1..=8191))]
     pub(crate) window: Option<u16>,
 
-    /// Programs that may use the node at a time; a further one is refused, with the reason
+    /// Maximum number of programs that use the node at the same time; further ones are refused, with the reason
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients, value_parser = at_least(1))]
     pub(crate) clients: usize,
-    /// Programs of one user that may use the node at a time; does not apply to root and the user who runs the tipcd
-    /// [default: three quarters of --clients]
+    /// Maximum number of programs of one user that use the node at the same time; does not apply to root and the user
+    /// who runs the tipcd [default: three quarters of --clients]
     #[arg(long, value_name = "N", help_heading = "Limits", value_parser = at_least(1))]
     pub(crate) clients_per_user: Option<usize>,
-    /// Connections that one process may have; a process needs one
+    /// Maximum number of connections of one process; a process needs only one
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients_per_process, value_parser = at_least(1))]
     pub(crate) clients_per_process: usize,
     /// Connections beyond --clients for root and the user who runs the tipcd, so that their commands (crossway tipc) are executed even
     /// when no further program is admitted. If all are in use, the one idle longest is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().operators)]
     pub(crate) operators: usize,
-    /// Sockets that one program may have; a further one is refused (EMFILE)
+    /// Maximum number of sockets of one program; opening more fails with EMFILE
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().sockets_per_client, value_parser = at_least(1))]
     pub(crate) sockets_per_client: usize,
-    /// Bytes that may be queued for one socket at low importance (medium, high and critical: 2, 4 and 8 times as many); further messages
-    /// are returned to their sender (TIPC_ERR_OVERLOAD), connections are throttled
+    /// Bytes that may be queued for one socket at low importance (at medium, high and critical importance 2, 4 and 8
+    /// times as many); further messages are returned to their sender (TIPC_ERR_OVERLOAD), and connections are throttled
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_bytes, value_parser = at_least(1_024))]
     pub(crate) queue: usize,
-    /// Nodes to keep track of; further ones are ignored until another is forgotten
+    /// Maximum number of nodes to keep track of; further ones are ignored until another is forgotten
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().peers, value_parser = at_least(1))]
     pub(crate) peers: usize,
     /// Seconds without a link after which a node is forgotten
@@ -105,8 +106,8 @@ pub struct TipcdOptions {
     /// Seconds of silence after which a connection probes its peer; if the probe is not answered in the same time, the connection is aborted
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().connection_probe.as_secs(), value_parser = seconds())]
     pub(crate) connection_probe: u64,
-    /// Milliseconds for which a group member that does not read may block the broadcasts of other members; after that they continue without it
-    /// [default: for ever, as in the kernel]
+    /// Milliseconds for which a group member that does not read may block the broadcasts of other members; after that,
+    /// they continue without it [default: unlimited, as in the kernel]
     #[arg(long, value_name = "MS", help_heading = "Limits", value_parser = RangedU64ValueParser::<u64>::new().range(1..=86_400_000))]
     pub(crate) group_patience: Option<u64>,
     /// Bytes requested from the system for each bearer's socket buffers; crossway tipc bearer list --details shows what it granted
@@ -118,20 +119,20 @@ pub struct TipcdOptions {
     /// Messages after which a socket gets lanes, rings in memory shared between its program and the tipcd; 0 for never
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_after)]
     pub(crate) lane_after: u32,
-    /// Sockets that may have lanes at a time; further sockets work without
+    /// Maximum number of sockets with lanes; further sockets work without
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lanes)]
     pub(crate) lanes: usize,
     /// Bytes of each of the two rings of a socket with lanes; raised to 69632, the minimum for the longest message. A direct lane between two
     /// programs of this node has four times as many
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_bytes, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
     pub(crate) lane_bytes: usize,
-    /// Pass all messages between two programs of this node through the tipcd, also if they are connected to each other
+    /// Pass all messages between two programs of this node through the tipcd, even if they are connected to each other
     #[arg(long, help_heading = "Limits")]
     pub(crate) no_direct_lanes: bool,
 }
 
 impl TipcdOptions {
-    /// Parses options, without a program name.
+    /// Parses options, given without a program name.
     ///
     /// # Errors
     /// The error message from clap.
@@ -141,7 +142,7 @@ impl TipcdOptions {
         Self::from_arg_matches(&matches).map_err(|error| error.to_string())
     }
 
-    /// Limits for its programs.
+    /// Returns the limits of the service for programs.
     pub(crate) const fn limits(&self) -> ServiceLimits {
         ServiceLimits {
             clients: self.clients,
@@ -161,7 +162,7 @@ impl TipcdOptions {
         }
     }
 
-    /// Limits of its node.
+    /// Returns the limits of the node.
     pub(crate) fn node_limits(&self) -> Limits {
         Limits {
             peers: self.peers,
@@ -175,7 +176,7 @@ impl TipcdOptions {
         }
     }
 
-    /// Initial settings of its links.
+    /// Returns the initial settings of links.
     pub(crate) const fn settings(&self) -> Settings {
         Settings {
             tolerance_ms: self.tolerance,
@@ -185,7 +186,7 @@ impl TipcdOptions {
     }
 }
 
-/// A number of seconds, up to a year.
+/// Returns a parser of a number of seconds, up to a year.
 fn seconds() -> RangedU64ValueParser<u64> {
     RangedU64ValueParser::new().range(1..=31_536_000)
 }

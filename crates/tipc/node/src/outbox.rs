@@ -1,5 +1,5 @@
-//! Queues frames between the protocol and the media: passes them to the system many at a time, and keeps them while a medium has
-//! no room.
+//! Queues frames between the protocol and the media. Passes them to the system many at a time, and keeps them while a
+//! medium has no room.
 
 use std::time::Duration;
 
@@ -19,31 +19,32 @@ use crate::tap::Tap;
 /// Number of frames taken from the protocol before other work gets its turn.
 const FRAMES_PER_TURN: usize = MOST_SENT;
 
-/// Interval before a medium without room is tried again: the time of a few packets at 100 Mbit/s, much less than its queue holds.
+/// Interval after which a medium without room is tried again. It is the time of a few packets at 100 Mbit/s, many fewer
+/// than fit into the medium's queue.
 const RETRY: Duration = Duration::from_micros(250);
 
-/// If a medium accepts nothing for this long, its queued frames are dropped, so that the other media are not delayed. Less than
-/// the smallest tolerance.
+/// Time after which the queued frames of a medium that accepts nothing are dropped, so that the other media are not
+/// delayed. It is less than the smallest tolerance of a link.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Traffic statistics of a bearer since it was enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Frames accepted by the system; a frame to several remotes counts once for each.
+    /// Frames that the system accepted; a frame to several remotes counts once for each.
     pub frames_sent: u64,
-    /// Calls that sent them.
+    /// System calls that sent these frames.
     pub send_calls: u64,
-    /// Messages with more than one frame, which the system split.
+    /// Messages of more than one frame, which the system split.
     pub runs_sent: u64,
-    /// Calls in which the system accepted nothing for lack of room.
+    /// System calls in which nothing was accepted because there was no room.
     pub refused_calls: u64,
-    /// Frames lost because the system refused them, or had no room for too long.
+    /// Frames that were lost because the system refused them or had no room for too long.
     pub frames_unsent: u64,
     /// Frames received from the medium.
     pub frames_received: u64,
-    /// Calls that received them, or the number of times that a ring was checked.
+    /// System calls that received these frames or, for a ring, the number of times that it was checked.
     pub receive_calls: u64,
-    /// Messages with more than one frame, which the system had joined.
+    /// Messages of more than one frame, which the system had joined.
     pub runs_received: u64,
 }
 
@@ -54,12 +55,12 @@ pub(crate) struct Attached {
     pub(crate) bearer: Bearer,
     /// The ring through which it receives frames, if it has one.
     pub(crate) ring: Option<PacketRing>,
-    /// Device specified by the operator.
+    /// The device specified by the operator.
     pub(crate) device: Option<String>,
     pub(crate) traffic: Traffic,
-    /// When its frames are fetched.
+    /// Decides when its frames are fetched.
     pub(crate) pace: Pace,
-    /// Whether the loop is not woken for its frames, because they are fetched at a time set by `pace`.
+    /// Whether arriving frames do not wake the event loop, because `pace` sets the time at which they are fetched.
     pub(crate) held: bool,
 }
 
@@ -73,22 +74,23 @@ struct Message {
     to: Recipient,
 }
 
-/// Frames taken from the protocol and not completely sent.
+/// Frames that were taken from the protocol and have not all been sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// Buffers, reused for every batch.
+    /// Buffers of the frames, reused for every batch.
     frames: Vec<Vec<u8>>,
     messages: Vec<Message>,
     /// All messages before this index have been sent.
     next: usize,
     /// Whether the protocol may have more frames.
     more: bool,
-    /// Set when there is no room: since when, and when to try again.
+    /// Set if a medium has no room: since when it has had none, and when to try again.
     blocked: Option<(Nanos, Nanos)>,
 }
 
 impl Outbox {
-    /// When [`Outbox::flush`] must be called, if at all; a time in the past means immediately.
+    /// The time at which [`Outbox::flush`] must be called; a time in the past means immediately, `None` that there is
+    /// nothing to send.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         match self.blocked {
             Some((_, again)) => Some(again),
@@ -121,7 +123,7 @@ impl Outbox {
         }
     }
 
-    /// Removes a bearer by index: its queued frames are lost, and the indices after it decrease.
+    /// Forgets the bearer with this index: its queued frames are dropped, and the indices after it decrease by one.
     pub(crate) fn forget(&mut self, index: usize) {
         self.messages.drain(..self.next);
         self.next = 0;
@@ -129,7 +131,7 @@ impl Outbox {
         self.messages.iter_mut().filter(|m| m.bearer > index).for_each(|m| m.bearer -= 1);
     }
 
-    /// Takes a batch of frames from the protocol and returns their number. Frames for which a medium has a ring with room are
+    /// Takes a batch of frames from the protocol and returns their number. If a medium has a ring with room, frames are
     /// written there directly, and sent in one call.
     fn fill(
         &mut self,
@@ -178,8 +180,8 @@ impl Outbox {
         taken
     }
 
-    /// Sends the frames written to rings. Frames that a device refuses are queued like others, ahead of them, in buffers from
-    /// `frame` on.
+    /// Sends the frames that were written to rings. Frames that a device refuses are queued before the others, in
+    /// buffers from `frame` on.
     fn launch(&mut self, mut frame: usize, bearers: &mut [Attached]) {
         for (index, Attached { bearer, traffic, .. }) in bearers.iter_mut().enumerate() {
             let mut refused = Vec::new();

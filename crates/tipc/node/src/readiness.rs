@@ -1,4 +1,5 @@
-//! Tells the process that started a tipcd that it is ready, like sd_notify: a datagram to the socket in `$NOTIFY_SOCKET`.
+//! Notifies the process that started a tipcd that it is ready, like sd_notify: with a datagram to the socket in
+//! `$NOTIFY_SOCKET`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends the state if `$NOTIFY_SOCKET` is set. Errors are ignored, because a missing listener is no reason to end.
+/// Sends the state if `$NOTIFY_SOCKET` is set. Errors are ignored, because the tipcd also works without a listener.
 pub(crate) fn tell(state: &str) {
     if let Some(to) = std::env::var_os("NOTIFY_SOCKET").filter(|to| !to.is_empty()) {
         let _ = send(&to, state);

@@ -23,7 +23,7 @@ use crate::spec::BearerSpec;
 use crate::tap::Tap;
 use crossway_tipc_proto::addr::NetworkId;
 
-/// Largest message received at once: a UDP datagram, or a run of them.
+/// Length in bytes of the largest message received by one call: a UDP datagram, or a run of them.
 const DATAGRAM_LEN_MAX: usize = 65_536;
 
 /// Maximum number of ready descriptors fetched at a time.
@@ -51,7 +51,7 @@ pub enum RunnerError {
         /// The underlying error.
         source: BearerError,
     },
-    /// Another system call failed.
+    /// A system call other than waiting failed.
     #[error("{0}")]
     Os(#[from] crossway_sys::OsError),
     /// Waiting for frames, programs and timers failed.
@@ -64,7 +64,7 @@ pub enum RunnerError {
 pub struct Runner<G = Plain> {
     node: Node,
     guard: G,
-    /// Number of packets that the guard rejected.
+    /// Number of packets that the guard rejected because they were not authentic.
     not_genuine: u64,
     network: NetworkId,
     /// Size requested for each bearer's socket buffers, in bytes.
@@ -118,7 +118,7 @@ impl<G: Guard> Runner<G> {
         })
     }
 
-    /// What the loop waits for.
+    /// The epoll instance of the event loop.
     pub(crate) const fn epoll(&self) -> &Epoll {
         &self.epoll
     }
@@ -143,12 +143,13 @@ impl<G: Guard> Runner<G> {
         self.bearers.iter().find(|b| b.id == id).map(|b| b.traffic)
     }
 
-    /// When there is something to do even without a frame or a command; a time in the past means immediately.
+    /// The time at which there is something to do even without a frame or a command; a time in the past means
+    /// immediately.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         [self.node.poll_timeout(), self.outbox.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Number of packets since the start that the guard rejected.
+    /// Number of packets since the start that the guard rejected because they were not authentic.
     pub const fn not_genuine(&self) -> u64 {
         self.not_genuine
     }
@@ -163,7 +164,7 @@ impl<G: Guard> Runner<G> {
         self.attach(spec, name, bearer).map_err(|refused| refused.0)
     }
 
-    /// The network of bearers opened from now on, and the size requested for their socket buffers.
+    /// The network ID for bearers opened from now on, and the size in bytes requested for their socket buffers.
     pub(crate) const fn opening(&self) -> (NetworkId, usize) {
         (self.network, self.socket_bytes)
     }
@@ -207,7 +208,7 @@ impl<G: Guard> Runner<G> {
         }
     }
 
-    /// Registers a bearer's descriptors and the notifications about its device.
+    /// Registers a bearer's descriptors with epoll, and that for notifications about its device.
     fn wait_for_bearer(&self, attached: &Attached) -> Result<(), OsError> {
         if let Some(watch) = attached.bearer.watch() {
             self.epoll.add(watch, Token::Device.encode(), Trigger::WhileReadable)?;
@@ -221,7 +222,7 @@ impl<G: Guard> Runner<G> {
         self.bearers.iter()
     }
 
-    /// A bearer by number.
+    /// Returns a bearer by its number.
     pub(crate) fn bearer(&mut self, id: BearerId) -> Option<&mut Bearer> {
         self.bearers.iter_mut().find(|b| b.id == id).map(|b| &mut b.bearer)
     }
@@ -261,7 +262,8 @@ impl<G: Guard> Runner<G> {
         self.taps.push(tap);
     }
 
-    /// Sends pending frames, as many as one turn allows; [`Runner::poll_timeout`] tells whether there are more.
+    /// Sends pending frames, as many as one turn allows. Afterwards, [`Runner::poll_timeout`] shows whether there are
+    /// more.
     fn flush(&mut self) {
         self.outbox.flush(
             now(),
@@ -286,7 +288,7 @@ impl<G: Guard> Runner<G> {
         self.bearers.clear();
     }
 
-    /// The next condition of a medium that an operator may want to know.
+    /// Returns the next condition of a medium that an operator may want to know about.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.bearers.iter_mut().find_map(|b| {
             if let Some(errno) = b.bearer.take_unwatched() {
@@ -297,7 +299,7 @@ impl<G: Guard> Runner<G> {
         })
     }
 
-    /// The next event of the node.
+    /// Returns the next event of the node.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.node.poll_event()
     }

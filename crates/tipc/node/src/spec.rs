@@ -1,4 +1,4 @@
-//! Bearer specifications as written by users.
+//! Bearer specifications as users write them.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// Default port of TIPC over UDP.
 const UDP_PORT: u16 = 6118;
 
-/// Specification of a bearer to be opened.
+/// The specification of a bearer that is to be opened.
 ///
 /// | syntax | meaning |
 /// |---|---|
@@ -26,7 +26,7 @@ pub enum BearerSpec {
         /// Name of the device.
         device: String,
     },
-    /// UDP over IPv4 or IPv6: a frame per datagram.
+    /// UDP over IPv4 or IPv6, with one TIPC frame per datagram.
     Udp {
         /// Local address and port.
         local: SocketAddr,
@@ -40,7 +40,7 @@ pub enum BearerSpec {
 }
 
 impl BearerSpec {
-    /// The device specified, if any.
+    /// The device that the specification names, if any.
     pub(crate) fn device(&self) -> Option<&str> {
         match self {
             Self::Ethernet { device } => Some(device),
@@ -52,15 +52,15 @@ impl BearerSpec {
 /// Why a bearer specification is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {
-    /// Neither of the supported media.
+    /// The medium is not one of those that are supported.
     #[error("bearer {0:?}: write eth:DEVICE or udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]")]
     Medium(String),
-    /// An invalid address.
+    /// The address is invalid.
     #[error(
         "bearer address {0:?}: expected an IP address, or ADDRESS:PORT with an IPv6 address in brackets"
     )]
     Address(String),
-    /// A port that cannot be used.
+    /// The port cannot be used.
     #[error("bearer address {0:?}: use a port from 1 to 65535, or omit it for 6118")]
     Port(String),
     /// The local address is not that of a single host, or a remote has a different family.
@@ -74,9 +74,9 @@ pub enum SpecError {
     Mtu {
         /// Text of the specification.
         text: String,
-        /// Minimum that a kernel accepts from a peer over this version of IP.
+        /// Minimum packet size in bytes that a kernel accepts from a peer over this version of IP.
         least: u16,
-        /// Maximum, given by the largest datagram.
+        /// Maximum packet size in bytes, given by the largest datagram.
         most: u16,
     },
     /// The packet size is specified twice.
@@ -84,8 +84,8 @@ pub enum SpecError {
     TwoMtus(String),
 }
 
-/// The minimum that a kernel accepts from a peer (its own header and that of an inner message, plus those of IP and UDP) and the largest
-/// datagram.
+/// Returns the minimum and maximum packet size in bytes. The minimum is what a kernel accepts from a peer (its own
+/// header and that of an inner message, plus those of IP and UDP); the maximum is that of the largest datagram.
 const fn mtu_bounds(local: SocketAddr) -> (u16, u16) {
     if local.is_ipv4() { (128, 65_507) } else { (148, 65_527) }
 }
@@ -101,7 +101,7 @@ fn packet_size(text: &str, local: SocketAddr) -> Result<u16, SpecError> {
 }
 
 impl fmt::Display for BearerSpec {
-    /// Formats the specification; default ports are omitted.
+    /// Writes the specification; default ports are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let station = |f: &mut fmt::Formatter<'_>, at: &SocketAddr| match at.port() {
             UDP_PORT => write!(f, "{}", at.ip()),

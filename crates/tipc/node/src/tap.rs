@@ -1,4 +1,4 @@
-//! Passes the frames of all bearers to an operator's program without ever waiting for it.
+//! Passes the frames of all bearers to an operator's program, and never waits for that program.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -11,10 +11,10 @@ use crossway_tipc_proto::node::Destination;
 
 use crate::bearer::{Bearer, ETHERNET_BROADCAST};
 
-/// Buffer size requested for frames that the program has not read yet, in bytes.
+/// Size in bytes requested for the buffer of frames that the program has not read yet.
 const WAITING_BYTES: usize = 8 << 20;
 
-/// The tipcd's end of a trace.
+/// The tipcd's end of a running trace.
 #[derive(Debug)]
 pub(crate) struct Tap {
     fd: OwnedFd,
@@ -29,7 +29,7 @@ const fn station(addr: &MediaAddr) -> Station {
     }
 }
 
-/// The unspecified address of the same family.
+/// Returns the unspecified address of the same family.
 const fn unknown(like: IpAddr) -> SocketAddr {
     match like {
         IpAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),

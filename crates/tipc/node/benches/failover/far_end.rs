@@ -1,4 +1,5 @@
-//! The traffic's end in a guest, on its kernel's TIPC, which answers queries about what it observed.
+//! The end of the traffic that runs in a guest, on the TIPC of the guest's kernel. It answers queries about what it has
+//! observed.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -7,31 +8,32 @@ use crossway_tipc_client::{Address, Backend, Patience, Scope, ServiceRange, Sock
 
 use super::flows::Flows;
 
-/// Argument with which this program is started in that role.
+/// The first argument of this program when it is started in the guest.
 pub(crate) const ROLE: &str = "far-end";
 
-/// Service at which it answers.
+/// Type and instance of the service at which it answers queries.
 const ANSWERS: (u32, u32) = (2_100, 0);
 
-/// Interval between two messages of a flow: a guest's kernel and its programs share one CPU, and cannot keep up with five times as
-/// many.
+/// Interval between two messages of a flow. A guest's kernel and its programs share one CPU, and could not keep up with
+/// five times as many messages.
 pub(crate) const PACE: Duration = Duration::from_millis(5);
 
-/// Service type for link states: bindings that are published and withdrawn with links.
+/// The service type for link states: the kernel publishes a binding when a link comes up and withdraws it when the link
+/// goes down.
 const LINK_STATE: u32 = 2;
 const WITHDRAWN: u32 = 2;
 
-/// A query, sent with an instant of the far end's clock.
+/// A query, sent together with an instant of the guest's clock.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub(crate) enum Question {
-    /// Its current time.
+    /// The current time.
     Clock,
-    /// The longest pause of a flow that ended after the instant, in nanoseconds.
+    /// The longest pause of any flow that ended after the instant, in nanoseconds.
     Pause,
-    /// When the first link went down after the instant; 0 if none did.
+    /// The time at which the first link went down after the instant; 0 if none did.
     Down,
-    /// Total number of messages received; it then ends.
+    /// The total number of messages received. The guest's end then exits.
     Finish,
 }
 
@@ -46,7 +48,7 @@ fn nanoseconds(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-/// Sends a query to the far end.
+/// Sends a query to the guest and returns the answer.
 pub(crate) fn ask(socket: &Socket, what: Question, at: u64) -> anyhow::Result<u64> {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&(what as u64).to_ne_bytes());
@@ -57,7 +59,7 @@ pub(crate) fn ask(socket: &Socket, what: Question, at: u64) -> anyhow::Result<u6
     Ok(u64::from_ne_bytes(answer))
 }
 
-/// Starts to record when links go down.
+/// Starts to record the times at which links go down.
 fn watch_links() -> Arc<Mutex<Vec<u64>>> {
     let downs = Arc::new(Mutex::new(Vec::new()));
     let topology = Socket::open_on(&Backend::Kernel, SocketKind::Seqpacket).expect("a socket");
@@ -77,7 +79,7 @@ fn watch_links() -> Arc<Mutex<Vec<u64>>> {
     downs
 }
 
-/// Runs its end of the flows, and answers queries until told to end.
+/// Runs the guest's end of the flows, and answers queries until it is asked to finish.
 pub(crate) fn run() {
     let downs = watch_links();
     let flows = Flows::start_ends([None, Some(&Backend::Kernel)], PACE);

@@ -1,4 +1,4 @@
-//! A `tipcd` and the kernel of a guest, with two media between them that are cut at the `tipcd`'s end.
+//! A `tipcd` and the kernel of a guest with two media between them, which are cut at the `tipcd`'s end.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,14 +13,14 @@ use super::far_end::{self, Question, ask};
 use super::flows::Flows;
 use super::planes::{Cut, Tipcd, cut_of_first, ip, mend_of_first, until};
 
-/// Packet size in bytes: what a VXLAN tunnel leaves of 1500.
+/// Packet size in bytes: what is left of 1500 in a VXLAN tunnel.
 const MTU: u32 = 1_450;
 
-/// Number of queries for determining the difference of the clocks; the fastest answer is used.
+/// Number of queries for determining the offset of the guest's clock; the fastest answer is used.
 const CLOCK_QUESTIONS: u32 = 100;
 
-/// Like the network of two tipcd processes: the first one's devices are connected to bridges, whose other port leads to the other
-/// end, here through a tunnel into the guest.
+/// A network like that of two tipcd processes: the first one's devices are connected to bridges, and the other port of
+/// each bridge leads to the other end, here through a tunnel into the guest.
 pub(crate) struct BesideKernel {
     flows: Flows,
     questions: Socket,
@@ -33,7 +33,7 @@ pub(crate) struct BesideKernel {
     _dir: tempfile::TempDir,
 }
 
-/// The process in the guest; it ends when this value is dropped.
+/// The process in the guest. It ends when this value is dropped.
 struct FarEnd(Child);
 
 impl Drop for FarEnd {
@@ -65,7 +65,7 @@ fn guest_does(guest: &Guest, line: &str) -> anyhow::Result<String> {
 }
 
 impl BesideKernel {
-    /// Sets everything up: both links with this tolerance, and running traffic.
+    /// Sets up the network, both links with this tolerance, and traffic.
     pub(crate) fn up(tolerance: Duration) -> anyhow::Result<Self> {
         let mut topology = Topology::of(&[], Link::default());
         let name = format!("cwfo{:x}", std::process::id() % 0x1_0000);

@@ -1,5 +1,5 @@
-//! Measures how long two `tipcd` processes, or a `tipcd` and the kernel of a guest, need to detect that one of two media was cut, and how
-//! long the traffic pauses, for several tolerances of the links.
+//! Measures how long two `tipcd` processes, or a `tipcd` and the kernel of a guest, take to detect that one of two
+//! media was cut, and how long the traffic pauses, for several tolerances of the links.
 //!
 //! `cargo bench -p crossway-tipc-node --bench failover [-- --cuts 9] [--peer tipcd|kernel]`. Needs root, because it creates networks and
 //! boots a guest. It panics without printing figures unless all messages arrived once and in order.
@@ -22,10 +22,11 @@ use planes::{Cut, Planes};
 
 const TOLERANCES_MS: [u64; 3] = [50, 200, 1_500];
 
-/// A guest shares the machine's CPUs, and its kernel's clock ticks slowly: with a shorter tolerance, it loses links without a cut.
+/// Minimum tolerance with a guest's kernel, in milliseconds. A guest shares the machine's CPUs, and its kernel's clock
+/// ticks slowly, so with a shorter tolerance it loses links without a cut.
 const LEAST_OF_KERNEL_MS: u64 = 200;
 
-/// The other end.
+/// What runs the other end.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Peer {
     Tipcd,
@@ -61,8 +62,8 @@ trait Site {
 
     fn restore(&mut self, n: usize, how: Cut);
 
-    /// How long after that instant the nodes of the first host and of the other lost their links on a medium. They must not lose anything
-    /// else.
+    /// How long after that instant the nodes of the first host and of the other lost their links on a medium. Fails if
+    /// they have lost anything else.
     fn noticed(&mut self, n: usize, cut: Instant) -> [Duration; 2];
 
     /// Waits until every flow has delivered a message after this instant.
@@ -119,7 +120,7 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// Formats median, minimum and maximum.
+/// Formats the median, minimum and maximum.
 fn told(mut figures: Vec<f64>) -> String {
     figures.sort_by(f64::total_cmp);
     match (figures.first(), figures.get(figures.len() / 2), figures.last()) {
@@ -130,7 +131,7 @@ fn told(mut figures: Vec<f64>) -> String {
     }
 }
 
-/// Cuts both media in turn in every way, and prints a line of the table for each way.
+/// Cuts the two media in turn, in every way, and prints a line of the table for each way.
 fn measure(mut site: impl Site, tolerance: Duration, cuts: usize) {
     for how in [Cut::Device, Cut::Carrier, Cut::Silence] {
         let mut found = Found::default();

@@ -8,33 +8,33 @@ use serde::Serialize;
 
 use crate::role::{Carrier, Work};
 
-/// Network in which a case runs.
+/// The network in which a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Place {
     /// Two hosts on 100 Mbit/s.
     Link100,
-    /// The same, with one frame in a thousand lost in each direction.
+    /// Like [`Place::Link100`], with one frame in a thousand lost in each direction.
     Loss01,
-    /// The same, with one frame in a hundred lost.
+    /// Like [`Place::Link100`], with one frame in a hundred lost in each direction.
     Loss1,
-    /// Like [`Place::Loss01`], with a guest with a kernel's TIPC as the second host.
+    /// Like [`Place::Loss01`], with a guest that runs its kernel's TIPC as the second host.
     LossGuest01,
-    /// Like [`Place::Loss1`] with that guest.
+    /// Like [`Place::Loss1`], with such a guest.
     LossGuest1,
-    /// Two hosts without a rate limit; every frame is built and checked by its host.
+    /// Two hosts without a rate limit. Every frame is built and checked by the host's CPU.
     Unlimited,
-    /// The same, with UDP bearers over IPv4 whose packets fit the device.
+    /// Like [`Place::Unlimited`], with UDP bearers over IPv4 whose packets fit the device.
     UnlimitedUdp4,
-    /// The same over IPv6.
+    /// Like [`Place::UnlimitedUdp4`], over IPv6.
     UnlimitedUdp6,
-    /// Devices that accept runs of packets, with Ethernet bearers.
+    /// Two hosts whose devices accept runs of packets, with Ethernet bearers.
     Offloads,
-    /// The same with UDP bearers over IPv4.
+    /// Like [`Place::Offloads`], with UDP bearers over IPv4.
     OffloadsUdp4,
-    /// The same with UDP bearers over IPv6.
+    /// Like [`Place::Offloads`], with UDP bearers over IPv6.
     OffloadsUdp6,
-    /// One node on one machine.
+    /// One node on one machine, without a network.
     Local,
 }
 
@@ -71,7 +71,7 @@ impl Place {
         }
     }
 
-    /// The network that it needs.
+    /// The network that must be set up; `None` for one machine.
     pub(crate) fn topology(self) -> Option<Topology> {
         let loss = self.loss();
         let limited = self == Self::Link100 || loss > 0.0;
@@ -87,7 +87,7 @@ impl Place {
         (self != Self::Local).then_some(Topology { name: None, hosts, link })
     }
 
-    /// The bearer of the node on a host.
+    /// The bearer specification of the node on a host.
     pub(crate) fn bearer(self, host: &Host) -> String {
         match self {
             Self::UnlimitedUdp4 | Self::OffloadsUdp4 => format!("udp:{},mtu=1472", host.ipv4),
@@ -107,28 +107,28 @@ impl Place {
     }
 }
 
-/// How the figures are compared.
+/// The figure by which the two carriers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum By {
-    /// Payload bits relative to the link's rate, with TCP for comparison.
+    /// Payload bits per second, as a share of the link's rate. The other carrier, TCP, is only shown for comparison.
     ShareOfRate,
-    /// Messages per second, relative to the other.
+    /// Messages per second, as a ratio to those of the other carrier.
     Rate,
-    /// Median round trip, relative to the other.
+    /// Median round trip, as a ratio to that of the other carrier.
     RoundTrip,
-    /// 99th percentile of the round trip, relative to the other.
+    /// 99th percentile of the round trip, as a ratio to that of the other carrier.
     RoundTrip99,
 }
 
 impl By {
-    /// Whether higher is better.
+    /// Whether a higher figure is better.
     pub(crate) const fn grows(self) -> bool {
         matches!(self, Self::ShareOfRate | Self::Rate)
     }
 }
 
-/// A comparison.
+/// A comparison of two carriers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -140,12 +140,13 @@ pub(crate) struct Case {
     pub(crate) ours: Carrier,
     pub(crate) theirs: Carrier,
     pub(crate) by: By,
-    /// Minimum or maximum for the ratio; `None` if it is only shown for information.
+    /// Minimum or maximum for the figure; `None` if it is only shown for information.
     pub(crate) target: Option<f64>,
 }
 
 impl Case {
-    /// Rare losses require longer measurements, and so does the CPU time of a link that leaves the CPUs mostly idle.
+    /// The duration of a trial. Rare losses require longer measurements, and so does the CPU time of a link that leaves
+    /// the CPUs mostly idle.
     pub(crate) fn measured(&self, asked: Duration) -> Duration {
         let longer = self.place == Place::Link100 || self.place.loss() > 0.0;
         if longer { asked * 4 } else { asked }
@@ -174,7 +175,7 @@ const fn ping(
     Case { name, place, work, size, server: 1, ours, theirs, by, target: Some(target) }
 }
 
-/// All comparisons.
+/// Returns all comparisons.
 pub(crate) fn all() -> Vec<Case> {
     use By::{Rate, RoundTrip, RoundTrip99, ShareOfRate};
     use Carrier::{Tcp, TcpNodelay, TipcRdm, TipcSeqpacket, TipcStream, Udp, Uds};

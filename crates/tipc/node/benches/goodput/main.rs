@@ -1,8 +1,9 @@
-//! The speed of two nodes in user space compared with kernel TCP on the same link, as ratios of interleaved pairs.
+//! Compares the speed of two nodes in user space with that of kernel TCP on the same link. Trials of the two alternate,
+//! and each pair gives a ratio.
 //!
-//! `cargo bench -p crossway-tipc-node --bench goodput [-- --filter loss --json goodput.json]`. Needs root, because it creates
-//! networks. This is a benchmark, not a test: missed targets are printed and the exit status is 0; a failed trial is named and
-//! makes it 1.
+//! `cargo bench -p crossway-tipc-node --bench goodput [-- --filter loss --json goodput.json]`. Needs root, because it
+//! creates networks. This is a benchmark, not a test: if a target is missed, that is printed and the exit status is 0.
+//! If a trial fails, it is named and the exit status is 1.
 
 mod cases;
 mod report;

@@ -1,17 +1,17 @@
-//! Results of the pairs of a case.
+//! The results of a case's pairs of trials.
 
 use serde_json::{Value, json};
 
 use crate::cases::{By, Case, RATE_BITS_PER_S};
 use crate::role::Found;
 
-/// A case and its pairs.
+/// A case and the results of its pairs of trials.
 pub(crate) struct Row {
     pub(crate) case: Case,
     pairs: Vec<(Found, Found)>,
 }
 
-/// Median of figures: the middle one, or the mean of the two in the middle.
+/// Returns the median: the middle figure, or the mean of the two in the middle.
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     match figures.len() {
@@ -55,7 +55,7 @@ impl Row {
         median(self.pairs.iter().map(|(_, theirs)| of(theirs)).collect())
     }
 
-    /// The values compared with the target, one per pair: the ratio, or our share of the rate.
+    /// The values that are compared with the target, one per pair: the ratio, or our share of the link's rate.
     fn results(&self) -> Vec<f64> {
         let result = |(ours, theirs): &(Found, Found)| match self.case.by {
             By::ShareOfRate => self.figure(ours),
@@ -81,7 +81,8 @@ impl Row {
         self.case.target.map_or_else(String::new, |target| format!("{sign} {target}"))
     }
 
-    /// A guest's accounting does not include the work of its host.
+    /// Formats CPU time per message. Returns "-" for a case with a guest, because a guest's accounting does not include
+    /// the work of its host.
     fn cpu(&self, us: f64) -> String {
         if self.case.place.has_guest() { "-".to_owned() } else { format!("{us:.2}") }
     }
@@ -96,7 +97,7 @@ impl Row {
     }
 }
 
-/// Prints a table; CPU time is that of the whole machine, so it is only meaningful on an otherwise idle
+/// Prints a table of the results. CPU time is that of the whole machine, so it is only meaningful on an otherwise idle
 /// machine.
 pub(crate) fn print(rows: &[Row]) {
     println!(
@@ -123,7 +124,7 @@ pub(crate) fn print(rows: &[Row]) {
     }
 }
 
-/// All results, with every pair.
+/// Returns all results, with every pair.
 pub(crate) fn json(rows: &[Row]) -> Value {
     let row = |row: &Row| {
         let result = median(row.results());

@@ -1,4 +1,4 @@
-//! One end of a trial: a separate process on its host.
+//! One end of a trial, which is a separate process on its host.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// The service bound by the serving end of every trial; each trial has its own instance.
 const SERVICE: u32 = 18_500;
 
-/// Longer than a name needs to reach the other node.
+/// Time limit for waiting for the other end; longer than its name needs to reach this node.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
 /// The transport of the messages.
@@ -27,7 +27,7 @@ const WATCHDOG: Duration = Duration::from_secs(20);
 pub(crate) enum Carrier {
     TipcStream,
     TipcSeqpacket,
-    /// Through a tipcd without direct lanes, as is the next one.
+    /// A stream through a tipcd without direct lanes. The same holds for [`Carrier::TipcSeqpacketLanes`].
     TipcStreamLanes,
     TipcSeqpacketLanes,
     TipcRdm,
@@ -48,7 +48,7 @@ impl Carrier {
         }
     }
 
-    /// Whether its messages pass through the tipcd even if both ends use the same one.
+    /// Whether its messages pass through the tipcd even if both ends use the same tipcd.
     pub(crate) const fn avoids_direct_lanes(self) -> bool {
         matches!(self, Self::TipcStreamLanes | Self::TipcSeqpacketLanes)
     }
@@ -64,7 +64,7 @@ pub(crate) enum Work {
     Ping,
 }
 
-/// Command line of a role.
+/// The command line of one end.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Role {
     #[arg(long, value_enum)]
@@ -94,14 +94,14 @@ pub(crate) struct Role {
     pub(crate) spin_us: u64,
 }
 
-/// Result of the measuring end.
+/// The result of the end that measures.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Found {
     pub(crate) messages: f64,
     pub(crate) seconds: f64,
-    /// CPU time of the whole machine, or of the guest if a guest measures.
+    /// CPU time of the whole machine in nanoseconds, or of the guest if the guest measures.
     pub(crate) cpu_ns: u64,
-    /// Only for round trips.
+    /// Median of the round trip in nanoseconds. Like `p99_ns`, only set for round trips.
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
 }
@@ -133,7 +133,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Receives a message or available stream data; returns its length and, without a connection, the sender.
+    /// Receives a message, or available stream data. Returns its length and, if there is no connection, the sender.
     fn recv(&mut self, buf: &mut [u8]) -> anyhow::Result<(usize, Option<SocketAddress>)> {
         match self {
             Self::Tipc { socket, .. } => loop {
@@ -242,7 +242,7 @@ impl Role {
         Ok(Channel::Tipc { socket, to })
     }
 
-    /// Runs the role; prints the result if this is the measuring end.
+    /// Runs this end. Prints the result if this is the end that measures.
     pub(crate) fn play(&self) -> anyhow::Result<()> {
         let mut channel = self.open()?;
         match (self.work, self.serve) {
@@ -300,7 +300,7 @@ impl Role {
         }
     }
 
-    /// Receives a message of full size, also from a stream.
+    /// Receives a message of full size, even from a stream.
     fn whole(
         &self,
         channel: &mut Channel,

@@ -1,4 +1,4 @@
-//! One trial: its two processes on their hosts, and their network.
+//! One trial: its two processes and the network of their hosts.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,16 +15,18 @@ use crossway_tipc_client::LoneTipcd;
 use crate::cases::{Case, Place};
 use crate::role::{Carrier, Found, Role};
 
-/// Time limit in addition to the trial's own duration.
+/// Time that a trial may take in addition to its own duration.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Interval between two checks whether a link is idle, and the number of bytes allowed in that time for the nodes' own messages.
+/// Interval between two checks whether a link is idle.
 const GLANCE: Duration = Duration::from_millis(50);
+/// Number of bytes that an idle link may carry in that time, for the nodes' own messages.
 const QUIET_BYTES: u64 = 5_000;
 
 /// A network with its nodes.
 pub(crate) struct Site {
-    /// One for each host, dropped before it; a guest has its own kernel. On one machine one with and one without direct lanes.
+    /// The nodes, one for each host except a guest, which has its kernel's TIPC; they must be dropped before the
+    /// network. On one machine, one node with and one without direct lanes.
     nodes: Vec<LoneTipcd>,
     guest: Option<Guest>,
     lab: Option<Lab>,
@@ -76,13 +78,13 @@ impl Site {
         self.lab.as_ref().and_then(|lab| lab.network().hosts.get(index))
     }
 
-    /// The socket of the tipcd on a host; `None` for a guest, which uses its kernel.
+    /// The path of the socket of the tipcd on a host; `None` for a guest, which uses its kernel.
     fn tipcd(&self, index: usize, carrier: Carrier) -> Option<&Path> {
         let index = if self.lab.is_none() { carrier.avoids_direct_lanes().into() } else { index };
         self.nodes.get(index).map(LoneTipcd::path)
     }
 
-    /// The command that runs this program on a host.
+    /// Returns the command that runs this program on a host.
     fn command(&self, index: usize) -> anyhow::Result<Command> {
         let program = std::env::current_exe().context("cannot find this program")?;
         Ok(match (&self.guest, self.host(index)) {
@@ -176,8 +178,8 @@ impl Site {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Waits until the queues left over from the trial are empty: on a slow link that takes up to a second, and would count as loss in
-    /// the next trial.
+    /// Waits until the queues that the trial left are empty. On a slow link that takes up to a second, and would count
+    /// as loss in the next trial.
     fn await_rest(&self) -> anyhow::Result<()> {
         let Some(host) = self.host(0) else { return Ok(()) };
         let bytes = || -> anyhow::Result<u64> {
@@ -209,7 +211,7 @@ impl Site {
     }
 }
 
-/// Boots a guest in a host's place, with its kernel's TIPC on the network.
+/// Boots a guest in place of a host, with its kernel's TIPC on the network.
 fn boot(lab: &Lab, host: &Host) -> anyhow::Result<Guest> {
     let spec = GuestSpec::new(&format!("cwgp{:x}", std::process::id() % 0x1_0000))?;
     let guest = Guest::boot(&spec, Some((lab.network(), &host.name)))?;

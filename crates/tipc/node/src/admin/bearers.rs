@@ -1,4 +1,4 @@
-//! An operator's view of bearers and their devices.
+//! The operator's view of bearers and their devices.
 
 use crossway_sys::addresses;
 use crossway_tipc_client::admin::BearerView;
@@ -27,8 +27,8 @@ pub(super) fn bearer_names(runner: &mut Runner) -> Vec<(BearerId, String)> {
     runner.node().bearers().map(|bearer| (bearer.id, bearer_name(&bearer))).collect()
 }
 
-/// A bearer's device, and its state according to the system. A disabled switch port appears as
-/// `no-carrier`.
+/// Returns the name of a bearer's device, and the device's state according to the system. A switch port that is
+/// disabled appears as `no-carrier`.
 fn state_of(device: Option<&str>, addr: &MediaAddr) -> (Option<String>, &'static str) {
     let found = match addr {
         // All of 127.0.0.0/8 belongs to one device, whatever addresses it has.
@@ -87,7 +87,7 @@ pub(super) fn bearers(runner: &mut Runner) -> Vec<BearerView> {
     reports.iter().filter_map(view).collect()
 }
 
-/// The bearers, one line each, for the log.
+/// Describes the bearers for the log, one line each.
 pub(crate) fn bearer_lines(runner: &mut Runner) -> Vec<String> {
     let line = |b: BearerView| match b.remotes.as_slice() {
         [] => format!("bearer {}: {}", b.name, b.address),

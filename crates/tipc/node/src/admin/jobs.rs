@@ -1,9 +1,10 @@
 //! Opens and closes bearers outside the event loop, because these system calls take a long time.
 //!
-//! Attaching a packet socket to a device, or closing it, waits for an RCU grace period (tens of milliseconds); joining a multicast group
-//! waits for other changes to devices. A node that waited would receive nothing in the meantime, and links with a short tolerance would
-//! fail. So a thread does it, one bearer at a time and in the order of the requests, and the operator gets the answer when it is done. If the node ends in the
-//! meantime, the thread closes whatever it has opened.
+//! Attaching a packet socket to a device, or closing it, waits for an RCU grace period (tens of milliseconds), and
+//! joining a multicast group waits for other changes to devices. If the node waited, it would receive nothing in the
+//! meantime, and links with a short tolerance would fail. So a thread opens or closes one bearer at a time, in the
+//! order of the requests, and the operator gets the answer when that is done. If the node ends in the meantime, the
+//! thread closes whatever it has opened.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,7 +42,7 @@ enum Change {
     Disable { name: String },
 }
 
-/// A bearer to be opened.
+/// A bearer that is to be opened.
 #[derive(Debug)]
 struct Plan {
     spec: BearerSpec,
@@ -49,11 +50,11 @@ struct Plan {
     with: Settings,
 }
 
-/// A task of the thread.
+/// What a thread is working on.
 #[derive(Debug)]
 enum Task {
     Opening(Box<Plan>, Receiver<Opened>),
-    /// Closes a bearer, and reports this outcome when that is done.
+    /// Closes a bearer; the outcome is reported when that is done.
     Closing(Result<Outcome, String>, Receiver<()>),
 }
 
@@ -63,14 +64,14 @@ enum Finished {
     Closed(Result<Outcome, String>),
 }
 
-/// How to continue with a request.
+/// How a request continues after a task.
 enum Next {
     Wait(Task),
     Over(Result<Outcome, String>),
 }
 
 impl Task {
-    /// The result of the task, or the task itself if the thread is still working on it.
+    /// Returns the result of the task, or the task itself if the thread is still working on it.
     fn finished(self) -> Result<Finished, Self> {
         match self {
             Self::Opening(plan, opened) => match opened.try_recv() {
@@ -89,12 +90,12 @@ impl Task {
     }
 }
 
-/// Requests that change bearers, including the one in progress.
+/// The queue of requests that change bearers, including the one in progress.
 pub(crate) struct BearerJobs {
-    /// Function that opens a bearer in the thread, because it takes long.
+    /// The function that opens a bearer. It runs in a thread, because it takes long.
     open: Arc<Open>,
     close: Arc<Close>,
-    /// Becomes readable when the thread has finished a task.
+    /// An eventfd that becomes readable when a thread has finished a task.
     bell: Arc<EventFd>,
     at_work: Option<(Place, Task)>,
     waiting: VecDeque<(Place, Change)>,
@@ -121,12 +122,12 @@ impl BearerJobs {
         Ok(Self { open, close, bell, at_work: None, waiting: VecDeque::new() })
     }
 
-    /// Becomes readable when [`BearerJobs::advance`] has something to do.
+    /// Returns a descriptor that becomes readable when [`BearerJobs::advance`] has something to do.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// Resets the bell.
+    /// Makes the descriptor of [`BearerJobs::bell`] unreadable again.
     pub(crate) fn hear(&self) {
         let _ = self.bell.clear();
     }
@@ -245,7 +246,7 @@ impl BearerJobs {
         }
     }
 
-    /// Starts a thread. Its result can be fetched from the channel when the bell has been rung.
+    /// Starts a thread for a task. When the eventfd has been signalled, the result can be fetched from the channel.
     fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -263,7 +264,7 @@ impl BearerJobs {
     }
 }
 
-/// A name that no other bearer has.
+/// Returns the requested or a default name for a bearer; fails if another bearer has it.
 fn free_name(
     runner: &mut Runner,
     spec: &BearerSpec,

@@ -27,8 +27,8 @@ use crate::tap::Tap;
 /// The kernel's name for the broadcast link.
 const BROADCAST_LINK: &str = "broadcast-link";
 
-/// Carries out an order. Returns the descriptors of the answer: one with the outcome as JSON, and one more if the order provides it.
-/// `None` means that the bearer thread has taken over and answers later.
+/// Carries out an order. Returns the descriptors of the answer: that of a file with the outcome as JSON, and a further
+/// one if the order provides it. Returns `None` if the order is left to the bearer thread, which answers later.
 pub(crate) fn carry_out(
     runner: &mut Runner,
     service: &Service,
@@ -77,7 +77,7 @@ pub(crate) fn carry_out(
     Some(answer(outcome, more))
 }
 
-/// Builds the answer.
+/// Builds the descriptors of an answer.
 fn answer(outcome: Result<Outcome, String>, more: Option<OwnedFd>) -> Result<Vec<OwnedFd>, Errno> {
     let outcome = outcome.unwrap_or_else(Outcome::Refused);
     let text = serde_json::to_vec(&outcome).map_err(|_| Errno::PROTO)?;
@@ -95,7 +95,7 @@ pub(crate) fn settings(of: Settings) -> LinkSettings {
     }
 }
 
-/// The bearer with this name, which may include its medium.
+/// Finds the bearer with this name, which may include its medium.
 fn find(runner: &mut Runner, name: &str) -> Result<BearerId, String> {
     let bearers = bearers::bearer_names(runner);
     let meant = |full: &str| full == name || full.split_once(':').is_some_and(|(_, n)| n == name);
@@ -136,7 +136,7 @@ fn set_bearer(runner: &mut Runner, name: &str, with: Settings) -> Result<Outcome
     Ok(Outcome::Done)
 }
 
-/// The link with this name.
+/// Finds the link with this name.
 fn find_link(runner: &mut Runner, name: &str) -> Result<(NodeAddr, BearerId), String> {
     let links = views::link_places(runner);
     if let Some((peer, bearer, _)) = links.iter().find(|(_, _, full)| full == name) {

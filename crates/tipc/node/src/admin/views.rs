@@ -18,7 +18,8 @@ use super::bearers::{bearer_name, bearer_names, media};
 use crate::runner::Runner;
 use crate::service::{LaneCounts, Service};
 
-/// Number of bindings per page of the name table: a few milliseconds of work, so that links are not delayed.
+/// Number of bindings per page of the name table. Such a page takes a few milliseconds of work, so links are not
+/// delayed.
 const PAGE: usize = 4_096;
 
 fn hex(addr: NodeAddr) -> String {
@@ -100,7 +101,7 @@ pub(super) fn monitor(runner: &mut Runner) -> MonitorView {
     MonitorView { threshold: node.monitor_threshold(), bearers }
 }
 
-/// `OWN:INTERFACE-PEER:INTERFACE`; the peer's interface is unknown until it has answered.
+/// Returns a link's name, `OWN:INTERFACE-PEER:INTERFACE`. The peer's interface is unknown before the peer has answered.
 pub(crate) fn name_of_link(node: &Node, peer: &PeerReport, link: &LinkReport) -> String {
     let own = node.id().map(|id| id.to_string()).unwrap_or_default();
     let bearer = node.bearers().find(|b| b.id == link.bearer);
@@ -112,7 +113,7 @@ pub(crate) fn name_of_link(node: &Node, peer: &PeerReport, link: &LinkReport) ->
     format!("{own}:{interface}-{}:{theirs}", peer.id)
 }
 
-/// Name of a link.
+/// Returns the name of the link to a peer over a bearer.
 pub(crate) fn link_name(runner: &mut Runner, peer: NodeAddr, bearer: BearerId) -> Option<String> {
     let node = &*runner.node();
     let peer = node.peers().find(|p| p.addr == peer)?;
@@ -249,7 +250,7 @@ pub(super) fn names(node: &Node, behind: Option<NamePlace>) -> NamePage {
     page
 }
 
-/// The command name of a process; `None` if it no longer exists.
+/// Returns the command name of a process; `None` if the process no longer exists.
 fn command(pid: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())

@@ -15,8 +15,8 @@ use super::{BearerOpenError, set_buffers};
 /// Size in bytes of the ring that holds received frames until they are read.
 const RING_BYTES: usize = 8 << 20;
 
-/// Size in bytes of the ring from which frames are sent: room for more frames than one turn of the node sends, because frames in a
-/// device's queue still occupy the ring; small enough to stay in a CPU's cache.
+/// Size in bytes of the ring from which frames are sent. It has room for more frames than one turn of the node sends,
+/// because frames in the device's queue still occupy the ring, and is small enough to stay in a CPU's cache.
 const SEND_RING_BYTES: usize = 512 << 10;
 
 const ETHER_TYPE: u16 = 0x88ca;
@@ -27,11 +27,13 @@ pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
 pub struct EthernetBearer {
     socket: EtherSocket,
     mtu: usize,
-    /// `None` once it has been taken.
+    /// The ring of received frames; `None` once it has been taken.
     ring: Option<PacketRing>,
-    /// Reports the removal of the device, as the kernel does for its own node. Not every system notifies processes.
+    /// Reports the removal of the device, as the kernel is notified for its own node. Some systems do not notify
+    /// processes.
     watch: Result<LinkWatch, Option<Errno>>,
-    /// The ring for sending; if it could not be created (frames too long, too little memory), frames are sent as messages.
+    /// The ring for sending. If it could not be created (frames too long, too little memory), frames are sent as
+    /// messages.
     out: Option<SendRing>,
 }
 
@@ -63,13 +65,15 @@ impl EthernetBearer {
         self.socket.fd.as_fd()
     }
 
-    /// Writes a frame to a station to the ring from which [`EthernetBearer::launch`] sends. Returns false if there is no room.
+    /// Writes a frame to a station into the ring from which [`EthernetBearer::launch`] sends. Returns false if there is
+    /// no room.
     pub(super) fn put(&mut self, station: [u8; 6], frame: &[u8]) -> bool {
         let header = self.socket.header_to(station);
         self.out.as_mut().is_some_and(|ring| ring.put(&header, frame).is_ok())
     }
 
-    /// Sends the frames in the ring in one call and returns the number sent. The others are passed to `back` with their headers.
+    /// Sends the frames in the ring in one call, and returns the number sent. The others are passed to `back` with
+    /// their headers.
     pub(super) fn launch(
         &mut self,
         mut back: impl FnMut([u8; ETHERNET_HEADER_LEN], &[u8]),
@@ -84,7 +88,7 @@ impl EthernetBearer {
         ring.launch(&self.socket.sender, back).unwrap_or_default()
     }
 
-    /// Sends frames in one call and returns the number sent.
+    /// Sends frames in one call, and returns the number sent.
     pub(super) fn try_send<'a>(
         &mut self,
         frames: impl Iterator<Item = (&'a [u8; ETHERNET_HEADER_LEN], &'a [u8])>,
@@ -107,7 +111,7 @@ impl EthernetBearer {
         self.watch.as_mut().ok()?.next_change()
     }
 
-    /// Why the device is not watched; returned only once.
+    /// Returns the error that prevents the device from being watched, if any. Only the first call returns it.
     pub(super) const fn take_unwatched(&mut self) -> Option<Errno> {
         match &mut self.watch {
             Ok(_) => None,

@@ -20,10 +20,10 @@ pub(crate) use ethernet::BROADCAST as ETHERNET_BROADCAST;
 use ethernet::EthernetBearer;
 use udp::UdpBearer;
 
-/// Default size requested for a bearer's socket buffers, in bytes: twice a full window of the largest packets.
+/// Default size in bytes that is requested for a bearer's socket buffers: twice a full window of the largest packets.
 pub(crate) const SOCKET_BYTES: usize = 4 << 20;
 
-/// Sets a bearer's socket buffers to a size suitable for bursts.
+/// Requests buffers of this size for a bearer's socket, so that it can take bursts.
 fn set_buffers(fd: &OwnedFd, bytes: usize) -> Result<(), OsError> {
     socket::set_buffers(fd, bytes)?;
     // The usual system limit holds fewer packets than a window. Without the privilege to exceed it, the buffer stays at the limit.
@@ -37,7 +37,7 @@ pub enum BearerOpenError {
     /// A system call failed.
     #[error("{os}; {}", remedy(.os))]
     Os {
-        /// The call, its object and the cause.
+        /// The call, what it was applied to, and the cause.
         #[from]
         os: OsError,
     },
@@ -53,7 +53,7 @@ pub enum BearerOpenError {
     },
 }
 
-/// The remedy when the system refuses a medium.
+/// Returns the remedy for an error of the system that prevents a medium from being used.
 fn remedy(error: &OsError) -> &'static str {
     match Errno::from_raw_os_error(error.errno()) {
         Errno::PERM | Errno::ACCESS => {
@@ -75,7 +75,7 @@ fn remedy(error: &OsError) -> &'static str {
     }
 }
 
-/// Destination of a frame, in the form that its medium needs.
+/// The destination of a frame, in the form that its medium needs.
 #[derive(Clone, Debug)]
 pub enum Recipient {
     /// An address for the UDP socket.
@@ -141,7 +141,7 @@ impl Bearer {
         }
     }
 
-    /// Largest TIPC packet that the medium carries whole, in bytes.
+    /// Length in bytes of the largest TIPC packet that the medium carries without fragmenting it.
     pub(crate) fn whole_max(&self) -> usize {
         match self {
             Self::Udp(b) => b.whole_max(),
@@ -149,7 +149,7 @@ impl Bearer {
         }
     }
 
-    /// Whether one frame reaches all stations, so that no separate copies are needed.
+    /// Whether one frame reaches all stations, so that no separate copies need to be sent.
     pub fn broadcasts(&self) -> bool {
         match self {
             Self::Udp(b) => b.broadcasts(),
@@ -157,7 +157,7 @@ impl Bearer {
         }
     }
 
-    /// Destinations of a UDP bearer's discovery messages and broadcasts; empty for other media.
+    /// The destinations of a UDP bearer's discovery messages and broadcasts; empty for other media.
     pub fn remotes(&self) -> &[SocketAddr] {
         match self {
             Self::Udp(b) => b.stations(),
@@ -173,7 +173,7 @@ impl Bearer {
         }
     }
 
-    /// Descriptors that become readable when a frame has arrived.
+    /// The descriptors that become readable when a frame has arrived.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (own, group) = match self {
             Self::Udp(b) => (b.fd(), b.group_fd()),
@@ -182,8 +182,9 @@ impl Bearer {
         [own].into_iter().chain(group)
     }
 
-    /// Descriptor that becomes readable when [`Bearer::device_change`] may return a change; `None` for media without device notifications:
-    /// for a UDP bearer, the system chooses the device for each packet, and a kernel's UDP bearer is not notified either.
+    /// The descriptor that becomes readable when [`Bearer::device_change`] may return a change; `None` for media
+    /// without device notifications. UDP bearers have none because the system chooses the device for each packet; a
+    /// kernel's UDP bearer is not notified either.
     pub(crate) fn watch(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Udp(_) => None,
@@ -191,7 +192,7 @@ impl Bearer {
         }
     }
 
-    /// The next change of the device, without waiting.
+    /// Returns the next change of the device, if there is one. Does not wait.
     pub(crate) fn device_change(&mut self) -> Option<LinkChange> {
         match self {
             Self::Udp(_) => None,
@@ -199,7 +200,7 @@ impl Bearer {
         }
     }
 
-    /// Why the device is not watched; returned only once.
+    /// Returns the error that prevents the device from being watched, if any. Only the first call returns it.
     pub(crate) const fn take_unwatched(&mut self) -> Option<Errno> {
         match self {
             Self::Udp(_) => None,
@@ -207,7 +208,8 @@ impl Bearer {
         }
     }
 
-    /// The ring through which an Ethernet bearer receives its frames; returned only once, and read by its owner. Other media have none.
+    /// Returns the ring through which an Ethernet bearer receives its frames. Returns it only once; from then on its
+    /// owner reads it. Other media have none.
     pub const fn take_ring(&mut self) -> Option<PacketRing> {
         match self {
             Self::Ethernet(b) => b.take_ring(),
@@ -215,8 +217,8 @@ impl Bearer {
         }
     }
 
-    /// The addresses on this medium to which a frame must be sent: one address, or that of each remote; none for an address of a different
-    /// medium, which discovery does not accept.
+    /// The addresses on this medium to which a frame must be sent: one address, or that of each remote. There are none
+    /// for an address of a different medium; discovery does not accept such addresses.
     pub fn recipients(&self, dest: &Destination) -> impl Iterator<Item = Recipient> + use<'_> {
         let station = |b: &EthernetBearer, mac| Some(Recipient::Station(b.header_to(mac)));
         let (one, many) = match (self, dest) {
@@ -237,8 +239,8 @@ impl Bearer {
         one.into_iter().chain(many.iter().cloned().map(Recipient::Udp))
     }
 
-    /// Writes a frame directly to the buffer from which [`Bearer::launch`] sends, if the medium has one with room. No other call may send in
-    /// between.
+    /// Writes a frame directly into the buffer from which [`Bearer::launch`] sends. Returns false if the medium has no
+    /// such buffer or the buffer has no room. No other call may send between this and the launch.
     pub fn put(&mut self, dest: &Destination, frame: &[u8]) -> bool {
         match (self, dest) {
             (Self::Ethernet(b), Destination::Unicast(MediaAddr::Ethernet(mac))) => {
@@ -249,8 +251,8 @@ impl Bearer {
         }
     }
 
-    /// Sends the frames written by [`Bearer::put`] in one call, without waiting. Returns the number sent. The others are passed to `back` in
-    /// order.
+    /// Sends the frames written by [`Bearer::put`] in one call, without waiting. Returns the number sent. The others
+    /// are passed to `back` in their order.
     pub fn launch(&mut self, mut back: impl FnMut(Recipient, &[u8])) -> usize {
         match self {
             Self::Ethernet(b) => b.launch(|header, frame| back(Recipient::Station(header), frame)),
@@ -258,12 +260,14 @@ impl Bearer {
         }
     }
 
-    /// Sends frames in one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]. Returns the number sent. The others are lost
-    /// like frames lost on the medium unless the caller sends them again; the protocol repairs this. A UDP bearer sends runs of frames of
-    /// equal length to one station as one message, as long as the system accepts these.
+    /// Sends frames in one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]. Returns the number
+    /// sent. If the caller does not send the others again, they are lost like frames on the medium, which the protocol
+    /// repairs. As long as the system accepts it, a UDP bearer sends a run of frames of equal length to one station as
+    /// one message.
     ///
     /// # Errors
-    /// EAGAIN and ENOBUFS: no room for the first frame for now. Others: the first frame cannot be sent.
+    /// EAGAIN and ENOBUFS if there is no room for the first frame at present; other errors if the first frame cannot be
+    /// sent at all.
     pub fn try_send<'a>(
         &mut self,
         frames: impl Iterator<Item = (&'a Recipient, &'a [u8])> + Clone,
@@ -283,7 +287,8 @@ impl Bearer {
         }
     }
 
-    /// Why runs of frames are no longer sent as one message; returned only once.
+    /// Returns the error because of which runs of frames are no longer sent as one message, if any. Returns it only
+    /// once.
     pub(crate) const fn take_refusal(&mut self) -> Option<Errno> {
         match self {
             Self::Udp(b) => b.take_refusal(),
@@ -291,7 +296,7 @@ impl Bearer {
         }
     }
 
-    /// Maximum length of a frame that is sent in a run; `None` if runs are not used.
+    /// Maximum length in bytes of a frame that is sent in a run; `None` if runs are not used.
     pub(crate) fn segment_max(&self) -> Option<usize> {
         match self {
             Self::Udp(b) => Some(b.segment_max()).filter(|bytes| *bytes > 0),

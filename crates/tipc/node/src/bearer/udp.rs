@@ -1,4 +1,5 @@
-//! TIPC over UDP: one message per datagram; discovery messages and broadcasts are sent to a multicast group or to each remote.
+//! TIPC over UDP: one TIPC message per datagram. Discovery messages and broadcasts are sent to a multicast group or to
+//! each remote.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,11 +14,12 @@ use crossway_tipc_proto::addr::{MediaAddr, NetworkId};
 
 use super::set_buffers;
 
-/// The kernel's values: over IPv4, fragmentation is left to IP; over IPv6, packets stay below the smallest legal MTU.
+/// Largest packets in bytes, as in the kernel: over IPv4, fragmentation is left to IP; over IPv6, packets stay below
+/// the smallest legal MTU.
 const MTU_V4: usize = 14_000;
 const MTU_V6: usize = 1_280;
 
-/// Length of the IP and UDP headers.
+/// Length of the IP and UDP headers in bytes.
 const HEADERS_V4: usize = 20 + 8;
 const HEADERS_V6: usize = 40 + 8;
 
@@ -29,17 +31,19 @@ pub struct UdpBearer {
     /// Bound to the multicast group, if there is one; only receives.
     group: Option<OwnedFd>,
     local: SocketAddr,
-    /// Destinations of broadcasts, as shown to an operator and as passed to the system.
+    /// Destinations of broadcasts, in the form shown to an operator.
     remotes: Vec<SocketAddr>,
+    /// The same destinations in the form passed to the system.
     broadcast: Vec<Address>,
     multicasts: bool,
     mtu: usize,
-    /// Maximum length of frames that IP does not divide.
+    /// Maximum length in bytes of frames that IP does not fragment.
     whole_max: usize,
-    /// Maximum length of frames that fit the device, so that runs of them are sent as one message; 0 if each frame is sent
-    /// separately.
+    /// Maximum length in bytes of frames that fit into the device's MTU, so that runs of them are sent as one message;
+    /// 0 if each frame is sent separately.
     segment_max: usize,
-    /// Why runs are no longer sent as one message, until the reason has been fetched.
+    /// The error because of which runs are no longer sent as one message; `None` if there is none or it has been
+    /// fetched.
     refusal: Option<Errno>,
 }
 
@@ -49,7 +53,7 @@ pub(crate) enum RemoteError {
     /// The bearer already has this remote.
     #[error("the bearer already has this remote")]
     Exists,
-    /// A different family than the bearer's, or not the address of a single host.
+    /// The address has a different family than the bearer's, or is not that of a single host.
     #[error("expected a unicast address of the bearer's address family")]
     NotAHost,
     /// It is the last remote, and a bearer needs at least one.
@@ -57,7 +61,8 @@ pub(crate) enum RemoteError {
     Last,
 }
 
-/// The multicast group of a network: 228.0.x.y with the two low octets of the network ID, or ff02:: with its decimal digits.
+/// Returns the multicast group of a network: 228.0.x.y with the two low bytes of the network ID, or ff02:: with its
+/// decimal digits.
 fn group(local: IpAddr, network: NetworkId) -> IpAddr {
     let [.., high, low] = network.0.to_be_bytes();
     match local {
@@ -153,8 +158,9 @@ impl UdpBearer {
 
     /// Sends frames in one call, runs of them as one message each if the system can split these.
     ///
-    /// A refused run is sent frame by frame; if that succeeds, splitting was the problem (a device without checksum offload before
-    /// Linux 6.11, IPsec, a path with a smaller MTU than the device), and is not used again.
+    /// A run that the system refuses is sent frame by frame. If that succeeds, splitting was the problem (a device
+    /// without checksum offload before Linux 6.11, IPsec, or a path with a smaller MTU than the device), and runs are
+    /// not used again.
     pub(super) fn try_send<'a>(
         &mut self,
         frames: impl Iterator<Item = (&'a Address, &'a [u8])> + Clone,
@@ -173,17 +179,17 @@ impl UdpBearer {
         }
     }
 
-    /// Maximum length of a frame that is sent in a run; 0 if runs are not used.
+    /// Maximum length in bytes of a frame that is sent in a run; 0 if runs are not used.
     pub(crate) const fn segment_max(&self) -> usize {
         self.segment_max
     }
 
-    /// Why runs are no longer sent as one message; returned only once.
+    /// Returns the error because of which runs are no longer sent as one message, if any. Returns it only once.
     pub(super) const fn take_refusal(&mut self) -> Option<Errno> {
         self.refusal.take()
     }
 
-    /// The multicast group, or the remotes.
+    /// The multicast group, or the remotes, as socket addresses.
     pub(super) fn stations(&self) -> &[SocketAddr] {
         &self.remotes
     }
@@ -235,7 +241,7 @@ impl UdpBearer {
         self.fd.as_fd()
     }
 
-    /// The socket that receives the multicast group.
+    /// The descriptor of the socket that receives the multicast group, if there is one.
     pub(super) fn group_fd(&self) -> Option<BorrowedFd<'_>> {
         self.group.as_ref().map(AsFd::as_fd)
     }
@@ -246,7 +252,7 @@ impl UdpBearer {
     }
 }
 
-/// Binds to an address. The system requires the device of IPv6 addresses that are valid on a link only.
+/// Binds a socket to an address. For an IPv6 address that is valid only on a link, the system requires the device.
 fn bind_through(fd: &OwnedFd, mut address: SocketAddr, through: Through) -> Result<(), OsError> {
     let object = format!("udp:{address}");
     if let (SocketAddr::V6(six), Through::V6(index)) = (&mut address, through)
@@ -257,7 +263,7 @@ fn bind_through(fd: &OwnedFd, mut address: SocketAddr, through: Through) -> Resu
     socket::bind(fd, &socket::inet_address(address), &object)
 }
 
-/// The device with this address; `None` if there is none, so that the outgoing device is unknown.
+/// Returns the device with this address; `None` if no device has it, so that the outgoing device is unknown.
 fn device_of(ip: IpAddr) -> Option<String> {
     // All of 127.0.0.0/8 is local without being assigned to a device.
     if ip.is_loopback() { Some("lo".to_owned()) } else { interface_of(ip).ok()? }

@@ -1,4 +1,4 @@
-//! tipcd: a TIPC node as an ordinary process, for itself and for the programs on its host.
+//! tipcd: a TIPC node that runs as an ordinary process, for the programs on its host.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The event loop: one thread, one node, its bearers, and what else shares the loop.
+//! The event loop: one thread for a node, its bearers, and a [`Companion`] that shares the loop.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use super::{Runner, RunnerError, now};
 use crate::guard::Guard;
 use crate::service::{Context, Token};
 
-/// What shares a node's event loop: in a `tipcd`, its programs and operators.
+/// What shares a node's event loop. In a `tipcd`, that is the service for programs and operators.
 pub(crate) trait Companion<G> {
-    /// Handles the node's events.
+    /// Handles events of the node.
     fn handle_events(&mut self, cx: &mut Context<'_>);
     /// Whether there is something to do immediately.
     fn is_busy(&self, node: &Node) -> bool;
-    /// When [`Companion::handle_timeout`] must be called.
+    /// The time at which [`Companion::handle_timeout`] must be called; `None` if there is nothing to wait for.
     fn poll_timeout(&self) -> Option<Nanos>;
-    /// Called before the loop sleeps. Returns true if there is something to do after all.
+    /// Prepares for the loop to sleep. Returns true if there is something to do, so that it must not sleep.
     fn rest(&mut self) -> bool;
     /// Handles a ready descriptor.
     fn handle_ready(&mut self, cx: &mut Context<'_>, token: Token, ready: &Ready);
-    /// Called once after all ready descriptors of a turn.
+    /// Called once after all ready descriptors of a turn have been handled.
     fn read_ready(&mut self, cx: &mut Context<'_>);
     /// Handles everything that is due.
     fn handle_timeout(&mut self, cx: &mut Context<'_>);
-    /// Carries out what operators have ordered.
+    /// Carries out the orders of operators.
     fn carry_out_orders(&mut self, runner: &mut Runner<G>);
 }
 
-/// Nothing: a node without programs, whose caller handles its events.
+/// The companion of a node without programs, whose caller handles its events: does nothing.
 struct Alone;
 
 impl<G> Companion<G> for Alone {
@@ -53,7 +53,7 @@ impl<G> Companion<G> for Alone {
 }
 
 impl<G: Guard> Runner<G> {
-    /// Makes [`Runner::turn`] return true when a further descriptor is readable.
+    /// Makes [`Runner::turn`] return true when this additional descriptor is readable.
     ///
     /// # Errors
     /// [`RunnerError::Os`] if epoll fails, for example because the descriptor is a file.
@@ -61,8 +61,8 @@ impl<G: Guard> Runner<G> {
         Ok(self.epoll.add(other, Token::Other.encode(), Trigger::WhileReadable)?)
     }
 
-    /// Sends pending frames, waits for frames, timers, a watched descriptor or at most `limit`, and handles them. Returns whether a
-    /// watched descriptor is readable. Events are left in the node.
+    /// Sends pending frames, waits for frames, timers or a watched descriptor, at most for `limit`, and handles what
+    /// has happened. Returns whether a watched descriptor is readable. The node's events are left for the caller.
     ///
     /// # Errors
     /// [`RunnerError`] if waiting fails.
@@ -70,7 +70,7 @@ impl<G: Guard> Runner<G> {
         self.turn_with(&mut Alone, limit)
     }
 
-    /// The same with something that shares the loop.
+    /// Like [`Runner::turn`], with a companion that shares the loop.
     pub(crate) fn turn_with(
         &mut self,
         companion: &mut impl Companion<G>,

@@ -14,14 +14,14 @@ use crate::outbox::Attached;
 use crate::service::Token;
 use crate::tap::Tap;
 
-/// Number of batches of frames received from one bearer before the others and the timers get their turn.
+/// Number of batches of frames received from one bearer before other bearers and the timers get their turn.
 const BATCHES_PER_TURN: usize = 2;
 
-/// The same as a number of frames, for media that do not deliver them in batches.
+/// The corresponding number of frames, for media that do not deliver them in batches.
 const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
 
 impl<G: Guard> Runner<G> {
-    /// Ends or begins waking the loop for the frames of bearers whose frames are, or no longer are, fetched at a set time.
+    /// Makes arriving frames of a bearer wake the loop, unless the bearer's frames are now fetched at a set time.
     pub(super) fn hold_bearers(&mut self) -> Result<(), OsError> {
         for Attached { id, bearer, pace, held, .. } in &mut self.bearers {
             let hold = pace.next().is_some();
@@ -34,12 +34,12 @@ impl<G: Guard> Runner<G> {
         Ok(())
     }
 
-    /// When frames of a bearer are to be fetched although the loop is not woken for them.
+    /// The earliest time at which frames must be fetched from a bearer that does not wake the loop.
     pub(super) fn next_fetch(&self) -> Option<Nanos> {
         self.bearers.iter().filter_map(|b| b.pace.next()).min()
     }
 
-    /// Fetches the frames of bearers for which it is time.
+    /// Fetches the frames of such bearers if the time for it has come.
     pub(super) fn fetch_held(&mut self, at: Nanos) {
         for n in 0..self.bearers.len() {
             if self.bearers[n].pace.next().is_some_and(|due| due <= at) {
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::runner::Pace;
 
-    /// A runner's only bearer is held; a turn finds nothing to wait for, so it must not block.
+    /// Tests a runner whose only bearer does not wake the loop. A turn finds nothing to wait for, so it must not block.
     #[test]
     fn frames_of_a_held_bearer_wake_no_turn_before_they_are_due_and_later_ones_do() {
         let remote = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! Decides when a bearer's frames are fetched: as soon as one arrives, or, while a bulk transfer arrives, several at a time.
+//! Decides when a bearer's frames are fetched: as soon as one arrives or, during a bulk transfer, several at a time.
 //!
 //! On a link that is slower than the CPU, every frame of a transfer would wake the node and its program. During a transfer the
 //! node therefore fetches frames at intervals of a few frames. A transfer is recognised by many long frames in succession,
@@ -11,16 +11,17 @@ use crossway_tipc_proto::time::Nanos;
 /// Minimum length in bytes of the frames of a bulk transfer.
 const LONG: usize = 512;
 
-/// Number of long frames after which a transfer is considered bulk: more than the fragments of one message on Ethernet.
+/// Number of long frames after which a transfer counts as bulk: more than the fragments of one message on Ethernet.
 const BULK_FRAMES: usize = 64;
 
 /// Number of frames for which to wait during a bulk transfer.
 const FRAMES_PER_FETCH: u32 = 8;
 
-/// Maximum time between two fetches.
+/// Maximum time between two fetches during a bulk transfer.
 const HOLD_MAX: Duration = Duration::from_millis(1);
 
-/// Minimum time: on a link on which it is less, the node finds several frames each time anyway.
+/// Minimum of that time. On a link on which eight frames arrive in less, the node finds several frames each time
+/// anyway.
 const HOLD_MIN: Duration = Duration::from_micros(50);
 
 /// A pause of this length ends a transfer.
@@ -35,7 +36,7 @@ pub(crate) struct Pace {
     last: Nanos,
     /// Mean time between two frames; zero if it is not known.
     gap: Duration,
-    /// During a bulk transfer: when frames are to be fetched.
+    /// The time of the next fetch during a bulk transfer, otherwise `None`.
     next: Option<Nanos>,
 }
 
@@ -45,12 +46,12 @@ impl Pace {
         Self { run: BULK_FRAMES, last: Nanos(0), gap: Duration::ZERO, next: Some(at) }
     }
 
-    /// When frames are to be fetched, and not before; `None`: as soon as one arrives.
+    /// The time before which no frames are to be fetched; `None` if they are to be fetched as soon as one arrives.
     pub(crate) const fn next(&self) -> Option<Nanos> {
         self.next
     }
 
-    /// Notes that frames were fetched: their number and total length, and whether there may be more.
+    /// Records that frames were fetched: their number, their total length in bytes, and whether there may be more.
     pub(crate) fn fetched(&mut self, now: Nanos, frames: usize, bytes: usize, more: bool) {
         let since = now.since(self.last);
         self.last = now;
@@ -76,7 +77,7 @@ impl Pace {
         }
     }
 
-    /// Notes that a frame of this length is sent.
+    /// Records that a frame of this length is sent.
     pub(crate) const fn sent(&mut self, len: usize) {
         if len >= LONG {
             self.run = 0;
@@ -89,14 +90,14 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// What a bearer's frames experienced.
+    /// How often frames were fetched, and how long they waited.
     #[derive(Debug, Default)]
     struct Outcome {
         fetches: usize,
         longest_wait: Duration,
     }
 
-    /// Fetches frames that arrive at these times, in nanoseconds, and have these lengths.
+    /// Simulates frames with these arrival times, in nanoseconds, and lengths, in bytes.
     fn fetch(pace: &mut Pace, arrivals: &[(u64, usize)]) -> Outcome {
         let mut outcome = Outcome::default();
         let mut left = arrivals;
@@ -114,7 +115,7 @@ mod tests {
         outcome
     }
 
-    /// `count` frames at equal intervals, from a time on.
+    /// Returns `count` frames at equal intervals from the time `from` on.
     fn flow(from: u64, gap: u64, count: u64, len: usize) -> Vec<(u64, usize)> {
         (0..count).map(|n| (from + n * gap, len)).collect()
     }

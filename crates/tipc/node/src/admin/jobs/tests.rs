@@ -1,5 +1,5 @@
-//! The event loop continues while a bearer is opened or closed, however long that takes, and requests and bearers are handled correctly in
-//! the meantime.
+//! Tests that the event loop continues while a bearer is opened or closed, however long that takes, and that requests
+//! and bearers are handled correctly in the meantime.
 
 use std::net::UdpSocket;
 use std::sync::Mutex;
@@ -40,7 +40,7 @@ struct Site {
 }
 
 impl Site {
-    /// A daemon whose bearers are opened and closed only when the test allows it.
+    /// Creates a daemon whose bearers are opened and closed only when the test allows it.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tipcd.sock");
@@ -61,7 +61,8 @@ impl Site {
         Self { daemon: Some(daemon), path, orders: 0, gate, let_through, _dir: dir }
     }
 
-    /// Sends an order like a separate program: a process has only one connection to each path, and one request at a time on it.
+    /// Sends an order as a separate program would. In this process, all orders would share one connection per path,
+    /// with one request at a time.
     fn order(&mut self, order: Order) -> JoinHandle<Result<Outcome, String>> {
         self.orders += 1;
         let path = self.path.with_extension(self.orders.to_string());
@@ -98,7 +99,7 @@ impl Site {
     }
 }
 
-/// A free port that no other test gets in the meantime.
+/// Returns a free port that no other test gets in the meantime.
 fn port() -> u16 {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let from = 20_000 + std::process::id() as usize % 500 * 20;
