@@ -1,4 +1,5 @@
-/* Two programs in one: `hello listen NAME` answers one channel, `hello connect NAME` asks and prints the answer. */
+/* Two programs in one: `hello listen NAME` accepts one channel and echoes its messages; `hello connect NAME` sends
+ * messages and prints the answers. */
 #include <crossway_channel.h>
 #include <errno.h>
 #include <poll.h>

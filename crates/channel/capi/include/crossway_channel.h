@@ -1,16 +1,21 @@
-/* One channel by name over the best transport now. Link with -lcrossway_channel.
+/* Named channels between two processes, each over the transport that suits it best at the time. Link with
+ * -lcrossway_channel.
  *
- * Every call returns 0 or a length, or a negative errno; cchannel_error says in words why the thread's last call failed. No call raises
- * SIGPIPE. timeout_ms: negative waits for ever, 0 does not wait (-EAGAIN), else -ETIMEDOUT when it is over.
+ * Calls that can fail return 0 or a length on success, and a negative errno on failure; cchannel_error then returns the
+ * reason as text. No call raises SIGPIPE. timeout_ms: a negative value waits forever. With 0, cchannel_send and
+ * cchannel_recv fail with -EAGAIN if they would have to wait. Otherwise a call fails with -ETIMEDOUT when the time is
+ * over.
  *
- * A channel may be used by several threads; one that sends does not wait for one that receives. A child of fork must not use it.
+ * Several threads may use a channel; one that sends does not wait for one that receives. A child process must not use
+ * its parent's channels after fork.
  *
- * Names on other hosts are looked up as the environment says: CROSSWAY_CHANNEL_HOSTS (a file of names and addresses) or CROSSWAY_CHANNEL_TIPC,
- * with CROSSWAY_CHANNEL_KEY (a file) or CROSSWAY_CHANNEL_PLAIN=1; docs/CHANNEL.md explains them. Without a key and without the last one,
- * listening on such a name and connecting to it fail with -EACCES.
+ * Names on other hosts are looked up as the environment says: CROSSWAY_CHANNEL_HOSTS (a file of names and addresses) or
+ * CROSSWAY_CHANNEL_TIPC, with CROSSWAY_CHANNEL_KEY (a file) or CROSSWAY_CHANNEL_PLAIN=1; docs/CHANNEL.md explains them.
+ * Without CROSSWAY_CHANNEL_KEY and CROSSWAY_CHANNEL_PLAIN, listening on such a name and connecting to it fail with
+ * -EACCES.
  *
- * ABI: programs bind to libcrossway_channel.so.0. The number rises when a structure or a prototype here changes its meaning; functions may
- * be added without that. What is not named here is not exported. */
+ * ABI: programs bind to libcrossway_channel.so.0. The number changes when a structure or a prototype here changes its
+ * meaning; functions may be added without a new number. Only the functions declared here are exported. */
 #ifndef CROSSWAY_CHANNEL_H
 #define CROSSWAY_CHANNEL_H
 
@@ -24,13 +29,13 @@ extern "C" {
 typedef struct cchannel cchannel;
 typedef struct cchannel_listener cchannel_listener;
 
-/* Zeroes are the defaults, and so is NULL instead of a structure. */
+/* Options of a channel. A zero stands for the default; NULL instead of a structure stands for all defaults. */
 typedef struct cchannel_options {
     uint64_t max_message;        /* longest message in bytes; the connecting end decides; 0: 65536, or 1400 if lossy */
-    uint32_t pollable;           /* not 0: cchannel_poll_fd has a descriptor */
+    uint32_t pollable;           /* not 0: cchannel_poll_fd returns a descriptor */
     uint32_t cpu_budget_percent; /* CPU time that an end may spend waiting, in percent of a CPU; 0: 100 */
-    const char *pin;             /* "shm-spin", "shm-futex", "shm-eventfd" or "uds-seqpacket", and no other; NULL: the best */
-    uint32_t lossy;              /* not 0: between hosts, messages may be lost: they travel by UDP if both ends set this */
+    const char *pin;             /* "shm-spin", "shm-futex", "shm-eventfd" or "uds-seqpacket": only this one; NULL: any */
+    uint32_t lossy;              /* not 0: messages between hosts may be lost; by UDP if both ends set this */
 } cchannel_options;
 
 /* PROTOTYPES */
@@ -44,18 +49,19 @@ void cchannel_listener_close(cchannel_listener *listener);
 int cchannel_connect(const char *name, const cchannel_options *wanted, int64_t timeout_ms, cchannel **out);
 /* Sends a message. -EMSGSIZE: too long; -EPIPE: the peer is gone or receives no more. */
 int cchannel_send(const cchannel *channel, const void *bytes, size_t length, int64_t timeout_ms);
-/* Receives a message; returns its length. -EMSGSIZE: it does not fit and stays; -ESHUTDOWN: the peer closed, and all was received;
- * -ECONNRESET: the peer died; -EPROTO: it broke the protocol. */
+/* Receives a message; returns its length. -EMSGSIZE: it does not fit and stays for the next call; -ESHUTDOWN: the
+ * peer closed, and everything was received; -ECONNRESET: the peer died; -EPROTO: the peer violated the protocol. */
 int64_t cchannel_recv(const cchannel *channel, void *buffer, size_t size, int64_t timeout_ms);
-/* The descriptor that polls readable while a message waits, the same whatever the transport; it belongs to the channel. */
+/* Returns a descriptor that polls readable while a message waits. It stays the same on all transports, and belongs to
+ * the channel. */
 int cchannel_poll_fd(const cchannel *channel);
-/* The transport in use. */
+/* Returns the name of the transport in use. */
 const char *cchannel_transport(const cchannel *channel);
 /* Switches to a transport. */
 int cchannel_switch(const cchannel *channel, const char *name, int64_t timeout_ms);
-/* Closes a channel: the peer receives what was sent, then the end. */
+/* Closes a channel. The peer first receives everything that was sent, then learns of the close. */
 void cchannel_close(cchannel *channel);
-/* Why the thread's last call failed, in words. */
+/* Returns the reason why the calling thread's last call failed, as text. */
 const char *cchannel_error(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* A server that answers and a client that finds it, whichever starts first, and finds its successor when it dies.
+/* A server that answers requests, and a client that finds it, whichever starts first. If the server dies, the client
+ * finds the next one that is started.
  *
  *     crossway linx node &
  *     cc basic.c -lcrossway_linx -o basic

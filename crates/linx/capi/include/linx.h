@@ -1,12 +1,15 @@
-/* LINX messaging over a Crossway node: the calls of liblinx 2.6, for programs written for it. Link with -lcrossway_linx.
+/* LINX messaging over a Crossway node: the calls of liblinx 2.6, for programs written for it. Link with
+ * -lcrossway_linx.
  *
  * The node is the one in $CROSSWAY_LINX_DIR, or in crossway-linx in $XDG_RUNTIME_DIR or in /run: crossway linx node.
  *
- * Calls that return int return -1 and set errno on failure. A call that takes the address of a signal's pointer takes ownership of the
- * signal, even if it fails, and sets the pointer to LINX_NIL. A signal that belongs to another endpoint, or was written beyond its size,
- * ends the program with a message. Sending waits while the receiver's queue is full.
+ * Calls that return int return -1 and set errno on failure. Calls that send or free a signal, or keep it for a later
+ * answer (such as linx_attach), take ownership of it, even if they fail, and set its pointer to LINX_NIL. The program
+ * is aborted with a message if it passes a signal that belongs to another endpoint, or one that was written beyond its
+ * end. Sending waits while the receiver's queue is full.
  *
- * ABI: programs bind to libcrossway_linx.so.0. The number rises when a structure, a constant or a prototype here changes its meaning. */
+ * ABI: programs bind to libcrossway_linx.so.0. The number changes when a structure, a constant or a prototype here
+ * changes its meaning. */
 #ifndef LINX_H
 #define LINX_H
 
@@ -37,14 +40,15 @@ typedef uint32_t LINX_NLTOKEN;
 #define LINX_ILLEGAL_TMOREF ((LINX_OSTMOREF)0)
 #define LINX_ILLEGAL_NLREF ((LINX_NLREF)0)
 
-/* Numbers of signals that the system sends. Programs use 0x10000000 and above. */
+/* Numbers of signals that the system sends. Programs use 0x10000000 and above for their own. */
 #define LINX_OS_NEW_LINK_SIG ((LINX_SIGSELECT)248)
 #define LINX_OS_TMO_SIG ((LINX_SIGSELECT)249)
 #define LINX_OS_LINK_SIG ((LINX_SIGSELECT)250)
 #define LINX_OS_HUNT_SIG ((LINX_SIGSELECT)251)
 #define LINX_OS_ATTACH_SIG ((LINX_SIGSELECT)252)
 
-/* Filters: a count, followed by that many numbers; 0: all signals; a negative count: all but these. */
+/* A filter is a count, followed by that many signal numbers. A count of 0 accepts all signals; a negative count accepts
+ * all but those that follow. */
 static const LINX_SIGSELECT LINX_NO_SIG_SEL[] = {0};
 static const LINX_SIGSELECT LINX_OS_HUNT_SIG_SEL[] = {1, 251};
 static const LINX_SIGSELECT LINX_OS_ATTACH_SIG_SEL[] = {1, 252};
@@ -55,25 +59,26 @@ static const LINX_SIGSELECT LINX_OS_ATTACH_SIG_SEL[] = {1, 252};
 /* Attributes of a signal. */
 #define LINX_SIG_ATTR_OOB 1
 
-/* options and arg are not used: pass 0 and NULL. */
+/* Opens an endpoint. options and arg are not used: pass 0 and NULL. */
 LINX *linx_open(const char *name, uint32_t options, void *arg);
 int linx_close(LINX *linx);
-/* For polling; do not close it or read from it. */
+/* Returns a descriptor for polling; do not close it or read from it. */
 int linx_get_descriptor(LINX *linx);
 
 union LINX_SIGNAL *linx_alloc(LINX *linx, LINX_OSBUFSIZE size, LINX_SIGSELECT sig_no);
 /*
- * As linx_alloc, in memory that this endpoint shares with the one it communicated with last, over shared memory (the node's
- * transport "shm") and as the same user: sent to that one, or back, the signal is not copied. If there is no such memory, or no
- * room in it, or if the signal is then sent to another endpoint, it is a signal as by linx_alloc. Its content is not set to zero,
- * and the other program can still change it after it has sent or freed it. flags: 0.
+ * Like linx_alloc, but allocates the signal in memory shared with the endpoint that this one communicated with last.
+ * That requires the node's transport "shm" and an endpoint of the same user. The signal is not copied when it is sent
+ * to that endpoint or back. Without such memory, or without room in it, the call allocates an ordinary signal; a shared
+ * signal that is sent to another endpoint is copied. Its content is not set to zero, and the other program can still
+ * change it after sending or freeing it. Pass 0 as flags.
  */
 union LINX_SIGNAL *linx_s_alloc(LINX *linx, LINX_OSBUFSIZE size, LINX_SIGSELECT sig_no, uint32_t flags);
 int linx_free_buf(LINX *linx, union LINX_SIGNAL **sig);
 LINX_SPID linx_sender(LINX *linx, union LINX_SIGNAL **sig);
-/* Returns 0 or -1 on error: no signal is that small. */
+/* Returns the size in bytes; 0 or -1 on error. */
 LINX_OSBUFSIZE linx_sigsize(LINX *linx, union LINX_SIGNAL **sig);
-/* A signal can be made smaller, not larger. */
+/* Changes the size of a signal, to at most the size with which it was allocated. */
 int linx_set_sigsize(LINX *linx, union LINX_SIGNAL **sig, LINX_OSBUFSIZE sigsize);
 /* Sets *value to non-NULL if the signal was sent out of band. */
 int linx_sigattr(const LINX *linx, const union LINX_SIGNAL **sig, uint32_t attr, void **value);
@@ -84,7 +89,7 @@ int linx_send_w_opt(LINX *linx, union LINX_SIGNAL **sig, LINX_SPID from, LINX_SP
 
 /* Returns the size of the received signal. */
 int linx_receive(LINX *linx, union LINX_SIGNAL **sig, const LINX_SIGSELECT *sig_sel);
-/* Returns 0 and sets LINX_NIL if no signal arrived in time. */
+/* Returns 0 and sets *sig to LINX_NIL if no signal arrived in time. */
 int linx_receive_w_tmo(LINX *linx, union LINX_SIGNAL **sig, LINX_OSTIME tmo, const LINX_SIGSELECT *sig_sel);
 int linx_receive_from(LINX *linx, union LINX_SIGNAL **sig, LINX_OSTIME tmo, const LINX_SIGSELECT *sig_sel, LINX_SPID from);
 
@@ -98,18 +103,21 @@ LINX_OSTMOREF linx_request_tmo(LINX *linx, LINX_OSTIME tmo, union LINX_SIGNAL **
 int linx_modify_tmo(LINX *linx, LINX_OSTMOREF *tmoref, LINX_OSTIME tmo);
 int linx_cancel_tmo(LINX *linx, LINX_OSTMOREF *tmoref);
 
-/* The signal's payload: the token for the next request, 32 bits, and the link's name with a NUL byte after it. */
+/* Requests a signal for the next new link. Its payload is the token for the next request (32 bits), followed by the
+ * link's name with a NUL byte at its end. */
 LINX_NLREF linx_request_new_link(LINX *linx, LINX_NLTOKEN token);
 int linx_cancel_new_link(LINX *linx, LINX_NLREF *nlref);
 
 LINX_SPID linx_get_spid(LINX *linx);
-/* The name includes the path of links to it; free it with linx_free_name. */
+/* Sets *name to the endpoint's name, with the path of links to it; free it with linx_free_name. */
 int linx_get_name(LINX *linx, LINX_SPID spid, char **name);
 int linx_free_name(LINX *linx, char **name);
-/* Returns its process, 0 for an endpoint on another host, -1 with errno if there is no such endpoint. */
+/* Returns the id of the endpoint's process, 0 for an endpoint on another host, -1 with errno if there is no such
+ * endpoint. */
 pid_t linx_get_owner(LINX *linx, LINX_SPID spid);
-/* What an endpoint has sent, received and queued; sizes include the signals' numbers. "Local" are the endpoints of its node, "remote" those
- * of other nodes; the answers to its own hunts, attaches and time-outs are local. */
+/* The signals that an endpoint has sent, received and queued; sizes include the signals' numbers. "Local" refers to
+ * endpoints of the same node, "remote" to those of other nodes. The answers to its own hunts, attaches and time-outs
+ * count as local. */
 struct linx_info_stat {
     LINX_SPID spid;
     uint64_t no_sent_local_signals;
@@ -127,12 +135,13 @@ struct linx_info_stat {
     uint64_t no_queued_bytes;
     uint64_t no_queued_signals;
 };
-/* The statistics of an endpoint of this node; free them with linx_free_stat. The endpoint itself reports them: ETIMEDOUT if its program
- * neither waits in a receive nor makes another call within 100 ms. EOPNOTSUPP for links and endpoints of other nodes, ECONNRESET for an
- * endpoint that has ended. */
+/* Sets *stat to the statistics of an endpoint of this node; free them with linx_free_stat. The endpoint itself reports
+ * them. Fails with ETIMEDOUT if its program neither waits in a receive nor makes another call within 100 ms, with
+ * EOPNOTSUPP for links and for endpoints of other nodes, and with ECONNRESET for an endpoint that has ended. */
 int linx_get_stat(LINX *linx, LINX_SPID spid, struct linx_info_stat **stat);
 int linx_free_stat(LINX *linx, struct linx_info_stat **stat);
-/* Writes the version and a NUL byte, at most 14 bytes; returns its length. With NULL it only returns the length. */
+/* Writes the version and a NUL byte, 14 bytes at most; returns the version's length. With NULL it only returns the
+ * length. */
 int linx_get_version(char *buf);
 
 #ifdef __cplusplus

@@ -39,8 +39,8 @@ static LINX_SIGSELECT next(LINX *linx, LINX_SPID *from) {
 }
 
 /*
- * On a node whose transport is shared memory: large signals go from one endpoint of this thread to the other and back. They are
- * larger than the channel, which nobody reads meanwhile, so that a send of a copy would never return.
+ * On a node with the shared-memory transport: sends large signals from one endpoint of this thread to another and back.
+ * They are larger than the channel, which nobody reads meanwhile, so sending a copy would never return.
  */
 static void by_reference(const char *how) {
     const LINX_OSBUFSIZE size = 4 << 20;
