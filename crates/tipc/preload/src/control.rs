@@ -81,7 +81,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The part after the errno.
+    /// The bytes of the answer after its errno.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(4..self.len).unwrap_or_default()
     }

@@ -23,7 +23,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) returned: Option<&'a mut [u8; RETURNED_LEN]>,
 }
 
-/// What was received.
+/// The result of a receive call.
 #[derive(Default)]
 pub(crate) struct Arrival {
     /// Return value of the call.
@@ -185,7 +185,8 @@ impl Handle {
     }
 }
 
-/// Combines the first bytes of a returned message, which are in the program's parts and after them.
+/// Copies the first bytes of a returned message of `full` bytes to `out`. The first `room` bytes are in the program's
+/// parts; those that did not fit are at the start of `out`.
 fn bring_together(parts: &Parts<'_>, room: usize, full: usize, out: &mut [u8; RETURNED_LEN]) {
     let len = full.min(RETURNED_LEN);
     let front = room.min(len);

@@ -1,8 +1,8 @@
 //! Benchmarks the name table with a million bindings, and the topology service with a hundred thousand subscriptions.
 //!
-//! `cargo bench -p crossway-tipc-proto --bench names` prints medians; `-- --json` prints them as one JSON object. Each figure is the
-//! median over batches of 64 operations on randomly drawn names, which excludes batches disturbed by other load. The memory per binding
-//! is the growth of the process.
+//! `cargo bench -p crossway-tipc-proto --bench names` prints medians; `-- --json` prints them as one JSON object. Each
+//! figure is the median over batches of 64 operations on randomly drawn names, which excludes batches disturbed by
+//! other load. The memory per binding is derived from the growth of the process's resident memory.
 
 use crossway_tipc_proto::addr::{NodeAddr, Port, Scope, ServiceRange, SocketAddr};
 use crossway_tipc_proto::limits::BINDINGS_PER_NODE_MAX;

@@ -147,7 +147,7 @@ pub enum Scope {
 /// Priority of a message: determines how much of a congested link's backlog and of a receiver's buffer it may use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Importance {
-    /// The level of messages whose socket sets none.
+    /// The default level.
     #[default]
     Low,
     /// Twice the backlog limit and twice the receive queue limit of low.

@@ -14,7 +14,7 @@ use crate::time::{Nanos, earliest};
 use crate::wire::{Inbound, Packet, View};
 use alloc::vec::Vec;
 
-/// The sending side, shared by all peers.
+/// The sending side of the broadcast link, shared by all peers.
 #[derive(Clone, Debug)]
 pub(crate) struct BcastSender {
     own: NodeAddr,
@@ -24,7 +24,7 @@ pub(crate) struct BcastSender {
     mtu: usize,
     /// When to probe the peers that have not acknowledged all broadcasts; `None` if no probe is due.
     probe_at: Option<Nanos>,
-    /// Statistics of both directions.
+    /// Statistics of the broadcast link, for both directions.
     pub(crate) stats: LinkStats,
 }
 
@@ -142,7 +142,7 @@ impl BcastSender {
     }
 }
 
-/// The receiving side, one per peer.
+/// The receiving side of the broadcast link; there is one for each peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BcastReceiver {
     link: Option<Open>,

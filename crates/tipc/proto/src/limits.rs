@@ -18,7 +18,8 @@ pub const LINKS_PER_PEER_MAX: usize = 2;
 /// exceeded, contact with the peer is re-established from scratch.
 pub const HELD_BYTES_MAX: usize = 8 << 20;
 
-/// Maximum number of peers of a node. Discovery messages of further ones are dropped (`too-many-peers`) until a peer is forgotten.
+/// Maximum number of peers of a node. Discovery messages from further nodes are dropped (`too-many-peers`) until a peer
+/// is forgotten.
 pub const PEERS_MAX: usize = 8_192;
 
 /// Maximum number of gap-ack blocks of each kind in a STATE message. Further gaps are reported in a later STATE.
@@ -125,7 +126,8 @@ pub const GROUP_WINDOW_ACTIVE: u16 = GROUP_WINDOW_IDLE * 12;
 pub const GROUP_ACTIVE_MIN: usize = 16;
 /// Upper bound of the number of group members that may have the window [`GROUP_WINDOW_ACTIVE`] at the same time.
 pub const GROUP_ACTIVE_MAX: usize = 64;
-/// Maximum number of members that a group member keeps track of. Messages of further ones are ignored (`too-many-members`).
+/// Maximum number of members that a group member keeps track of. Messages from further members are ignored
+/// (`too-many-members`).
 pub const GROUP_MEMBERS_MAX: usize = 16_384;
 /// Maximum number of members of a group that have announced themselves although their binding is not known yet. Further
 /// announcements are ignored.

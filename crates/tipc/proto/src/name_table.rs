@@ -21,13 +21,13 @@ use rotation::Rotations;
 /// A service range bound to a socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Binding {
-    /// The names that the socket is bound to.
+    /// The range of instances to which the socket is bound.
     pub range: ServiceRange,
-    /// The socket it is bound to. Port 0 stands for the node itself.
+    /// The bound socket. Port 0 stands for the node itself.
     pub socket: SocketAddr,
-    /// Distinguishes several bindings of the same socket.
+    /// Number that distinguishes several bindings of the same socket.
     pub key: u32,
-    /// Where it is visible.
+    /// Where the binding is visible.
     pub scope: Scope,
 }
 
@@ -318,7 +318,7 @@ impl NameTable {
         self.behind(None)
     }
 
-    /// The bindings after `range` in order of type and bounds, or all of them for `None`.
+    /// The bindings of the ranges after `range`, ordered by type and bounds; all bindings if `range` is `None`.
     pub fn behind(&self, range: Option<ServiceRange>) -> impl Iterator<Item = Binding> {
         let entries = match range {
             Some(range) => self.ranges.behind(bounds(range), (0, u64::MAX)),

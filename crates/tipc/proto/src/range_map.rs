@@ -1,10 +1,10 @@
 //! A map from ranges to values that finds the ranges containing a point, or overlapping another range, without visiting the other entries,
 //! however the ranges overlap.
 //!
-//! A B+ tree ordered by lower bound, then upper bound, in which every parent stores the highest upper bound below each child. The first
-//! range that contains a point therefore lies on a single path: the first child whose highest bound reaches the point holds the first range
-//! that does; if that range begins after the point, so do all later ones. Bounds are stored apart from values, so that a search reads few
-//! cache lines.
+//! A B+ tree ordered by lower bound, then upper bound, in which every parent stores the highest upper bound in each
+//! child's subtree. The first range that contains a point therefore lies on a single path: the first child whose
+//! highest bound reaches the point holds the first range that does; if that range begins after the point, so do all
+//! later ones. Bounds are stored apart from values, so that a search reads few cache lines.
 
 mod overlapping;
 mod search;
@@ -44,17 +44,18 @@ struct Leaf<P, V> {
 
 #[derive(Clone, Debug)]
 struct Inner<P, V> {
-    /// Highest upper bound below each child.
+    /// Highest upper bound in each child's subtree.
     tops: ArrayVec<P, FAN_OUT>,
-    /// First range below each child.
+    /// First range in each child's subtree.
     firsts: ArrayVec<Bounds<P>, FAN_OUT>,
-    /// Density of the entries below each child: their number per unit of distance if the child's highest bounds
+    /// Density of the entries in each child's subtree: their number per unit of distance if the child's highest bounds
     /// increase from entry to entry, otherwise 0.
     paces: ArrayVec<f32, FAN_OUT>,
     children: ArrayVec<Box<Tree<P, V>>, FAN_OUT>,
 }
 
-/// Where a full node is split. A node that grows at its end stays full: instances are mostly bound in ascending order.
+/// Index at which a full node is split if an entry is to be inserted at `at`. A node that grows at its end stays full:
+/// instances are mostly bound in ascending order.
 const fn cut(at: usize) -> usize {
     if at == FAN_OUT { FAN_OUT - 1 } else { FAN_OUT / 2 }
 }

@@ -10,8 +10,8 @@ pub(crate) struct Window {
     max: u16,
     threshold: u16,
     credit: u32,
-    /// Losses while the oldest unacknowledged packet is before this one belong to a round for which the window has
-    /// already been reduced.
+    /// Losses noticed while the oldest unacknowledged packet is before this one belong to a round trip for which the
+    /// window has already been reduced.
     recover: Option<Seq>,
 }
 

@@ -31,7 +31,7 @@ impl Fragmentation {
 /// The reassembly memory of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// When the fragments of an incomplete frame are dropped, and how much they occupy.
+    /// For each incomplete frame, when its fragments are dropped and how many bytes they occupy.
     incomplete: VecDeque<(Nanos, usize)>,
     occupied: usize,
 }

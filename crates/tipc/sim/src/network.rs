@@ -23,13 +23,13 @@ pub struct HostId(pub usize);
 pub struct Host {
     /// The node; `None` while the host is down.
     pub node: Option<Node>,
-    /// Number of times it has been started.
+    /// Number of times the host has been started.
     pub lives: u64,
     /// Its address on each plane.
     media: Vec<MediaAddr>,
     /// Deviation of its clock, in parts per million.
     skew_ppm: i64,
-    /// Reading of its clock at time 0.
+    /// Reading of the host's clock at virtual time 0, in nanoseconds.
     offset: u64,
     /// Time of its next wake-up.
     wake_at: Option<Nanos>,

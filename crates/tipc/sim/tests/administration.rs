@@ -19,7 +19,7 @@ fn pair() -> Network {
     net
 }
 
-/// Tolerance in milliseconds, priority, and number of times the link came up.
+/// Returns the tolerance of a host's only link in milliseconds, its priority, and the number of times it came up.
 fn link(net: &mut Network, host: HostId) -> (u128, u8, u64) {
     let links = net.with(host, |node, _| node.peers().flat_map(|p| p.links).collect::<Vec<_>>());
     let [one] = &links.unwrap()[..] else { panic!("one link") };

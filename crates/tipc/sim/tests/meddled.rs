@@ -36,7 +36,7 @@ fn user(frame: &[u8]) -> u8 {
     frame[0] >> 1 & 15
 }
 
-/// Whether the frame has no link sequence number: a broadcast, not retransmitted.
+/// Whether the frame is a data message sent by broadcast, which the unicast link does not retransmit.
 fn is_broadcast(frame: &[u8]) -> bool {
     frame[1] & 0x10 != 0 && user(frame) < 4
 }

@@ -87,7 +87,7 @@ impl Planes {
         }
     }
 
-    /// Whether both paths of a pair are never dead at the same time.
+    /// Whether every pair of nodes keeps at least one working path at any time.
     const fn is_calm(&self) -> bool {
         (self.seed / 4).is_multiple_of(2)
     }

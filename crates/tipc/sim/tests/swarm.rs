@@ -90,8 +90,8 @@ impl Swarm {
         (0..self.ports.len()).map(HostId)
     }
 
-    /// In a quarter of the runs, some incarnations of some hosts emulate older kernels and lack what Linux 5.8, 5.1 and 4.17
-    /// lack.
+    /// The capabilities that a host does not announce. In a quarter of the runs, some incarnations of some hosts
+    /// emulate older kernels and lack the capabilities that Linux 5.8, 5.1 and 4.17 lack.
     fn withheld(&self, host: HostId) -> Capabilities {
         const LACKING: [u16; 3] = [0x800, 0xf00, 0xfc0];
         let turn = host.0 as u64 + self.life(host);

@@ -73,7 +73,7 @@ fn noted(socket: Handle, flags: c_int) -> Result<c_int, Errno> {
 }
 
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-/// SOCK_TYPE_MASK, and one more than the largest type.
+/// The kernel's SOCK_TYPE_MASK; the next constant is one more than the largest socket type.
 const TYPE_MASK: c_int = 0xf;
 const TYPE_END: c_int = 11;
 

@@ -20,7 +20,8 @@ fn forget(fd: c_int) {
     }
 }
 
-/// Registers the result of copying a descriptor. Returns its number.
+/// Registers a copy of a descriptor, `fd`, for the TIPC socket `what`, or unregisters the number if `what` is `None`.
+/// Returns `fd`, or -1 with errno set.
 fn became(fd: c_int, what: Option<Handle>) -> c_int {
     if fd < 0 || (what.is_none() && find(fd).is_none()) || is_borrowed() {
         return fd;

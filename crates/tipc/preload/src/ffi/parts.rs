@@ -14,7 +14,7 @@ pub(crate) struct Parts<'a> {
     lent: PhantomData<&'a mut [u8]>,
 }
 
-/// A single part.
+/// Describes a single part of memory.
 pub(super) fn piece(bytes: *const c_void, len: usize) -> iovec {
     iovec { iov_base: bytes.cast_mut(), iov_len: len }
 }

@@ -8,7 +8,7 @@ use libc::{
     ssize_t, timespec,
 };
 
-/// Stores a function's address.
+/// Name and address of a C library function. The address is looked up at the first use.
 struct Place {
     name: &'static CStr,
     address: AtomicPtr<c_void>,

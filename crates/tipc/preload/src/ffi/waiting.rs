@@ -28,8 +28,8 @@ fn amended(fds: &mut [pollfd], ready: c_int) -> c_int {
     ready
 }
 
-/// Maximum number of entries per call for which the end of a connection wakes the caller. For further ones it is only reported when the call returns
-/// for another reason.
+/// Maximum number of entries per call for which the end of a connection wakes the caller. The end of a further entry's
+/// connection is only reported when the call returns for another reason.
 const WATCHED: usize = 1024;
 
 /// Makes the end of a connection wake the caller, whichever events it waits for. AF_TIPC always reports it (POLLHUP); here the descriptor is half

@@ -135,7 +135,7 @@ pub(crate) struct Link {
     cfg: LinkConfig,
     state: LinkState,
     session: u16,
-    /// The peer's session, if there is one.
+    /// Session number of the peer's end; `None` while it is not known.
     peer_session: Option<u16>,
     peer_bearer: BearerId,
     peer_interface: InterfaceName,
@@ -323,7 +323,7 @@ impl Link {
         let fresh = Self::new(now, self.cfg.clone(), self.session.wrapping_add(1));
         let old = core::mem::replace(self, fresh);
         self.stats = old.stats;
-        // What was lost still occupies the peer's memory.
+        // Fragments of lost packets still occupy the peer's memory.
         self.divided = old.divided;
         (self.tolerance, self.priority, self.plane) = (old.tolerance, old.priority, old.plane);
         self.tick_at = now + self.tick_interval();
@@ -343,7 +343,7 @@ impl Link {
         self.reset(now).then_some(LinkEvent::Down(reason))
     }
 
-    /// Takes the link down for good; one last frame, which tells the peer, remains to be polled.
+    /// Takes the link down for good; the frame that notifies the peer is returned by the next [`Link::poll_transmit`].
     pub(crate) fn stop(&mut self, now: Nanos) -> Option<LinkEvent> {
         let event = self.fail(now, LinkDownReason::BearerDisabled);
         self.due = Some(Due::Reset { stopping: true });

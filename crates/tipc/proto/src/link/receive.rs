@@ -8,8 +8,8 @@ use crate::wire::{Packet, View};
 use alloc::vec::Vec;
 
 impl Link {
-    /// Handles a sequenced packet. Returns whether it is the next one in order; packets that waited for it are appended to
-    /// `behind`. The caller passes each through [`Link::reassembly`], unless it belongs to another link.
+    /// Handles a sequenced packet. Returns whether it is the next one in order, and appends the packets that waited for
+    /// it to `behind`. The caller passes each of them through [`Link::reassembly`], unless it belongs to another link.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,

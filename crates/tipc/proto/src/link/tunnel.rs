@@ -38,7 +38,7 @@ fn filler(own: NodeAddr, peer: NodeAddr, seq: Seq) -> Packet {
 }
 
 impl Remains {
-    /// The remains of a link that was never up at this end.
+    /// Empty queues, for a link that was never up at this end.
     pub(crate) fn none() -> Self {
         Self {
             tx: SendQueue::new(Seq(1)),

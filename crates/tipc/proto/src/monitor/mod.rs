@@ -251,15 +251,17 @@ impl Monitor {
 pub struct MonitoredReport {
     /// The node; the first report is about this node itself.
     pub addr: NodeAddr,
-    /// The node is up.
+    /// Whether the node is up.
     pub up: bool,
-    /// The node is probed by this node: it is in the own domain, a head, or covered by no head.
+    /// Whether this node probes the node: if the node is in its own domain, is a head, or is covered by no head.
     pub direct: bool,
-    /// Generation of its record; 0 if it has sent none.
+    /// Generation of the node's last domain record; 0 if it has sent none.
     pub generation: u16,
-    /// State (up or not) of the members of its domain that follow it in the ring as this node knows it.
+    /// State (up or not) of the leading members of the node's domain, those that follow it in the ring as this node
+    /// knows it.
     pub applied: Vec<bool>,
-    /// The remaining members of its domain, which do not match this node's ring, with their state.
+    /// The remaining members of the node's domain, which do not match this node's ring, each with its state (up or
+    /// not).
     pub unapplied: Vec<(NodeAddr, bool)>,
 }
 

@@ -98,7 +98,7 @@ pub(super) enum Own {
     Many(Box<Several>),
 }
 
-/// Boxed as a whole to keep the common case, a single binding, small.
+/// Two or more bindings. Boxed as a whole to keep the common case, a single binding, small.
 #[derive(Clone, Debug)]
 pub(super) struct Several(BTreeMap<(Port, u32), (u64, Scope)>);
 

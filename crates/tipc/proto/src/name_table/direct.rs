@@ -22,9 +22,9 @@ pub(super) enum Way {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// [`FREE`] if the slot is empty.
+    /// Service type and instance of the name as one number; [`FREE`] if the slot is empty.
     point: u64,
-    /// If its node is [`ROTATION`], the port is the number of a rotation.
+    /// The name's only socket. If its node is [`ROTATION`], the port is instead the number of a rotation.
     socket: SocketAddr,
 }
 

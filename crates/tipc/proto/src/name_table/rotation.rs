@@ -32,7 +32,7 @@ pub(super) struct Rotation {
 
 #[derive(Clone, Debug)]
 enum Members {
-    /// Oldest first.
+    /// Members with their ages, oldest first.
     Small(Vec<(u64, Member)>),
     Large(Box<Large>),
 }
@@ -55,7 +55,7 @@ const fn after(turn: usize, len: usize) -> usize {
 struct Large {
     members: BTreeMap<u64, Member>,
     of_node: BTreeSet<(NodeAddr, u64)>,
-    /// The first member of this age or above is next.
+    /// The next member is the first one of this age or above.
     turn: u64,
 }
 

@@ -39,7 +39,7 @@ pub struct BearerReport {
 /// Message and byte counts, without headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
     /// Total length of their payloads, in bytes.
     pub bytes: u64,
@@ -61,7 +61,7 @@ pub enum SettingError {
     NoSuchBearer,
     /// The peer does not exist.
     NoSuchPeer,
-    /// There is contact with the peer.
+    /// There is contact with the peer, so it cannot be removed.
     PeerUp,
     /// The tolerance is outside [`TOLERANCE_MIN`] to [`TOLERANCE_MAX`].
     Tolerance,

@@ -95,7 +95,8 @@ impl Node {
         }
     }
 
-    /// Handles a change of a binding, which may be a member's in a group that sockets of this node are in.
+    /// Handles a change of a binding, which concerns each group of that service type in which sockets of this node are
+    /// members.
     pub(super) fn group_news(&mut self, published: bool, binding: &Binding) {
         let Some(ports) = self.groups.get(&binding.range.service) else { return };
         for port in ports.clone() {

@@ -73,7 +73,7 @@ pub const REQUIRED: Capabilities = Capabilities::SYN
 /// Configuration of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Its identity; derived from the first bearer if not given.
+    /// Identity of the node; derived from the first bearer if `None`.
     pub id: Option<NodeId>,
     /// A fixed address. Without one, the address is derived from the identity and tried for a second first.
     pub addr: Option<NodeAddr>,
@@ -218,12 +218,13 @@ enum Address {
 
 /// The state of a TIPC node.
 ///
-/// The caller owns time and I/O, and calls in this order, again and again:
+/// The caller owns time and I/O, and calls in a loop:
 ///
 /// 1. [`Node::handle_frame`] for each frame received on a bearer, and commands such as [`Node::send`];
 /// 2. [`Node::handle_timeout`] once [`Node::poll_timeout`] has passed;
 /// 3. [`Node::poll_transmit`] until it returns `None`, sending each frame;
-/// 4. [`Node::poll_event`] until it returns `None`; then it sleeps until [`Node::poll_timeout`] or the next frame.
+/// 4. [`Node::poll_event`] until it returns `None`; then the caller sleeps until [`Node::poll_timeout`] or the next
+///    frame.
 ///
 /// Times must not decrease from one call to the next.
 ///

@@ -18,7 +18,7 @@ pub struct MonitorReport {
     pub table_generation: u32,
     /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
-    /// Nodes monitor each other along the ring; otherwise each monitors all others.
+    /// Whether nodes monitor each other along the ring; otherwise each monitors all others.
     pub active: bool,
     /// Number of nodes in this node's own domain.
     pub domain: usize,

@@ -37,7 +37,7 @@ pub(super) enum BindError {
 pub(super) struct NameReceiver {
     /// Number of the next update, known once the last bulk message has arrived.
     next: Option<Seq>,
-    /// Withdrawal flag and items, by number.
+    /// Updates that wait for an earlier one, by number: whether they are withdrawals, and their items.
     waiting: BTreeMap<u16, (bool, Vec<NameItem>)>,
 }
 

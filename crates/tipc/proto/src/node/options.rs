@@ -19,7 +19,7 @@ pub mod option {
     pub const NODE_RECVQ_DEPTH: u32 = 131;
     /// Number of messages in the receive queue.
     pub const SOCK_RECVQ_DEPTH: u32 = 132;
-    /// Multicasts use broadcast. Takes no value.
+    /// Multicasts are sent over the broadcast link. Takes no value.
     pub const MCAST_BROADCAST: u32 = 133;
     /// Multicasts are sent as one copy to each node. Takes no value.
     pub const MCAST_REPLICAST: u32 = 134;

@@ -32,7 +32,7 @@ pub(super) enum Contact {
 pub(super) struct PeerLink {
     /// The peer's address on the link's medium.
     pub(super) media: MediaAddr,
-    /// When a frame was last received over it.
+    /// When a frame was last received over the link.
     pub(super) heard_at: Nanos,
     pub(super) link: Link,
 }
@@ -52,7 +52,7 @@ pub(super) struct Peer {
     pub(super) links: [Option<PeerLink>; BEARERS_MAX],
     /// The bearers that carry the traffic of even and of odd ports. Both are set during contact.
     pub(super) slots: [Option<BearerId>; 2],
-    /// Packets received on a link that must not overtake another.
+    /// Packets held back on one link because they must not overtake those on the other.
     pub(super) held: Option<Held>,
     /// A link whose packets must not overtake those sent on another.
     pub(super) opening: Option<Opening>,
@@ -68,9 +68,9 @@ pub(super) struct Peer {
     pub(super) waiting: [VecDeque<(Port, usize)>; 2],
     /// When to forget the peer if there is no contact.
     pub(super) forget_at: Nanos,
-    /// Its entry in the node's timers.
+    /// The time of the peer's entry in the node's timers, if it has one.
     pub(super) timer: Option<Nanos>,
-    /// Whether it is in the queue of peers that may have something to send.
+    /// Whether the peer is in the node's queue of peers that may have something to send.
     pub(super) queued: bool,
 }
 
@@ -103,7 +103,7 @@ impl Peer {
         }
     }
 
-    /// Whether it applies name updates by number, whichever link they arrive on.
+    /// Whether the peer applies name updates by number, whichever link they arrive on.
     pub(super) fn hears_numbered_names(&self) -> bool {
         self.capabilities.has(Capabilities::NAMED_BCAST)
     }
@@ -122,7 +122,7 @@ impl Peer {
         self.link_mut(bearer).map(|l| &mut l.link)
     }
 
-    /// The bearer of the other link.
+    /// The bearer of the peer's other link, if there is one.
     pub(super) fn other(&self, bearer: BearerId) -> Option<BearerId> {
         self.bearers().find(|b| *b != bearer)
     }

@@ -16,11 +16,12 @@ use alloc::vec::Vec;
 pub(crate) enum Arrival {
     /// Deliver it unchanged.
     Deliver,
-    /// It is held back. If it is the first one held, the latest time at which it must be released.
+    /// Keep it held back. The value is the latest time at which it must be released if it is the first one held,
+    /// otherwise `None`.
     Held(Option<Nanos>),
     /// Deliver these messages, in this order.
     Release(Vec<Packet>),
-    /// There is no room to hold it back.
+    /// Drop it, because there is no room to hold it back.
     NoRoom,
 }
 

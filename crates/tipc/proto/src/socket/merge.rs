@@ -13,9 +13,9 @@ use alloc::vec::Vec;
 pub(crate) struct Merge {
     /// Data written but not sent: less than a packet, or a full packet for which there was no room.
     pub(crate) pending: Vec<u8>,
-    /// Writes since the peer last sent data.
+    /// Number of writes since the peer last sent data.
     oneway: u32,
-    /// Writes in one direction after which merging begins.
+    /// Number of writes without data from the peer after which merging begins.
     begins_after: u32,
     /// A packet has requested an acknowledgement that has not arrived yet.
     awaits_ack: bool,

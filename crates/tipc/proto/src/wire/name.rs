@@ -36,7 +36,7 @@ impl NameItem {
 pub enum NameSeries {
     /// Part of the bulk that a node sends to a new neighbour; applied immediately.
     Bulk {
-        /// Set in the last part, whose number is that of the first update to follow.
+        /// Whether this is the last part of the bulk; its number is that of the first update to follow.
         last: bool,
     },
     /// A numbered update, applied in order.

@@ -1,4 +1,4 @@
-//! Owned packets and messages, checked once.
+//! Packets and messages that own their bytes and have been checked.
 
 use super::frame::{refresh_link_fields, set_sequence};
 use super::header::{View, WireError};
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// Whatever waits in a queue is kept as a packet, so that it need not be checked again when it is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// As long as its size field says, and never shorter than its header.
+    /// The bytes of the packet: as many as its size field says, and at least a header.
     bytes: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ impl Packet {
         Self { bytes }
     }
 
-    /// The accessors of its fields.
+    /// Returns a view of the packet, whose methods read its fields.
     pub fn view(&self) -> View<'_> {
         View::of_checked(&self.bytes)
     }

@@ -71,7 +71,7 @@ pub fn recv(net: &mut Network, m: Member) -> Option<Received> {
     net.with(m.host, |node, now| node.recv(now, m.port, 100_000)).unwrap().ok()
 }
 
-/// The waiting messages.
+/// Receives and returns all messages waiting for a member.
 pub fn texts(net: &mut Network, m: Member) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while let Some(r) = recv(net, m) {
@@ -82,7 +82,7 @@ pub fn texts(net: &mut Network, m: Member) -> Vec<Vec<u8>> {
     all
 }
 
-/// The waiting membership events.
+/// Receives and returns all membership events waiting for a member, sorted.
 pub fn news(net: &mut Network, m: Member) -> Vec<(SocketAddr, u32, MembershipEvent)> {
     let mut all = Vec::new();
     while let Some(r) = recv(net, m) {

@@ -45,16 +45,16 @@ pub(super) struct Member {
     pub(super) reborn: Option<(u32, u32)>,
     /// Sequence number and window from the JOIN of a new membership that arrived before the old one was complete.
     pub(super) rejoined: Option<(Seq, u16)>,
-    /// Its LEAVE has arrived; earlier messages are still incomplete.
+    /// Whether its LEAVE has arrived although earlier messages are still incomplete.
     pub(super) said_farewell: bool,
-    /// It was assumed to own a new binding because it answered; a LEAVE may still disprove this.
+    /// Whether the member was assumed to own a new binding because it answered; a LEAVE may still disprove this.
     pub(super) revived: bool,
     /// Number of blocks that this member lets us send to it.
     pub(super) window: u32,
     /// Number of blocks granted to this member that it may still send, or that it has sent but the application has not
     /// read yet.
     pub(super) advertised: u32,
-    /// Number of its next broadcast.
+    /// Sequence number of the member's next broadcast.
     pub(super) next: Seq,
     pub(super) deferred: VecDeque<(Seq, Waiting)>,
     pub(super) deferred_bytes: usize,
