@@ -170,7 +170,7 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         Ok(result)
     }
 
-    /// Wakes a producer that waits for room, once as much room is free as it wants.
+    /// Wakes a producer that waits for room, once there is enough room for it.
     #[cold]
     fn wake_producer(&mut self) -> Result<(), OsError> {
         let state = self.memory.producer_state();

@@ -268,7 +268,7 @@ pub fn is_heard<B: Bells>(word: &AtomicU32, seen: bool, bells: &B) -> Result<boo
     }
 }
 
-/// Called when the ring was seen empty: removes the bell, unless something has been published meanwhile.
+/// Called when the ring was seen empty: removes the bell, unless something has been published in the meantime.
 ///
 /// # Errors
 /// The errors of `bells`.

@@ -167,8 +167,8 @@ impl Shared {
     }
 }
 
-/// Creates the memory of a pool with `half` bytes for each end. No page of it is used before it is written to. `label`
-/// appears in `/proc/<pid>/maps`.
+/// Creates the memory of a pool with `half` bytes for each end. Pages are allocated when they are first written to.
+/// `label` appears in `/proc/<pid>/maps`.
 ///
 /// # Errors
 /// If a system call fails.

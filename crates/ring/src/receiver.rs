@@ -32,7 +32,7 @@ pub struct Receiver {
     words: *const Words,
 }
 
-// SAFETY: the pointer leads into the mapping, which the value keeps alive and which is not bound to a thread, and only
+// SAFETY: the pointer points into the mapping, which the value keeps alive and which is not bound to a thread, and only
 // to atomics.
 unsafe impl Send for Receiver {}
 // SAFETY: as above.

@@ -141,8 +141,8 @@ pub struct SharedRing {
     dimensions: Dimensions,
 }
 
-// SAFETY: the pointers lead into the mapping, which the value keeps alive and which is not bound to a thread; they lead
-// to atomics, or to memory governed by the ring's protocol.
+// SAFETY: the pointers point into the mapping, which the value keeps alive and which is not bound to a thread; they
+// point to atomics, or to memory governed by the ring's protocol.
 unsafe impl Send for SharedRing {}
 // SAFETY: as above; anything but atomics is accessed through methods whose callers guarantee that it is their turn.
 unsafe impl Sync for SharedRing {}

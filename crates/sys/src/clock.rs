@@ -68,7 +68,7 @@ pub fn set_timer_slack_ns(slack_ns: NonZeroU64) -> Result<(), OsError> {
 /// The calling thread's timer slack in nanoseconds.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the call.
 pub fn timer_slack_ns() -> Result<u64, OsError> {
     rustix::thread::current_timer_slack()
         .map_err(|e| OsError::new("prctl(PR_GET_TIMERSLACK)", "", e))

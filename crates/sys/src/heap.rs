@@ -4,7 +4,8 @@ use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
 
-/// Lets `read` write at most `most` bytes into a vector's spare capacity, and appends as many of them as it reports.
+/// Calls `read` with at most `most` bytes of a vector's spare capacity, and appends the number of bytes that it reports
+/// to have written.
 #[inline]
 pub(crate) fn append(
     buf: &mut Vec<u8>,

@@ -44,7 +44,7 @@ impl Segment {
         Ok(Segment { id, len })
     }
 
-    /// The id, by which another process opens the segment.
+    /// The id that another process needs to open the segment.
     pub fn id(&self) -> i32 {
         self.id
     }
@@ -93,7 +93,7 @@ impl Semaphores {
         Semaphores { id }
     }
 
-    /// The id, by which another process opens the set.
+    /// The id that another process needs to open the set.
     pub fn id(&self) -> i32 {
         self.id
     }

@@ -76,7 +76,7 @@ impl TipcAddress {
         }
     }
 
-    /// Encodes a struct sockaddr_tipc: family, address type, scope, and three words.
+    /// Encodes a struct sockaddr_tipc: family, address type, scope, and three 32-bit words.
     fn encode(self) -> [u8; ADDRESS_LEN] {
         let (kind, a, b, c) = match self {
             TipcAddress::Service { kind, instance } => (SERVICE_ADDR, kind, instance, 0),

@@ -1,4 +1,4 @@
-//! Tests groups in the way in which programs use them.
+//! Tests groups as programs use them.
 
 use std::time::{Duration, Instant};
 

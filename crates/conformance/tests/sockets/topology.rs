@@ -1,4 +1,4 @@
-//! Tests the topology service in the way in which programs use it: through a connection to {1, 1}.
+//! Tests the topology service as programs use it: through a connection to {1, 1}.
 
 use crossway_tipc_client::{Address, Patience, Scope, ServiceRange, SocketKind};
 

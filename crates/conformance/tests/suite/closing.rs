@@ -62,7 +62,7 @@ pub(crate) fn a_closed_peer_is_noticed_after_its_last_message<M: Mechanism>() {
     });
 }
 
-/// Waits until the thread whose id was reported sleeps, if the mechanism lets it sleep.
+/// Waits until the thread with the id `tid` sleeps, if the mechanism supports sleeping.
 fn let_it_sleep<M: Mechanism>(tid: u32) {
     if !M::caps().can_block {
         return;

@@ -15,7 +15,7 @@ use super::bench::*;
 use crossway_mech::registry::{self, Visitor};
 use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, SendError, Spec, Tx, Wait};
 
-/// The environment variable with a [`Task`]; without it the entry below does nothing.
+/// The environment variable with a [`Task`]; without it, the test that is the child's entry point does nothing.
 const TASK: &str = "CROSSWAY_CONFORMANCE_TASK";
 
 /// The end of the channel that a process opens.

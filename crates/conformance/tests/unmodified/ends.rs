@@ -124,7 +124,7 @@ fn connections_end_in_good_order_between_a_tipcd_and_a_kernel() {
     let [tipcd, kernel] = &two.nodes;
     let count = ends(ENDS_WITH_GUEST);
     between(&program, "from a tipcd to a kernel", SERVICE, [tipcd, kernel], count, PROCESSES);
-    // One after the other: a kernel's own ends overtake what several of its connections have sent before, also towards
-    // a kernel.
+    // One after the other: when several connections of a kernel have sent data, the end of a connection can overtake
+    // that data, also on the way to another kernel.
     between(&program, "from a kernel to a tipcd", SERVICE + 2, [kernel, tipcd], count, "1");
 }

@@ -1,6 +1,6 @@
-//! Long-running programs: a client with 1,000 connections and its server of 200 processes in mixed traffic, while the
-//! memory of the tipcd is watched and it is killed below them. `CROSSWAY_LONG_SECONDS=600` makes the traffic continue
-//! for that time; without it, the test runs a few rounds.
+//! Long-running programs: a client with 1,000 connections and its server of 200 processes in mixed traffic. The memory
+//! of the tipcd is watched, and the tipcd is killed while they run. `CROSSWAY_LONG_SECONDS=600` makes the traffic
+//! continue for that time; without it, the test runs a few rounds.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

@@ -13,25 +13,25 @@ use super::frame::Frame;
 use super::relay::{Wire, lock};
 use crate::registry::Process;
 
-/// A guest that was silent for this long is pinged. While it is measured it sends frames more often than that.
+/// A guest is pinged after it has been silent for this long. While it is measured it sends frames more often than that.
 const ASK_AFTER: Duration = Duration::from_secs(2);
-/// A guest that was silent for this long and is idle is dead.
+/// An idle guest that has been silent for this long is considered dead.
 const IDLE_AND_SILENT: Duration = Duration::from_secs(5);
-/// A guest that was silent while it used this much CPU time is dead too: whatever runs in it, its scheduler would have
-/// run the thread that answers.
+/// A guest that has used this much CPU time while it was silent is considered dead, too: whatever runs in it, its
+/// scheduler would have run the thread that answers.
 const BUSY_AND_SILENT: Duration = Duration::from_secs(3);
-/// A guest that was silent for this long is given up, whatever it does.
+/// A guest that has been silent for this long is considered dead, whatever it does.
 const SILENT: Duration = Duration::from_secs(30);
 /// Interval between two samples of the guest's processes.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// How many of the latest samples decide whether a guest is idle.
 const SAMPLES: usize = 6;
-/// A guest that uses less than this share of one CPU is idle: an idle kernel's timers take about a hundredth.
+/// A guest that uses less than this share of one CPU counts as idle: an idle kernel's timers take about a hundredth.
 const IDLE_SHARE: f64 = 0.1;
 /// Ticks of `/proc/PID/stat` per second (USER_HZ, the same on all machines).
 const TICKS_PER_S: f64 = 100.0;
 
-/// When a guest was last heard, and why it was given up.
+/// When a guest was last heard, and why it was considered dead.
 pub(super) struct Heartbeat {
     heard: Mutex<Instant>,
     verdict: Mutex<Option<String>>,
@@ -47,7 +47,7 @@ impl Heartbeat {
         *lock(&self.heard) = Instant::now();
     }
 
-    /// Why the guest was given up, if it was.
+    /// Why the guest was considered dead, if it was.
     pub(super) fn verdict(&self) -> Option<String> {
         lock(&self.verdict).clone()
     }

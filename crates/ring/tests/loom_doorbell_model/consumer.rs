@@ -1,4 +1,4 @@
-//! The consumers of the models of the bell.
+//! Consumers in the models of the bell.
 
 use crossway_ring::RingMemory;
 use crossway_ring::doorbell::{self, Bells, Presence};

@@ -75,8 +75,8 @@ pub(super) fn owner(dir: &Path) -> Option<(u32, u64)> {
     Some((pid.parse().ok()?, started.parse().ok()?))
 }
 
-/// Kills the run's processes, then removes its objects, then its directory. In this order, because a living role might
-/// create more.
+/// Kills the run's processes, then removes its objects, then its directory. The order matters, because a living role
+/// might create more objects.
 pub(super) fn reap(dir: &Path) {
     for (_, resource) in leases(dir) {
         if matches!(resource, Some(Resource::Process { .. } | Resource::Family { .. })) {
