@@ -9,7 +9,7 @@ use crossway_tipc_client::protocol::control::{Adopted, Reader, Request};
 use crate::socket::Handle;
 use crate::{control, ffi, table};
 
-/// Checks all descriptors of the process.
+/// Registers all descriptors of the process that are TIPC sockets of the running tipcd.
 pub(crate) fn inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
@@ -19,7 +19,7 @@ pub(crate) fn inherited() {
     }
 }
 
-/// Registers a descriptor if it is a TIPC socket of the tipcd.
+/// Registers a descriptor if it is a TIPC socket of the running tipcd.
 pub(crate) fn adopt(fd: c_int) {
     let Some(borrowed) = ffi::borrow(fd) else { return };
     // tipcd created the socket pairs of TIPC sockets. Few processes have a UNIX socket created by another process.

@@ -65,12 +65,13 @@ impl<T, const N: usize> Maps<T, N> {
 
 static REGIONS_HERE: Maps<SharedWords, REGIONS> = Maps::new();
 static EPOCHS: Maps<WatchedWords, 256> = Maps::new();
-/// Index of the current tipcd's epochs.
+/// Index in `EPOCHS` of the memory that holds the current tipcd's epoch counters.
 static EPOCHS_NOW: AtomicU64 = AtomicU64::new(0);
 
-/// The connection's descriptor in this process or, right after a fork, in its parent; -1 if there is none.
+/// Descriptor of the connection to tipcd in this process or, right after a fork, in its parent; -1 if there is none.
 static HIDDEN: AtomicI32 = AtomicI32::new(-1);
-/// The kernel's cookie of that socket, so that no other socket is mistaken for it.
+/// The kernel's cookie (SO_COOKIE) of the connection's socket, so that no other socket with this descriptor number is
+/// mistaken for it.
 static HIDDEN_COOKIE: AtomicU64 = AtomicU64::new(0);
 
 /// An answer, with its errno.
@@ -115,7 +116,7 @@ pub(crate) fn region_word(region: u32, word: usize) -> &'static AtomicU64 {
     }
 }
 
-/// The count of an epoch, and an identifier of the tipcd to which it belongs.
+/// Returns the value of an epoch counter, and an identifier of the tipcd to which it belongs.
 pub(crate) fn epoch(index: usize) -> (u64, u64) {
     let now = EPOCHS_NOW.load(Ordering::Acquire);
     let epochs = EPOCHS.maps.get(now as usize).and_then(OnceLock::get);
@@ -160,7 +161,7 @@ pub(crate) fn ask(request: &Request<'_>, tail: &[IoSlice<'_>]) -> Result<Answer,
     ask_with(request, tail, None)
 }
 
-/// Like [`ask`], passing a descriptor.
+/// Like [`ask`], but also passes a descriptor to tipcd.
 pub(crate) fn show(request: &Request<'_>, fd: BorrowedFd<'_>) -> Result<Answer, Errno> {
     ask_with(request, &[], Some(fd))
 }

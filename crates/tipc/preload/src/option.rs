@@ -28,7 +28,7 @@ const NOBODY: [u8; 12] = [0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
 pub(crate) enum Value {
     Integer(u32),
     Bytes([u8; 12]),
-    /// No value; the returned length is 0.
+    /// An option without a value; the program gets a length of 0.
     None,
 }
 
@@ -47,7 +47,8 @@ impl Handle {
         Reader::new(answer.bytes()).u32().ok_or(Errno::PROTO)
     }
 
-    /// Sets an option. Returns false if it belongs to the descriptor itself. `value` is `None` for NULL.
+    /// Sets an option. Returns false if the option belongs to the underlying descriptor, on which the caller must set
+    /// it. `value` is `None` for NULL.
     pub(crate) fn set_option(
         &self,
         level: c_int,
@@ -107,7 +108,8 @@ impl Handle {
         Ok(true)
     }
 
-    /// Reads an option. Returns `None` if it belongs to the descriptor itself.
+    /// Reads an option. Returns `None` if the option belongs to the underlying descriptor, from which the caller must
+    /// read it.
     pub(crate) fn option(&self, level: c_int, name: c_int) -> Result<Option<Value>, Errno> {
         let value = match level {
             libc::SOL_SOCKET => match name {

@@ -33,7 +33,8 @@ pub(crate) struct Arrival {
     pub(crate) from: Option<SocketAddress>,
     /// For a group message, the group and the sender's instance.
     pub(crate) member: Option<(u32, u32)>,
-    /// Why a message was returned or the connection ended, and the number of bytes returned.
+    /// Why a message was returned or the connection ended (TIPC's error code), and the number of bytes returned with
+    /// it.
     pub(crate) error: Option<(u32, u32)>,
     pub(crate) service: Option<ServiceRange>,
 }

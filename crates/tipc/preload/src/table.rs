@@ -16,7 +16,8 @@ const PARTS: usize = 256;
 /// One descriptor. Readers take no lock: `turn` is odd while a thread writes, and changes with every write.
 struct Entry {
     turn: AtomicU32,
-    /// 0 for none; otherwise the kind, with the region in the upper bits.
+    /// 0 if the descriptor is not a TIPC socket. Otherwise the socket's kind, with the index of its region in the upper
+    /// 24 bits.
     what: AtomicU32,
     slot: AtomicU32,
     token: AtomicU64,
@@ -109,7 +110,7 @@ pub(crate) fn find(fd: c_int) -> Option<Handle> {
     if entry.what.load(Ordering::Acquire) == 0 { None } else { entry.read(fd) }
 }
 
-/// Whether the process has no TIPC sockets.
+/// Whether no descriptor of the process is a TIPC socket.
 #[inline]
 pub(crate) fn is_empty() -> bool {
     COUNT.load(Ordering::Relaxed) == 0

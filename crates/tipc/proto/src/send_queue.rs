@@ -15,10 +15,10 @@ use core::time::Duration;
 pub(crate) struct SentPacket {
     pub(crate) packet: Packet,
     last_sent: Nanos,
-    /// When it was first retransmitted.
+    /// When the packet was first retransmitted; `None` if it was not.
     first_resent: Option<Nanos>,
     resend_queued: bool,
-    /// A gap-ack block reported its arrival, so it is never retransmitted.
+    /// Whether a gap-ack block reported the packet's arrival; if so, it is never retransmitted.
     arrived: bool,
 }
 

@@ -25,13 +25,13 @@ pub struct Host {
     pub node: Option<Node>,
     /// Number of times the host has been started.
     pub lives: u64,
-    /// Its address on each plane.
+    /// The host's address on each plane.
     media: Vec<MediaAddr>,
-    /// Deviation of its clock, in parts per million.
+    /// Deviation of the host's clock, in parts per million.
     skew_ppm: i64,
     /// Reading of the host's clock at virtual time 0, in nanoseconds.
     offset: u64,
-    /// Time of its next wake-up.
+    /// Time of the host's next wake-up.
     wake_at: Option<Nanos>,
 }
 

@@ -184,7 +184,7 @@ impl History {
         }
     }
 
-    /// Sends a random amount on an end, as far as the connection accepts it.
+    /// Sends a random amount of data on an end, as far as the connection accepts it.
     fn send(&mut self, index: usize, side: usize) {
         let len = match self.net.rng().random_range(0..10) {
             0 => self.net.rng().random_range(1..20_000),

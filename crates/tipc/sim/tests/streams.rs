@@ -67,7 +67,8 @@ impl Stream {
         self.net.run(Duration::from_micros(micros));
     }
 
-    /// Payload lengths of the stream's packets sent since the last call, and the number of acknowledgements on demand.
+    /// Returns the payload lengths of the stream's packets sent since the last call, and the number of acknowledgements
+    /// that were sent on request.
     fn packets(&mut self) -> (Vec<usize>, usize) {
         let frames = self.net.record.replace(Vec::new()).unwrap_or_default();
         let (mut lens, mut acks) = (Vec::new(), 0);

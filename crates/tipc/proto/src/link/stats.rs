@@ -57,7 +57,7 @@ pub struct LinkStats {
     pub ups: u64,
     /// Messages accepted for sending, by size: up to each of [`PROFILE_BOUNDS`], and above.
     pub profile: [u64; 7],
-    /// Bytes of these messages, including TIPC headers.
+    /// Bytes of the messages accepted for sending, including TIPC headers.
     pub profile_bytes: u64,
     /// How often a message was refused because the backlog was full.
     pub congestions: u64,

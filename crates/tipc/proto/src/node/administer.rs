@@ -18,7 +18,7 @@ use core::time::Duration;
 pub struct BearerReport {
     /// Number of the bearer.
     pub id: BearerId,
-    /// Name of its interface.
+    /// Name of the bearer's interface.
     pub name: InterfaceName,
     /// This node's address on the medium.
     pub addr: MediaAddr,
@@ -41,7 +41,7 @@ pub struct BearerReport {
 pub struct Traffic {
     /// Number of messages.
     pub messages: u64,
-    /// Total length of their payloads, in bytes.
+    /// Total length of the messages' payloads, in bytes.
     pub bytes: u64,
 }
 

@@ -17,19 +17,19 @@ pub struct SocketReport {
     pub kind: SocketKind,
     /// The socket's own address.
     pub local: SocketAddr,
-    /// Address of the other end of its connection.
+    /// Address of the other end of the socket's connection, if it has one.
     pub peer: Option<SocketAddr>,
-    /// The service through which its connection was made.
+    /// The service through which the socket's connection was made, if any.
     pub service: Option<ServiceRange>,
-    /// Options set on it.
+    /// Options of the socket.
     pub options: SocketOptions,
     /// Number of messages waiting to be received.
     pub queued_messages: usize,
     /// Length of these messages in bytes, as counted against the queue limit.
     pub queued_bytes: usize,
-    /// The group that it is a member of.
+    /// The group that the socket is a member of, if any.
     pub group: Option<GroupRequest>,
-    /// Messages that the application has sent with it.
+    /// Messages that the application has sent through the socket.
     pub sent: Traffic,
     /// Messages received, including returned ones.
     pub received: Traffic,
@@ -42,9 +42,9 @@ pub struct PeerReport {
     pub addr: NodeAddr,
     /// Identity of the node.
     pub id: NodeId,
-    /// Capabilities that it announced.
+    /// Capabilities that the node announced.
     pub capabilities: Capabilities,
-    /// Whether there is contact with it.
+    /// Whether this node has contact with it.
     pub up: bool,
     /// The links to it, one per bearer through which it was discovered.
     pub links: Vec<LinkReport>,
@@ -63,7 +63,7 @@ pub struct LinkReport {
     pub peer_interface: InterfaceName,
     /// The link's state at this end.
     pub state: LinkState,
-    /// Whether it carries traffic; a link that is up but not active is a standby.
+    /// Whether the link carries traffic; a link that is up but not active is a standby.
     pub active: bool,
     /// Largest packet, in bytes.
     pub mtu: usize,
@@ -71,7 +71,7 @@ pub struct LinkReport {
     pub priority: u8,
     /// Network plane; 0 is "A".
     pub plane: u8,
-    /// Silence after which it fails.
+    /// Silence after which the link fails.
     pub tolerance: Duration,
     /// Send window, in packets.
     pub window: u16,
@@ -79,7 +79,7 @@ pub struct LinkReport {
     pub window_max: u16,
     /// Smoothed round trip, once measured.
     pub round_trip: Option<Duration>,
-    /// Statistics since it was created.
+    /// Statistics since the link was created.
     pub stats: LinkStats,
 }
 

@@ -135,7 +135,7 @@ impl Node {
         }
     }
 
-    /// Number of stream bytes that fill a packet to this node.
+    /// Number of payload bytes of a stream that fill one packet to this node.
     fn stream_piece(&mut self, port: Port, node: NodeAddr) -> usize {
         let link = self.peers.get_mut(&node).and_then(|peer| peer.carrier(half_of(port)));
         link.map_or(MESSAGE_LEN_MAX, |link| {

@@ -29,7 +29,7 @@ pub(super) enum What {
     Timeout = 3,
 }
 
-/// A subscription, with the original bytes of the request, which every event repeats.
+/// A subscription. It includes the original bytes of the request, which are repeated in every event.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     raw: [u8; SUBSCRIPTION_LEN],

@@ -15,11 +15,11 @@ pub(crate) fn blocks(payload_len: usize) -> u16 {
 /// A pending connection request.
 #[derive(Clone, Debug)]
 pub(crate) struct Connecting {
-    /// When it times out.
+    /// When the request times out.
     pub(crate) deadline: Nanos,
     /// The request, kept to be repeated if the listener is full.
     pub(crate) request: Packet,
-    /// When to repeat it.
+    /// When to repeat the request; `None` unless the listener was full.
     pub(crate) retry_at: Option<Nanos>,
 }
 

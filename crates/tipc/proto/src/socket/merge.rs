@@ -68,7 +68,8 @@ impl Merge {
         self.oneway = 0;
     }
 
-    /// Handles the acknowledgement. Returns whether merging continues, in which case the next packet requests another one.
+    /// Handles an acknowledgement that was requested by a packet. Returns whether merging continues, in which case the
+    /// next packet requests another one.
     pub(crate) fn acknowledged(&mut self) -> bool {
         if !core::mem::take(&mut self.awaits_ack) {
             return false;

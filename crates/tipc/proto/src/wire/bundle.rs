@@ -14,7 +14,7 @@ pub struct Bundle<'a> {
     pub dest: NodeAddr,
     /// Common importance of its messages (the kernel also uses 4, "system", here).
     pub importance: u8,
-    /// Number of messages it contains.
+    /// Number of messages in the bundle.
     pub count: u16,
     /// The messages, with padding between them.
     pub body: &'a [u8],

@@ -47,7 +47,7 @@ pub struct Reset {
 pub struct State<'a> {
     /// Requests an immediate answer.
     pub probe: bool,
-    /// Set in probes and in the answers to them.
+    /// Whether the message is a probe or the answer to one.
     pub keepalive: bool,
     /// Number of unicast packets missing after the acknowledged one (13 bits).
     pub gap: u16,

@@ -9,9 +9,10 @@ use alloc::vec::Vec;
 /// The kinds of tunnel message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TunnelKind {
-    /// Sent on a new link: wait until the old one has delivered up to this point.
+    /// Sent on a new link: tells the receiver to deliver nothing from this link until the old one has delivered
+    /// everything up to a synchronisation point.
     Synch,
-    /// Sent on the surviving link: a packet of the failed link.
+    /// Carries a packet of the failed link over the surviving one.
     Failover,
 }
 
@@ -24,7 +25,7 @@ pub struct Tunnel<'a> {
     pub dest: NodeAddr,
     /// The destination's bearer of the link concerned.
     pub bearer: BearerId,
-    /// Synchronisation point, or number of tunnelled packets.
+    /// Synchronisation point of a SYNCH message; number of tunnelled packets in a FAILOVER message.
     pub count: u16,
     /// Number of this fragment of a fragmented packet, starting at 1.
     pub fragment: u16,
