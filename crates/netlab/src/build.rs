@@ -26,7 +26,7 @@ const FIRST_INDEX: usize = 1001;
 /// Time limit for a link to get its carrier, which normally takes microseconds.
 const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Printed by the script of a host if packet steering is not possible.
+/// The output of a host's script if packet steering is not possible.
 const UNSTEERED: &str = "unsteered";
 
 /// Creates everything that `network` describes; returns whether packets are steered to each host's CPUs. After an

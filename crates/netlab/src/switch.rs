@@ -24,7 +24,7 @@ const BATCH: usize = 64;
 /// are lost.
 const MAX_WAITING_FRAMES: usize = 100_000;
 
-/// Printed by a switch process once it forwards frames.
+/// The output of a switch process once it forwards frames.
 pub(crate) const READY: &str = "ready";
 
 /// The open ports of a network's switch.

@@ -44,7 +44,7 @@ fn introduce(lab: &Lab) {
     }
 }
 
-/// No datagram takes this long unless something hangs.
+/// Time limit for a datagram; none takes this long unless something hangs.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// The number sent as an end mark after all other numbers.

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::{Deadline, Wait};
 
-/// The clock is read after every 128 spins.
+/// Number of spins between two reads of the clock.
 const CLOCK_EVERY: u32 = 1 << 7;
-/// The kernel is asked after every 65,536 spins whether the peer is alive.
+/// Number of spins after which the kernel is asked again whether the peer is alive.
 const LIFELINE_EVERY: u32 = 1 << 16;
 /// How long a blocking end spins before it sleeps, but only while messages flow (see [`Pace`]).
 const FLOW: Duration = Duration::from_micros(5);

@@ -183,12 +183,13 @@ mod tests {
     use crate::receiver::Receiver;
     use crate::shared_rx::ReceiverWords;
 
-    /// Passes the path of the memory's file to this program when it runs as another holder.
+    /// The environment variable that passes the path of the memory's file to this program when it runs as another
+    /// holder.
     const VARIABLE: &str = "CROSSWAY_TEST_LOCK";
     const WATCHDOG: Duration = Duration::from_secs(30);
-    /// Long enough for a waiting thread to check several times whether the holder is alive.
+    /// A pause that is long enough for a waiting thread to check several times whether the holder is alive.
     const WHILE: Duration = Duration::from_millis(40);
-    /// Written by the holder before it releases the lock.
+    /// The value that the holder writes before it releases the lock.
     const DONE: u32 = 7;
 
     type Lock = ProcessLock<Receiver>;

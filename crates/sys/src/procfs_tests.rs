@@ -1,4 +1,4 @@
-//! Tests with texts as kernels write them, and with this machine's own files.
+//! Tests with sample texts from kernels, and with this machine's own files.
 
 use super::*;
 

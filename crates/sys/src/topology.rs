@@ -91,7 +91,8 @@ pub struct Topology {
 /// # Errors
 /// Names the part that cannot be parsed.
 pub fn parse_cpu_list(text: &str) -> Result<Vec<u32>, String> {
-    /// More CPUs than any kernel supports (`CONFIG_NR_CPUS` is at most 8192 on x86): a larger number is an error.
+    /// The limit for CPU numbers, far above what any kernel supports (`CONFIG_NR_CPUS` is at most 8192 on x86). A
+    /// larger number is an error.
     const CPUS_MAX: u32 = 1 << 16;
     let mut cpus = BTreeSet::new();
     for part in text.trim().split(',').map(str::trim).filter(|p| !p.is_empty()) {

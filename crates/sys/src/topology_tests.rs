@@ -1,4 +1,4 @@
-//! Tests with trees of files like those of real machines.
+//! Tests with trees of files that imitate those of real machines.
 
 use super::*;
 

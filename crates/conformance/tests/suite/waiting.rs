@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Maximum number of sleeps of a call that waits until a deadline: one, and a few more after spurious wake-ups.
 const SLEEPS_AT_MOST: u64 = 16;
 
-/// Far more bytes than any channel here holds.
+/// A number of bytes far above what any channel here holds.
 const FAR_TOO_MUCH: usize = 256 << 20;
 
 /// Far more bytes than a receiver that drops what exceeds its room can hold. When several such checks run at the same

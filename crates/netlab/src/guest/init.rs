@@ -29,7 +29,7 @@ const FAILED_VARIABLE: &str = "CROSSWAY_GUEST_FAILED";
 
 /// The environment variable that makes a program check its string functions.
 const CHECK_VARIABLE: &str = "CROSSWAY_GUEST_CHECK";
-/// Printed by that program if the functions work correctly.
+/// The output of that program if the functions work correctly.
 const RIGHT: &str = "right";
 /// Time limit of the check. It takes milliseconds, but a program with faulty string functions may run for ever.
 const CHECK_LIMIT: Duration = Duration::from_secs(20);

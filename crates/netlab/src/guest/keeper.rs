@@ -33,7 +33,7 @@ use crate::registry::Process;
 /// slower.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
-/// Sent to a keeper's standard input to make the guest outlive its starter.
+/// The line on a keeper's standard input that makes the guest outlive its starter.
 pub(crate) const STAY: &str = "stay";
 
 /// A running command, as seen by the reader of the line.

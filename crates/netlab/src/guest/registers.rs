@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// and protection keys. CPUs with tile registers have more, and then the kernel cannot write back what it has read.
 const MAX_KERNEL_BYTES: usize = 2696;
 
-/// Selects the method for tests: `emulated` or `hidden`.
+/// The environment variable that selects the method for tests: `emulated` or `hidden`.
 const VARIABLE: &str = "CROSSWAY_GUEST_REGISTERS";
 
 /// How the registers beyond SSE of programs in a guest are preserved.
