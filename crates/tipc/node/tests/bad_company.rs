@@ -1,5 +1,5 @@
-//! Other stations on the medium belong to a different cluster, use an address already in use, or send frames that are not TIPC: each
-//! is counted or reported, and contact between the proper nodes continues.
+//! Stations on the medium that belong to a different cluster, use an address that is already in use, or send frames
+//! that are not TIPC. Each is counted or reported, and contact between the proper nodes continues.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn runner(id: &str, number: u32, network: u32, own: u16, other: u16) -> Runner {
     runner
 }
 
-/// Two nodes in contact, and a receiver on the second.
+/// Two nodes in contact, with a receiver on the second.
 struct Pair {
     one: Runner,
     two: Runner,
@@ -56,7 +56,7 @@ impl Pair {
         pair
     }
 
-    /// Runs both nodes, and others beside them, until a condition holds.
+    /// Runs both nodes, and the others with them, until a condition holds.
     fn run(&mut self, what: &str, others: &mut [Runner], holds: impl Fn(&mut Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {

@@ -1,5 +1,5 @@
-//! Frames protected by an AEAD: nodes with the same key make contact, nothing on the medium is readable, and frames that are not
-//! authentic are dropped.
+//! Frames protected by an AEAD. Nodes with the same key make contact, nothing on the medium is readable, and frames
+//! that are not authentic are dropped.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crossway_tipc_proto::wire::Frame;
 const WATCHDOG: Duration = Duration::from_secs(120);
 const NONCE_LEN: usize = 12;
 
-/// AES-GCM with a nonce made of the sender's number and a counter, which is sent in clear.
+/// AES-GCM. The nonce consists of the sender's number and a counter, and is sent in clear.
 struct Sealed {
     cipher: Aes128Gcm,
     sender: u32,

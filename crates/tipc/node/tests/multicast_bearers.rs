@@ -1,5 +1,5 @@
-//! Bearers that receive a multicast group beside others on the same port: of a node with listed remotes on the same host, and of the
-//! same node on another device.
+//! Bearers that receive a multicast group while other bearers use the same port: those of a node with listed remotes on
+//! the same host, and those of the same node on another device.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,12 @@ use crossway_tipc_proto::addr::{NetworkId, NodeAddr, NodeId};
 use crossway_tipc_proto::link::LinkState;
 use crossway_tipc_proto::node::Config;
 
-/// Long enough for a busy machine; only reached if something is wrong.
+/// Time limit for a step, long enough for a busy machine. It is only reached if something is wrong.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Two hosts with two links between them, on which they have two addresses each: 10.88.LINK.1 and .3 on the first host, .2 and .4 on the
-/// second, fd88:LINK:: for IPv6. `None`, after printing a message, if they cannot be created.
+/// Creates two hosts with two links between them, on each of which both hosts have two addresses: 10.88.LINK.1 and .3
+/// on the first host, .2 and .4 on the second, and fd88:LINK:: for IPv6. If that is impossible, prints the reason and
+/// returns `None`.
 fn lab() -> Option<Lab> {
     let lab = match Lab::up(&Topology::of(&["a", "b"], Link::default())) {
         Ok(lab) => lab,
@@ -60,7 +61,8 @@ fn runner_on(host: &Host, number: u32, bearers: &[&str]) -> Runner {
     netns::inside(&host.namespace_path(), start).unwrap()
 }
 
-/// Runs the nodes until each has as many links up as it has bearers, all to one peer. Returns the peers' addresses.
+/// Runs the nodes until each has as many links up as it has bearers, all of them to one peer. Returns the peers'
+/// addresses.
 fn await_links<const N: usize>(mut runners: [Runner; N], bearers: usize) -> [NodeAddr; N] {
     let start = Instant::now();
     loop {

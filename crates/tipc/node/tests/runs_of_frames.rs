@@ -1,6 +1,7 @@
-//! Frames of equal length to one station are sent as one message that the system splits, and received as one that it joined (UDP_SEGMENT,
-//! UDP_GRO): counted over loopback and between two namespaces, with devices that do or do not split in hardware, and when the system
-//! refuses. Over Ethernet, many frames are sent in one call.
+//! Frames of equal length to one station are sent as one message that the system splits, and received as one message
+//! that the system has joined (UDP_SEGMENT, UDP_GRO). Such runs are counted over loopback and between two namespaces,
+//! with devices that do or do not split in hardware, and when the system refuses. Over Ethernet, many frames are sent
+//! in one call.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -15,10 +16,11 @@ use crossway_tipc_proto::node::{Config, Event, Node};
 use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
-/// Long enough for a busy machine; only reached if something is wrong.
+/// Time limit for a step, long enough for a busy machine. It is only reached if something is wrong.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Less than the smallest window, so all are sent at the same time. No two fit into a packet of 1,280 bytes.
+/// Number of messages. It is less than the smallest window, so all are sent at the same time. No two fit into a packet
+/// of 1,280 bytes.
 const MESSAGES: u8 = 40;
 const MESSAGE_BYTES: usize = 1_100;
 
@@ -40,7 +42,7 @@ fn runner(number: u32, bearer: &str) -> Runner {
     runner
 }
 
-/// Two nodes in contact, a sender on the first and a receiver on the second.
+/// Two nodes in contact, with a sender on the first and a receiver on the second.
 struct Pair {
     one: Runner,
     two: Runner,
@@ -74,8 +76,8 @@ impl Pair {
         pair
     }
 
-    /// Sends numbered messages in one turn and waits until all have arrived, complete and in order. Returns the traffic of both bearers in
-    /// the meantime.
+    /// Sends numbered messages in one turn, and waits until all have arrived, complete and in order. Returns the
+    /// traffic of both bearers in that time.
     fn carry(&mut self) -> (Traffic, Traffic) {
         let before = [&self.one, &self.two].map(|node| node.traffic(BearerId(0)).unwrap());
         let to = Address::Socket(SocketAddr { port: self.receiver, node: NodeAddr(2) });
@@ -121,7 +123,7 @@ impl Pair {
     }
 }
 
-/// All frames were sent in few messages, except some of the link's own.
+/// Checks that all frames were sent in few messages, except some of the link's own frames.
 fn assert_sent_in_runs(out: &Traffic) {
     assert!((40..46).contains(&out.frames_sent), "{out:?}");
     assert!((1..=2).contains(&out.runs_sent), "{out:?}");
@@ -149,7 +151,7 @@ fn runs_pass_loopback_whole() {
     }
 }
 
-/// Two hosts in namespaces of this machine; `None`, after printing a message, if these cannot be created.
+/// Creates two hosts in namespaces of this machine. If that is impossible, prints the reason and returns `None`.
 fn lab(offloads: Offloads) -> Option<Lab> {
     let topology = Topology::of(&["a", "b"], Link { offloads, ..Link::default() });
     match Lab::up(&topology) {
@@ -172,7 +174,7 @@ fn does(host: &Host, words: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// Number of packets passed to a host's device: a run counts once if the device splits it.
+/// Returns the number of packets passed to a host's device. A run counts once if the device splits it.
 fn packets_sent(host: &Host) -> u64 {
     let file = format!("/sys/class/net/{}/statistics/tx_packets", host.interface);
     does(host, &["cat", &file]).trim().parse().unwrap()

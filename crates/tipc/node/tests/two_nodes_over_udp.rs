@@ -13,7 +13,7 @@ use crossway_tipc_proto::node::{Config, Event};
 use crossway_tipc_proto::socket::{Address, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 
-/// Long enough for a busy machine; only reached if something is wrong.
+/// Time limit for a step, long enough for a busy machine. It is only reached if something is wrong.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 fn free_port() -> u16 {

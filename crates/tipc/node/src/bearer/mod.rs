@@ -208,8 +208,8 @@ impl Bearer {
         }
     }
 
-    /// Returns the ring through which an Ethernet bearer receives its frames. Returns it only once; from then on its
-    /// owner reads it. Other media have none.
+    /// Returns the ring through which an Ethernet bearer receives its frames, for the caller to read. Only the first call
+    /// returns it. Other media have none.
     pub const fn take_ring(&mut self) -> Option<PacketRing> {
         match self {
             Self::Ethernet(b) => b.take_ring(),
@@ -287,8 +287,8 @@ impl Bearer {
         }
     }
 
-    /// Returns the error because of which runs of frames are no longer sent as one message, if any. Returns it only
-    /// once.
+    /// Returns the error after which runs of frames are no longer sent as one message, if any. Only the first call
+    /// returns it.
     pub(crate) const fn take_refusal(&mut self) -> Option<Errno> {
         match self {
             Self::Udp(b) => b.take_refusal(),

@@ -42,8 +42,7 @@ pub struct UdpBearer {
     /// Maximum length in bytes of frames that fit into the device's MTU, so that runs of them are sent as one message;
     /// 0 if each frame is sent separately.
     segment_max: usize,
-    /// The error because of which runs are no longer sent as one message; `None` if there is none or it has been
-    /// fetched.
+    /// The error after which runs are no longer sent as one message; `None` if there is none or it has been fetched.
     refusal: Option<Errno>,
 }
 
@@ -184,7 +183,7 @@ impl UdpBearer {
         self.segment_max
     }
 
-    /// Returns the error because of which runs are no longer sent as one message, if any. Returns it only once.
+    /// Returns the error after which runs are no longer sent as one message, if any. Only the first call returns it.
     pub(super) const fn take_refusal(&mut self) -> Option<Errno> {
         self.refusal.take()
     }

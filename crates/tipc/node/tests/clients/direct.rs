@@ -1,4 +1,5 @@
-//! Direct lanes: two programs of one tipcd that are connected exchange messages without it, and everything else stays as it is.
+//! Direct lanes: two connected programs of one tipcd exchange messages without it, and everything else remains as it is
+//! without lanes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::site::{Site, WATCHDOG, soon, until};
 
 pub(crate) const KINDS: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
 
-/// A connection whose two ends send directly to each other; nothing is under way.
+/// Returns a connection whose two ends send directly to each other, with nothing in flight.
 pub(crate) fn pair(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     let (listener, name) = bound(site, kind);
     let client = node_socket(site, kind);
@@ -37,7 +38,7 @@ fn is_readable(socket: &NodeSocket) -> bool {
     wait_ready(socket, Interest::Readable, Some(Instant::now())).unwrap()
 }
 
-/// Messages that were passed by the tipcd, and directly.
+/// Returns the number of messages that were passed by the tipcd, and the number of those that were passed directly.
 fn passed(site: &Site) -> (u64, u64) {
     let counts = counts(site);
     (counts.iter().map(|c| c.sent).sum(), counts.iter().map(|c| c.direct).sum())
@@ -100,8 +101,8 @@ fn a_message_names_its_sender_and_the_service() {
     assert!(direct.service.is_some(), "the service through which the connection was made");
 }
 
-/// A sender that does not wait finds the ring full and continues by the descriptor; one that waits sleeps. Nothing is lost or overtaken, and both
-/// return to the direct lane.
+/// Tests two senders that find the ring full: one does not wait and uses the descriptor, the other sleeps. Nothing is
+/// lost or overtaken, and both return to the direct lane.
 #[test]
 fn a_full_ring_keeps_the_order_for_senders_that_wait_or_do_not() {
     for kind in KINDS {
@@ -202,7 +203,7 @@ fn a_sender_that_waits_for_room_learns_that_its_peer_has_closed() {
     }
 }
 
-/// The connection is one between the two programs: it continues without the tipcd, until one of them closes it.
+/// Tests that the connection continues without the tipcd until one of the two programs closes it.
 #[test]
 fn two_programs_go_on_without_their_tipcd_until_one_of_them_closes() {
     for kind in KINDS {

@@ -1,5 +1,5 @@
-//! A program that violates the rules for the memory that it shares with its peer harms their connection only: the peer's calls return, other
-//! programs are not disturbed, and nothing is left behind.
+//! A program that violates the rules for the memory that it shares with its peer. It only harms its own connection: the
+//! peer's calls return, other programs are not disturbed, and nothing is left behind.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,14 +16,16 @@ use crate::lane_attacks::{Ends, Outlaw, Random, descriptors, exchange, scribble}
 use crate::lane_pair::{bound, counts, resident_bytes};
 use crate::site::{Site, WATCHDOG, soon, until};
 
-/// A program that implements the protocol by hand, has a direct lane in both directions, and its peer.
+/// A program that implements the protocol by hand and has a direct lane in both directions, with its peer.
 struct Intruder {
     outlaw: Outlaw,
-    /// Its own lanes, the lane by which it receives, and the one by which the peer does.
+    /// The program's own lanes.
     own: LaneMemory,
+    /// The direct lane through which the program receives.
     inlet: LaneMemory,
+    /// The direct lane through which the peer receives.
     outlet: LaneMemory,
-    /// The other end of the peer's descriptor.
+    /// The other end of the peer's descriptor, into which bells are sent.
     bells: OwnedFd,
     peer: NodeSocket,
 }
@@ -65,7 +67,7 @@ impl Intruder {
         Self { outlaw, own, inlet, outlet, bells, peer }
     }
 
-    /// Writes what no correct program would write there.
+    /// Writes into the shared memory or the descriptor what no correct program would write there.
     fn disturb(&self, random: &mut Random) {
         match random.below(16) {
             0..6 => scribble(&self.outlet, random),
@@ -123,7 +125,7 @@ fn a_program_that_disturbs_its_peer_s_direct_lane_harms_only_their_connection() 
     assert!(grown < 16 << 20, "it grew by {grown} bytes");
 }
 
-/// A program that claims for ever to be at its peer's ring delays only what it sends to that peer.
+/// Tests that a program that claims for ever to be using its peer's ring delays only what it sends to that peer.
 #[test]
 fn a_program_that_never_leaves_the_ring_holds_up_only_its_own_data() {
     let site = site();

@@ -1,5 +1,5 @@
-//! A program that is killed at any instant while it exchanges messages by direct lanes: its peer receives what was sent before, in order, and then
-//! the end, and nothing is left behind. `CROSSWAY_DIRECT_KILLS=1000` kills that many.
+//! A program that is killed at any instant while it exchanges messages by direct lanes. Its peer receives what was sent
+//! before, in order, and then the end; nothing is left behind. `CROSSWAY_DIRECT_KILLS=1000` kills that many programs.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::site::{Site, soon, until};
 const VARIABLE: &str = "TIPC_DIRECT_ECHO";
 const LEN: usize = 40;
 
-/// Starts another process that connects and returns every message.
+/// Starts another process, which connects and returns every message.
 fn echo(site: &Site, kind: SocketKind, name: Address) -> Child {
     let Address::Service { service, instance, .. } = name else { panic!("{name:?}") };
     Command::new(std::env::current_exe().unwrap())
@@ -46,7 +46,7 @@ fn as_an_echo_this_process_answers() {
     }
 }
 
-/// Sends numbers and receives their echoes until the peer ends; returns how many echoes came.
+/// Sends numbers and receives their echoes until the peer ends. Returns the number of echoes received.
 fn exchange(server: &NodeSocket, ahead: u64) -> u64 {
     let (mut sent, mut got, mut part) = (0_u64, 0_u64, Vec::new());
     let mut buf = [0; LEN];

@@ -1,5 +1,5 @@
-//! Receivers that block until a message comes through a lane: they receive the bell in the call that waits for it, and everything that they do not take stays
-//! visible to others.
+//! Receivers that block until a message arrives through a lane. They receive the bell in the call that waits for it,
+//! and whatever they do not take remains visible to others.
 
 use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
@@ -20,7 +20,9 @@ fn wait_until_readable(socket: &NodeSocket) {
     assert_eq!(wait_ready(socket, Interest::Readable, Some(Instant::now() + WATCHDOG)), Ok(true));
 }
 
-/// Also makes the next call that waits receive its bell, whatever came before. A bell may still arrive for a message that was taken under an earlier one.
+/// Checks that nothing is left to receive. As a result, the next call that waits will receive its bell. A bell may
+/// still arrive for a message that was taken under an earlier bell, so this waits for the descriptor to become
+/// unreadable.
 fn assert_nothing_is_there(socket: &NodeSocket) {
     until("a descriptor that is not readable", || {
         assert_eq!(socket.recv(&mut [0; 4], Patience::Now), Err(Errno::AGAIN));
@@ -28,13 +30,14 @@ fn assert_nothing_is_there(socket: &NodeSocket) {
     });
 }
 
-/// Waits until a thread is blocked in a receive call.
+/// Waits until the thread is blocked in a receive call.
 fn blocked<'a, T>(socket: &NodeSocket, thread: ScopedJoinHandle<'a, T>) -> ScopedJoinHandle<'a, T> {
     until("a receiver that waits for its bell", || socket.awaits_bell());
     thread
 }
 
-/// Sites and connections whose second end receives through a direct lane, or through one that tipcd fills.
+/// Returns sites with connections. The second end of the first connection receives through a direct lane, that of the
+/// second through a lane that tipcd fills.
 fn pairs(kind: SocketKind) -> [(Site, NodeSocket, NodeSocket); 2] {
     let by_peer = direct::site();
     let (client, server) = direct::pair(&by_peer, kind);
@@ -77,7 +80,8 @@ fn a_receiver_that_blocks_takes_one_message_and_leaves_the_rest_visible() {
     }
 }
 
-/// A receiver that spins gets a message without a bell, and one for which it has spun in vain with one.
+/// Tests a receiver that spins: it gets a message without a bell, or with a bell if the message arrives after it has
+/// stopped spinning.
 #[test]
 fn a_receiver_may_spin_before_it_sleeps() {
     const LONG: Duration = Duration::from_secs(1);
@@ -136,7 +140,8 @@ fn what_a_short_read_of_a_stream_leaves_is_visible() {
     }
 }
 
-/// Sends numbered messages with these pauses, which are received by calls that stop waiting by the descriptor's settings.
+/// Sends numbered messages with these pauses. They are received by calls whose waiting is limited by the descriptor's
+/// settings.
 fn send_while_receiver_stops_waiting(
     (client, server): (&NodeSocket, &NodeSocket),
     total: u64,
@@ -181,7 +186,8 @@ fn nothing_is_lost_when_a_receiver_stops_waiting_as_a_message_comes() {
     }
 }
 
-/// One thread blocks, another one polls and receives without waiting: each message arrives once, and both learn of the end.
+/// Tests a socket that two threads share: one blocks, the other polls and receives without waiting. Each message
+/// arrives once, and both are notified of the end.
 #[test]
 fn a_thread_that_blocks_and_one_that_polls_share_a_socket() {
     for kind in KINDS {

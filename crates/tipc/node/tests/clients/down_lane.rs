@@ -1,4 +1,4 @@
-//! Reception through shared memory behaves as through the descriptor: messages arrive once and in order, and the
+//! Receiving through shared memory works as through the descriptor: messages arrive once and in order, and the
 //! descriptor polls accordingly.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ fn warm(site: &Site, server: &NodeSocket, to: Option<Address>) {
     });
 }
 
-/// A connection whose first end receives through its lane.
+/// Returns a connection whose first end receives through its lane.
 fn connection(site: &Site, kind: SocketKind, number: u32) -> (NodeSocket, NodeSocket) {
     let listener = open(site, kind);
     listener.bind(ServiceRange::single(TYPE + 1, number), Scope::Cluster).unwrap();
@@ -351,7 +351,7 @@ fn what_waits_in_a_lane_goes_back_to_its_sender_and_is_counted() {
     }
 }
 
-/// A request for lanes that comes too early is repeated.
+/// Tests that a request for lanes that was made too early is repeated.
 #[test]
 fn a_receive_before_the_connection_does_not_prevent_lanes() {
     let site = eager();

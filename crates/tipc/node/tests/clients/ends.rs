@@ -1,5 +1,6 @@
-//! Connections whose program sends more than a window, shuts down and closes at once, with and without lanes: their other end reads all of it and then the
-//! end. `CROSSWAY_ORDERLY_ENDS=10000` makes this number of connections of each kind in each place; by default, there are a few.
+//! Connections whose program sends more than a window, shuts down and closes immediately, with and without lanes. Their
+//! other end reads all of it and then the end. `CROSSWAY_ORDERLY_ENDS=10000` makes this number of connections of each
+//! kind in each configuration; by default, there are only a few.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,14 +14,15 @@ use crate::on_lanes;
 use crate::site::{Site, soon};
 use crate::two_nodes::sites_with;
 
-/// Number of connections of each kind, and of those that exist at the same time.
+/// Number of connections of each kind.
 const ENDS: u32 = 20;
+/// Number of connections that exist at the same time.
 const AT_ONCE: u32 = 4;
-/// Takes more than a connection's window, in which each of these messages counts twice.
+/// Number of messages sent on each connection: more than a connection's window, in which each of them counts twice.
 const MESSAGES: usize = 400;
 const MESSAGE: usize = 1_000;
 
-/// Whether one more connection is to be made.
+/// Counts a connection. Returns whether it is still to be made.
 fn one_more(count: &AtomicU32, ends: u32) -> bool {
     count.fetch_add(1, Ordering::Relaxed) < ends
 }
@@ -44,7 +46,7 @@ fn send_and_end(socket: &Socket) {
     socket.shutdown().unwrap();
 }
 
-/// Reads to the end; the number of bytes and the reason of the end.
+/// Reads to the end. Returns the number of bytes, and how the connection ended.
 fn read_all(socket: &Socket) -> (usize, ErrorCode) {
     // Time for an end to come too early.
     std::thread::sleep(Duration::from_millis(5));
@@ -98,7 +100,7 @@ fn end_in_good_order(from: &Site, to: &Site, with_lanes: bool, place: &str) {
     }
 }
 
-/// Options of a `tipcd` whose sockets have lanes from their first message on, or never.
+/// Returns the options of a `tipcd` whose sockets have lanes from their first message on, or never.
 fn options(with_lanes: bool) -> [&'static str; 2] {
     ["--lane-after", if with_lanes { "1" } else { "0" }]
 }
@@ -108,7 +110,8 @@ fn between_two_nodes(with_lanes: bool, netid: &str) {
     end_in_good_order(&here, &there, with_lanes, "two nodes");
 }
 
-/// The two nodes are linked by a network that loses frames, and so a sixth of the packets, which IP sends as ten fragments.
+/// Tests two nodes linked by a network that loses 2 % of all frames. IP sends a packet as ten fragments, so a sixth of
+/// the packets are lost.
 fn over_a_lossy_link(with_lanes: bool, name: &str) {
     let impairment = Impairment { loss: 0.02, duplicate: 0.01, ..Impairment::default() };
     let mut topology = Topology::of(&["one", "two"], Link { impairment, ..Link::default() });

@@ -1,4 +1,5 @@
-//! Programs that use up resources, or send requests without receiving: others still find room, operators always, and refused programs get the reason.
+//! Programs that use up resources, or send requests without receiving the answers. Others still find room, operators
+//! always do, and refused programs get the reason.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -15,10 +16,10 @@ use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, S
 use crate::hostile::raw;
 use crate::site::{Site, soon, until};
 
-/// A user who runs nothing here.
+/// The ID of a user who runs nothing here.
 const NOBODY: u32 = 65_534;
 
-/// The errno in the answer to a hello; `None` if the tipcd closes the connection without one.
+/// Sends a hello and returns the errno in the answer; `None` if the tipcd closes the connection without an answer.
 fn greet(fd: &OwnedFd) -> Option<i32> {
     let hello = Request::Hello { version: VERSION }.encode();
     // A refused program may be unable to send, and is answered nevertheless.
@@ -36,7 +37,7 @@ fn number(refusal: Refusal) -> Option<i32> {
     Some(refusal.errno().raw_os_error())
 }
 
-/// Output of this test program run as another process of this user for the given job.
+/// Runs this test program as another process of this user, with the given job. Returns its output.
 fn as_another(site: &Site, job: &str, uid: u32) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["exhaustion::as_another_process_this_one_does_its_job", "--exact", "--nocapture"])
@@ -163,7 +164,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     until("a free place", || of(1001).contains("opened"));
 }
 
-/// A process of a user that occupies a place, once it does.
+/// Starts a process of this user that occupies a connection, and waits until it does.
 fn holder(site: &Site, uid: u32) -> std::process::Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["exhaustion::as_a_holder_this_process_stays", "--exact", "--nocapture"])
@@ -190,14 +191,16 @@ fn as_a_holder_this_process_stays() {
     let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
 }
 
-/// Requests sockets until the tipcd has not accepted requests for a while, and receives nothing.
+/// Requests sockets until the tipcd reads no more requests, and receives none of the answers. Returns the number of
+/// requests sent.
 fn ask_in_vain(fd: &OwnedFd) -> usize {
     let open = Request::Open { kind: SocketKind::Rdm }.encode();
     let _ = fdpass::try_send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
     (0..1_000).take_while(|_| fdpass::try_send(fd, &open, &[]).is_ok()).count()
 }
 
-/// For unprivileged users, the system limits the descriptors in flight per user to RLIMIT_NOFILE: all that this tipcd sends count together.
+/// Tests the limit for unprivileged users: the system limits the descriptors in flight per user to RLIMIT_NOFILE, and
+/// counts all that this tipcd sends together.
 #[test]
 fn a_program_that_never_receives_answers_does_not_delay_others() {
     if !proc::is_root() {
@@ -236,7 +239,8 @@ fn a_program_that_never_receives_answers_does_not_delay_others() {
     until("its places", || greet(&raw(&site)) == Some(0));
 }
 
-/// A descriptor is passed with each connection request: a program that leaves many in its queues gets no more, and continues when it accepts them.
+/// Tests that a program that leaves many connection requests in its queues is passed no more, because each carries a
+/// descriptor, and that it gets them when it accepts the earlier ones.
 #[test]
 fn requests_that_nobody_takes_are_not_handed_out_without_end() {
     if !proc::is_root() {

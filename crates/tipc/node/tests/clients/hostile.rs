@@ -1,4 +1,4 @@
-//! Programs that die, flood, read slowly or violate the protocol: they harm only themselves.
+//! Programs that die, flood, read slowly or violate the protocol. They only harm themselves.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,12 +21,12 @@ pub(crate) fn raw(site: &Site) -> OwnedFd {
     fd
 }
 
-/// Sends a request and returns the tipcd's answer; empty if it closes the connection.
+/// Sends a request and returns the tipcd's answer, which is empty if the tipcd closes the connection.
 pub(crate) fn ask(fd: &OwnedFd, request: &[u8]) -> (Vec<u8>, Vec<OwnedFd>) {
     ask_showing(fd, request, &[])
 }
 
-/// Like [`ask`], passing descriptors.
+/// Like [`ask`], and passes descriptors with the request.
 pub(crate) fn ask_showing(
     fd: &OwnedFd,
     request: &[u8],
@@ -129,7 +129,8 @@ fn limits_hold_and_say_so() {
     works_between(&two[0], &two[1]);
 }
 
-/// A program's place is freed when its last socket is closed, even if its control connection was closed before.
+/// Tests that a program's connection is freed when its last socket is closed, even if its control connection was closed
+/// before.
 #[test]
 fn programs_that_end_in_any_order_leave_their_places_to_others() {
     // This process occupies one of the places.
@@ -155,7 +156,7 @@ fn programs_that_end_in_any_order_leave_their_places_to_others() {
     }
 }
 
-/// A tipcd must not remove the socket of a successor that has taken over its path.
+/// Tests that a tipcd does not remove the socket of a successor that has taken over its path.
 #[test]
 fn a_tipcd_that_ends_leaves_its_successor_s_socket_file_alone() {
     let site = Site::lone();
@@ -185,7 +186,7 @@ fn the_socket_file_has_the_requested_permissions() {
     }
 }
 
-/// Without free descriptors, a waiting program used to remain in the listen queue, and the tipcd spun.
+/// Tests a program for which there is no free descriptor. It used to remain in the listen queue, and the tipcd spun.
 #[test]
 fn a_program_without_free_descriptors_gets_an_error_at_once() {
     let mut few = Command::new("sh");
@@ -242,10 +243,11 @@ fn peer(site: &Site, job: &str) -> std::process::Child {
         .unwrap()
 }
 
-/// Printed by a peer when its connection is full.
+/// The line that a peer prints when its connection is full.
 const FULL: &str = "the connection is full";
 
-/// Minimum number of messages that a peer sends to fill its connection, and their length.
+/// Minimum number of messages that a peer sends to fill its connection.
+/// Length of these messages in bytes.
 const FILLING: usize = 30;
 const FILLING_BYTES: usize = 4096;
 

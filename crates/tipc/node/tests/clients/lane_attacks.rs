@@ -1,5 +1,5 @@
-//! Programs that violate the rules for the memory they share with their tipcd, or die while using it: others are not affected, and nothing of them is
-//! left behind.
+//! Programs that violate the rules for the memory that they share with their tipcd, or die while using it. Others are
+//! not affected, and nothing of these programs is left behind.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use crate::hostile::{ask, ask_showing, raw, works};
 use crate::lane_pair::{counts, node_socket, pair_with_lane, resident_bytes, site};
 use crate::site::{Site, soon, until};
 
-/// Number of descriptors of a process.
+/// Returns the number of open descriptors of a process.
 pub(crate) fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
@@ -42,7 +42,7 @@ impl Outlaw {
         Self { control, data: fds.pop().unwrap(), token }
     }
 
-    /// The errno of an answer; `None` if the tipcd closed the connection.
+    /// Sends a request and returns the errno of the answer; `None` if the tipcd closed the connection.
     pub(crate) fn asks(&self, request: &Request<'_>) -> Option<i32> {
         let (answer, _) = ask(&self.control, &request.encode());
         answer.first_chunk().map(|errno| i32::from_ne_bytes(*errno))
@@ -60,7 +60,7 @@ impl Outlaw {
     }
 }
 
-/// Exchanges and checks numbers until told to stop; returns their count.
+/// Exchanges and checks numbers until `stop` is set. Returns how many there were.
 pub(crate) fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBool) -> u64 {
     let mut raw = [0; 64];
     let mut n = 0_u64;
@@ -78,7 +78,7 @@ pub(crate) fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBo
     n
 }
 
-/// Requests the stop even if something fails before.
+/// Sets the flag that stops other threads when it is dropped, so that they stop even if the test fails.
 pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -194,8 +194,8 @@ fn scribbling_over_the_lane_that_it_receives_by_harms_only_the_program_itself() 
     assert!(grown < 16 << 20, "it grew by {grown} bytes");
 }
 
-/// A program whose receiving lane contains invalid data loses its socket, but only after the data it had sent has been sent on. It used to be able to
-/// send more in the meantime, all of which the tipcd kept.
+/// Tests that a program whose receiving lane contains invalid data loses its socket, but only after the data that it
+/// had sent has been sent on. It used to be able to send more in the meantime, all of which the tipcd kept.
 #[test]
 fn after_a_hang_up_the_lane_carries_nothing() {
     let site = site();
@@ -255,7 +255,8 @@ fn after_a_hang_up_the_lane_carries_nothing() {
     until("the lanes' end", || counts(&site).is_empty());
 }
 
-/// A process that holds a socket's descriptor may use it, but not together with lanes, of which it does not know.
+/// Tests that a process that holds a socket's descriptor may use it, but not if the socket has lanes, which that
+/// process does not have.
 #[test]
 fn a_socket_is_adopted_or_has_lanes() {
     let site = site();

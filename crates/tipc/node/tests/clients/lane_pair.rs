@@ -1,4 +1,4 @@
-//! Sockets whose messages pass through lanes, and what their `tipcd` reports of them.
+//! Sockets whose messages pass through lanes, and the statistics that their `tipcd` reports of them.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, S
 
 use crate::site::{Site, WATCHDOG, soon, until};
 
-/// A tipcd with lanes from the first message on, through which all messages pass.
+/// Starts a tipcd that all messages pass through, by lanes that sockets get with their first message.
 pub(crate) fn site() -> Site {
     Site::with(&["--lane-after", "1", "--no-direct-lanes"])
 }
@@ -20,7 +20,8 @@ pub(crate) fn node_socket(site: &Site, kind: SocketKind) -> NodeSocket {
     NodeSocket::open(site.path(), kind).unwrap()
 }
 
-/// A bound socket and its unique name: a closed socket stays bound while a process that another test has just forked holds it.
+/// Returns a bound socket and its name, which is unique: a closed socket stays bound while a process that another test
+/// has just forked holds it.
 pub(crate) fn bound(site: &Site, kind: SocketKind) -> (NodeSocket, Address) {
     static INSTANCE: AtomicU32 = AtomicU32::new(0);
     let instance = INSTANCE.fetch_add(1, Ordering::Relaxed);
@@ -32,7 +33,7 @@ pub(crate) fn bound(site: &Site, kind: SocketKind) -> (NodeSocket, Address) {
     (server, Address::service(5000, instance))
 }
 
-/// A client that sends through its lane, and its server.
+/// Returns a client that sends through its lane, and its server.
 pub(crate) fn pair_with_lane(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     let (bound, name) = bound(site, kind);
     let client = node_socket(site, kind);
@@ -58,7 +59,7 @@ pub(crate) fn pair_with_lane(site: &Site, kind: SocketKind) -> (NodeSocket, Node
     (client, server)
 }
 
-/// Statistics of the lanes of each socket that has any.
+/// Returns the statistics of the lanes of each socket that has any.
 pub(crate) fn counts(site: &Site) -> Vec<LaneView> {
     let outcome = Administration::at(site.path()).unwrap().order(&Order::Sockets).unwrap();
     let Outcome::Sockets(sockets) = outcome else { panic!("{outcome:?}") };
@@ -81,7 +82,7 @@ pub(crate) fn signal(site: &Site, name: &str) {
     }
 }
 
-/// Resident memory of a process in bytes.
+/// Returns the resident memory of a process in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();

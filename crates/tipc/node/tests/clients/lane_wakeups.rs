@@ -1,5 +1,5 @@
-//! No program sleeps for ever on the lane by which it receives: neither with edge-triggered events nor after another receiver was killed; and no
-//! non-blocking call waits for a stopped tipcd.
+//! No program sleeps for ever on the lane through which it receives, neither with edge-triggered events nor after
+//! another receiver was killed; and no non-blocking call waits for a stopped tipcd.
 
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crossway_tipc_client::{Errno, NodeSocket, Patience, SocketKind};
 use crate::lane_pair::{node_socket, pair_with_lane, signal, site};
 use crate::site::{Site, WATCHDOG, soon, until};
 
-/// A connection with lanes in both directions.
+/// Returns a connection with lanes in both directions.
 fn pair(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     let (client, server) = pair_with_lane(site, kind);
     until("the receiving lane", || {
@@ -27,7 +27,8 @@ fn pair(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     (client, server)
 }
 
-/// Messages that have arrived by the last check of the ring cause no second edge, so a receiver that relies on edges must be given them then.
+/// Tests a receiver that relies on edges. Messages that have arrived by its last check of the ring cause no second
+/// edge, so that check must return them.
 #[test]
 fn an_edge_triggered_reader_that_reads_until_eagain_gets_all() {
     const MESSAGES: u64 = 300_000;
@@ -62,7 +63,8 @@ fn an_edge_triggered_reader_that_reads_until_eagain_gets_all() {
     });
 }
 
-/// Answers each message with another, edge-triggered: it reads until EAGAIN and then waits for the next edge. `begins`: it sends the first message.
+/// Answers each message with another, edge-triggered: reads until EAGAIN and then waits for the next edge. Sends the
+/// first message if `begins` is set.
 fn exchange(socket: &NodeSocket, rounds: u32, begins: bool) {
     let mut epoll = Epoll::new(8).unwrap();
     epoll.add(socket, 7, Trigger::Changes).unwrap();
@@ -86,7 +88,8 @@ fn exchange(socket: &NodeSocket, rounds: u32, begins: bool) {
     }
 }
 
-/// A lane is switched on while messages arrive. A receiver that gets an edge during the switch gets no second edge for the same data.
+/// Tests a lane that is switched on while messages arrive. A receiver that gets an edge during the switch gets no
+/// second edge for the same data.
 #[test]
 fn an_edge_triggered_reader_misses_nothing_while_the_lane_begins() {
     const CONNECTIONS: u32 = 60;
@@ -105,8 +108,8 @@ fn an_edge_triggered_reader_misses_nothing_while_the_lane_begins() {
     assert!(lanes > CONNECTIONS, "only {lanes} lanes have begun");
 }
 
-/// The memory of all lanes of this process's sockets, mapped again. Closing a descriptor of it would drop the process's file lock, so these are
-/// returned too.
+/// Maps the memory of all lanes of this process's sockets again. Also returns the descriptors used for that: closing
+/// one would release the process's file lock.
 fn all_lanes() -> Vec<(LaneMemory, File)> {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
     let is_of_lanes = |path: &std::path::PathBuf| {
@@ -126,7 +129,7 @@ fn words_of(memory: &LaneMemory) -> Receiver {
     Receiver::of(&memory.words(), lane::DOWN)
 }
 
-/// Number of records in the receiving ring, and the end position of the last one.
+/// Returns the number of records in the receiving ring, and the position at which the last one ends.
 fn stands_in(memory: &LaneMemory) -> (usize, u64) {
     let ring = memory.down();
     let mut position = ring.head().load(Ordering::SeqCst);
@@ -140,7 +143,8 @@ fn stands_in(memory: &LaneMemory) -> (usize, u64) {
     }
 }
 
-/// A receiver that is killed may have made room, and recorded that in the shared words, but not notified the tipcd: the next receiver does so.
+/// Tests a receiver that is killed after it has made room and recorded that in the shared words, but before it has
+/// notified the tipcd: the next receiver notifies it.
 #[test]
 fn a_receiver_killed_before_it_announced_room_leaves_no_sender_waiting() {
     let site = site();
@@ -177,7 +181,7 @@ fn a_receiver_killed_before_it_announced_room_leaves_no_sender_waiting() {
     }
 }
 
-/// A non-blocking call does not wait for the tipcd either, whatever it is about to request.
+/// Tests that a non-blocking receive call does not wait for the tipcd, even if it sends a request.
 #[test]
 fn receiving_without_waiting_does_not_wait_for_a_stopped_tipcd() {
     // A tipcd that does not answer a request for 10 s counts as hanging.

@@ -1,5 +1,5 @@
-//! Sending through lanes: order and completeness under overflow, with several threads and after deaths; and the effects of a hostile program on
-//! the memory it shares.
+//! Sending through lanes: order and completeness when the lane overflows, with several threads and after deaths; and
+//! the effects of a hostile program on the memory that it shares.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,7 @@ fn receive_all(socket: &NodeSocket, buf: &mut [u8]) {
     }
 }
 
-/// Sends the whole message, however many calls that takes.
+/// Sends the whole message, in as many calls as that takes.
 fn send_all(socket: &NodeSocket, message: &[u8], patience: impl Fn() -> Patience) {
     let mut sent = 0;
     while sent < message.len() {
@@ -185,7 +185,7 @@ fn a_program_that_has_written_to_the_descriptor_gets_no_lanes() {
     assert_eq!(client.lane_sleeps_and_wakes(), None);
 }
 
-/// Even if part of a stream was sent through the descriptor, the rest eventually uses the lane again.
+/// Tests that a stream of which a part was sent through the descriptor eventually uses the lane again.
 #[test]
 fn a_stream_that_was_full_goes_on_by_its_lane() {
     let site = site();

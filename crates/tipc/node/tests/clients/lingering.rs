@@ -1,4 +1,5 @@
-//! Data that a program sent before it closed or shut down is sent on even if there was no room, but not for ever.
+//! Data that a program sent before it closed or shut down is sent on even if there was no room for it, but not for
+//! ever.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc;
@@ -21,7 +22,7 @@ pub(crate) fn pair(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket) {
     (client, server)
 }
 
-/// Sends until there is no room; returns the number of bytes sent.
+/// Sends until there is no room. Returns the number of bytes sent.
 pub(crate) fn fill(socket: &NodeSocket) -> usize {
     let mut sent = 0;
     // The tipcd also reads from the descriptor until TIPC's window is full; then nothing more is accepted.
@@ -40,7 +41,7 @@ pub(crate) fn fill(socket: &NodeSocket) -> usize {
     sent
 }
 
-/// A connection whose first end has sent until there was no room, and the number of bytes sent.
+/// Returns a connection whose first end has sent until there was no room, and the number of bytes sent.
 fn full(site: &Site, kind: SocketKind) -> (NodeSocket, NodeSocket, usize) {
     let (client, server) = pair(site, kind);
     let sent = fill(&client);
@@ -72,7 +73,7 @@ fn data_sent_before_the_end_arrives_even_if_buffers_were_full() {
     }
 }
 
-/// Reads to the end; returns the number of bytes, and how the connection ended.
+/// Reads to the end. Returns the number of bytes, and how the connection ended.
 fn rest(socket: &NodeSocket) -> (usize, ErrorCode) {
     let (mut buf, mut got) = (vec![0; 66_000], 0);
     loop {
@@ -85,7 +86,8 @@ fn rest(socket: &NodeSocket) -> (usize, ErrorCode) {
     }
 }
 
-/// Closing a socket after a shutdown does not turn it into a reset, even if there is no room for either.
+/// Tests that closing a socket after a shutdown does not turn the shutdown into a reset, even if there is no room for
+/// either.
 #[test]
 fn a_connection_that_was_shut_down_and_closed_ends_in_good_order() {
     for after in ["0", "1"] {
@@ -101,7 +103,8 @@ fn a_connection_that_was_shut_down_and_closed_ends_in_good_order() {
     }
 }
 
-/// Each end has sent until nothing more was accepted; one of them is closed, and the other continues to send before it reads.
+/// Tests a connection on which each end has sent until nothing more was accepted. One of them is closed; the other
+/// continues to send before it reads.
 #[test]
 fn an_end_that_sends_before_it_reads_gets_all_data_before_the_end() {
     let site = Site::with(&["--lane-after", "0"]);
@@ -131,7 +134,7 @@ fn an_end_that_sends_before_it_reads_gets_all_data_before_the_end() {
     }
 }
 
-/// If data is lost, no end receives an orderly shutdown.
+/// Tests that no end receives an orderly shutdown if data is lost.
 #[test]
 fn what_is_given_up_ends_in_a_reset() {
     let site = Site::with(&["--linger", "100", "--lane-after", "0"]);
@@ -167,8 +170,8 @@ fn unread_data_is_kept_no_longer_than_the_time_to_linger() {
     }
 }
 
-/// If there is unread data in a program's own descriptor, its end is reported to the tipcd as an error, ahead of data that the
-/// program sent.
+/// Tests a program that closes a socket with unread data in its descriptor. The end is then reported to the tipcd as an
+/// error, ahead of the data that the program sent.
 #[test]
 fn closing_with_unread_data_does_not_lose_sent_data() {
     let site = crate::lane_pair::site();
@@ -199,7 +202,7 @@ fn closing_with_unread_data_does_not_lose_sent_data() {
     }
 }
 
-/// A program that waits for an answer that will not arrive must be notified.
+/// Tests that a program that waits for an answer to its connection request is notified when the tipcd ends.
 #[test]
 fn a_connect_ends_with_its_tipcd() {
     let site = Site::lone();

@@ -1,5 +1,5 @@
-//! Programs on a `tipcd` in a process of its own: across nodes, dying, flooding, hostile. The ordinary behaviour of sockets is tested
-//! by the `sockets` suite of `crates/conformance`, with this back end and the kernel's.
+//! Programs on a `tipcd` that runs in a separate process: across nodes, dying, flooding, hostile. The `sockets` suite
+//! of `crates/conformance` tests the ordinary behaviour of sockets, with this back end and the kernel's.
 
 mod direct;
 mod direct_attacks;

@@ -1,5 +1,6 @@
-//! Service addresses and direct lanes. The node chooses the receiver of each message to a service address, so these messages pass through it; a connection to
-//! a service address stays with the socket that was chosen for it, and becomes direct.
+//! Service addresses and direct lanes. The node chooses the receiver of each message to a service address, so these
+//! messages pass through it. A connection to a service address stays with the socket that was chosen for it, and
+//! becomes direct.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use crate::site::{Site, WATCHDOG, soon, until};
 
 const SERVICE: u32 = 5100;
 
-/// Two sockets with one name.
+/// Returns two sockets that are bound to the same name.
 fn two(site: &Site, kind: SocketKind) -> ([NodeSocket; 2], ServiceRange, Address) {
     let range = ServiceRange::single(SERVICE, 1);
     let servers = [(); 2].map(|()| {
@@ -26,7 +27,7 @@ fn two(site: &Site, kind: SocketKind) -> ([NodeSocket; 2], ServiceRange, Address
     (servers, range, Address::service(SERVICE, 1))
 }
 
-/// Sends numbered messages and returns those that each server has received.
+/// Sends numbered messages. Returns those that each server has received.
 fn spread(client: &NodeSocket, servers: &[NodeSocket; 2], to: Address, n: u32) -> [Vec<u32>; 2] {
     let mut came = [Vec::new(), Vec::new()];
     for number in 0..n {

@@ -1,5 +1,4 @@
-//! The figures shown to an operator match what happened: each the right one, in its own unit, for the
-//! right end.
+//! The figures shown to an operator match what happened: each is the right figure for the right end, in its unit.
 
 use std::net::UdpSocket;
 
@@ -97,7 +96,7 @@ fn a_socket_s_figures_are_its_own() {
     assert!(sleepy.queued_bytes >= 10_000 * sleepy.queued_messages, "{sleepy:?}");
 }
 
-/// A table of more than one page.
+/// Tests a name table of more than one page.
 #[test]
 fn the_name_table_is_shown_whole_however_long_it_is() {
     const COUNT: u32 = 4_200;
@@ -168,7 +167,7 @@ fn the_figures_of_links_bearers_and_peers_are_of_the_right_end() {
     assert_eq!((view.method, view.replicast_percent), (MulticastWay::Broadcast, 100));
 }
 
-/// Frames from a loopback address cannot reach another host.
+/// Tests frames that a medium refuses: those from a loopback address cannot reach another host.
 #[test]
 fn frames_that_a_medium_refuses_are_counted() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -178,7 +177,7 @@ fn frames_that_a_medium_refuses_are_counted() {
     assert!(bearer.unsent_frames > 0 && bearer.sent_frames == 0, "{bearer:?}");
 }
 
-/// Eight requests are passed to a listener's program, and the node keeps the others.
+/// Tests that eight requests are passed to a listening program, and that the node keeps the others.
 #[test]
 fn requests_that_nobody_accepts_take_no_more_than_eight_sockets_each() {
     let site = Site::lone();
@@ -197,8 +196,8 @@ fn requests_that_nobody_accepts_take_no_more_than_eight_sockets_each() {
     assert_eq!(node(&site).sockets, 1 + 20 + 20);
 }
 
-/// A destination that was reachable when the program checked, and no longer is when its tipcd gets the
-/// message.
+/// Tests messages to a destination that was reachable when the program checked, and no longer is when its tipcd gets
+/// the message.
 #[test]
 fn undeliverable_messages_are_returned_with_their_cause_or_counted() {
     const NO_NAME: u8 = 1;

@@ -1,17 +1,18 @@
-//! A program that cannot send because its peer does not read, while the peer's data fills its own descriptor, may be unable to read before its send
-//! returns. The tipcd relieves it of the data it has written, once each time that it reads, within limits.
+//! A program that cannot send because its peer does not read, while the peer's data fills its own descriptor, may be
+//! unable to read before its send returns. The tipcd then accepts the data that the program has written, once each time
+//! that the program reads, within limits.
 
 use crossway_tipc_client::{Errno, NodeSocket, Patience, SocketKind};
 
 use crate::lingering::{fill, pair};
 use crate::site::{Site, soon};
 
-/// Number of bytes that a tipcd in these tests keeps for a socket.
+/// Limit of the bytes that the tipcd of these tests keeps for a socket.
 const QUEUE: usize = 2 << 20;
-/// More than descriptors, lanes and the window of one direction can hold.
+/// Number of bytes that descriptors, lanes and the window of one direction cannot hold.
 const ON_ITS_WAY: usize = 3 << 20;
 
-/// Reads everything available; returns the number of bytes.
+/// Reads everything available. Returns the number of bytes.
 fn drain(socket: &NodeSocket) -> usize {
     let (mut buf, mut bytes) = (vec![0; 66_000], 0);
     loop {

@@ -1,4 +1,4 @@
-//! A private tipcd, and waiting with a watchdog.
+//! A private tipcd for a test, and functions that wait with a watchdog.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{Backend, LoneTipcd, Patience, Socket, SocketKind};
 
-/// Long enough for a busy machine; only reached if something is wrong.
+/// Time limit for a step of a test, long enough for a busy machine. It is only reached if something is wrong.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
 pub(crate) fn soon() -> Patience {
@@ -24,7 +24,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// A node without bearers.
+    /// Starts a node without bearers.
     pub(crate) fn lone() -> Self {
         Self::with(&[])
     }
@@ -35,14 +35,14 @@ impl Site {
         Self::start(command)
     }
 
-    /// Starts it with a command that becomes a tipcd.
+    /// Starts a tipcd with a command that runs it.
     pub(crate) fn start(command: Command) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tipcd = LoneTipcd::start(command, &dir.path().join("tipcd.sock")).unwrap();
         Self { tipcd, _dir: dir }
     }
 
-    /// A node run by another user, with this many descriptors, that all users may use.
+    /// Starts a node as another user, with this limit of open descriptors. All users may use it.
     pub(crate) fn of_user(uid: u32, descriptors: usize, args: &[&str]) -> Self {
         let mut command = Command::new("sh");
         let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");

@@ -1,5 +1,5 @@
-//! A group member that does not read: with `tipcd --group-patience` it blocks no other member, without it all of
-//! them.
+//! A group member that does not read. With `tipcd --group-patience` it blocks no other member; without it, it blocks
+//! all of them.
 
 use crossway_tipc_client::{Errno, Event, Group, Patience, Socket, SocketKind};
 

@@ -1,4 +1,4 @@
-//! A tipcd that cannot start: one clear error, and nothing is changed.
+//! A tipcd that cannot start: it prints one clear error, and nothing is changed.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -14,12 +14,12 @@ use crate::site::until;
 
 const NOBODY: u32 = 65_534;
 
-/// Error output of a tipcd of this user, with this many descriptors, that does not start.
+/// Returns the error output of a tipcd of this user that does not start, with this limit of open descriptors.
 fn refusal(uid: u32, descriptors: u32, path: &Path) -> String {
     refusal_under(uid, &format!("ulimit -n {descriptors}"), path)
 }
 
-/// The same under limits set with shell commands.
+/// Like `refusal`, under limits that are set with shell commands.
 fn refusal_under(uid: u32, limits: &str, path: &Path) -> String {
     let limited = format!("{limits} && exec \"$0\" \"$@\"");
     let output = Command::new("sh")
@@ -36,7 +36,7 @@ fn refusal_under(uid: u32, limits: &str, path: &Path) -> String {
     said
 }
 
-/// A stale socket file at a path, with these permissions.
+/// Leaves a stale socket file with these permissions at a path.
 fn left_over(path: &Path, mode: u32) {
     let fd = socket::unix(SocketType::Seqpacket).unwrap();
     socket::bind(&fd, &socket::path_address(path).unwrap(), "left over").unwrap();
@@ -56,8 +56,8 @@ fn too_few_descriptors_are_named_with_how_many_it_needs() {
     assert!(!path.exists());
 }
 
-/// The system used to kill a tipcd that reached this limit (SIGXFSZ), at its start or when the first program
-/// connected.
+/// Tests a limit of file sizes. The system used to kill a tipcd that reached it (SIGXFSZ), at its start or when the
+/// first program connected.
 #[test]
 fn a_limit_of_file_sizes_is_named_before_a_program_meets_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ fn a_limit_of_file_sizes_is_named_before_a_program_meets_it() {
     }
 }
 
-/// Log lines that cannot be written are lost, and nothing else happens.
+/// Tests that log lines that cannot be written are lost, without any other effect.
 #[test]
 fn a_log_that_may_not_grow_ends_nobody() {
     let dir = tempfile::tempdir().unwrap();

@@ -97,7 +97,7 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
     assert_eq!(server.recv(&mut buf, Patience::Now), Err(Errno::NETDOWN));
 }
 
-/// Bundles that a node has sent, and the messages in them.
+/// Returns the number of bundles that a node has sent, and of the messages in them.
 fn bundles(site: &Site) -> (u64, u64) {
     let outcome = Administration::at(site.path()).unwrap().order(&Order::Links).unwrap();
     let Outcome::Links(links) = outcome else { panic!("{outcome:?}") };

@@ -1,4 +1,5 @@
-//! Continuous messages and streams between the nodes, each checked for completeness and order, with the arrival times.
+//! Continuous messages and streams between the nodes. Each flow is checked for completeness and order, and its arrival
+//! times are recorded.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +11,13 @@ use crossway_tipc_client::{
     Address, Backend, Errno, Patience, Scope, ServiceRange, Socket, SocketKind,
 };
 
-/// Enough flows that both halves of the ports carry some of each kind.
+/// Number of flows of each kind, enough that each half of the ports carries some of them.
 const FLOWS_OF_A_KIND: u32 = 6;
 /// Default interval between two messages of a flow.
 const PACE: Duration = Duration::from_millis(1);
 const WATCHDOG: Duration = Duration::from_secs(240);
 const MESSAGE_LEN: usize = 256;
-/// Ends a flow; sent in place of a sequence number.
+/// Ends a flow. It is sent in place of a sequence number.
 const LAST: u64 = u64::MAX;
 
 /// The flows of both kinds in both directions.
@@ -41,7 +42,7 @@ fn message(number: u64) -> [u8; MESSAGE_LEN] {
     bytes
 }
 
-/// The final message after this many messages.
+/// Returns the final message, which is sent after `count` messages.
 fn last_message(count: u64) -> [u8; MESSAGE_LEN] {
     let mut bytes = message(LAST);
     bytes[8..16].copy_from_slice(&count.to_ne_bytes());
@@ -90,8 +91,8 @@ impl Flows {
         }
     }
 
-    /// Ends all flows sent from here, and waits for the end of those received here. Returns the number of messages received, after
-    /// checking that none is missing.
+    /// Ends all flows that are sent from here, and waits for the end of those that are received here. Returns the
+    /// number of messages received, after checking that none is missing.
     pub(crate) fn finish(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = 0;
@@ -138,7 +139,7 @@ impl Flow {
     }
 }
 
-/// Sends numbered messages until told to stop.
+/// Sends numbered messages until `stop` is set, then the final one.
 fn send(kind: SocketKind, client: &Socket, to: Address, stop: &AtomicBool, pace: Duration) {
     if kind == SocketKind::Stream {
         retry(|| client.connect(Some(to), soon()));

@@ -1,5 +1,6 @@
-//! Two `tipcd` processes with two links between them while messages and streams are sent in both directions: however a medium is cut,
-//! everything arrives once and in order. `cargo bench -p crossway-tipc-node --bench failover` measures the time this takes.
+//! Two `tipcd` processes with two links between them, while messages and streams are sent in both directions. However a
+//! medium is cut, everything arrives once and in order. `cargo bench -p crossway-tipc-node --bench failover` measures
+//! how long that takes.
 
 mod flows;
 mod planes;
@@ -15,7 +16,7 @@ use crossway_tipc_client::admin::{Order, Settings};
 use flows::Flows;
 use planes::{Cut, Planes, ip};
 
-/// Sets up the network; `None` if that is impossible here, after printing the reason.
+/// Sets up the network. If that is impossible here, prints the reason and returns `None`.
 fn planes(tolerance: Duration) -> Option<Planes> {
     match Planes::up(tolerance) {
         Ok(planes) => Some(planes),
@@ -69,7 +70,8 @@ fn everything_arrives_once_and_in_order_whichever_medium_is_cut_and_however() {
     assert!(messages > 100, "{messages}");
 }
 
-/// The time that the system needs to set up a bearer, three to ten times the tolerance on a busy machine, must not delay the links.
+/// Tests that bearers can be added and removed while links have the shortest tolerance. The system needs three to ten
+/// times that tolerance to set up a bearer on a busy machine, which must not delay the links.
 #[test]
 fn links_of_the_shortest_tolerance_outlive_bearers_that_are_added_and_removed() {
     // If the machine gives a daemon no CPU time for as long as the tolerance, links fail too, as they should. A thread that needs
@@ -87,10 +89,10 @@ fn links_of_the_shortest_tolerance_outlive_bearers_that_are_added_and_removed() 
     }
 }
 
-/// The shortest tolerance allowed.
+/// The shortest tolerance of a link that is allowed.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// A thread that repeatedly sleeps for a moment.
+/// A thread that repeatedly sleeps for a moment, to measure how long the machine delays it.
 struct Control {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Duration>,
@@ -114,7 +116,7 @@ impl Control {
         Self { stop, thread }
     }
 
-    /// Stops the thread and returns the longest time for which it had to wait for a CPU.
+    /// Stops the thread. Returns the longest time for which it had to wait for a CPU.
     fn stop(self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossway_netlab::{Lab, Link, NetError, Topology};
 use crossway_tipc_client::admin::{Administration, Order, Outcome, Settings};
 
-/// Longer than any single step takes unless something hangs.
+/// Time limit for a single step. It is only reached if something hangs.
 const WATCHDOG: Duration = Duration::from_secs(240);
 
 /// How a medium is cut.
@@ -23,7 +23,8 @@ pub(crate) enum Cut {
     Silence,
 }
 
-/// The two hosts. The first host's device is connected to the second's through a bridge, which can be taken apart unnoticed.
+/// The two hosts. Each device of the first host is connected to one of the second host through a bridge. A bridge can
+/// be taken apart without the devices being notified.
 pub(crate) struct Planes {
     pub(crate) nodes: [Tipcd; 2],
     pub(crate) lab: Lab,
@@ -46,7 +47,7 @@ impl Drop for Tipcd {
 }
 
 impl Planes {
-    /// Sets up the network with both links up, with this tolerance.
+    /// Sets up the network, with both links up and this tolerance.
     pub(crate) fn up(tolerance: Duration) -> Result<Self, NetError> {
         let mut lab = Lab::up(&Topology::of(&["a", "b"], Link::default()))?;
         let dir = tempfile::tempdir().expect("a directory");
@@ -102,7 +103,7 @@ impl Planes {
         Ok(planes)
     }
 
-    /// Cuts a medium and returns the time.
+    /// Cuts a medium at the first host and returns the time at which that began.
     pub(crate) fn cut(&mut self, n: usize, how: Cut) -> Instant {
         cut_of_first(&mut self.lab, n, how)
     }
@@ -117,7 +118,8 @@ impl Planes {
         self.nodes.iter().for_each(|node| node.await_links(wanted));
     }
 
-    /// When each node logged that its link on a bearer was down. It must not have lost the other node in the meantime.
+    /// Returns the times at which the two nodes logged that their link on a bearer was down. They must not have lost
+    /// each other in the meantime.
     pub(crate) fn noticed(&self, n: usize) -> [Instant; 2] {
         [&self.nodes[0], &self.nodes[1]].map(|node| node.said_down(&format!(":p{n}-")))
     }
@@ -169,7 +171,7 @@ impl Tipcd {
         outcome
     }
 
-    /// Waits until it has this many links up.
+    /// Waits until the node has this many links up.
     pub(crate) fn await_links(&self, wanted: usize) {
         until("the links", || match self.order(&Order::Links) {
             Outcome::Links(links) => links.iter().filter(|l| l.up).count() == wanted,
@@ -177,7 +179,7 @@ impl Tipcd {
         });
     }
 
-    /// When it logged that the link over this interface was down.
+    /// Returns the time at which the node logged that the link over this interface was down.
     pub(crate) fn said_down(&self, interface: &str) -> Instant {
         let mut before = Vec::new();
         loop {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::Site;
 
-/// Captures on the node's interface and reports which of the node's frames tshark considers malformed.
+/// Captures frames on the node's interface, and reports which of the node's frames tshark considers malformed.
 pub(crate) struct Capture {
     tshark: Option<Child>,
     file: std::path::PathBuf,

@@ -1,9 +1,9 @@
 //! A node in user space and a Linux kernel's TIPC in one cluster: discovery, links, names, messages, multicast, connections,
 //! streams, loss of contact and recovery, over UDP (IPv4 and IPv6) and Ethernet.
 //!
-//! The kernel runs in a user-mode guest, so this needs root, user-mode-linux, iproute2's `tipc` and python3; if one is missing,
-//! the test prints that and passes. This program has several roles: the test itself, the guest's keeper and first program, and the
-//! node.
+//! The kernel runs in a user-mode guest, so this needs root, user-mode-linux, iproute2's `tipc` and python3; if one is
+//! missing, the test prints that and passes. This program has several roles: it is the test itself, the guest's keeper
+//! and first program, and the node.
 
 mod capture;
 #[path = "../on_lanes/mod.rs"]
@@ -26,16 +26,17 @@ use site::{KernelSide, Medium, Site, UserSide};
 
 const PYTHON: &str = "/usr/bin/python3";
 const KERNEL_SIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_side.py");
-/// The script that controls the node in user space.
+/// Path of the script that runs in the guest and controls the node in user space.
 const KERNEL_SOCKETS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_sockets.py");
-/// Number of stream bytes in each direction, both among the other checks and in the test of streams alone.
+/// Number of stream bytes in each direction among the other checks.
+/// The same in the test of streams alone.
 const STREAM_BYTES: &str = "10000000";
 const LONG_STREAM_BYTES: &str = "100000000";
-/// Longer than any part takes unless something hangs.
+/// Time limit for a part of the test. It is only reached if something hangs.
 const WATCHDOG: Duration = Duration::from_secs(900);
 
-/// Every interaction of two nodes during contact.
+/// Tests every interaction of two nodes during contact.
 fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {
     let site = Site::up(name)?;
     let capture = Capture::start(&site, name);
@@ -47,7 +48,8 @@ fn all_checks(name: &str, medium: Medium) -> Result<(), NetError> {
     Ok(())
 }
 
-/// The node tries the kernel's address, is refused, and takes the one that the kernel suggests.
+/// Tests an address conflict: the node tries the kernel's address, is refused, and takes the one that the kernel
+/// suggests.
 fn taken_address() -> Result<(), NetError> {
     let site = Site::up("cwta")?;
     let bearer = site.bearers(Medium::UdpV4);
@@ -64,7 +66,7 @@ fn taken_address() -> Result<(), NetError> {
     Ok(())
 }
 
-/// Sockets of both ends, all controlled by the kernel's side.
+/// Tests the sockets of both ends, all of which the kernel's side controls.
 fn sockets(medium: Medium) -> Result<(), NetError> {
     let site = Site::up("cwtk")?;
     let capture = Capture::start(&site, "cwtk");
@@ -79,7 +81,7 @@ fn sockets(medium: Medium) -> Result<(), NetError> {
     Ok(())
 }
 
-/// More data than packet numbers can cover, in each direction.
+/// Tests streams with more packets than there are sequence numbers, in each direction.
 fn long_streams() -> Result<(), NetError> {
     let site = Site::up("cwts")?;
     let bearer = site.bearers(Medium::Ethernet);
@@ -89,7 +91,8 @@ fn long_streams() -> Result<(), NetError> {
     Ok(())
 }
 
-/// The node is killed and restarted; then the medium is cut and restored; then the kernel's bearer; then the kernel is replaced.
+/// Tests losses: the node is killed and restarted; then the medium is cut and restored, then the kernel's bearer; then
+/// the kernel is replaced.
 fn loss_and_recovery(name: &str, medium: Medium) -> Result<(), NetError> {
     let site = Site::up(name)?;
     let capture = Capture::start(&site, name);

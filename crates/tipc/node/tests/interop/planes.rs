@@ -1,5 +1,6 @@
-//! Two links between a node in user space and a kernel, over two separate media, with traffic of every kind in both directions: each is
-//! cut at either end, with and without notification of the device, then restored, while the other one carries the traffic.
+//! Two links between a node in user space and a kernel, over two separate media, with traffic of every kind in both
+//! directions. Each link is cut at either end, with and without notification of the device, and restored, while the
+//! other link carries the traffic.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,13 @@ use crossway_tipc_proto::addr::NodeId;
 use super::{Capture, KernelSide, Site, UserSide};
 
 const TRAFFIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_planes.py");
-/// The existence of this file in the guest ends the traffic.
+/// A file whose existence in the guest ends the traffic.
 const STOP: &str = "/tmp/stop";
-/// A cut link is detected after 2.4 s and found again after at most a minute, and both ends are slow when the machine is busy.
+/// Time limit for a step. A cut link is detected after 2.4 s and found again after a minute at most, and both ends are
+/// slow when the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Packet size over UDP in bytes: what a device of an Ethernet plane accepts, less than a tunnel's.
+/// Packet size over UDP in bytes. It is what a device of an Ethernet plane accepts, which is less than a tunnel does.
 const UDP_MTU: u32 = 1_320;
 
 /// The medium of one of the two links.
@@ -46,7 +48,7 @@ struct Planes {
 }
 
 impl Planes {
-    /// Two tunnels between the hosts, each a separate device at both ends.
+    /// Sets up two tunnels between the hosts, each with a separate device at both ends.
     fn up(name: &str, media: [Plane; 2], priority: [u8; 2]) -> Result<Self, NetError> {
         let planes = Self { site: Site::up(name)?, media, priority };
         let (user, kernel) = (planes.site.lab.host("user")?, planes.site.lab.host("kernel")?);
@@ -92,7 +94,7 @@ impl Planes {
         self.site.guest_does(&words)
     }
 
-    /// Enables the kernel's bearer on a plane. Each UDP bearer has a port of its own, as the kernel requires.
+    /// Enables the kernel's bearer on a plane. Each UDP bearer has a different port, as the kernel requires.
     fn enable(&self, n: usize) {
         let priority = self.priority[n];
         match self.media[n] {
@@ -111,7 +113,7 @@ impl Planes {
         };
     }
 
-    /// The node's bearers, in the form that its program expects.
+    /// Returns the specifications of the node's bearers, in the form that its program expects.
     fn bearers(&self) -> String {
         let of = |n: usize| match self.media[n] {
             Plane::Udp => {
@@ -162,7 +164,8 @@ impl Planes {
         }
     }
 
-    /// Waits until both ends have this many links up while the node in user space is running; if it ends, it prints the reason itself.
+    /// Waits until both ends have this many links up while the node in user space is running. If the node ends, it
+    /// prints the reason itself.
     fn await_links_of(&self, user: &mut UserSide, wanted: usize) {
         let reached = || {
             let ended = user.child.try_wait().expect("a child");
@@ -196,7 +199,7 @@ impl Planes {
     }
 }
 
-/// Sends traffic over two links, which are cut in turn.
+/// Sends traffic over two links, and cuts them in turn.
 fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), NetError> {
     let planes = Planes::up(name, media, [10; 2])?;
     let capture = Capture::start(&planes.site, name);
@@ -227,7 +230,7 @@ fn failover(name: &str, media: [Plane; 2], cuts: &[(usize, Cut)]) -> Result<(), 
     Ok(())
 }
 
-/// Ethernet and UDP, cut at both ends in every way.
+/// Tests a link over Ethernet and one over UDP, each cut at both ends in every way.
 pub(crate) fn over_udp_and_ethernet() -> Result<(), NetError> {
     let cuts = [
         (0, Cut::UserDevice),
@@ -240,7 +243,7 @@ pub(crate) fn over_udp_and_ethernet() -> Result<(), NetError> {
     failover("cwp", [Plane::Udp, Plane::Ethernet], &cuts)
 }
 
-/// One over IPv4, the other over IPv6.
+/// Tests a link over IPv4 and one over IPv6.
 pub(crate) fn over_two_udp() -> Result<(), NetError> {
     let cuts = [(1, Cut::KernelSilence), (0, Cut::UserDevice), (1, Cut::KernelDevice)];
     failover("cwpu", [Plane::Udp, Plane::UdpV6], &cuts)
@@ -250,8 +253,8 @@ pub(crate) fn over_two_ethernet() -> Result<(), NetError> {
     failover("cwpe", [Plane::Ethernet; 2], &[(0, Cut::KernelDevice), (1, Cut::UserDevice)])
 }
 
-/// The kernel prefers one link and keeps the other as a standby; then the node is killed, and its new incarnation is connected over
-/// both.
+/// Tests a kernel that prefers one link and keeps the other as a standby. Then the node is killed, and its new
+/// incarnation is connected over both links.
 pub(crate) fn preference_and_restart() -> Result<(), NetError> {
     let planes = Planes::up("cwpr", [Plane::Udp, Plane::Ethernet], [10, 20])?;
     let capture = Capture::start(&planes.site, "cwpr");

@@ -1,5 +1,5 @@
-//! The user-space end, controlled by the kernel's side: a program in the guest opens, binds, connects and uses this node's sockets with
-//! textual requests, so that a single script controls both a kernel socket and one of this node.
+//! The user-space end when the kernel's side controls it. A program in the guest opens, binds, connects and uses
+//! sockets of this node with textual requests, so a single script controls both a kernel socket and one of this node.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use crossway_tipc_proto::wire::ErrorCode;
 /// Service that receives the requests.
 const CONTROL: u32 = 19_100;
 
-/// The words of a request, taken one by one.
+/// The parts of a request between blanks, taken one by one.
 struct Words<'a>(std::str::SplitAsciiWhitespace<'a>);
 
 impl Words<'_> {
@@ -42,7 +42,7 @@ impl Words<'_> {
         if self.number() == 3 { Scope::Node } else { Scope::Cluster }
     }
 
-    /// `-`, or the kind and three words of a `sockaddr_tipc`.
+    /// Takes an address: `-` for none, or the kind and three numbers of a `sockaddr_tipc`.
     fn address(&mut self) -> Option<Address> {
         let kind = self.word().to_owned();
         match &kind[..] {
@@ -61,7 +61,7 @@ impl Words<'_> {
         }
     }
 
-    /// Bytes in hexadecimal digits, or `COUNTxDIGITS` for a repetition.
+    /// Takes a payload: bytes in hexadecimal digits, or `COUNTxDIGITS` for a repetition.
     fn payload(&mut self) -> Vec<u8> {
         let Some(text) = self.0.next() else { return Vec::new() };
         let (count, digits) = text.split_once('x').unwrap_or(("1", text));
@@ -73,15 +73,18 @@ impl Words<'_> {
 
 #[derive(Default)]
 struct Remote {
-    /// Failed connection requests, until queried.
+    /// Errors of failed connection requests that have not been queried yet.
     failed: BTreeMap<Port, SocketError>,
     /// Multicasts still to be sent: the socket, the destination, the next number and the total.
     casts: Option<(Port, ServiceRange, u32, u32)>,
-    /// Numbered messages still to be sent by a member: the destination, the next number, the total, and the length of each.
+    /// Numbered messages that a group member has still to send: the destination, the next number, the total, and the
+    /// length of each in bytes.
     bursts: BTreeMap<Port, (Option<Address>, u32, u32, usize)>,
-    /// Messages received by sockets that are read immediately: for each sender, the number of messages in order.
+    /// Sockets that are read immediately: for each sender, the number of messages received so far, which must be in
+    /// order.
     drains: BTreeMap<Port, BTreeMap<SocketAddr, u32>>,
-    /// Writes still to be made: their number, the data, and the progress of the current one.
+    /// Writes still to be made: the number of writes, the data, and the number of bytes of the current one already
+    /// written.
     feeds: BTreeMap<Port, (u32, Vec<u8>, usize)>,
 }
 
@@ -259,7 +262,7 @@ impl Remote {
         }
     }
 
-    /// Reads all messages of a socket; those of each sender must be numbered without a gap.
+    /// Reads all messages of a socket. The messages of each sender must be numbered without a gap.
     fn drain(&mut self, node: &mut Node, now: Nanos, port: Port) {
         let Some(counts) = self.drains.get_mut(&port) else { return };
         while let Ok(m) = node.recv(now, port, 100_000) {
@@ -272,7 +275,8 @@ impl Remote {
         }
     }
 
-    /// Continues to write until all is written or the stream is full; then shuts it down.
+    /// Continues to write until everything is written or the stream has no room. When everything is written, shuts the
+    /// stream down.
     fn feed(&mut self, node: &mut Node, now: Nanos, port: Port) {
         let Some((left, payload, done)) = self.feeds.get_mut(&port) else { return };
         while *left > 0 {
@@ -289,7 +293,7 @@ impl Remote {
         node.shutdown(now, port).expect("shutdown");
     }
 
-    /// Sends numbered multicasts, with a change of method after every third.
+    /// Sends numbered multicasts, changing the multicast method after every third.
     fn send_casts(&mut self, node: &mut Node, now: Nanos) {
         while let Some((port, range, number, count)) = &mut self.casts {
             let mut options = node.socket_report(*port).expect("open").options;
@@ -312,7 +316,7 @@ impl Remote {
     }
 }
 
-/// Executes requests on a bearer, as a node with this identity, until standard input ends.
+/// Runs a node with this identity on a bearer, and executes requests until standard input ends.
 pub(crate) fn run(bearer: &str, id: NodeId) {
     let spec: BearerSpec = bearer.parse().expect("a bearer");
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A kernel and five nodes in user space above the monitor's threshold: each reports which nodes it monitors, and relies on the others'
-//! reports.
+//! A kernel and five nodes in user space, more than the monitor's threshold. Each reports which nodes it monitors, and
+//! relies on the reports of the others for the rest.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,19 +12,19 @@ use crossway_tipc_proto::node::{Config, Event};
 use super::{Site, UserSide};
 
 const USERS: usize = 5;
-/// Size of each domain in a cluster of six nodes.
+/// Size of each node's domain in a cluster of six nodes.
 const DOMAIN: usize = 2;
 /// Line printed by the nodes in user space when they see the expected state.
 const WHOLE: &str = "the ring is whole";
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A line of the kernel's list.
+/// A line of the kernel's list of monitored nodes.
 #[derive(Debug)]
 struct Line {
     up: bool,
     direct: bool,
     generation: u32,
-    /// One letter for each matching member, without the commas.
+    /// One letter for each member of the node's domain that matches this node's ring, without the commas.
     applied: String,
     rest: String,
 }
@@ -106,7 +106,8 @@ pub(crate) fn watched_together() -> Result<(), NetError> {
     Ok(())
 }
 
-/// A node that always monitors. It fails if it loses any node except the one that is killed, or if the ring is wrong.
+/// Runs a node that always monitors. Fails if the node loses any other node except the one that is killed, or if the
+/// ring is wrong.
 pub(crate) fn run(bearer: &str, id: NodeId) {
     let birth = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let cfg = Config { id: Some(id), seed: birth.as_nanos() as u64, ..Config::default() };

@@ -1,4 +1,4 @@
-//! A network with a guest and a host for the node, and the two sides that run on it.
+//! A network of a guest and a host for the node, and the two sides that run on it.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use crossway_tipc_proto::addr::NodeId;
 use super::user_side::LINKS_UP;
 use super::{KERNEL_SIDE, PYTHON, WATCHDOG};
 
-/// A network with a guest and a host for the node.
+/// A network of a guest and a host for the node.
 pub(crate) struct Site {
     pub(crate) guest: Guest,
     pub(crate) lab: Lab,
@@ -49,7 +49,7 @@ impl Site {
         command
     }
 
-    /// Kills the kernel and boots another in its place.
+    /// Kills the kernel and boots another one in its place.
     pub(crate) fn with_another_kernel(self) -> Result<Self, NetError> {
         let Self { guest, lab } = self;
         drop(guest);
@@ -58,7 +58,7 @@ impl Site {
         Ok(Self { guest, lab })
     }
 
-    /// The words that identify the kernel's bearer when it is disabled.
+    /// The command that disables the kernel's bearer.
     pub(crate) const fn disabling(medium: Medium) -> &'static [&'static str] {
         match medium {
             Medium::Ethernet => &["tipc", "bearer", "disable", "media", "eth", "device", "eth0"],
@@ -66,7 +66,7 @@ impl Site {
         }
     }
 
-    /// Runs a command in the guest that must succeed.
+    /// Runs a command in the guest, which must succeed, and returns its output.
     pub(crate) fn guest_does(&self, words: &[&str]) -> String {
         let out =
             self.in_guest(words).stdin(Stdio::null()).output().expect("the guest runs commands");
@@ -151,7 +151,7 @@ pub(crate) struct UserSide {
 }
 
 impl UserSide {
-    /// Number of links that it reports as up.
+    /// Returns the number of links that the node reports as up.
     pub(crate) fn links_up(&self) -> usize {
         self.links_up.load(Ordering::Relaxed)
     }
@@ -175,7 +175,7 @@ impl Drop for UserSide {
     }
 }
 
-/// The kernel's side: started, read line by line, and waited for.
+/// The program of the kernel's side, whose output is read line by line.
 pub(crate) struct KernelSide {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
@@ -196,7 +196,7 @@ impl KernelSide {
         Self { child, out, start: Instant::now() }
     }
 
-    /// Reads until a line contains this text. The guest's program has its own deadlines, so this ends.
+    /// Reads until a line contains this text. This comes to an end because the guest's program has its own deadlines.
     pub(crate) fn until(&mut self, wanted: &str) {
         let mut said = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! The user-space end of the interoperability test: a node with a few services.
+//! The user-space end of the interoperability test: a node with several services.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use crossway_tipc_proto::socket::{Address, SocketError, SocketKind};
 use crossway_tipc_proto::time::Nanos;
 use crossway_tipc_proto::wire::ErrorCode;
 
-/// Creates the role of an accepted connection.
+/// A function that creates the role of an accepted connection.
 type NewRole = fn() -> Role;
 
 /// The purpose of a socket.
@@ -18,13 +18,13 @@ type NewRole = fn() -> Role;
 enum Role {
     /// Returns every message to its sender.
     Echo(VecDeque<(Address, Vec<u8>)>),
-    /// Accepts connections with this role.
+    /// Accepts connections, which get this role.
     Listener(NewRole),
     /// Returns every message of a connection.
     EchoConnection(VecDeque<Vec<u8>>),
-    /// Reads a length and this many bytes, and answers with their checksum.
+    /// Reads a length and that many bytes, and answers with their checksum.
     Sink(Vec<u8>, u64, crc32fast::Hasher),
-    /// Reads a length, and sends this many bytes and their checksum.
+    /// Reads a length, and sends that many bytes and their checksum.
     Source { head: Vec<u8>, left: u64, crc: crc32fast::Hasher, pending: Vec<u8> },
     /// Binds and unbinds on request.
     Control,
@@ -207,7 +207,7 @@ impl Services {
     }
 }
 
-/// Passes on all data of a connection. Returns whether the connection has ended.
+/// Passes all available data of a connection to `take`. Returns whether the connection has ended.
 fn read(node: &mut Node, now: Nanos, port: Port, take: &mut dyn FnMut(&[u8])) -> bool {
     loop {
         match node.recv(now, port, 100_000) {
@@ -225,7 +225,7 @@ fn fill<'a>(head: &mut Vec<u8>, payload: &'a [u8]) -> &'a [u8] {
     rest
 }
 
-/// Continues to send. Returns whether everything has been sent and the connection shut down.
+/// Continues to send. Returns whether everything has been sent and the connection has been shut down.
 fn feed(
     node: &mut Node,
     now: Nanos,
@@ -261,10 +261,10 @@ fn feed(
     }
 }
 
-/// Printed before the number of links that are up whenever it changes.
+/// Printed, followed by the number of links that are up, whenever that number changes.
 pub(crate) const LINKS_UP: &str = "links up: ";
 
-/// Runs the services on bearers, separated by `+`, as a node with this identity, until standard input ends.
+/// Runs the services on a node with this identity until standard input ends. Several bearers are separated by `+`.
 pub(crate) fn run(bearers: &str, id: NodeId) {
     serve(bearers, id, false);
 }

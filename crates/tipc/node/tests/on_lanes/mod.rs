@@ -1,13 +1,13 @@
-//! The beginning of a connection after which its data goes through lanes, of programs on a `tipcd` with `--lane-after 1`.
+//! Starts a connection so that its data passes through lanes, for programs on a `tipcd` with `--lane-after 1`.
 
 use std::time::{Duration, Instant};
 
 use crossway_tipc_client::{Patience, Socket};
 
-/// Long enough for a busy machine; reached only if lanes do not come.
+/// Time limit, long enough for a busy machine. It is only reached if there are no lanes.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Whether data in both directions goes through lanes; a kernel's socket has none.
+/// Whether data passes through lanes in both directions. A kernel's socket has no lanes, and counts as if it did.
 fn all_on(socket: &Socket) -> bool {
     match socket {
         Socket::Kernel(_) => true,
@@ -17,7 +17,7 @@ fn all_on(socket: &Socket) -> bool {
     }
 }
 
-/// Exchanges messages until all lanes of both ends are on. One end asks and the other answers.
+/// Exchanges messages until all lanes of both ends are in use. One end asks, and the other answers.
 pub(crate) fn begin(socket: &Socket, asks: bool) {
     let end = Instant::now() + WATCHDOG;
     let send = |on: bool| {

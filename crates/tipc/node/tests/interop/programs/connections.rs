@@ -8,9 +8,9 @@ use super::{Part, bytes, is_readable, soon, until};
 
 const BOTH: [SocketKind; 2] = [SocketKind::Seqpacket, SocketKind::Stream];
 const SIZES: [usize; 6] = [1, 1_400, 3_000, 14_000, 60_000, 66_000];
-/// Takes more packets than there are sequence numbers.
+/// Number of bytes of a stream that takes more packets than there are sequence numbers.
 const STREAM_BYTES: usize = 100_000_000;
-/// Size of a single write; not a divisor of any packet size.
+/// Size of a single write in bytes. It is not a multiple of any packet size.
 const WRITE: usize = 100_003;
 /// Offset of an RDM service for communication outside a connection, after the services of the connections.
 const BESIDE: u32 = 5;
@@ -85,7 +85,8 @@ pub(super) fn source(part: &Part<'_>) {
     socket.shutdown().unwrap();
 }
 
-/// Number of bytes sent before the end: more than a window of messages of 1,000 bytes, each of which takes two blocks.
+/// Number of bytes sent before the end. They are more than a window of messages of 1,000 bytes, each of which takes two
+/// blocks.
 const BEFORE_END: usize = 400_000;
 
 /// Starts to read when the other end has already ended the connection.
@@ -130,7 +131,8 @@ pub(super) fn ender(part: &Part<'_>) {
     }
 }
 
-/// For each kind: a listener that is closed with a request waiting, and a connection that is closed with unread data.
+/// Runs the server of the check of refused requests and resets: for each kind of socket, a listening socket that is
+/// closed with a request waiting, and a connection that is closed with unread data.
 pub(super) fn refuser(part: &Part<'_>) {
     let mut buf = [0; 16];
     for (n, kind) in (0..).zip(BOTH) {

@@ -1,10 +1,10 @@
-//! A group with a member on either node: joining, the four ways to send, answers, leaving.
+//! A group with a member on each node: joining, the four ways to send, answers, leaving.
 
 use crossway_tipc_client::{Errno, Event, Group, Message, Socket, SocketKind};
 
 use super::{Part, bytes, soon};
 
-/// Number of broadcasts in each direction: more than a member's window.
+/// Number of broadcasts in each direction, more than a member's window.
 const BROADCASTS: u32 = 200;
 
 fn joined(part: &Part<'_>, instance: u32) -> Socket {
@@ -13,7 +13,7 @@ fn joined(part: &Part<'_>, instance: u32) -> Socket {
     socket
 }
 
-/// The next message from the other member, whose instance is `from`.
+/// Receives the next message from the other member, whose instance is `from`.
 fn next(socket: &Socket, from: u32, buf: &mut [u8]) -> Message {
     let message = socket.recv_message(buf, soon()).unwrap();
     assert_eq!(message.member, Some(from), "{message:?}");
@@ -37,8 +37,8 @@ fn heard(socket: &Socket, from: u32, buf: &mut [u8]) {
     assert!(buf[..got.len] == bytes(66_000, 1));
 }
 
-/// Waits for the other member, receives from it in all four ways, answers each immediately, and
-/// leaves.
+/// Runs the first member: waits for the other one, receives from it in all four ways, answers each message immediately,
+/// and leaves.
 pub(super) fn first(part: &Part<'_>) {
     let socket = joined(part, 1);
     let mut buf = vec![0; 66_000];

@@ -1,4 +1,4 @@
-//! Datagrams between nodes: complete, in large numbers, multicast, and undeliverable.
+//! Messages without a connection between nodes: intact at all sizes, in large numbers, multicast, and undeliverable.
 
 use crossway_tipc_client::{ErrorCode, Event, SocketAddress, SocketKind, SocketOption};
 
@@ -7,14 +7,14 @@ use super::{Part, bytes, is_readable, soon};
 const SIZES: [usize; 7] = [1, 100, 1_400, 1_429, 5_000, 20_000, 66_000];
 /// Number of messages in flight at the same time.
 const BURST: u32 = 300;
-/// Options that select the multicast method.
-/// Offsets, from a check's first service, of services whose sockets do not read.
+/// Offset, from a check's first service, of a service whose socket does not read and is closed on request.
+/// Offset of a service whose socket does not read, so that its queue fills up.
 const DEAF: u32 = 1;
 const FULL: u32 = 2;
-/// Maximum number of bytes of a returned message.
+/// Maximum payload length of a returned message in bytes.
 const RETURNED: usize = 1_024;
 
-/// Returns every message to its sender until a message says to stop.
+/// Returns every message to its sender, until a message tells it to stop.
 pub(super) fn echo(part: &Part<'_>) {
     let socket = part.bound(SocketKind::Rdm, 0, 1, 1);
     let mut buf = vec![0; 66_000];
@@ -66,7 +66,7 @@ const ROUNDS: [Round; 6] = [
 const WAYS: [Option<SocketOption>; 3] =
     [None, Some(SocketOption::MulticastReplicast), Some(SocketOption::MulticastBroadcast)];
 
-/// Three sockets bound to overlapping ranges of a service.
+/// Runs three sockets that are bound to overlapping ranges of a service.
 pub(super) fn members(part: &Part<'_>) {
     let sockets = [(0, 49), (40, 99), (40, 60)].map(|(l, u)| part.bound(SocketKind::Rdm, 1, l, u));
     // The socket that the client waits for is bound last.
@@ -104,7 +104,7 @@ pub(super) fn multicast(part: &Part<'_>) {
     part.socket(SocketKind::Rdm).send(b"done", part.name(0), soon()).unwrap();
 }
 
-/// Two sockets that do not read: one is closed on request, the other one's queue fills up.
+/// Runs two sockets that do not read. One is closed on request, the other one's queue fills up.
 pub(super) fn deaf(part: &Part<'_>) {
     let deaf = part.bound(SocketKind::Rdm, DEAF, 1, 1);
     let _full = part.bound(SocketKind::Rdm, FULL, 1, 1);

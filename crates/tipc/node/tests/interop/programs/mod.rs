@@ -1,5 +1,5 @@
-//! A program on a `tipcd` and a program on the AF_TIPC of a guest's kernel communicate, both through the client library and with
-//! the same code: every check is run with either of them as the server.
+//! A program on a `tipcd` and a program on the AF_TIPC of a guest's kernel that communicate with each other. Both run
+//! the same code through the client library, and every check is run with either of them as the server.
 
 mod connections;
 mod groups;
@@ -18,12 +18,14 @@ use crossway_tipc_client::{
 use super::{Medium, Site};
 use topology::Subscriber;
 
-/// Longer than any single step takes unless something hangs.
+/// Time limit for a single step. It is only reached if something hangs.
 const PATIENCE: Duration = Duration::from_secs(200);
-/// The same for all steps together, in seconds, and how much longer each of the connections that end in good order may take.
+/// Time limit for all steps together, in seconds.
+/// Additional time for each connection that ends in good order, in seconds.
 const WATCHDOG: u32 = 900;
 const WATCHDOG_PER_END: u32 = 2;
-/// Number of connections of each kind that end in good order in each direction, unless `CROSSWAY_ORDERLY_ENDS` is set.
+/// Number of connections of each kind and direction that are to end in good order, unless `CROSSWAY_ORDERLY_ENDS` is
+/// set.
 const ENDS: u32 = 10;
 /// First service of the first check; each check and each direction uses different ones.
 const FIRST_SERVICE: u32 = 18_000;
@@ -47,7 +49,7 @@ fn is_readable(socket: &Socket) -> bool {
     wait_ready(socket, Interest::Readable, Some(Instant::now())).unwrap()
 }
 
-/// `len` bytes that differ from those of other seeds.
+/// Returns `len` bytes that differ from those of other seeds.
 fn bytes(len: usize, seed: u32) -> Vec<u8> {
     (0..len as u32).map(|n| ((n ^ seed).wrapping_mul(0x9e37_79b9) >> 11) as u8).collect()
 }
@@ -59,7 +61,7 @@ struct Part<'a> {
     service: u32,
     /// Number of connections of each kind that are to end in good order.
     ends: u32,
-    /// Whether they use lanes.
+    /// Whether the sockets of the `tipcd` use lanes.
     lanes: bool,
 }
 
@@ -87,7 +89,7 @@ impl Part<'_> {
         Some(Address::service(self.service + service, 1))
     }
 
-    /// The server's address, once this node knows it.
+    /// Waits until this node knows the server's name, and returns its address.
     fn server(&self, service: u32) -> SocketAddress {
         Subscriber::at(self, 0, self.service + service).published().2
     }
@@ -120,8 +122,8 @@ const CHECKS: [Check; 10] = [
     ("topology subscriptions at both nodes", topology::subject, topology::observer),
 ];
 
-/// The program: `words` are `kernel`, or `node` with the tipcd's socket, followed by the index of the program, 0 or 1, the number of orderly ends and
-/// `lanes` if they use lanes.
+/// Runs one of the two programs. `words` are `kernel`, or `node` with the tipcd's socket; then the index of the
+/// program, 0 or 1, the number of orderly ends, and `lanes` if they use lanes.
 pub(crate) fn talk(words: &[&str]) {
     let (backend, rest) = match words {
         ["kernel", rest @ ..] => (Backend::Kernel, rest),
@@ -147,7 +149,7 @@ pub(crate) fn talk(words: &[&str]) {
     println!("all checks held");
 }
 
-/// Runs both programs to their end. With `lanes`, sockets of the tipcd use them from the first message on.
+/// Runs both programs to their end. With `lanes`, sockets of the tipcd use lanes from the first message on.
 pub(crate) fn both(name: &str, medium: Medium, lanes: bool) -> Result<(), NetError> {
     let site = Site::up(name)?;
     let bearer = site.bearers(medium);

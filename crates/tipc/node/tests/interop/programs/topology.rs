@@ -1,4 +1,4 @@
-//! Subscriptions at the topology service of either node, to sockets of either node.
+//! Subscriptions to the topology service of either node, from sockets of either node.
 
 use crossway_tipc_client::{Address, Scope, ServiceRange, Socket, SocketAddress, SocketKind};
 
@@ -40,7 +40,7 @@ impl Subscriber {
         self.0.send(&request, None, soon()).unwrap();
     }
 
-    /// The next event: its kind, the range, and the socket.
+    /// Receives the next event: its kind, the range, and the socket.
     fn next(&self) -> (u32, (u32, u32), SocketAddress) {
         let mut event = [0; EVENT_LEN];
         assert_eq!(self.0.recv(&mut event, soon()), Ok(EVENT_LEN));
@@ -48,7 +48,7 @@ impl Subscriber {
         (word(0), (word(1), word(2)), SocketAddress { port: word(3), node: word(4) })
     }
 
-    /// The next binding reported as published.
+    /// Waits for the next binding that is reported as published, and returns that event.
     pub(super) fn published(&self) -> (u32, (u32, u32), SocketAddress) {
         let event = self.next();
         assert_eq!(event.0, PUBLISHED);
