@@ -1,4 +1,4 @@
-//! Background load by stress-ng: CPU, memory and I/O workers that run before a trial begins and are gone after it.
+//! Background load by stress-ng: CPU, memory and I/O workers that start before a trial and end after it.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::inputs::Load;
 use crate::tools::{self, Found};
 
-/// Memory shared by the memory workers.
+/// Memory shared by the memory workers, as a stress-ng argument.
 const MEMORY_BYTES: &str = "256M";
 /// Workers that are not running after this time have failed.
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ impl From<OsError> for LoadError {
     }
 }
 
-/// What ran, for the record.
+/// Facts about the load for the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadFacts {
     /// stress-ng's version.
@@ -52,15 +52,15 @@ pub struct LoadFacts {
     pub arguments: Vec<String>,
 }
 
-/// Running workers. Dropping this kills them all; so does the death of the thread that started them (stress-ng then
-/// receives a signal, and its workers end with it).
+/// Running workers. They are all killed when this is dropped, or when the thread that started them dies (stress-ng then
+/// receives a signal and ends its workers).
 #[derive(Debug)]
 pub struct RunningLoad {
     child: Child,
     facts: LoadFacts,
-    /// The environment variable's value that marks stress-ng and all its workers.
+    /// The value of the environment variable that marks stress-ng and all its workers.
     mark: String,
-    /// Leases on the processes with that mark and on the folder with the workers' files, which stress-ng leaves behind
+    /// Leases on the processes with that mark, and on the folder with the workers' files, which stress-ng leaves behind
     /// when it is killed. Dropped after the workers have ended.
     _leases: [lease::Lease; 2],
 }
@@ -78,7 +78,7 @@ pub fn probe() -> Result<String, LoadError> {
     }
 }
 
-/// The arguments for this load, with its files below `folder`; `cpus` pins the workers, an empty list does not.
+/// The arguments for this load, with its files below `folder`. The workers are pinned to `cpus`, unless that is empty.
 fn arguments(load: &Load, cpus: &[u32], folder: &Path) -> Vec<String> {
     let mut arguments = vec!["--quiet".to_owned()];
     let mut workers = |option: &str, n: u32| {
@@ -105,7 +105,7 @@ fn arguments(load: &Load, cpus: &[u32], folder: &Path) -> Vec<String> {
 }
 
 impl RunningLoad {
-    /// Starts the workers and returns when all of them run. `None` if the load is idle.
+    /// Starts the workers and returns when all of them are running; `None` if no load is requested.
     ///
     /// # Errors
     /// stress-ng is missing, or exited early.
@@ -138,12 +138,12 @@ impl RunningLoad {
         Ok(Some(running))
     }
 
-    /// What is running.
+    /// Facts about the running load.
     pub fn facts(&self) -> &LoadFacts {
         &self.facts
     }
 
-    /// Whether it is still running: a load that ended during a trial makes the trial invalid.
+    /// Whether the load is still running. A load that ended during a trial makes the trial invalid.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -189,7 +189,8 @@ impl Drop for RunningLoad {
     }
 }
 
-/// Number of children of `parent` that have completed their start: each then has its worker's name, `stress-ng-cpu`.
+/// Number of children of `parent` that have completed their start. Each then has the name of its kind of worker, e.g.
+/// `stress-ng-cpu`.
 fn workers_that_ran(parent: u32) -> usize {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();
@@ -268,7 +269,7 @@ mod tests {
         await_end_of(&workers);
     }
 
-    /// A killed stress-ng does not remove its files, and its workers do not notice its death.
+    /// A stress-ng that is killed does not remove its files, and its workers do not notice its death.
     #[test]
     fn a_killed_stress_ng_leaves_no_folder_and_no_worker() {
         let Some(mut load) = started("a_killed_stress_ng_leaves_no_folder_and_no_worker") else {

@@ -1,4 +1,4 @@
-//! Work of other programs during the trials: the check before a run does not see what begins later.
+//! Detects other programs that used the CPUs during the trials. The check before a run cannot detect what begins later.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use crate::preflight;
 use crate::record::{Record, Status};
 use crate::records_io::ReadError;
 
-/// Number of CPUs that other programs must keep busy to be reported. On a machine that does nothing else, the harness before and after the
-/// measured messages, and interrupts, take up to half of this.
+/// Number of CPUs that other programs must keep busy to be reported. Even on an otherwise idle machine, interrupts and
+/// the harness before and after the measured messages take up to half of this.
 const CPUS: f64 = 0.4;
 
-/// CPU time that neither the roles nor their servers used, in CPUs: the mean over the trials on one host to which the plan added no load.
-/// `None` if the records cannot tell.
+/// CPU time that neither the roles nor their servers used, in CPUs: the mean over the trials that ran on one host
+/// without additional load. `None` if the records do not contain enough information.
 pub fn other_cpus(records: &[Record]) -> Option<f64> {
     let (mut other_ns, mut span_ns) = (0, 0);
     for record in records {
@@ -31,7 +31,7 @@ pub fn other_cpus(records: &[Record]) -> Option<f64> {
     (span_ns > 0).then(|| other_ns as f64 / span_ns as f64)
 }
 
-/// A sentence that says so if other programs kept CPUs busy during the trials.
+/// A warning if other programs kept CPUs busy during the trials; `None` otherwise.
 pub fn warning(records: &[Record]) -> Option<String> {
     let cpus = other_cpus(records).filter(|cpus| *cpus >= CPUS)?;
     let of = records.iter().find_map(|r| r.host_cpu.first()).map_or(1, |host| host.cpus);
@@ -40,11 +40,11 @@ pub fn warning(records: &[Record]) -> Option<String> {
     ))
 }
 
-/// What disturbed the machine before and during the run with this name, whose records are at this path: its figures may differ for that
-/// reason.
+/// Describes what disturbed the machine before and during a run, which may be the reason for differences in its
+/// figures. The run has the name `name` and its records are at `path`.
 ///
 /// # Errors
-/// The file with the findings before the run is damaged.
+/// The file with the findings of the check before the run is damaged.
 pub fn disturbances(name: &str, path: &Path, records: &[Record]) -> Result<Vec<String>, ReadError> {
     let before = preflight::warnings_beside(path)?;
     let before = before.into_iter().map(|f| format!("before {name}: {}", f.what));
@@ -59,7 +59,8 @@ mod tests {
     use crate::record::HostMeters;
     use crate::samples::{loaded, trials};
 
-    /// Trials of 1 ms on two CPUs, which other programs kept busy for this time, beside the 6 us of the roles and 4 us of interrupts.
+    /// Trials of 1 ms on two CPUs, in which other programs used `other_ns` of CPU time, the roles 6 us, and interrupts
+    /// 4 us.
     fn beside(other_ns: u64) -> Vec<Record> {
         let mut records = trials("pipe", 64, &[1000, 1000], 10.0);
         for record in &mut records {

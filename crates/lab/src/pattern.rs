@@ -10,7 +10,7 @@ pub fn matches_within(pattern: &str, text: &str) -> bool {
     pattern.split('|').any(|one| matches_one(format!("*{one}*").as_bytes(), text.as_bytes()))
 }
 
-/// Greedy matching with a single backtracking point: linear in practice, never exponential.
+/// Greedy matching with a single backtracking point: takes linear time in practice, never exponential.
 fn matches_one(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

@@ -1,10 +1,10 @@
-//! The payload: messages written by the sender and completely read by the receiver.
+//! The payload: messages that the sender writes and of which the receiver reads every byte.
 //!
-//! A message consists of 64-bit little-endian words; the first is its sequence number if the size allows. The words add
-//! up to `multiplier * sequence + constant` (wrapping). The receiver has to read every byte to add them, and can check
-//! each message's content with a single comparison and without further information from the sender. The short `verify`
-//! phase before the measurement, with random content and CRC-32, proves that nothing is swapped or truncated
-//! (`verify.rs`).
+//! A message consists of 64-bit little-endian words; the first is its sequence number if the size permits. The words
+//! add up to `multiplier * sequence + constant` (wrapping). The receiver has to read every byte to add them up. It can
+//! check the content of each message with a single comparison and without further information from the sender. The
+//! short `verify` phase before the measurement, with random content and CRC-32, shows that nothing is swapped or
+//! truncated (`verify.rs`).
 
 use crossway_mech::Access;
 
@@ -13,7 +13,7 @@ use crate::line_buffer::{LINE_BYTES, LineBuffer};
 /// Marks the end of a stream whose length was not agreed on beforehand; sequence numbers never reach it.
 pub const END_MARK: u64 = u64::MAX;
 
-/// The bits of a sequence number from this one upwards contain the sender's index.
+/// Position of the lowest bit of the sender's index within a sequence number; the index takes all bits above.
 pub const SENDER_SHIFT: u32 = 48;
 
 /// Difference between successive words of a message written in place: odd, so that no two words are equal.
@@ -24,8 +24,9 @@ pub const SEQUENCED_SIZE: usize = 8;
 
 const LEAST_BUFFERS: usize = 4;
 
-/// A message's number is written this many messages before its turn. If it were written right before, a copy that loads
-/// words wider than the number would wait for the store, and the figure would include that wait.
+/// How many messages before its turn a message's sequence number is written. If it were written immediately before the
+/// send, a copy that loads words wider than the number would wait for the store, and the figure would include that
+/// wait.
 const LEAD: usize = 8;
 
 /// Adds up a message's words; the last may be incomplete. Reads every byte.
@@ -53,7 +54,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     total
 }
 
-/// How the words of a case's messages add up.
+/// The sum that the words of a message must have, as a function of its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Law {
     multiplier: u64,
@@ -87,7 +88,8 @@ fn tail_bytes(seed: u64) -> [u8; 8] {
     (seed | 0x0101_0101_0101_0101).to_le_bytes()
 }
 
-/// Writes a whole message of [`Access::InPlace`]: words `sequence + i * STEP`, trailing bytes zero.
+/// Writes a whole message for [`Access::InPlace`]: the words are `sequence + i * STEP`, the trailing bytes are
+/// constant.
 #[inline]
 pub fn write_in_place(message: &mut [u8], sequence: u64) {
     let (words, tail) = message.as_chunks_mut::<8>();
@@ -99,17 +101,17 @@ pub fn write_in_place(message: &mut [u8], sequence: u64) {
     tail.fill(0x5a);
 }
 
-/// The sender's prepared messages: more than its private caches hold, used in turn, so that no message is sent from a
-/// line that is still in the cache from the previous round.
+/// The sender's prepared messages, which are used in turn. They are larger than the sender's private caches, so that no
+/// message is sent from a cache line that is still in the cache from the previous round.
 #[derive(Debug)]
 pub struct Source {
     arena: Vec<u8>,
-    /// Offset of the first message in the arena: on a cache line.
+    /// Offset of the first message in the arena; aligned to a cache line.
     begin: usize,
     size: usize,
     stride: usize,
     at: usize,
-    /// Offset at which the next number is written, `lead` messages ahead of `at`.
+    /// Offset at which the next sequence number is written, `lead` messages ahead of `at`.
     ahead: usize,
     lead: u64,
     sequence: u64,
@@ -117,7 +119,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Prepares messages for a working set of at least `working_set_bytes` and touches every page.
+    /// Prepares messages with a total of at least `working_set_bytes` and touches every page.
     pub fn new(size: usize, sender: u16, seed: u64, working_set_bytes: usize) -> Source {
         let stride = size.next_multiple_of(LINE_BYTES).max(LINE_BYTES);
         let count = working_set_bytes.div_ceil(stride).max(LEAST_BUFFERS);
@@ -154,7 +156,8 @@ impl Source {
         source
     }
 
-    /// Makes numbers be written right before their turn: for senders that feed several streams from one source.
+    /// Makes sequence numbers be written immediately before their turn, for senders that feed several streams from one
+    /// source.
     pub fn without_lead(mut self) -> Source {
         (self.lead, self.ahead) = (0, self.at);
         self
@@ -172,7 +175,7 @@ impl Source {
         }
     }
 
-    /// Total size of the messages that are used in turn.
+    /// Total size of the messages that are used in turn, bytes.
     pub fn working_set_bytes(&self) -> usize {
         self.arena.len() - self.begin
     }
@@ -208,7 +211,7 @@ impl Source {
         self.size
     }
 
-    /// The message that marks the end of the stream; needs [`SEQUENCED_SIZE`] bytes.
+    /// The message that marks the end of the stream; the size must be at least [`SEQUENCED_SIZE`].
     pub fn end_message(&self) -> &[u8] {
         &self.end
     }
@@ -227,7 +230,7 @@ fn balance(message: &mut [u8], seed: u64) {
     }
 }
 
-/// One step of SplitMix64 (Steele, Lea, Flood 2014): cheap, and any seed is good.
+/// One step of SplitMix64 (Steele, Lea, Flood 2014), which is fast and works with any seed.
 pub fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(STEP);
     let mut z = *state;
@@ -245,24 +248,24 @@ pub enum Seen {
     End,
 }
 
-/// The receiver's counters and expectations for one sender.
+/// The receiver's checks and counters for one sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Checker {
     law: Law,
     size: usize,
     expected: u64,
-    /// Messages received.
+    /// Number of messages received.
     pub messages: u64,
-    /// Messages with a number below the expected one.
+    /// Number of messages with a sequence number below the expected one.
     pub out_of_order: u64,
-    /// Messages whose length or sum was wrong.
+    /// Number of messages with a wrong length or sum.
     pub corrupt: u64,
-    /// Numbers that were skipped.
+    /// Number of sequence numbers that were skipped.
     pub missing: u64,
 }
 
 impl Checker {
-    /// For messages created by `sender` with the same arguments.
+    /// Creates a checker for the messages that `sender` creates with the same arguments.
     pub fn new(size: usize, access: Access, sender: u16, seed: u64) -> Checker {
         Checker {
             law: Law::of(size, access, seed),
@@ -311,18 +314,18 @@ impl Checker {
         Seen::Message
     }
 
-    /// The number expected of the next message.
+    /// The sequence number expected of the next message.
     pub fn position(&self) -> u64 {
         self.expected
     }
 
-    /// Resets the counters and continues with the numbers; losses of the previous window are forgotten.
+    /// Resets the counters but not the sequence numbers. Messages lost in the previous window are no longer counted.
     pub fn restart(&mut self) {
         (self.messages, self.out_of_order, self.corrupt, self.missing) = (0, 0, 0, 0);
     }
 }
 
-/// The sender's index in a message's number; `None` for the end mark or a message without a number.
+/// The sender's index in a message's sequence number; `None` for the end mark or a message without a number.
 #[inline]
 pub fn sender_of(message: &[u8]) -> Option<u16> {
     let first = message.first_chunk::<SEQUENCED_SIZE>()?;

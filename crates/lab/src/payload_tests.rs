@@ -1,4 +1,4 @@
-//! A checker accepts the messages of its source and detects all others.
+//! Tests that a checker accepts the messages of its source and rejects all others.
 
 use super::*;
 

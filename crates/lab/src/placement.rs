@@ -1,4 +1,4 @@
-//! Placement of a case's roles: from the requested placement to logical CPUs.
+//! Placement of a case's roles: resolves the requested placement to logical CPUs.
 
 use crossway_mech::Wait;
 use crossway_sys::topology::{Relation, Topology};
@@ -21,7 +21,7 @@ impl Unplaceable {
     }
 }
 
-/// The placements that a value of the placement axis expands to on this machine.
+/// Expands a value of the placement axis to placements on this machine.
 pub fn expand(axis: PlacementAxis, topology: &Topology) -> Vec<Placement> {
     match axis {
         PlacementAxis::One(placement) => vec![placement],
@@ -35,7 +35,7 @@ pub fn expand(axis: PlacementAxis, topology: &Topology) -> Vec<Placement> {
     }
 }
 
-/// Resolves a placement to the logical CPUs of the first and the second role; empty when unpinned.
+/// Resolves a placement to the logical CPUs of the first and the second role; empty if roles are not pinned.
 pub fn resolve(
     placement: Placement,
     wait: Wait,
@@ -89,7 +89,8 @@ pub fn resolve(
     Ok(cpus)
 }
 
-/// Study item E18: if both ends spin on one core, each can only wait for the other's time slice to end.
+/// Rejects two spinning ends on one core, where each could only wait for the end of the other's time slice (item E18 of
+/// Enea's study).
 fn refuse_spinning_alone(cpus: &[u32], wait: Wait, allowed: usize) -> Result<(), Unplaceable> {
     let one_core = match cpus {
         [a, b] => a == b,

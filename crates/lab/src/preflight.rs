@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use crate::env::Environment;
 use crate::records_io::{self, ReadError};
 
-/// Share of a CPU's time used by other processes above which a warning is given.
+/// Fraction of a CPU's time used by other processes above which a warning is given.
 const BUSY_SHARE: f64 = 0.2;
-/// Share of the CPUs' time taken by the hypervisor above which a warning is given.
+/// Fraction of the CPUs' time taken by the hypervisor above which a warning is given.
 const STEAL_SHARE: f64 = 0.01;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// A reader of the figures should know it.
+    /// Something that a reader of the figures should know.
     Note,
-    /// Distorts the figures.
+    /// A condition that distorts the figures.
     Warning,
 }
 
@@ -37,7 +37,7 @@ pub struct Finding {
     pub next_step: String,
 }
 
-/// The warnings of the check before the run that holds these records; none if it has no check.
+/// The warnings of the check before the run with these records; empty if the run has no stored check.
 ///
 /// # Errors
 /// The file is damaged.
@@ -49,14 +49,14 @@ pub fn warnings_beside(records: &Path) -> Result<Vec<Finding>, ReadError> {
 /// CPU activity over a short time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
-    /// Times spent during the sample. The clock ticks of `/proc/stat` make short samples coarse.
+    /// CPU times during the sample. `/proc/stat` counts in clock ticks, so short samples are coarse.
     pub passed: HostCpu,
     /// Duration of the sample, nanoseconds.
     pub span_ns: u64,
 }
 
 impl Activity {
-    /// Samples for this long; 200 ms is 20 ticks.
+    /// Samples the activity for `duration`; 200 ms are 20 ticks.
     pub fn sample(duration: Duration) -> Activity {
         let (begun, before) = (Instant::now(), HostCpu::now().unwrap_or_default());
         std::thread::sleep(duration);
@@ -74,7 +74,7 @@ impl Activity {
     }
 }
 
-/// What a run is going to need from the machine.
+/// What a run needs from the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// Logical CPUs to which roles will be pinned; empty if none are pinned.
@@ -85,7 +85,7 @@ pub struct Need {
     pub spins: bool,
 }
 
-/// Checks for everything that would distort figures. Returns the most severe findings first.
+/// Checks for everything that would distort figures. Returns the findings, the most severe first.
 pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |severity, about: &str, what: String, next_step: &str| {
@@ -247,7 +247,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
     found
 }
 
-/// Hardware threads that no role uses, on the same cores as roles, and that are busy.
+/// Busy hardware threads that no role uses, on the same cores as roles. Each has its busy fraction.
 fn busy_neighbours(env: &Environment, activity: &Activity, need: &Need) -> Vec<(u32, f64)> {
     let mut found: Vec<(u32, f64)> = need
         .cpus
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    /// A fingerprint of this machine with everything that is judged set to harmless values.
+    /// A fingerprint of this machine in which every value that is checked is harmless.
     fn quiet() -> Environment {
         let mut env = Environment::take().expect("/proc");
         env.build.profile = "release".to_owned();

@@ -1,8 +1,8 @@
 //! Ranks mechanisms against each other, but only those that are comparable.
 //!
-//! A ranking covers one workload, size, placement, load, access and class of waiting: a mechanism that occupies a core
-//! is never ranked against one that sleeps. There are two rankings, by speed and by CPU time (study item E10), because
-//! they disagree. Rankings that differ only in load are searched for reversals (E9).
+//! A ranking covers one workload, size, placement, load, access and wait class: a mechanism that occupies a core is
+//! never ranked against one that sleeps. There are two rankings, by speed and by CPU time (item E10 of Enea's study),
+//! because they often disagree. Rankings that differ only in load are searched for reversals (item E9).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub enum WaitClass {
     Blocking,
     /// Occupies a core while it waits.
     Spinning,
-    /// Spins for a while, then sleeps.
+    /// Spins for a limited time, then sleeps.
     Hybrid,
 }
 
@@ -40,7 +40,7 @@ impl WaitClass {
         }
     }
 
-    /// The class of a wait.
+    /// The class of a way of waiting.
     pub fn of(wait: &Wait) -> WaitClass {
         match wait {
             Wait::Block => WaitClass::Blocking,
@@ -58,16 +58,17 @@ pub enum Speed {
     MsgsPerS,
     /// Median round trip, nanoseconds.
     RoundTripP50Ns,
-    /// 99th percentile of the one-way latency from the intended instant, nanoseconds.
+    /// 99th percentile of the one-way latency from the intended send time, nanoseconds.
     OneWayP99Ns,
-    /// Its median, where a trial has too few samples for the percentile.
+    /// Median of the one-way latency from the intended send time, nanoseconds; used if a trial has too few samples for
+    /// the percentile.
     OneWayP50Ns,
-    /// Medians of set-up, exchange and tear-down together, nanoseconds.
+    /// Sum of the medians of set-up, exchange and tear-down, nanoseconds.
     WholeExchangeNs,
 }
 
 impl Speed {
-    /// The figure by which trials of one workload are ranked: one that all of them have.
+    /// The figure by which trials of one workload are ranked, which all of these trials have.
     fn common_to(workload: &Workload, trials: &[&Record]) -> Speed {
         let has_p99 =
             |record: &&Record| latency(record, Span::OneWay).is_none_or(|l| l.p99.is_some());
@@ -80,7 +81,7 @@ impl Speed {
         }
     }
 
-    /// The figure of a trial, if it has it.
+    /// The figure of a trial; `None` if the trial does not have it.
     pub fn of(&self, record: &Record) -> Option<f64> {
         let p50 = |span| latency(record, span).map(|l| l.p50 as f64);
         match self {
@@ -102,17 +103,18 @@ impl Speed {
 /// A mechanism's entry in a ranking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its rank, from 1, shared by all whose intervals overlap that of the first of them (the one with the best median). Null for a mechanism with
-    /// fewer than five trials, which is listed after the ranked ones.
+    /// Its rank, from 1. A rank is shared by all entries whose intervals overlap that of the first entry with this
+    /// rank, which has the best median of them. Null for a mechanism with fewer than five trials, which is listed after
+    /// the ranked ones.
     pub rank: Option<usize>,
     /// The mechanism's id.
     pub mechanism: String,
     /// How its ends waited, e.g. `hybrid-20us`.
     pub wait: String,
-    /// The figure it is ranked by.
+    /// The figure by which it is ranked.
     pub figure: Summary,
-    /// Whether the cache-line time changed during its trials, or differed from that of its competitors: the rank may be
-    /// due to the machine.
+    /// Whether the cache-line round trip changed during its trials or differs from that of its competitors. The machine
+    /// may then be the reason for its rank.
     pub cores_moved: bool,
 }
 
@@ -121,15 +123,15 @@ pub struct Entry {
 pub struct Ranking {
     /// What all entries have in common, in readable form.
     pub setting: String,
-    /// The same as values by input.
+    /// The same inputs as text, by name.
     pub inputs: BTreeMap<String, String>,
-    /// The class of waiting.
+    /// The wait class of all entries.
     pub wait_class: WaitClass,
     /// The figure by which speed is ranked.
     pub speed: Speed,
-    /// Entries by rank, those of one rank by their median speed.
+    /// The entries by rank; within a rank, by median speed.
     pub by_speed: Vec<Entry>,
-    /// Likewise by payload bits per CPU-second of all roles; empty for empty messages.
+    /// The entries by rank in payload bits per CPU-second of all roles; empty if messages have no payload.
     pub by_bits_per_cpu_s: Vec<Entry>,
 }
 
@@ -144,7 +146,7 @@ pub struct Reversal {
     pub better_idle: String,
     /// The mechanism that ranks higher under load.
     pub better_loaded: String,
-    /// The figure of the two rankings.
+    /// The figure of both rankings.
     pub by: By,
 }
 
@@ -279,7 +281,7 @@ fn places(
     entries
 }
 
-/// Finds pairs in which one mechanism ranks higher when idle and the other under load, without a tie in either ranking.
+/// Finds pairs of which one mechanism ranks higher when idle and the other under load, without a tie in either ranking.
 fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversal> {
     let mut found = Vec::new();
     for (idle, idle_key) in rankings.iter().zip(keys) {
@@ -325,7 +327,7 @@ fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversa
     found
 }
 
-/// Marks figures whose cores moved; `*` marks the best.
+/// Marks figures of trials whose CPUs the hypervisor moved to other cores. (`*` marks the best.)
 pub const MOVED: char = '§';
 
 /// Explains [`MOVED`].

@@ -1,6 +1,7 @@
 //! The record of a trial: one line of `results.jsonl`. docs/RECORDS.md explains each field and its unit.
 //!
-//! `null` means "could not be measured here", never 0; [`Record::nulls`] gives the reason by field name.
+//! `null` means "could not be measured here" and is not the same as 0. [`Record::nulls`] gives the reason by field
+//! name.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ pub use hosts::{
     HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
 };
 
-/// Version of the schema; a reader rejects a newer one.
+/// Version of the schema; readers reject newer ones.
 pub const SCHEMA: u32 = 2;
 
 fn local() -> String {
@@ -31,9 +32,9 @@ fn local() -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Count, order and content verified, and no disturbance detected.
+    /// Count, order and content were verified, and no disturbance was detected.
     Ok,
-    /// Verified, but the figure is unreliable (a warning says why): kept and marked, but not included in averages.
+    /// Verified, but unreliable, with the reason in `reason`. It is kept and marked, but left out of figures.
     Degraded,
     /// The trial failed; `reason` says how.
     Failed,
@@ -46,29 +47,29 @@ pub enum Status {
 pub struct Counts {
     /// Messages sent in the measured part.
     pub sent: u64,
-    /// How many of those were received.
+    /// Number of those messages that were received.
     pub received: u64,
     /// Payload bytes received.
     pub bytes: u64,
-    /// Messages that arrived out of order.
+    /// Number of messages that arrived out of order.
     pub out_of_order: u64,
-    /// Messages whose content was wrong.
+    /// Number of messages with wrong content.
     pub corrupt: u64,
-    /// Messages used for warming up.
+    /// Number of messages used for the warm-up.
     pub warmup: u64,
 }
 
 /// Throughput in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
-    /// First send to last receive, nanoseconds. Between hosts with different clocks: the receiver's own interval, first
-    /// to last receipt.
+    /// Time from the first send to the last receipt, nanoseconds. Between hosts with different clocks: the receiver's
+    /// own interval, from the first to the last receipt.
     pub wall_ns: u64,
     /// Messages received per second.
     pub msgs_per_s: f64,
     /// Payload bytes received per second.
     pub bytes_per_s: f64,
-    /// The sender's own interval, first to last send, if the hosts have different clocks.
+    /// The sender's own interval from the first to the last send, nanoseconds, if the hosts have different clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_wall_ns: Option<u64>,
 }
@@ -77,11 +78,11 @@ pub struct Throughput {
 /// 100,000 (ten samples beyond the percentile).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The measured interval.
+    /// The interval that was measured.
     pub span: Span,
     /// Number of samples.
     pub n: u64,
-    /// Minimum, nanoseconds, like all fields below.
+    /// Minimum, nanoseconds; all following figures are in nanoseconds, too.
     pub min: u64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -107,10 +108,10 @@ pub struct Latency {
 /// Open-loop pacing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pacing {
-    /// Number of intended bursts.
+    /// Number of bursts in the schedule.
     pub bursts: u64,
-    /// Bursts that began later than their intended instant by more than a tenth of the period, or by more than a
-    /// millisecond if that is less.
+    /// Number of bursts that began later than their intended time by more than a tenth of the period or, if that is
+    /// less, a millisecond.
     pub late_bursts: u64,
     /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,
@@ -118,20 +119,22 @@ pub struct Pacing {
     pub intended_bits_per_s: f64,
     /// Achieved rate, payload bits per second.
     pub reached_bits_per_s: f64,
-    /// How late the sender itself began its bursts, before it called the mechanism; null in records from before 0.1.0.
+    /// How late the sender itself was when it began its bursts, before it called the mechanism; null in records from
+    /// before 0.1.0.
     #[serde(default)]
     pub lateness_ns: Option<Lateness>,
 }
 
-/// Delay of a paced sender in starting its bursts, nanoseconds, from the intended instant or, if the previous burst was
-/// still being sent then, from its end. It is part of the latency, which counts from the intended instant.
+/// Delay with which a paced sender began its bursts, nanoseconds. It counts from the intended time or, if the previous
+/// burst was still being sent then, from the end of that burst. It is part of the latency, which counts from the
+/// intended time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Number of bursts.
     pub n: u64,
     /// Median.
     pub p50: u64,
-    /// 99th percentile; null below 1,000 bursts.
+    /// 99th percentile; null with fewer than 1,000 bursts.
     pub p99: Option<u64>,
     /// Maximum.
     pub max: u64,
@@ -172,7 +175,7 @@ pub struct RoleMeters {
     pub instructions: Option<u64>,
     /// Cache misses; null without hardware counters.
     pub cache_misses: Option<u64>,
-    /// Messages this role sent or received.
+    /// Number of messages that this role sent or received.
     pub messages: u64,
     /// Longest time between two messages of this role, nanoseconds; null if it was not measured.
     pub longest_wait_ns: Option<u64>,
@@ -194,7 +197,7 @@ pub struct ServerMeters {
 pub struct Cost {
     /// CPU nanoseconds of all roles and servers per message (a round trip counts as one).
     pub cpu_ns_per_msg: f64,
-    /// Payload bits per CPU-second of all roles and servers (E10's Mbpc/s, in bits).
+    /// Payload bits per CPU-second of all roles and servers (the Mbpc/s of item E10 of Enea's study, in bits).
     pub bits_per_cpu_s: f64,
     /// Busy time of the whole host per message, nanoseconds; includes soft interrupts and unrelated processes.
     pub host_ns_per_msg: Option<f64>,
@@ -203,22 +206,22 @@ pub struct Cost {
 /// How evenly several roles shared the channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
-    /// Each role's share; the shares sum to 1.
+    /// Each role's share of the messages; the shares add up to 1.
     pub shares: Vec<f64>,
     /// Jain's index: 1 if all shares are equal, 1/n if one role has everything.
     pub jain: f64,
     /// Longest time that a role waited between two messages, nanoseconds.
     pub longest_wait_ns: u64,
-    /// Voluntary context switches of the senders per message sent: how often a sender went to sleep.
+    /// Voluntary context switches of the senders per message sent, i.e. how often a sender went to sleep.
     #[serde(default)]
     pub sleeps_per_msg: Option<f64>,
-    /// Lower bound of the wasted wake-ups per message sent: sleeps beyond one per message sent cannot have been
-    /// followed by a message.
+    /// Lower bound of the wasted wake-ups per message sent. A useful wake-up is followed by a message, so voluntary
+    /// context switches beyond one per message were wasted.
     #[serde(default)]
     pub wasted_wakeups_per_msg: Option<f64>,
 }
 
-/// Properties of the instruments and of the machine, measured around this trial.
+/// Properties of the measuring instruments and of the machine around this trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Cost of reading the clock, nanoseconds.
@@ -234,15 +237,15 @@ pub struct Calibration {
     pub cache_line_before_ns: Option<f64>,
     /// Cache-line round trip after the trial, nanoseconds.
     pub cache_line_after_ns: Option<f64>,
-    /// A minimal exchange between two threads on the roles' CPUs that sleep while they wait, nanoseconds: the reference
-    /// for blocking round trips. Measured between the trials.
+    /// Round trip of a minimal exchange between two threads on the roles' CPUs that sleep while they wait, nanoseconds:
+    /// the reference for blocking round trips. Measured between the trials.
     #[serde(default)]
     pub blocking_exchange_ns: Option<f64>,
     /// Payload bytes per second that a single copy of messages of this size achieves between the roles' CPUs. Measured
     /// between the trials.
     #[serde(default)]
     pub one_copy_bytes_per_s: Option<f64>,
-    /// The same with two copies.
+    /// Payload bytes per second with two copies, measured in the same way.
     #[serde(default)]
     pub two_copies_bytes_per_s: Option<f64>,
     /// The harness's own cost for messages of this size.
@@ -250,12 +253,12 @@ pub struct Calibration {
     pub harness: Option<HarnessCost>,
 }
 
-/// What Crossway itself adds to each message, compared with a loop that touches nothing, in nanoseconds per message,
-/// measured without a mechanism. A round trip includes twice the cost of both ends, and one clock reading.
+/// What Crossway itself adds to each message, in nanoseconds per message, compared with a loop that touches no data. It
+/// is measured without a mechanism. A round trip includes the costs of both ends twice, and one clock reading.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HarnessCost {
-    /// At the sending end: numbering the message and taking it from a working set larger than the private caches
-    /// instead of from a single buffer in the cache; with `in-place`, writing it.
+    /// At the sending end: numbering the message, and reading it from a working set larger than the private caches
+    /// instead of from a single buffer in the cache. With access `in-place`: writing the message.
     pub sender_ns_per_msg: f64,
     /// At the receiving end: reading and checking every byte.
     pub receiver_ns_per_msg: f64,
@@ -266,9 +269,9 @@ pub struct HarnessCost {
 /// A host of a testbed that took part in the trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRef {
-    /// Its name: `a` or `b` on testbeds created on this machine, else the prefix as written.
+    /// Its name: `a` or `b` on testbeds created on this machine, otherwise the command prefix as written.
     pub name: String,
-    /// The first word of its prefix: `none` (this machine), `ip`, `guest`, `ssh`, `mpirun` ...
+    /// The first word of its command prefix: `none` (this machine), `ip`, `guest`, `ssh`, `mpirun` ...
     pub prefix_kind: String,
     /// Release of its kernel.
     pub kernel: String,
@@ -276,7 +279,7 @@ pub struct HostRef {
     pub environment: String,
 }
 
-/// What a record contains about a contender in addition to its id and its library's version.
+/// The facts about a contender in a record, in addition to its id and the version of its library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContenderNote {
     /// The family with which charts group it.
@@ -288,7 +291,7 @@ pub struct ContenderNote {
 }
 
 impl ContenderNote {
-    /// The note on a contender.
+    /// The facts about this contender.
     pub fn of(contender: &Contender) -> ContenderNote {
         ContenderNote {
             family: contender.family.word().to_owned(),
@@ -318,7 +321,7 @@ pub struct Record {
     /// Facts about a contender; null for Crossway's own mechanisms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contender: Option<ContenderNote>,
-    /// `local` for this machine; on a testbed the host's name, or `A to B`.
+    /// `local` for this machine; on a testbed, the host's name or `A to B`.
     pub host: String,
     /// The hosts that took part; empty without a testbed.
     #[serde(default)]
@@ -343,15 +346,16 @@ pub struct Record {
     pub pacing: Option<Pacing>,
     /// Resources used by each role.
     pub roles: Vec<RoleMeters>,
-    /// Processes that work on behalf of the ends; empty if only the kernel or the roles themselves do.
+    /// CPU time of processes that work on behalf of the ends; empty if only the kernel and the roles do.
     #[serde(default)]
     pub servers: Vec<ServerMeters>,
-    /// CPU time of each host; schema 1 had one entry, without a list and without the host's name.
+    /// CPU time of each host. In schema 1, this was a single entry without the host's name instead of a list.
     #[serde(default, deserialize_with = "hosts::one_or_several")]
     pub host_cpu: Vec<HostMeters>,
     /// CPU cost of the messages.
     pub cost: Option<Cost>,
-    /// Counters of the interfaces that carried the traffic, on every host; empty if the mechanism uses none.
+    /// Counters of the interfaces that carried the traffic, on every host; empty if the mechanism does not use
+    /// interfaces.
     pub net: Vec<IfaceMeters>,
     /// Packets per message, computed from the counters.
     #[serde(default)]
@@ -359,7 +363,7 @@ pub struct Record {
     /// Packets over time, if the plan requests it.
     #[serde(default)]
     pub packet_series: Vec<PacketSeries>,
-    /// What the transport protocol of each host retransmitted.
+    /// Retransmissions by the transport protocol of each host.
     #[serde(default)]
     pub retransmissions: Vec<Retransmissions>,
     /// How evenly several roles shared the channel.
@@ -367,7 +371,7 @@ pub struct Record {
     /// Results of the concurrent workloads, in the order of `inputs.beside`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<BesideFigures>,
-    /// Properties of the instruments.
+    /// Properties of the measuring instruments.
     pub calibration: Calibration,
     /// Values read back from the system.
     pub facts: BTreeMap<String, i64>,

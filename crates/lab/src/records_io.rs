@@ -1,9 +1,9 @@
 //! Reads `results.jsonl` and the other files of a run.
 //!
-//! A run that was killed can leave an incomplete last line, which is skipped with a warning. So is any other line that
-//! is not a record, with the command that removes it, and a trial that occurs in the file a second time: counting it
-//! twice would make intervals too narrow. A record newer than this program is an error, as is a file without any
-//! record.
+//! A run that was killed can leave an incomplete last line, which is skipped with a warning. Any other line that is not
+//! a record is also skipped, with a warning that contains the command to remove it. A trial that occurs in the file a
+//! second time is skipped, because counting it twice would make intervals too narrow. A record newer than this program
+//! is an error, and so is a file without any record.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,13 +15,13 @@ use serde::Deserialize;
 use crate::record::{Record, SCHEMA};
 use crate::run_info::{RUN, RunInfo};
 
-/// The file of records in a run's folder.
+/// File name of the records in a run's folder.
 pub const RESULTS: &str = "results.jsonl";
-/// The file of the environment's fingerprint.
+/// File name of the fingerprints of the environment.
 pub const ENVIRONMENT: &str = "env.json";
-/// The file of conditions, found before the run and each time it was continued, that could distort its figures.
+/// File name of the conditions that could distort the figures, found before the run and each time it was continued.
 pub const PREFLIGHT: &str = "preflight.json";
-/// The file of the machine's limits.
+/// File name of the machine's limits.
 pub const LIMITS: &str = "limits.json";
 
 /// Why records could not be read.
@@ -34,7 +34,7 @@ pub enum ReadError {
         path: PathBuf,
         /// The cause. It is part of the message and not a `source`, because a printed error chain would repeat it.
         cause: io::Error,
-        /// What to do, if known; begins with a separator.
+        /// What to do, if that is known; begins with a separator.
         hint: String,
     },
     /// A line is not a record.
@@ -42,19 +42,19 @@ pub enum ReadError {
     Bad {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
         /// What is wrong with it.
         why: String,
     },
-    /// A newer Crossway wrote it.
+    /// The record was written by a newer version of Crossway.
     #[error(
         "{path}:{line}: record schema {found} is newer than this program's ({SCHEMA}); update crossway to read it"
     )]
     NewerSchema {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
         /// Its schema.
         found: u64,
@@ -64,7 +64,7 @@ pub enum ReadError {
 /// Records read from a file, and warnings about them.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// The file they were read from.
+    /// The file from which they were read.
     pub path: PathBuf,
     /// The records, in the order in which they were written.
     pub records: Vec<Record>,
@@ -110,7 +110,7 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     Ok(loaded)
 }
 
-/// How many skipped lines are reported individually for each reason; of the others only the number is given.
+/// Maximum number of skipped lines per reason that are reported individually. Beyond it, only their number is reported.
 const NAMED_AT_MOST: usize = 5;
 
 /// Parses the text of a `results.jsonl`; `path` is used in messages only.
@@ -163,7 +163,7 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
     Ok(loaded)
 }
 
-/// What distinguishes a trial from all others, wherever its record is.
+/// What identifies a trial, in whichever file its record is.
 fn identity(record: &Record) -> (String, String, String, u32) {
     (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
 }
@@ -171,9 +171,9 @@ fn identity(record: &Record) -> (String, String, String, u32) {
 /// Skipped lines of a file.
 struct LeftOut<'a> {
     path: &'a Path,
-    /// The line number, and what is wrong with the line.
+    /// Line numbers of lines that are not records, each with the reason.
     bad: Vec<(usize, String)>,
-    /// The line number, and the line that already contains the same trial.
+    /// Line numbers of repeated trials, each with the line number of the first record of the trial.
     repeated: Vec<(usize, usize)>,
 }
 
@@ -202,7 +202,7 @@ impl LeftOut<'_> {
 
 type Parsed = Vec<(usize, Result<Record, ReadError>)>;
 
-/// Parses with one thread per CPU: a reference run has 100,000 records and more.
+/// Parses with one thread per CPU, because a reference run has 100,000 records or more.
 fn parse_lines(path: &Path, lines: &[(usize, &[u8])]) -> Vec<Parsed> {
     const LINES_PER_THREAD_AT_LEAST: usize = 2000;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
@@ -240,7 +240,7 @@ fn parse_line(path: &Path, line: usize, text: &[u8]) -> Result<Record, ReadError
     }
 }
 
-/// serde_json's message without its "at line 1 column n": the line number is ours, the column is kept.
+/// serde_json's message with the column but without the line number, since ours counts lines of the file.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

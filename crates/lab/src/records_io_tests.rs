@@ -1,4 +1,4 @@
-//! Complete, truncated, damaged and newer files of records.
+//! Tests with complete, truncated, damaged and newer files of records.
 
 use super::*;
 use crate::samples;

@@ -1,4 +1,4 @@
-//! The roles of a case, and which of them connects to which.
+//! The roles of a case, and which of them are connected.
 
 use crossway_mech::Caps;
 
@@ -16,7 +16,7 @@ pub(crate) struct RoleSpec {
     pub(crate) first_peer: u16,
 }
 
-/// One channel: the listening role's offer number `channel_there` goes to the connecting role.
+/// One channel: the listening role's offer with the number `offer` goes to the connecting role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) listener: usize,
@@ -110,7 +110,7 @@ impl RoleLayout {
         }
     }
 
-    /// The name of a role in records, numbered if there are several of the same kind.
+    /// The name of a role in records, with a number if there are several of the same part.
     pub(crate) fn name(&self, role: usize) -> String {
         let RoleSpec { part, index, .. } = self.roles[role];
         let alone = self.roles.iter().filter(|r| r.part == part).count() == 1;

@@ -1,4 +1,4 @@
-//! Identity and size of a run: `run.json`.
+//! Identity and size of a run, stored in `run.json`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::{Record, Status};
 
-/// The file in a run's folder.
+/// The name of the file in a run's folder.
 pub(crate) const RUN: &str = "run.json";
 
 /// Identity and size of a run, as stored in `run.json`.
@@ -26,14 +26,14 @@ pub struct RunInfo {
     pub hosts: Option<String>,
     /// Start, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
-    /// Number of trials of all its cases; null in runs from before 0.1.0.
+    /// Number of trials of all cases; null in runs from before 0.1.0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trials: Option<u64>,
 }
 
 impl RunInfo {
-    /// The number of trials that have no record yet: above 0 for a run that was interrupted or is still in progress. A
-    /// case that was skipped has one record for all of its trials.
+    /// The number of trials that have no record yet; above 0 for a run that was interrupted or is still in progress. A
+    /// skipped case has one record for all of its trials.
     pub fn missing_trials(&self, records: &[Record]) -> u64 {
         let mut done: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for record in records.iter().filter(|r| r.run == self.run) {

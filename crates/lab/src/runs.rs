@@ -1,4 +1,4 @@
-//! Finds runs by what a user calls them: a path, `latest`, or the name given with `measure --name`.
+//! Finds a run by how a user refers to it: a path, `latest`, or the name given with `measure --name`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::run::Folder;
 
 /// The folder in which `measure` creates runs by default.
 pub const OUT: &str = "out";
-/// Refers to the most recently started run.
+/// The word that refers to the most recently started run.
 pub const LATEST: &str = "latest";
 
 /// The reason why a word does not refer to a run.
@@ -61,8 +61,8 @@ pub fn list(out: &Path) -> Vec<Found> {
     found.into_iter().map(|(_, run)| run).collect()
 }
 
-/// Resolves a word to a run: a path that exists, or else `latest` or a name among the runs in `out`. A folder before
-/// the word (`other/latest`) replaces `out`. If several runs have the name, the last one is returned.
+/// Resolves a word to a run: an existing path, or else `latest` or the name of a run in `out`. A folder before the word
+/// (`other/latest`) replaces `out`. If several runs have the name, the most recent one is returned.
 ///
 /// # Errors
 /// See [`FindError`].
@@ -99,7 +99,7 @@ pub fn find(word: &Path) -> Result<PathBuf, FindError> {
 /// Checks that a run may have this name: it must be neither a path nor `latest`.
 ///
 /// # Errors
-/// Says what is wrong with the name, and what is allowed.
+/// Returns a message with what is wrong with the name, and what is allowed.
 pub fn check_name(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with(['-', '.']) || !name.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Made-up records for tests: complete, plausible in form, and with figures chosen by the test.
+//! Artificial records for tests: complete, plausible in form, and with figures chosen by the test.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::record::{
     Calibration, Cost, Counts, Latency, Record, RoleMeters, SCHEMA, Span, Status, Throughput,
 };
 
-/// A successful trial of `mechanism` with a round trip of `p50_ns` and a CPU time of `cpu_ns` for each of 1000
-/// messages.
+/// A successful trial of `mechanism`: 1000 messages with a round trip of `p50_ns` and a CPU time of `cpu_ns` per
+/// message.
 pub(crate) fn ping_pong(
     mechanism: &str,
     size: u64,
@@ -138,7 +138,7 @@ pub(crate) fn ping_pong(
     }
 }
 
-/// One trial for each of these round trips.
+/// One trial with each of these round trips.
 pub(crate) fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -> Vec<Record> {
     p50s_ns
         .iter()
@@ -147,7 +147,7 @@ pub(crate) fn trials(mechanism: &str, size: u64, p50s_ns: &[u64], cpu_ns: f64) -
         .collect()
 }
 
-/// The same trials under another load.
+/// Returns the records as if they had been measured under another load.
 #[allow(dead_code)]
 pub(crate) fn loaded(mut records: Vec<Record>, load: Load) -> Vec<Record> {
     for record in &mut records {
@@ -157,7 +157,7 @@ pub(crate) fn loaded(mut records: Vec<Record>, load: Load) -> Vec<Record> {
     records
 }
 
-/// The records as `results.jsonl`, one line each.
+/// The records in the format of `results.jsonl`, one line each.
 pub(crate) fn lines(records: &[Record]) -> Vec<u8> {
     let mut out = Vec::new();
     for record in records {

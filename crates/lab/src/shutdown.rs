@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a descriptor, so that a run stops at a suitable point instead of in the middle.
+//! SIGINT and SIGTERM as a descriptor, so that a run can stop at a suitable point.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;

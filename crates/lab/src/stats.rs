@@ -1,8 +1,8 @@
 //! Statistics on trials. The unit is the trial, never the message: all messages of a trial share its conditions
-//! (placement, frequency, neighbours), so a million of them say no more about the next trial than one does.
+//! (placement, frequency, neighbours), so a million of them say no more about the next trial than a single one.
 //!
 //! The statistics are robust (median, MAD, quantiles), because latencies have long tails. Every function accepts
-//! figures in any order; a NaN among them is a programming error upstream and makes the result `None`.
+//! figures in any order. A NaN among them indicates a bug in the caller and makes the result `None`.
 
 pub mod bootstrap;
 pub mod two_samples;
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub use bootstrap::{Interval, median_interval, ratio_interval};
 pub use two_samples::{MannWhitney, cliffs_delta, hodges_lehmann, mann_whitney};
 
-/// Least number of trials for an interval of the median: with fewer, even their whole range covers the true median with
-/// less than 90 % probability (1 - 2 * 0.5^n).
+/// Minimum number of trials for an interval of the median. With fewer, even their whole range covers the true median
+/// with a probability below 90 % (1 - 2 * 0.5^n).
 pub const TRIALS_AT_LEAST: usize = 5;
 
 /// Whether there are enough trials for an interval, a noise figure and a place in a ranking.
@@ -59,8 +59,8 @@ pub fn mad(figures: &[f64]) -> Option<f64> {
     median(&figures.iter().map(|x| (x - middle).abs()).collect::<Vec<_>>())
 }
 
-/// Indices of the figures whose modified z-score exceeds 3.5 (Iglewicz and Hoaglin, 1993). Outliers are reported, never
-/// removed. Fewer than five figures have none: that is too few to say what is usual.
+/// Indices of the figures with a modified z-score above 3.5 (Iglewicz and Hoaglin, 1993). Outliers are reported, never
+/// removed. With fewer than five figures there are none, because that is too few to tell what is usual.
 pub fn outliers(figures: &[f64]) -> Vec<usize> {
     const LIMIT: f64 = 3.5;
     let (Some(middle), Some(mad)) = (median(figures), mad(figures)) else { return Vec::new() };
@@ -94,7 +94,7 @@ pub struct Summary {
     /// 95 % bootstrap interval of the median; null with fewer than [`TRIALS_AT_LEAST`] trials.
     #[serde(default)]
     pub interval: Option<Interval>,
-    /// Median absolute deviation.
+    /// Median absolute deviation from the median.
     pub mad: f64,
     /// Smallest figure.
     pub min: f64,
@@ -105,7 +105,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarizes these figures; `None` if there are none or one is NaN.
+    /// Summarises these figures; `None` if there are none or one is NaN.
     pub fn of(figures: &[f64]) -> Option<Summary> {
         let sorted = sorted(figures)?;
         Some(Summary {

@@ -1,13 +1,13 @@
 //! Steps and knees in a series of measurements over message size or buffer size.
 //!
-//! A *step* is a jump between two neighbouring points that the smooth curve around them does not explain (study item
-//! T4: TIPC's throughput falls when a message needs one more packet). A *knee* is where a rising curve reaches its
-//! plateau (C3: throughput against socket buffer). A *staircase* is a series of steps with one period, too close to be
-//! resolved individually. Each is reported only if it is significant after correction for the number of places
-//! examined: a smooth curve yields nothing.
+//! A *step* is a jump between two neighbouring points that the smooth curve around them does not explain (item T4 of
+//! Toshiba's study: TIPC's throughput falls when a message needs one more packet). A *knee* is where a rising curve
+//! reaches its plateau (item C3 of the cluster study: throughput against socket buffer). A *staircase* is a series of
+//! steps at a constant distance, too close to be resolved individually. Each is reported only if it is significant
+//! after correction for the number of places examined, so that a smooth curve yields nothing.
 //!
-//! [`predict`] derives from facts about the machine where steps are expected; [`explain`] matches expected and found
-//! steps.
+//! [`predict`] derives from facts about the machine where steps are expected. [`explain`] matches expected steps with
+//! found ones.
 
 mod detect;
 mod explain;
@@ -30,7 +30,7 @@ pub struct Place {
 /// Maximum probability of a false alarm in a whole series of pure noise.
 pub const FALSE_ALARM: f64 = 0.01;
 
-/// A jump smaller than this fraction of the local level is not reported, however significant it is.
+/// Smallest jump that is reported, however significant, as a fraction of the local level.
 pub const LEAST_JUMP: f64 = 0.015;
 
 #[cfg(test)]
@@ -48,12 +48,12 @@ mod tests_support {
             Noise(Pcg64Mcg::seed_from_u64(seed))
         }
 
-        /// Uniform in 0..1.
+        /// A uniformly distributed number in 0..1.
         pub(super) fn unit(&mut self) -> f64 {
             self.0.random::<f64>()
         }
 
-        /// Nearly normal around 1 with standard deviation `spread`.
+        /// An approximately normal number with mean 1 and standard deviation `spread`.
         pub(super) fn around_one(&mut self, spread: f64) -> f64 {
             let twelve: f64 = (0..12).map(|_| self.unit()).sum();
             1.0 + spread * (twelve - 6.0)

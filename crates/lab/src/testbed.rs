@@ -1,4 +1,4 @@
-//! A testbed: a named environment, other than this machine itself, in which cases run. docs/PLANS.md explains the keys.
+//! A testbed: a named environment, other than this machine alone, in which cases run. docs/PLANS.md explains the keys.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ pub const LOCAL: &str = "local";
 /// The names of the hosts of testbeds that are created on this machine.
 pub(crate) const NAMES: [&str; 2] = ["a", "b"];
 
-/// Location of the two ends of a channel on a testbed.
+/// Which hosts of a testbed the two ends of a channel are on.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -44,9 +44,9 @@ pub struct Testbed {
     /// Rate of its links in each direction; null: unshaped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// Largest IP packet in bytes.
+    /// MTU of its links: the largest IP packet in bytes.
     pub mtu_bytes: u32,
-    /// Segmentation and checksum offloads.
+    /// Segmentation and checksum offloads of its interfaces.
     pub offloads: Offloads,
     /// The TIPC implementations that are set up on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,7 +54,7 @@ pub struct Testbed {
     /// The command prefixes of its hosts; empty except for [`TestbedKind::Hosts`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// What its containers share; each has everything else to itself. Only for [`TestbedKind::Containers`].
+    /// What its containers share, everything else being separate. Only for [`TestbedKind::Containers`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<Share>,
 }
@@ -63,7 +63,7 @@ pub struct Testbed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
-    /// A directory in which both create and find files, sockets and FIFOs.
+    /// A directory in which both containers can create and find files, sockets and FIFOs.
     Volume,
     /// `/dev/shm`.
     Shm,
@@ -71,7 +71,7 @@ pub enum Share {
     Network,
     /// The IPC namespace: System V objects and POSIX message queues.
     Ipc,
-    /// The PID namespace: each sees the other's processes.
+    /// The PID namespace: each container sees the processes of the other.
     Pid,
 }
 
@@ -99,7 +99,7 @@ pub enum TestbedKind {
     Netlab,
     /// Two guest kernels on one switch.
     Guests,
-    /// Two containers on this kernel, with separate mounts, processes, IPC and network except for what they share.
+    /// Two containers on this kernel, with separate mounts, processes, IPC and network, except for what they share.
     Containers,
     /// The hosts named on the command line.
     Hosts,
@@ -121,9 +121,9 @@ impl TestbedKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tipc {
-    /// The kernel's: a bearer on each guest's interface. Cases start when the link is up.
+    /// That of the kernel, with a bearer on each guest's interface. Cases start when the link is up.
     Kernel,
-    /// Crossway's own: a `tipcd` on each host's interface. Cases start when the link is up.
+    /// Crossway's own, with a `tipcd` on each host's interface. Cases start when the link is up.
     Node,
 }
 
@@ -138,7 +138,7 @@ impl Tipc {
 }
 
 impl Testbed {
-    /// The properties of its links.
+    /// The properties of its network link.
     pub fn link(&self) -> Link {
         Link {
             rate: self.rate,
@@ -148,14 +148,14 @@ impl Testbed {
         }
     }
 
-    /// The hosts that take part, in readable form: `A to B`, or the host on which both ends are.
+    /// The hosts that take part, in readable form: `A to B`, or the single host that both ends are on.
     pub fn label(&self) -> String {
         let names: Vec<String> = self.hosts.iter().map(|words| HostWords::name_of(words)).collect();
         names.join(" to ")
     }
 
-    /// The sites of its cases: a single one if the testbed is a network of two hosts, one for each pair of the hosts
-    /// named on the command line. If both ends are on one host, it is the first.
+    /// The sites of its cases. A testbed with a network of two hosts has a single site; hosts named on the command line
+    /// give one for each pair. If both ends are on one host, that is the first host.
     pub fn sites(&self, ends: Ends) -> Vec<Site> {
         let on = |hosts: Vec<String>| Site::On { testbed: Testbed { hosts, ..self.clone() }, ends };
         let hosts = &self.hosts;
@@ -177,7 +177,7 @@ pub enum Site {
     Here,
     /// These hosts of a testbed.
     On {
-        /// The testbed, reduced to the hosts that take part if they were named on the command line.
+        /// The testbed; if its hosts were named on the command line, only with those that take part.
         testbed: Testbed,
         /// Location of the ends.
         ends: Ends,
@@ -202,14 +202,14 @@ impl Site {
     }
 }
 
-/// A host as named on the command line: a command prefix, and the address at which other hosts reach it.
+/// A host as named on the command line: a command prefix, and optionally the address at which other hosts reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostWords {
-    /// Its name: the prefix as written; `local` without a prefix.
+    /// Its name: the command prefix as written; `local` without a prefix.
     pub name: String,
-    /// The words to put before a command; empty for this machine.
+    /// The command prefix, one argument per element; empty for this machine.
     pub prefix: Vec<String>,
-    /// Its address, if it was stated and need not be discovered.
+    /// Its address; `None` if it was not stated and must be discovered.
     pub address: Option<IpAddr>,
 }
 
@@ -223,8 +223,8 @@ pub struct BadHosts {
 }
 
 impl HostWords {
-    /// Parses one host: words, quoted as in a shell, `local` or nothing for this machine, optionally followed by
-    /// `=ADDRESS`.
+    /// Parses one host: a command prefix with quotes as in a shell, or `local` or nothing for this machine, optionally
+    /// followed by `=ADDRESS`.
     ///
     /// # Errors
     /// A quote is not closed, or what looks like an address is invalid.
@@ -255,7 +255,8 @@ impl HostWords {
         HostWords::parse(text).map_or_else(|_| text.to_owned(), |host| host.name)
     }
 
-    /// The first word of a prefix without its path; if it is our own program, its second word: `guest`, `net`.
+    /// The first word of the command prefix, without its path. If that is Crossway itself, the second word, such as
+    /// `guest` or `net`.
     pub(crate) fn prefix_kind(&self) -> String {
         let Some(first) = self.prefix.first() else { return LOCAL.to_owned() };
         let name = first.rsplit('/').next().unwrap_or(first);
@@ -266,7 +267,7 @@ impl HostWords {
         }
     }
 
-    /// Splits a list of hosts at the commas outside of quotes.
+    /// Splits a list of hosts at the commas outside quotes.
     ///
     /// # Errors
     /// A host cannot be parsed, or is named twice.

@@ -33,7 +33,7 @@ const fn tool(
     Tool { name, purpose, package, version_args }
 }
 
-/// All external programs. None is needed to measure an idle machine.
+/// All external programs. None of them is needed to measure an idle machine.
 pub const TOOLS: &[Tool] = &[
     tool("stress-ng", "stress-ng", &["--version"], "background load for plans that ask for it"),
     tool("perf", "linux-perf", &["--version"], "flame graphs of a case"),
@@ -56,14 +56,14 @@ pub const TOOLS: &[Tool] = &[
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Found {
-    /// It is installed and answers.
+    /// It is installed, and its version could be queried.
     Ready {
         /// First line of its version output; `unknown` if it cannot report one.
         version: String,
         /// Path of the program.
         path: PathBuf,
     },
-    /// It is not installed, or does not answer.
+    /// It is not installed, or it did not answer.
     Missing {
         /// What is wrong.
         why: String,
@@ -100,7 +100,8 @@ pub fn tool_named(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().find(|t| t.name == name)
 }
 
-/// Runs a command until it exits and returns its output, standard error after standard output. Killed at the deadline.
+/// Runs a command until it exits and returns its standard output followed by its standard error. The command is killed
+/// after the time limit.
 fn output(command: &mut Command, within: Duration) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     crossway_sys::proc::die_with_parent(command);

@@ -1,5 +1,5 @@
-//! Verification before anything is measured: each direction of each channel carries random content of varied sizes,
-//! which is compared byte by byte and by CRC-32. A case that fails is not measured.
+//! Verification before any measurement: each direction of each channel carries random content of various sizes, which
+//! is compared byte by byte and by CRC-32. A case that fails is not measured.
 
 use crossway_mech::{Mechanism, Rx, Tx};
 
@@ -11,7 +11,7 @@ const MOST_MESSAGES: usize = 64;
 const LEAST_MESSAGES: usize = 8;
 const ABOUT_BYTES: usize = 2 << 20;
 
-/// Sends or receives the agreed messages on one channel; returns their number and the CRC-32 over all their CRC-32s.
+/// Sends or receives the agreed messages on one channel. Returns their number and the CRC-32 over their CRC-32 values.
 pub(crate) fn run<M: Mechanism>(
     context: &mut RoleContext<M>,
     channel: u16,
@@ -54,7 +54,7 @@ pub(crate) fn run<M: Mechanism>(
     Ok((lengths.len() as u32, chain.finalize()))
 }
 
-/// All these messages at once, for a caller that passes them to a program.
+/// All of these messages, for a caller that passes them to a program.
 pub(crate) fn agreed(inputs: &Inputs, sender: u16) -> Vec<Vec<u8>> {
     let seed = seed_of(inputs, sender);
     let lengths = lengths(inputs.size_bytes as usize, seed);
@@ -72,7 +72,7 @@ fn seed_of(inputs: &Inputs, sender: u16) -> u64 {
     inputs.seed ^ u64::from(sender).rotate_right(16)
 }
 
-/// Message sizes: the full size first and last, random sizes in between.
+/// The lengths of the messages in bytes: the full size first and last, random lengths in between.
 fn lengths(size: usize, seed: u64) -> Vec<usize> {
     let count = (ABOUT_BYTES / size.max(1)).clamp(LEAST_MESSAGES, MOST_MESSAGES);
     let mut state = seed;

@@ -1,4 +1,4 @@
-//! The channel of both programs: @MECHANISM@, whole messages, a deadline on every call.
+//! The channel of both programs: @MECHANISM@ with whole messages and a deadline on every call.
 #![allow(dead_code)]
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -10,7 +10,8 @@ pub type Listener = std::@RUST_LISTENER@;
 pub const LARGEST: usize = @LARGEST@;
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A send that finds no room waits, which provides back-pressure. No call waits longer than the deadline.
+/// Sets the deadlines. A send into a full channel waits, which provides back-pressure. No call waits longer than the
+/// deadline.
 pub fn set_up(socket: &Socket) -> Result<()> {
     socket.set_read_timeout(Some(DEADLINE))?;
     socket.set_write_timeout(Some(DEADLINE))?;
@@ -40,7 +41,7 @@ pub fn receive(mut socket: &Socket) -> Result<Vec<u8>> {
     Ok(message)
 }
 
-/// Whether the deadline passed, as opposed to a lost peer.
+/// Whether the error is an expired deadline, as opposed to a lost peer.
 pub fn timed_out(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

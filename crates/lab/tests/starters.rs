@@ -1,4 +1,5 @@
-//! The programs written by `crossway advise --code` compile, answer, and continue after either end is killed.
+//! Tests that the programs written by `crossway advise --code` compile, answer, and continue after either end is
+//! killed.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -27,7 +28,7 @@ impl Running {
         Running { child, lines }
     }
 
-    /// Reads until a line begins with this text; panics if the program exits before.
+    /// Reads output until a line begins with this text; panics if the program exits before that.
     fn until(&mut self, beginning: &str) -> String {
         loop {
             let mut line = String::new();

@@ -1,8 +1,8 @@
-//! Two containers on one kernel, set up like a container engine does, but with util-linux and, for the network, with
+//! Two containers on one kernel, set up as a container engine would, but with util-linux and, for the network, with
 //! [`Lab`].
 //!
 //! Each role runs in new namespaces, which disappear with it. As with a container engine, the ends find each other by
-//! names through what the containers share, and pass descriptors over a socket that both were given (the control
+//! names in whatever the containers share, and pass descriptors over a socket that both were given (the control
 //! connection).
 
 use std::net::IpAddr;
@@ -15,16 +15,16 @@ use crossway_sys::{OsError, lease};
 use super::error::TestbedError;
 use crate::testbed::{NAMES, Share, Testbed};
 
-/// Prefix of environment variables that name directories hidden from a container; a number follows.
+/// Prefix of environment variables that name directories hidden from a container; the suffix is a number.
 const HIDDEN: &str = "CROSSWAY_HIDDEN_";
 
 /// How roles are started in their containers.
 #[derive(Debug)]
 pub(crate) struct Containers {
     shares: Vec<Share>,
-    /// Command prefixes that enter each container's network; empty if the network is shared.
+    /// Command prefix for each container that enters its network; empty if the network is shared.
     prefixes: Vec<Vec<String>>,
-    /// Address of the listening end; null: loopback.
+    /// Address of the listening end; `None`: loopback.
     address: Option<IpAddr>,
     _lab: Option<Lab>,
 }
@@ -66,14 +66,14 @@ impl Containers {
         self.address
     }
 
-    /// Creates a directory for the role with this number, below the run's.
+    /// Creates a directory for the role with this number, below the run's directory.
     pub(crate) fn room(&self, run: &lease::Run, role: usize) -> Result<PathBuf, OsError> {
         run.room(&format!("c{role}"))
     }
 
     /// A command that runs `program` in the container of the connecting (0) or the listening (1) end; arguments can be
-    /// appended. Without a shared volume, the directories `others` are hidden from it. Its own directory is visible
-    /// from outside, so that what it leases there can be removed if it is killed.
+    /// appended. Without a shared volume, the directories `others` are hidden from the container. The container's own
+    /// directory is visible from outside, so that its leases can be removed if it is killed.
     pub(crate) fn command(&self, at: usize, others: &[PathBuf], program: &Path) -> Command {
         let mut words = self.prefixes[at].clone();
         words.extend(["unshare", "--mount"].map(str::to_owned));

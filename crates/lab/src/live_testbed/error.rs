@@ -8,7 +8,8 @@ use crate::agent::HostError;
 /// The reason why a testbed cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum TestbedError {
-    /// Its network or its guests cannot be created, or a role cannot be placed on a host: reason and remedy.
+    /// The network or the guests cannot be created, or a role cannot be placed on a host. The fields are reason and
+    /// remedy.
     #[error("{0}; {1}")]
     Obstacle(String, String),
     /// A host cannot be used.
@@ -17,7 +18,7 @@ pub(crate) enum TestbedError {
 }
 
 impl TestbedError {
-    /// Reason and remedy.
+    /// Splits the error into reason and remedy.
     pub(crate) fn split(&self) -> (String, String) {
         match self {
             TestbedError::Obstacle(why, remedy) => (why.clone(), remedy.clone()),

@@ -1,4 +1,5 @@
-//! Testbeds that exist: creates what a [`Testbed`](crate::testbed::Testbed) describes, reaches its hosts and ends it.
+//! Testbeds in use: creates what a [`Testbed`](crate::testbed::Testbed) describes, connects to its hosts, and removes
+//! it.
 
 mod container;
 mod error;

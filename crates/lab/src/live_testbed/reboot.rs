@@ -1,4 +1,4 @@
-//! Boots a guest that died during the run again, so that later trials can run.
+//! Reboots guests that died during the run, so that later trials can run.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,11 +10,11 @@ use super::tipc::{self, GUEST_SOCKET, Tipcd};
 use crate::agent::HostError;
 use crate::testbed::{NAMES, Tipc};
 
-/// How often a guest is booted again in one run; a guest that dies more often has a systematic problem.
+/// Maximum number of reboots of a guest in one run; a guest that dies more often has a systematic problem.
 const MOST_BOOTS: u32 = 2;
 
 impl LiveTestbed {
-    /// Ensures that agents run on these hosts, and guests where the hosts are guests.
+    /// Makes sure that agents are running on these hosts, after rebooting guests that died.
     pub(crate) fn ready(
         &mut self,
         on: &[usize],
@@ -62,7 +62,8 @@ impl LiveTestbed {
         Ok(())
     }
 
-    /// Removes what is left of the old guest first: the new one gets its name and its place on the network.
+    /// Reboots a guest. What is left of the old guest is removed first, because the new one gets its name and its place
+    /// on the network.
     fn boot_again(&mut self, at: usize) -> Result<(), TestbedError> {
         let Some(lab) = &self.lab else { return Ok(()) };
         if let Some(tipcd) = self.tipcds.get_mut(at) {

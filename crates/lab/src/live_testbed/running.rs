@@ -18,15 +18,15 @@ use crate::placement::{self, Unplaceable};
 use crate::record::HostRef;
 use crate::testbed::{HostWords, Tipc};
 
-/// Number of agents lost in a row after which a host is given up.
+/// Number of agents lost in a row after which a host is no longer used.
 const MOST_LOSSES: u32 = 3;
 
-/// What is needed to boot a guest again.
+/// The data for rebooting a guest.
 #[derive(Debug)]
 pub(super) struct RebootPlan {
     pub(super) program: PathBuf,
     pub(super) tipc: Vec<Tipc>,
-    /// How often each host's guest was booted again.
+    /// Number of reboots of each host's guest.
     pub(super) boots: [u32; 2],
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct LiveTestbed {
     pub(super) addresses: BTreeMap<(usize, usize), Result<IpAddr, HostError>>,
     /// Warnings that apply to all figures measured here.
     pub(crate) warnings: Vec<String>,
-    /// What is needed to boot a guest again.
+    /// The data for rebooting a guest.
     pub(super) again: RebootPlan,
-    /// The `tipcd` of each host; missing for guests that died, until they are booted again.
+    /// The `tipcd` of each host; `None` for a guest that died, until it has been rebooted.
     pub(super) tipcds: Vec<Option<Tipcd>>,
     pub(super) guests: Vec<Option<Guest>>,
     pub(super) lab: Option<Lab>,
@@ -105,7 +105,7 @@ impl LiveTestbed {
         all
     }
 
-    /// The containers in which roles run, if there are any.
+    /// The containers in which roles run; `None` if the testbed has hosts with agents.
     pub(crate) fn containers(&self) -> Option<&Containers> {
         self.containers.as_ref()
     }
@@ -115,7 +115,7 @@ impl LiveTestbed {
         &self.hosts[at]
     }
 
-    /// Why a mechanism cannot be measured on these hosts, or its version there.
+    /// The version of a mechanism on these hosts, or why it cannot be measured there.
     pub(crate) fn probe(
         &self,
         mechanism: &str,
@@ -145,7 +145,7 @@ impl LiveTestbed {
         Ok(version)
     }
 
-    /// The CPUs of the first and the second role on these hosts; empty when unpinned.
+    /// The CPUs for the first and the second role on these hosts; empty if roles are not pinned.
     pub(crate) fn place(&self, inputs: &Inputs, on: &[usize]) -> Result<Vec<u32>, Unplaceable> {
         let topology = |at: usize| self.hosts[at].about().map(|about| &about.topology);
         let (Some(first), Some(last)) =
@@ -165,7 +165,8 @@ impl LiveTestbed {
         }
     }
 
-    /// The first of these hosts that was given up because its agents were lost too often.
+    /// Reason and remedy for the first of these hosts that is no longer used because too many of its agents were lost;
+    /// `None` if all are in use.
     pub(crate) fn given_up(&self, on: &[usize]) -> Option<(String, String)> {
         let host = on.iter().map(|&at| &self.hosts[at]).find(|h| h.losses() >= MOST_LOSSES)?;
         let last = host.last_loss()?;
@@ -176,7 +177,7 @@ impl LiveTestbed {
         Some((format!("{MOST_LOSSES} agents in a row were lost before this trial: {why}"), remedy))
     }
 
-    /// The address of the listening host, determined once. None is needed if both ends are on one host.
+    /// The address of the listening host, determined once; `None` if both ends are on one host and need no address.
     pub(crate) fn address(
         &mut self,
         on: &[usize],
@@ -203,7 +204,8 @@ impl LiveTestbed {
     }
 }
 
-/// Boots a guest in the place of the host `name`. Its keeper is `program`, which need not be the running one.
+/// Boots a guest that takes the place of the host `name` on the network. The guest's keeper process is started from
+/// `program`.
 pub(super) fn boot_one(lab: &Lab, program: &Path, name: &str) -> Result<Guest, NetError> {
     let network = lab.network();
     let mut spec = GuestSpec::new(&format!("{}-{name}", network.name))?;

@@ -1,4 +1,4 @@
-//! Sets up a testbed: its network, its guests, its nodes.
+//! Sets up a testbed: its network, its guests, its TIPC nodes.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -14,26 +14,26 @@ use super::tipc::{self, GUEST_SOCKET, Tipcd};
 use crate::agent::{Host, HostPlan};
 use crate::testbed::{HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
 
-/// The environment variable that tells programs the socket of a `tipcd`.
+/// The environment variable with the path of a `tipcd`'s socket, which programs read.
 const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 const SHARED: &str =
     "there are fewer CPUs than hosts: the CPU time of a host includes that of others";
 
-/// What setting up a testbed requires.
+/// What is needed to set up a testbed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TestbedSetup<'a> {
-    /// This program.
+    /// Path of this program.
     pub(crate) program: &'a Path,
-    /// Path of crossway on hosts named on the command line; `None`: see [`agent_program`].
+    /// Path of the `crossway` program on hosts named on the command line; `None`: see [`agent_program`].
     pub(crate) agent_program: Option<&'a str>,
-    /// Mechanisms that will be measured.
+    /// Ids of the mechanisms that will be measured.
     pub(crate) mechanisms: &'a [String],
     /// Readable when the run should stop.
     pub(crate) interrupt: Option<BorrowedFd<'a>>,
 }
 
 impl LiveTestbed {
-    /// Sets the testbed up; if that fails, nothing is left behind.
+    /// Sets up the testbed. If that fails, nothing is left behind.
     pub(crate) fn make(
         testbed: &Testbed,
         with: TestbedSetup<'_>,
@@ -140,7 +140,8 @@ impl LiveTestbed {
     }
 }
 
-/// Starts a `tipcd` on each host, waits until they have found each other, and adds their sockets to the prefixes.
+/// Starts a `tipcd` on each host, waits until they are linked, and adds the paths of their sockets to the command
+/// prefixes.
 fn join_nodes(
     prefixes: &mut [Vec<String>],
     program: &str,
@@ -157,7 +158,7 @@ fn join_nodes(
     Ok(tipcds)
 }
 
-/// Boots two guests at the same time, each in the place of a host of the network.
+/// Boots two guests at the same time; each takes the place of a host of the network.
 fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
     let booted: Vec<Result<Guest, NetError>> = std::thread::scope(|scope| {
         let boots: Vec<_> =
@@ -171,8 +172,9 @@ fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
     Ok(booted.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// The path of the agent's program: the stated one; behind ssh the one in the other machine's PATH; else this program,
-/// whose file is visible there (namespaces, guests, and clusters with a shared file system).
+/// The path of the agent's program. It is the one stated by the user if there is one; for ssh, the `crossway` in the
+/// PATH of the other machine; otherwise this program, whose file exists there too (in namespaces, guests, and clusters
+/// with a shared file system).
 fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
     match (told, words.prefix.first()) {
         (Some(told), Some(_)) => told.to_owned(),

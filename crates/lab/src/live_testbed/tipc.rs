@@ -14,7 +14,7 @@ use super::error::TestbedError;
 const LINK_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Path of the socket of a guest's `tipcd`: each guest has its own /run.
+/// Path of the socket of a guest's `tipcd`. It is the same in every guest, because each has its own /run.
 pub(super) const GUEST_SOCKET: &str = "/run/tipcd.sock";
 
 /// Makes each of these guests' kernels a TIPC node on the network and waits until it has a link to another one.
@@ -51,20 +51,20 @@ fn wait_for_link(guest: &Guest) -> Result<(), TestbedError> {
     }
 }
 
-/// The netid of Crossway's own nodes; it differs from the kernel's, which may be on the same interface.
+/// The TIPC network id of Crossway's own nodes; it differs from the kernel's, which may be on the same interface.
 const NODES_NETID: &str = "4712";
 
 /// A host's `tipcd`. It exits when this is dropped.
 #[derive(Debug)]
 pub(super) struct Tipcd {
     child: Child,
-    /// Its output, line by line.
+    /// The lines of its output.
     lines: Receiver<String>,
     host: String,
 }
 
 impl Tipcd {
-    /// Starts a `tipcd` with `prefix`, which serves programs at `socket`.
+    /// Starts a `tipcd` with the command prefix `prefix`, which serves programs at `socket`.
     pub(super) fn start(
         host: &str,
         prefix: &[String],

@@ -11,16 +11,16 @@ use super::retransmissions::{self, Sent};
 use super::series::Sampler;
 use crate::record::{HostMeters, IfaceMeters, PacketSeries, Retransmissions, Transport};
 
-/// What to measure on a host around a window.
+/// What to measure on a host during a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostAsk {
     /// Whether to read the traffic of the interfaces.
     pub interfaces: bool,
-    /// The protocol whose retransmissions to read.
+    /// The transport protocol whose retransmissions are read; null: none.
     pub transport: Option<Transport>,
     /// Interval in milliseconds at which packets are sampled; null: no series.
     pub series_ms: Option<u32>,
-    /// Whether to count only the CPUs that the reading thread may use: for a host that shares its kernel with others.
+    /// Whether to count only the CPUs that the reading thread may use, for a host that shares its kernel with others.
     pub own_cpus_only: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct HostMeter {
     sampler: Option<Result<Sampler, String>>,
 }
 
-/// Readings, without the host's name, which the reader may not know; each with the reason if it could not be read.
+/// Readings, without the host's name, which the meters may not know. A reading that failed has the reason instead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostReading {
     /// CPU time.
@@ -49,7 +49,8 @@ pub struct HostReading {
 }
 
 impl HostMeter {
-    /// Takes the first readings. Slow ones come first; those that should be close to the window come last.
+    /// Takes the first readings. Slow ones are taken first, so that those that should be close to the window are taken
+    /// last.
     pub fn start(ask: &HostAsk) -> Self {
         let sent = ask.transport.map(|transport| (transport, retransmissions::read(transport)));
         let cpus = if ask.own_cpus_only { affinity::allowed().ok() } else { None };

@@ -1,12 +1,12 @@
-//! Packets on the wire: per message, and backward per forward.
+//! Packets on the wire: packets per message, and reverse packets per forward packet.
 
 use crate::record::{IfaceMeters, Packets};
 
-/// Loopback receives every packet that it sends, in whichever direction the message went.
+/// Loopback receives every packet that it sends, so its counters do not distinguish the direction of a message.
 const LOOPBACK: &str = "lo";
 
-/// Computes packets per message for `messages` messages from `sender` to `receiver` (host names, equal if both ends are
-/// on one host) from the traffic of all hosts; or returns why that is impossible.
+/// Computes packets per message from the traffic of all hosts, or returns why that is impossible. `messages` messages
+/// went from the host `sender` to the host `receiver`, which are equal if both ends are on one host.
 pub(crate) fn packets(
     net: &[IfaceMeters],
     sender: &str,

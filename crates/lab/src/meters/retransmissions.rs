@@ -8,7 +8,7 @@ use crossway_sys::protocol_counters::{self, Counters};
 use crate::catalogue;
 use crate::record::{Retransmissions, Transport};
 
-/// Two counters that never decrease.
+/// Counters of packets sent, and of those sent again. Both only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     sent: u64,
@@ -16,7 +16,7 @@ pub(super) struct Sent {
 }
 
 impl Transport {
-    /// The protocol below a mechanism, if it retransmits and counts retransmissions.
+    /// The transport protocol of a mechanism; `None` if it does not retransmit or does not count retransmissions.
     pub fn of(mechanism: &str) -> Option<Transport> {
         let carrier = catalogue::carrier(mechanism)?;
         match (carrier.transport, carrier.node) {
@@ -28,7 +28,7 @@ impl Transport {
         }
     }
 
-    /// Why there is no count for a mechanism.
+    /// The reason why there is no count for a mechanism.
     pub(crate) fn why_none(mechanism: &str) -> String {
         match catalogue::carrier(mechanism).map(|carrier| carrier.transport) {
             Some(catalogue::Transport::Udp) => "UDP does not retransmit".to_owned(),
@@ -57,7 +57,7 @@ pub(super) fn read(transport: Transport) -> Result<Sent, String> {
     }
 }
 
-/// The difference from `before`.
+/// The increase of the counters since `before`.
 pub(super) fn since(transport: Transport, before: Sent) -> Result<Retransmissions, String> {
     let now = read(transport)?;
     Ok(Retransmissions {
@@ -85,7 +85,7 @@ fn tipc_links() -> Result<Sent, String> {
     Ok(parse_links(&String::from_utf8_lossy(&told.stdout)))
 }
 
-/// Sums over the links: the numbers after `TX packets:` and after `retrans:` in the tool's output.
+/// Sums the numbers after `TX packets:` and after `retrans:` over all links in the tool's output.
 fn parse_links(text: &str) -> Sent {
     let after = |line: &str, mark: &str| -> u64 {
         let Some((_, rest)) = line.split_once(mark) else { return 0 };

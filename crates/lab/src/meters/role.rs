@@ -8,8 +8,8 @@ use crossway_sys::usage::{Usage, process_cpu_ns};
 
 use crate::control::{Counters, Outcome, ServerUse};
 
-/// The hardware counters of this process. They include only threads that start after they were opened, so a role opens
-/// them first.
+/// The hardware counters of this process. They count only threads that start after they were opened, so a role opens
+/// them before anything else.
 static COUNTERS: OnceLock<Result<perf::Counters, String>> = OnceLock::new();
 
 /// Opens the hardware counters, if there are any.
@@ -28,13 +28,13 @@ fn count() -> Result<perf::Counted, String> {
 /// The running meters of a role.
 pub(crate) struct RoleMeter {
     usage: Usage,
-    /// The process that works for the channel, and its CPU time at the start.
+    /// The process id of the server that works for the channel, and its CPU time at the start.
     server: Option<(u32, Option<u64>)>,
     counted: Result<perf::Counted, String>,
 }
 
 impl RoleMeter {
-    /// Takes the first readings; the window should begin right after.
+    /// Takes the first readings. The window should begin immediately afterwards.
     pub(crate) fn start() -> Self {
         let server = tipc_node::served_by().map(|pid| (pid, process_cpu_ns(pid)));
         RoleMeter { counted: count(), server, usage: Usage::now() }

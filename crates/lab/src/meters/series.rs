@@ -1,7 +1,8 @@
 //! Packets over time: a thread that reads the interfaces' counters at a fixed interval.
 //!
-//! A sample costs one read of `/proc/net/dev`, some tens of microseconds; the series states its total cost. Each sample
-//! has the time at which it was taken, so that a delayed thread produces a longer interval instead of a wrong rate.
+//! A sample costs one read of `/proc/net/dev`, some tens of microseconds; the total cost is part of the result. Each
+//! sample has the time at which it was taken, so that a delay of the thread gives a longer interval instead of a wrong
+//! rate.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -61,7 +62,7 @@ impl Sampler {
         }
     }
 
-    /// Takes the last sample; returns all samples of interfaces that carried any packet.
+    /// Takes the last sample and returns the samples of all interfaces that carried packets.
     pub(super) fn stop(self) -> Vec<PacketSeries> {
         let _ = self.end.send(());
         let Ok((samples, cost_ns)) = self.thread.join() else { return Vec::new() };

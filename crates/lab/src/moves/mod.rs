@@ -1,7 +1,9 @@
-//! A process that moves to another node while it serves a client (study item C9).
+//! A process that moves to another node while it serves a client (item C9 of the cluster study).
 //!
-//! Two nodes, each with a network namespace and a `tipcd`, and two programs that know only the name of their channel: `crossway channel check`,
-//! which sends numbered messages, and `crossway channel listen --echo`, which sends them back. The listening program moves from the client's
+//! There are two nodes, each with a network namespace and a `tipcd`, and two programs that know only the name of their
+//! channel: `crossway channel check`, which sends numbered messages, and `crossway channel listen --echo`, which sends
+//! them back. The listening program moves from the client's node to the other one and back while messages flow. Each
+//! trial gives one [`MoveRecord`].
 //! node to the other one and back while messages flow. Each trial gives one [`MoveRecord`].
 
 mod record;
@@ -22,18 +24,18 @@ use crate::run::new_name;
 use crate::shutdown;
 use trial::Places;
 
-/// Options of the moves.
+/// Options of a set of trials.
 #[derive(Debug)]
 pub struct Options {
     /// Path of this program.
     pub program: PathBuf,
     /// Number of trials.
     pub trials: u32,
-    /// Readable when they should stop.
+    /// Readable when the trials should stop.
     pub interrupt: Option<OwnedFd>,
 }
 
-/// The reason why the moves were not completed.
+/// The reason why the trials were not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum MovesError {
     /// A stop was requested; the records are incomplete.
@@ -44,7 +46,7 @@ pub enum MovesError {
     Os(#[from] OsError),
 }
 
-/// Runs all trials. If two nodes cannot be created, a single record says so.
+/// Runs all trials. If the two nodes cannot be created, there is a single record with the reason.
 ///
 /// # Errors
 /// See [`MovesError`].

@@ -1,4 +1,4 @@
-//! The record of one trial: a line of `moves.jsonl`, documented in docs/RECORDS.md.
+//! The record of one trial with a moving process: a line of `moves.jsonl`, documented in docs/RECORDS.md.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::record::Status;
 use crate::records_io::ReadError;
 
-/// The file of these records in a run's folder.
+/// File name of these records in a run's folder.
 pub const MOVES: &str = "moves.jsonl";
 /// Current value of [`MoveRecord::schema`].
 pub const SCHEMA: u32 = 1;
@@ -20,15 +20,15 @@ pub struct MoveRecord {
     pub schema: u32,
     /// Name of the set of trials.
     pub run: String,
-    /// When it began, milliseconds since 1970.
+    /// Start of the trial, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
     /// Number of the trial, from 0.
     pub trial: u32,
     /// `ok`, `failed` or `skipped`.
     pub status: Status,
-    /// The reason if it failed or was skipped.
+    /// The reason if the trial failed or was skipped.
     pub reason: Option<String>,
-    /// The step that would make it possible.
+    /// The step that would make the trial possible; null if there is none.
     pub remedy: Option<String>,
     /// What the client counted; null unless the status is `ok`.
     pub result: Option<Checked>,
@@ -37,7 +37,8 @@ pub struct MoveRecord {
 /// Reads the records of moves next to a run's records; empty if there are none.
 ///
 /// # Errors
-/// A line is not such a record, or its schema is newer than this program's. An incomplete last line, left by a kill, is skipped.
+/// A line is not such a record, or its schema is newer than this program's. An incomplete last line, as left by a kill,
+/// is skipped without an error.
 pub fn read_moves_beside(records: &Path) -> Result<Vec<MoveRecord>, ReadError> {
     let dir = if records.is_dir() { records } else { records.parent().unwrap_or(Path::new("")) };
     let path = dir.join(MOVES);

@@ -11,26 +11,27 @@ use crossway_sys::proc;
 
 /// The name of the channel.
 const NAME: &str = "c9";
-/// How long messages flow before, between and after the moves.
+/// Duration of the message flow before, between and after the moves.
 const STAY: Duration = Duration::from_millis(1500);
-/// A program that has not exited after this time counts as stuck.
+/// Time limit for a program to exit; one that takes longer counts as stuck.
 const STUCK: Duration = Duration::from_secs(30);
-/// Interval between checks whether a program has exited.
+/// Interval at which it is checked whether a program has exited.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Where the programs run.
+/// Where the programs of a trial run.
 pub(super) struct Places<'a> {
     pub(super) program: &'a Path,
     /// The client's node and the other one.
     pub(super) hosts: &'a [Host],
     /// The sockets of their tipcds.
     pub(super) sockets: [PathBuf; 2],
-    /// The directory in which the channel's name is registered.
+    /// The directory in which each node has its directory of channel names.
     pub(super) room: PathBuf,
 }
 
 impl Places<'_> {
-    /// `crossway channel` on a node. The arguments are the same on every node; environment variables state the node's sockets and directories.
+    /// The command `crossway channel` on a node. The arguments are the same on every node; environment variables state
+    /// the node's socket and directory.
     fn channel(&self, node: usize, words: &[&str]) -> Command {
         let mut command = self.hosts[node].command(self.program);
         command.arg("channel").args(words);
@@ -58,7 +59,7 @@ impl Program {
         command.spawn().map(Program).map_err(|error| format!("cannot start a program: {error}"))
     }
 
-    /// Waits until it exits, and requires success.
+    /// Waits until it exits; returns an error unless it succeeded. `which` names it in the error.
     fn end(&mut self, which: &str) -> Result<(), String> {
         let until = Instant::now() + STUCK;
         loop {
@@ -86,7 +87,7 @@ impl Drop for Program {
     }
 }
 
-/// Runs the trial; returns what the client counted, or why it failed.
+/// Runs the trial; returns what the client counted, or why the trial failed.
 pub(super) fn run(places: &Places<'_>) -> Result<Checked, String> {
     let mut server = places.listen(0, &[])?;
     let mut client = Program::start(places.channel(0, &["check", NAME, "--json"]))?;

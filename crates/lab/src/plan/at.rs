@@ -1,4 +1,4 @@
-//! A position in a plan: gives access to its values, and creates errors that name it.
+//! A position in a plan: gives access to its values, and creates errors that name the position.
 
 use toml::{Table, Value};
 
@@ -12,7 +12,7 @@ pub(crate) struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    /// The whole plan.
+    /// The top of the plan.
     pub(crate) fn top(file: &'a str) -> At<'a> {
         At { file, key: String::new() }
     }
@@ -26,7 +26,7 @@ impl<'a> At<'a> {
         PlanError::Bad { file: self.file.to_owned(), key: self.key.clone(), why: why.into() }
     }
 
-    /// Rejects keys that are not in the list.
+    /// Rejects keys other than these.
     pub(crate) fn only(&self, table: &Table, allowed: &[&str]) -> Result<(), PlanError> {
         match table.keys().find(|key| !allowed.contains(&key.as_str())) {
             None => Ok(()),
@@ -55,7 +55,7 @@ impl<'a> At<'a> {
             .ok_or_else(|| self.bad(format!("{number} is not between {least} and {most}")))
     }
 
-    /// Parses a required number in this table.
+    /// Parses a required number of a table.
     pub(crate) fn field(
         &self,
         table: &Table,

@@ -1,4 +1,4 @@
-//! Parses single values of the axes.
+//! Parses single values of a plan's axes.
 
 use crossway_mech::{Access, Wait};
 use toml::{Table, Value};
@@ -62,7 +62,7 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
     }
 }
 
-/// Parses a table with exactly one entry, which is a table itself: a value with arguments.
+/// Parses a table with exactly one entry that is itself a table, which is how plans write a value with arguments.
 fn one_entry<'a, 'v>(
     at: &At<'a>,
     value: &'v Value,

@@ -10,7 +10,7 @@ use crate::inputs::Beside;
 const ALLOWED: &str = "nothing, { mechanism?, workload, size_bytes, wait?, placement? }, or a list of such tables for several at the same time";
 const WORKLOADS: &str = "throughput, ping-pong, { paced = { burst_bytes, period_us } }";
 
-/// Parses one value of the axis.
+/// Parses one value of the axis `beside`.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<BesideAxis>, PlanError> {
     match value {
         Value::String(word) if word == "nothing" => Ok(Vec::new()),
@@ -56,7 +56,7 @@ fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
     Ok(BesideAxis { mechanism, workload, size_bytes, wait, placement })
 }
 
-/// Writes these workloads as a value of the axis, with everything that was resolved.
+/// Writes resolved concurrent workloads as a value of the axis `beside`.
 pub(super) fn written(beside: &[Beside]) -> Result<Value, PlanError> {
     let one = |b: &Beside| {
         Ok(repeat::table([

@@ -24,7 +24,8 @@ const TAGS: &[Tag] = &[
     ("can-spin", |e| !e.is_contender() && e.caps().can_spin),
 ];
 
-/// The mechanisms selected by these words, in the registry's order. `!word` excludes.
+/// The mechanisms selected by `words` (ids, patterns and tags), in the registry's order. A `!` before a word excludes
+/// what it selects.
 pub(super) fn select(at: &At<'_>, words: &[String]) -> Result<Vec<&'static str>, PlanError> {
     let entries: Vec<Entry> = catalogue::all().collect();
     let mut chosen = vec![false; entries.len()];

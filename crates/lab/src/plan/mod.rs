@@ -44,10 +44,10 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("enea", include_str!("../../../../plans/enea.toml")),
 ];
 
-/// Keys at the top of a plan that override the values of all groups.
+/// Keys at the top of a plan whose values override those of all groups.
 pub const OVERRIDES: [&str; 3] = ["trials", "warmup_ms", "measure_ms"];
 
-/// Most trials per case that a plan may ask for.
+/// Maximum number of trials per case in a plan.
 pub const MOST_TRIALS: u32 = 1_000;
 
 /// A plan, parsed and checked.
@@ -57,11 +57,11 @@ pub struct Plan {
     pub name: String,
     /// Its purpose.
     pub about: Option<String>,
-    /// Seed of the order and the payload.
+    /// Seed of the order of trials and of the payload.
     pub seed: u64,
-    /// Whether the fault matrix of its mechanisms is run after the trials.
+    /// Whether the fault matrix is run for its mechanisms after the trials.
     pub faults: bool,
-    /// Whether a process that moves between nodes is measured after the trials.
+    /// Whether trials with a process that moves between nodes are run after the other trials.
     pub moves: bool,
     /// Testbeds on which cases run, in addition to this machine.
     pub testbeds: Vec<Testbed>,
@@ -78,23 +78,23 @@ pub struct Group {
     pub name: String,
     /// The question that it answers.
     pub about: Option<String>,
-    /// Ids of the registry, in its order.
+    /// Ids of mechanisms and contenders, in the order of the catalogue.
     pub mechanisms: Vec<&'static str>,
-    /// Names of testbeds; `None` is this machine.
+    /// Names of testbeds; `None` stands for this machine.
     pub testbeds: Vec<Option<String>>,
-    /// Locations of the ends on a testbed.
+    /// Which hosts of a testbed the roles are on.
     pub ends: Vec<Ends>,
     /// The workloads.
     pub workloads: Vec<Workload>,
-    /// Message sizes in bytes, ascending, without repetition.
+    /// Message sizes in bytes, ascending, without duplicates.
     pub sizes: Vec<u64>,
-    /// Reply sizes in bytes; `None`: the request's size.
+    /// Reply sizes in bytes; `None`: equal to the request size.
     pub replies: Vec<Option<u64>>,
-    /// How the ends wait; `None`: the mechanism's default (sleep if it can, else spin).
+    /// How the ends wait; `None`: the mechanism's default (blocking if it supports that, otherwise spinning).
     pub waits: Vec<Option<Wait>>,
     /// How messages are written: copied, or in place.
     pub accesses: Vec<Access>,
-    /// Placements of the roles; `None`: not stated, so other cores on this machine and unpinned on a testbed.
+    /// Placements of the roles; `None`: the default, which is `other-core` on this machine and `unpinned` on a testbed.
     pub placements: Option<Vec<PlacementAxis>>,
     /// Background loads.
     pub loads: Vec<Load>,
@@ -104,17 +104,17 @@ pub struct Group {
     pub socket_buffers: Vec<Option<u64>>,
     /// Capacities in bytes; `None`: the mechanism's default.
     pub capacities: Vec<Option<u64>>,
-    /// Messages per trial; `None`: the trial ends by time.
+    /// Number of messages per trial; `None`: as many as fit into `measure_ms`.
     pub messages: Option<u64>,
-    /// The study's number of messages, if `messages` is a fraction of it.
+    /// The number of messages in the study that the plan repeats, if `messages` is a fraction of it.
     pub study_messages: Option<u64>,
     /// Interval in milliseconds at which the interfaces' packet counters are sampled; `None`: no series.
     pub packet_series_ms: Option<u32>,
-    /// Trials per case.
+    /// Number of trials per case.
     pub trials: u32,
     /// Maximum warm-up, milliseconds.
     pub warmup_ms: u64,
-    /// Measured time, milliseconds.
+    /// Measured time in milliseconds, if `messages` is `None`.
     pub measure_ms: u64,
     /// Goals that each case must meet.
     pub require: Goals,
@@ -123,7 +123,7 @@ pub struct Group {
 /// A concurrent workload as written in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BesideAxis {
-    /// The mechanism; `None`: the case's.
+    /// The mechanism; `None`: that of the case.
     pub mechanism: Option<&'static str>,
     /// The workload.
     pub workload: Workload,
@@ -142,7 +142,7 @@ pub enum PlacementAxis {
     One(Placement),
     /// Every ordered pair of different logical CPUs.
     EveryPair,
-    /// Like [`PlacementAxis::EveryPair`], and additionally each logical CPU with itself.
+    /// Every ordered pair of logical CPUs, including each CPU with itself.
     EveryPairAndSelf,
 }
 
@@ -152,7 +152,7 @@ pub enum PlanError {
     /// There is no such preset or file.
     #[error("there is no plan '{name}': give a path, or one of: {}", presets())]
     Unknown {
-        /// The name given.
+        /// The name as given.
         name: String,
     },
     /// The file cannot be read.
@@ -160,7 +160,8 @@ pub enum PlanError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The cause. It is part of the message and not a `source`, because a printed error chain would repeat it.
+        /// The cause. It is part of the message and not the error's `source`, because a printed error chain would
+        /// repeat it.
         cause: std::io::Error,
     },
     /// The text is not valid TOML.
@@ -203,10 +204,10 @@ impl Plan {
         Plan::parse(&name, name_or_path, &text)
     }
 
-    /// The same plan with another fraction of the studies' numbers of messages: 1 sends them all.
+    /// Returns the plan with another fraction of the studies' numbers of messages; 1 sends all of them.
     ///
     /// # Errors
-    /// The plan does not use a study's number, or the fraction is invalid.
+    /// The plan does not use the number of messages of a study, or the fraction is invalid.
     pub fn scaled(&self, file: &str, scale: f64) -> Result<Plan, PlanError> {
         if !self.groups.iter().any(|g| g.study_messages.is_some()) {
             return Err(PlanError::Bad {
@@ -222,12 +223,12 @@ impl Plan {
         Plan::parse(&self.name, file, &text)
     }
 
-    /// Trials of the group with the most.
+    /// The largest number of trials per case of any group.
     pub fn most_trials(&self) -> u32 {
         self.groups.iter().map(|group| group.trials).max().unwrap_or(0)
     }
 
-    /// The same plan with other values for all groups, e.g. `("trials", 3)`: see [`OVERRIDES`].
+    /// Returns the plan with other values for all groups, e.g. `("trials", 3)`; see [`OVERRIDES`].
     ///
     /// # Errors
     /// A value is out of range.

@@ -8,7 +8,7 @@ use crate::inputs::Load;
 use crate::record::Record;
 
 impl Plan {
-    /// The plan of one case with the inputs of this record and the same number of trials.
+    /// Creates a plan with one case, which has the inputs of this record and the same number of trials.
     pub fn repeating(record: &Record) -> Result<Plan, PlanError> {
         let inputs = &record.inputs;
         let mut group = Table::new();
@@ -75,7 +75,7 @@ pub(crate) fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// A value as plans write it, which is how records write it too.
+/// Converts a value to TOML as in plans, where it has the same form as in records.
 pub(crate) fn value(value: impl Serialize) -> Result<Value, PlanError> {
     Value::try_from(value).map_err(|error| PlanError::NotToml {
         file: "the record's inputs".to_owned(),

@@ -7,7 +7,8 @@ use super::at::{At, kind};
 use crate::goals::{GoalFigure, Goals};
 use crate::inputs::Workload;
 
-/// Goals for these workloads. A goal that no trial of a workload can decide is refused here, before anything is measured.
+/// Parses goals for these workloads. A goal that no trial of a workload can decide is rejected here, before anything is
+/// measured.
 pub(super) fn read(at: &At<'_>, value: &Value, workloads: &[Workload]) -> Result<Goals, PlanError> {
     let table = at.table(value)?;
     at.only(table, &GoalFigure::ALL.map(GoalFigure::key))?;
@@ -40,7 +41,8 @@ fn bound(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
         .ok_or_else(|| at.bad(format!("expected a number above 0, not {}", kind(value))))
 }
 
-/// The goals that this workload can decide, as a plan states them; records of earlier versions may have others.
+/// Writes the goals that this workload can decide as a value for a plan. Records of earlier versions may contain other
+/// goals.
 pub(super) fn written(goals: &Goals, workload: &Workload) -> Value {
     let decided = goals.0.iter().filter(|(figure, _)| figure.exists_for(workload));
     let entries = decided.map(|(figure, bound)| (figure.key().to_owned(), Value::Float(*bound)));

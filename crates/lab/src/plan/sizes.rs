@@ -5,14 +5,14 @@ use toml::{Table, Value};
 use super::PlanError;
 use super::at::{At, kind};
 
-/// With larger messages, a trial would measure memory instead of communication.
+/// Maximum message size, bytes. With larger messages, a trial would measure memory instead of communication.
 const LARGEST: u64 = 1 << 30;
 const MOST_SIZES: usize = 100_000;
 const ALLOWED: &str = "a number of bytes, 'N KiB', 'N MiB', { arithmetic = { from, to, step } }, \
                        { geometric = { from, to, per_octave } } or { from, to, factor }, \
                        { zoom = { around, radius } }";
 
-/// All sizes of an axis, ascending, without duplicates.
+/// Parses all sizes of an axis; returns them ascending, without duplicates.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<u64>, PlanError> {
     let parts = match value {
         Value::Array(values) if values.is_empty() => return Err(at.bad("the list is empty")),
@@ -113,7 +113,7 @@ fn factor(at: &At<'_>, arguments: &Table) -> Result<f64, PlanError> {
     }
 }
 
-/// Sizes that grow by a factor, rounded so that octaves are exact; the last size is always included.
+/// A series of sizes that grow by a factor, rounded so that octaves are exact. The last size is always included.
 fn geometric(from: u64, to: u64, factor: f64) -> Vec<u64> {
     let mut sizes: Vec<u64> = (0..)
         .map(|i| (from as f64 * factor.powi(i)).round() as u64)

@@ -101,8 +101,8 @@ struct Above<'a> {
     scale: Option<f64>,
 }
 
-/// Parses a group. For each key, the plan's override takes precedence over the group, and the group over the defaults;
-/// errors name the one that was used.
+/// Parses a group. For each key, an override at the top of the plan takes precedence over the group, and the group over
+/// the defaults. Errors name the position of the value that was used.
 fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Group, PlanError> {
     let Above { top, defaults, testbeds, scale } = *above;
     let here = at.key("group").key(name);
@@ -197,8 +197,8 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
     })
 }
 
-/// Messages per trial: a number, or a fraction of a study's. The `scale` of the whole plan takes precedence over the
-/// group's.
+/// Parses the number of messages per trial: a number, or a fraction of a study's number. The `scale` of the whole plan
+/// takes precedence over that of the group.
 fn messages(
     at: &At<'_>,
     value: &Value,
@@ -226,7 +226,7 @@ fn share(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
     })
 }
 
-/// Whether a line of a plan sets this key; before the first header, that sets it for the whole plan.
+/// Whether a line of a plan sets this key. A line before the first table header sets it for the whole plan.
 pub(super) fn sets(key: &str, line: &str) -> bool {
     line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
 }

@@ -1,4 +1,4 @@
-//! The testbeds of a plan, and the axis that names them.
+//! The testbeds of a plan, and the axis that refers to them by name.
 
 use crossway_netlab::{Link, Offloads, Rate, Topology};
 use toml::{Table, Value};
@@ -114,11 +114,12 @@ fn tipc(at: &At<'_>, value: &Value, kind: TestbedKind) -> Result<Tipc, PlanError
 const COMMAND_LINE: &str = "hosts";
 
 impl Plan {
-    /// Makes the hosts named on the command line those of every testbed of kind `hosts`. A plan without testbeds is
-    /// changed to run its cross-host mechanisms between these hosts.
+    /// Makes the hosts named on the command line the hosts of every testbed of kind `hosts`. A plan without testbeds is
+    /// changed so that its mechanisms that work between hosts run between these.
     ///
     /// # Errors
-    /// The hosts cannot be parsed, or the plan has only other testbeds, or no mechanism that works between hosts.
+    /// The hosts cannot be parsed, the plan has testbeds of other kinds only, or it has no mechanism that works between
+    /// hosts.
     pub fn set_hosts(&mut self, hosts: &str) -> Result<(), HostsError> {
         let hosts = HostWords::list(hosts)?;
         if self.testbeds.is_empty() {
@@ -167,7 +168,7 @@ pub enum HostsError {
     /// The list of hosts is malformed.
     #[error("{0}")]
     Bad(#[from] BadHosts),
-    /// All testbeds of the plan are on this machine.
+    /// All testbeds of the plan are created on this machine.
     #[error(
         "the plan '{0}' has no testbed of kind \"hosts\" for the hosts of --hosts; add one to a copy of it: \
          [testbed.real] kind = \"hosts\""
@@ -180,7 +181,7 @@ pub enum HostsError {
     NothingCrosses(String),
 }
 
-/// Parses a value of the axis `testbed`; `None` is this machine.
+/// Parses a value of the axis `testbed`; `None` stands for this machine.
 pub(super) fn named(
     at: &At<'_>,
     value: &Value,

@@ -17,7 +17,7 @@ fn error(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
-/// The error for [`GROUP`] with this line added, or replacing the one with the same key.
+/// The error for [`GROUP`] after this line was added to it, or has replaced the line with the same key.
 fn error_with(line: &str) -> String {
     let key = line.split([' ', '=']).next().unwrap_or_default();
     let kept: Vec<_> = GROUP.lines().filter(|l| !l.starts_with(&format!("{key} "))).collect();
@@ -299,7 +299,7 @@ fn workloads_beside_are_an_axis_and_can_be_repeated() {
     }
 }
 
-/// If both ends spin on one CPU, each can only wait for the other's time slice to end.
+/// If both ends spin on one CPU, each can only wait for the end of the other's time slice.
 #[test]
 fn nothing_spins_beside_on_a_cpu_that_is_needed() {
     let Ok(topology) = Topology::read() else { return };

@@ -35,8 +35,8 @@ impl Segments {
         Some(Segments { loaded })
     }
 
-    /// The address loaded from this file offset; the offset itself if nothing is loaded from there, as with programs at
-    /// fixed addresses, for which perf reports addresses.
+    /// The address at which this file offset is loaded. If nothing is loaded from there, the offset itself: for
+    /// programs at fixed addresses, perf reports addresses instead of offsets.
     pub(super) fn address(&self, offset: u64) -> u64 {
         self.loaded
             .iter()

@@ -1,4 +1,4 @@
-//! Looks up functions and lines of addresses, including inlined functions, with binutils' addr2line.
+//! Finds the functions and source lines of addresses, including inlined functions, with binutils' addr2line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -45,7 +45,8 @@ pub(super) fn look_up(dso: &Path, offsets: &BTreeSet<u64>) -> Places {
         .collect()
 }
 
-/// Parses the answers by address: a line `0x...`, then a line with the name and one with the line for each function.
+/// Parses the output of addr2line by address: a line `0x...`, then two lines for each function, its name and its source
+/// line.
 fn answers(text: &str) -> Places {
     let mut all = Places::new();
     let mut at = 0;

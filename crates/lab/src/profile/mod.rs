@@ -1,9 +1,10 @@
-//! Where the time of a case goes: perf samples both roles, and a process between them, during the measured window.
+//! Where the time of a case goes: perf samples both roles, and a broker between them if there is one, during the
+//! measured window.
 //!
 //! A [`Profile`] contains each role's samples by [`Part`], its hottest places and its stacks. Sampling shows where a
-//! processor was, not why: time that a role slept is not in the samples and shows as the difference between wall time
+//! processor was, not why. Time during which a role slept is not in the samples; it is the difference between wall time
 //! and CPU time. If perf is missing or not permitted, a profile still contains the data from `/proc` and `getrusage`,
-//! and states why there is no more.
+//! and the reason why there is no more.
 
 mod elf;
 mod lines;
@@ -33,7 +34,7 @@ use samples::Sampled;
 
 /// Working set of the payload, bytes.
 const WORKING_SET_BYTES: u64 = 4 << 20;
-/// How many of a role's hottest places are kept.
+/// Number of a role's hottest places that are kept.
 const HOT_SPOTS: usize = 15;
 
 /// The reason why there is no profile.
@@ -55,7 +56,7 @@ pub enum ProfileError {
         /// The remedy.
         remedy: String,
     },
-    /// The case needs other hosts or a background load.
+    /// The case needs other hosts or background load, which profiles do not support.
     #[error("{0}: only cases on this machine without background load can be profiled")]
     Elsewhere(String),
     /// The trial failed.
@@ -80,26 +81,26 @@ pub struct Sampling {
     pub rate_hz: u32,
     /// Whether samples in the kernel have function names.
     pub kernel_names: bool,
-    /// Whether samples in programs have lines and inlined functions.
+    /// Whether samples in programs have source lines and inlined functions.
     pub lines: bool,
     /// Remarks on the figures.
     pub notes: Vec<String>,
     /// Why there are no samples; null if there are.
     pub missing: Option<String>,
-    /// What would make sampling possible.
+    /// What would make sampling possible; null if there are samples.
     pub remedy: Option<String>,
 }
 
-/// A function in a program or in the kernel with samples.
+/// A function, in a program or in the kernel, with its samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HotSpot {
     /// The function; inlined functions are separate.
     pub function: String,
     /// `kernel`, or the program's or library's file name.
     pub of: String,
-    /// The line with most of its samples, `file:line`; null if unknown.
+    /// The source line with most of its samples, `file:line`; null if unknown.
     pub line: Option<String>,
-    /// The kind of work that it counts as.
+    /// The kind of work that the function is counted as.
     pub part: Part,
     /// Number of samples.
     pub samples: u64,
@@ -126,16 +127,17 @@ pub struct RoleProfile {
     pub faults: u64,
     /// Total number of samples.
     pub samples: u64,
-    /// Samples by part.
+    /// Number of samples by kind of work.
     pub parts: BTreeMap<Part, u64>,
     /// The hottest places, most samples first.
     pub hot: Vec<HotSpot>,
-    /// Stacks, with frames from the outermost inwards separated by `;`, and their numbers of samples.
+    /// Stacks and their numbers of samples. The frames of a stack are separated by `;`, the outermost first.
     pub stacks: Vec<(String, u64)>,
 }
 
 impl RoleProfile {
-    /// CPU time of a part, nanoseconds: its share of the samples times the CPU time that the kernel counted.
+    /// CPU time of a kind of work, nanoseconds: its fraction of the samples multiplied by the CPU time that the kernel
+    /// counted; `None` without samples.
     pub fn part_ns(&self, part: Part) -> Option<f64> {
         let of_it = self.parts.get(&part).copied().unwrap_or(0);
         (self.samples > 0).then(|| self.cpu_ns as f64 * of_it as f64 / self.samples as f64)
@@ -164,7 +166,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// CPU time of a part summed over all roles, nanoseconds per message; null without samples.
+    /// CPU time of a kind of work summed over all roles, nanoseconds per message; `None` without samples.
     pub fn part_ns_per_message(&self, part: Part) -> Option<f64> {
         let mut sum = None;
         for role in &self.roles {
@@ -284,7 +286,7 @@ fn role(name: &str, outcome: &Outcome, sampled: Option<Sampled>) -> RoleProfile 
     }
 }
 
-/// The profile of the process between the roles, if there is one.
+/// The profile of the broker between the roles; `None` if there is none.
 fn broker(outcomes: &[Outcome], sampled: Option<Sampled>) -> Option<RoleProfile> {
     let used = outcomes.iter().filter_map(|o| o.server.and_then(|s| s.cpu_ns)).max();
     if used.is_none() && sampled.is_none() {

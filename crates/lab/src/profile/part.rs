@@ -1,4 +1,4 @@
-//! Classifies samples by the names of functions, and by the files of Crossway's own functions.
+//! Classifies samples by the names of functions, and by source files for Crossway's own functions.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ use super::script::Frame;
 pub enum Part {
     /// Copying messages, in the kernel or in a program.
     Copy,
-    /// Putting processes to sleep, waking them, choosing the next one.
+    /// Putting processes to sleep, waking them, and choosing the next one to run.
     WakeUp,
     /// Entering and leaving the kernel, looking up the file of a descriptor, checking permissions.
     SystemCall,
-    /// The mechanism's own work: protocol, acknowledgements, queues; in the kernel, a library or a program between the ends.
+    /// The mechanism's own work, such as protocol, acknowledgements and queues, in the kernel, a library or a broker.
     Protocol,
     /// Checksums that the mechanism calculates.
     Checksum,
@@ -32,7 +32,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts, in the order of tables.
+    /// All parts, in display order.
     pub const ALL: [Part; 10] = [
         Part::Copy,
         Part::WakeUp,
@@ -63,8 +63,8 @@ impl Part {
     }
 }
 
-/// Classifies a stack by its innermost frame that is conclusive. `places` are the functions at the innermost frame of a
-/// program, including inlined ones.
+/// Classifies a stack by the innermost frame that is conclusive. `places` are the functions, including inlined ones, at
+/// the innermost frame that is not in the kernel.
 pub(super) fn of(frames: &[Frame], places: &[Place]) -> Part {
     let kernel = frames.iter().take_while(|frame| frame.is_kernel());
     let mut in_kernel = false;
@@ -87,19 +87,20 @@ pub(super) fn of(frames: &[Frame], places: &[Place]) -> Part {
     of_program(frame, places)
 }
 
-/// The function that enables interrupts again, to which samples by a software clock therefore attribute the work before
-/// it. On these paths, the locks that disable interrupts belong to wait queues, to the scheduler, and to queues of
-/// socket buffers, whose functions show it. The function that wakes a process is often missing from the stack because
-/// it ends with a tail call to this one.
+/// The function that enables interrupts again. Sampling by a software clock therefore attributes the work before it to
+/// this function. On these paths, the locks that disable interrupts belong to wait queues, to the scheduler, and to
+/// queues of socket buffers; the latter are recognised by the caller's name. The function that wakes a process is often
+/// missing from the stack, because it ends with a tail call to this one.
 const UNLOCK: &str = "_raw_spin_unlock_irqrestore";
 
-/// Functions that count as their caller's work: small helpers, uncontended locks, and the code that enables interrupts
-/// again.
+/// Functions that are counted as their caller's work: small helpers, uncontended locks, and the code that enables
+/// interrupts again.
 const CALLERS: &str = "srso_ __x86_ retbleed_ _raw_ __raw_ rcu_ __rcu_ __fentry__ mutex_lock mutex_unlock \
     __mutex_ __local_bh _local_bh preempt_ __cond_resched pv_ kvm_ native_ ktime_ read_tsc \
     memset __memset refcount_ __rcu down_ up_ lock_ clear_bhb";
 
-/// Prefixes of names, separated by spaces; a `*` means that the name contains the rest. The first match decides.
+/// Prefixes of names, separated by spaces. An entry that begins with `*` matches anywhere in a name. The first match
+/// decides.
 const KERNEL: &[(Part, &str)] = &[
     (
         Part::Spinning,
@@ -239,25 +240,25 @@ fn of_program(frame: &Frame, places: &[Place]) -> Part {
     }
 }
 
-/// Whether the function belongs to Rust's libraries, whose callers are unknown unless it was inlined.
+/// Whether the function belongs to Rust's standard library. Its caller is known only if it was inlined.
 fn of_rust(place: &Place) -> bool {
     let begins = ["core::", "std::", "alloc::"].iter().any(|of| place.function.starts_with(of));
     begins || place.line.contains("/rustc/")
 }
 
-/// The function's own name, without its modules.
+/// The function's name without its module path.
 fn last_word(function: &str) -> &str {
     function.rsplit("::").find(|word| !word.starts_with('{')).unwrap_or(function)
 }
 
-/// Whether the function waits without sleeping.
+/// Whether the function is a spin-wait.
 fn waits(place: &Place) -> bool {
     let name = last_word(&place.function);
     ["spin_loop", "_mm_pause", "relax", "spin", "let_some_gather", "spin_until"].contains(&name)
         || place.line.contains("/ring/src/pace.rs")
 }
 
-/// Folders of Crossway's own sources, and the modules as they appear in symbols.
+/// Crossway's own source files, the modules as they appear in symbols, and the kind of work in them.
 const OWN: &[(&str, &str, Part)] = &[
     ("/lab/src/payload.rs", "crossway_lab::payload", Part::Payload),
     ("/lab/src/line_buffer.rs", "crossway_lab::line_buffer", Part::Payload),

@@ -1,5 +1,5 @@
-//! Runs perf alongside a trial: attaches it to the roles' processes, enables it for the measured window, and reads its
-//! data afterwards.
+//! Runs perf alongside a trial: attaches it to the roles' processes, enables it during the measured window, and reads
+//! its data afterwards.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -22,12 +22,12 @@ use crate::trial::Onlooker;
 pub(super) const BROKER: &str = "broker";
 /// Samples per second; not a multiple of the kernel's tick rate.
 const RATE_HZ: u32 = 3999;
-/// Size of perf's buffers in pages: large, so that perf need not wake up while the window runs. Used by root only, for
-/// whom this memory is not limited.
+/// Size of perf's buffers in pages: large, so that perf need not wake up during the window. Used only by root, for whom
+/// this memory is not limited.
 const BUFFER_PAGES: &str = "2048";
 /// Time limit for perf to attach itself, or to exit.
 const PERF_LIMIT: Duration = Duration::from_secs(20);
-/// With fewer samples, shares are unreliable.
+/// Number of samples below which fractions are unreliable.
 const FEW: u64 = 200;
 /// How many lines of perf's output are quoted.
 const QUOTED_LINES: usize = 3;
@@ -39,7 +39,7 @@ struct Recording {
     dir: PathBuf,
     control: File,
     answers: File,
-    /// The name of each process.
+    /// Role name by process id.
     names: HashMap<u32, String>,
     _leases: [lease::Lease; 2],
 }
@@ -52,7 +52,7 @@ impl Drop for Recording {
     }
 }
 
-/// Samples the processes during the measured window. Errors are stored as the reason why there are no samples; the
+/// Samples the processes during the measured window. An error is stored as the reason why there are no samples, and the
 /// trial continues.
 #[derive(Debug)]
 pub(super) struct Sampler<'a> {
@@ -145,7 +145,7 @@ impl<'a> Sampler<'a> {
         Ok(recording)
     }
 
-    /// Sends perf a command and waits until it is done.
+    /// Sends a command to perf and waits until perf has acknowledged it.
     fn command(&self, recording: &mut Recording, word: &str) -> Result<(), String> {
         let sent = writeln!(recording.control, "{word}");
         sent.map_err(|e| format!("cannot send perf a command: {e}"))?;
@@ -196,7 +196,7 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// What would permit sampling.
+/// The step that would permit sampling.
 fn remedy() -> String {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     match level.trim().parse::<i32>() {
@@ -207,7 +207,7 @@ fn remedy() -> String {
     }
 }
 
-/// The end of perf's output, in one line.
+/// The last lines of perf's output, joined into one line.
 fn quoted(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! A role's samples by part, function, line and stack.
+//! A role's samples by kind of work, function, source line and stack.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::lines::{self, Places};
 use super::part::{self, Part};
 use super::script::{Frame, Sample};
 
-/// The number of samples of a function, and of each of its lines.
+/// The number of samples of a function, and of each of its source lines.
 type Lines = (u64, BTreeMap<String, u64>);
 
 /// A role's samples.
@@ -17,7 +17,7 @@ pub(super) struct Sampled {
     pub(super) samples: u64,
     pub(super) parts: BTreeMap<Part, u64>,
     pub(super) stacks: BTreeMap<String, u64>,
-    /// For each function, file and part: the samples in total and by line.
+    /// For each function, file and kind of work: the number of samples in total and by source line.
     functions: BTreeMap<(String, String, Part), Lines>,
 }
 
@@ -41,7 +41,7 @@ impl Sampled {
     }
 }
 
-/// For the files of programs and libraries whose lines are useful: the places at the samples' addresses.
+/// Looks up the samples' addresses in programs and libraries. The result contains only files with known source lines.
 pub(super) fn look_up(samples: &[Sample]) -> BTreeMap<String, Places> {
     let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for sample in samples {
@@ -60,7 +60,7 @@ pub(super) fn look_up(samples: &[Sample]) -> BTreeMap<String, Places> {
         .collect()
 }
 
-/// Adds one sample: its part, its innermost function, its stack.
+/// Adds one sample: its kind of work, its innermost function, its stack.
 pub(super) fn enter(
     into: &mut Sampled,
     role: &str,

@@ -23,7 +23,7 @@ impl Frame {
 pub(super) struct Sample {
     /// The process id.
     pub(super) pid: u32,
-    /// perf's event.
+    /// The name of perf's event.
     pub(super) event: String,
     /// The frames from the innermost outwards.
     pub(super) frames: Vec<Frame>,

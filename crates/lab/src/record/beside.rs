@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{Counts, Latency, Pacing, RoleMeters, Throughput};
 use crate::inputs::Workload;
 
-/// Figures of a workload that ran concurrently with the measured one, from its first message to its last: over the
-/// warm-up, the measured part and the time between.
+/// Figures of a workload that ran concurrently with the measured one, from its first message to its last. That includes
+/// the warm-up, the measured part and the time between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BesideFigures {
     /// The mechanism's id.

@@ -4,13 +4,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::local;
 
-/// CPU time of one host during the measured part, all of its CPUs together.
+/// CPU time of one host during the measured part, summed over its CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostMeters {
     /// Name of the host.
     #[serde(default = "local")]
     pub host: String,
-    /// Everything but idle, I/O wait and steal, nanoseconds.
+    /// CPU time except idle, I/O wait and steal, nanoseconds.
     pub busy_ns: u64,
     /// Soft interrupts, nanoseconds.
     pub softirq_ns: u64,
@@ -20,20 +20,21 @@ pub struct HostMeters {
     pub steal_ns: u64,
     /// Number of CPUs.
     pub cpus: u32,
-    /// Time between the two readings, nanoseconds: the load is `busy_ns` divided by this and `cpus`. Null in schema 1.
+    /// Time between the two readings, nanoseconds; null in schema 1. The load is `busy_ns` divided by this and by
+    /// `cpus`.
     #[serde(default)]
     pub span_ns: Option<u64>,
 }
 
 impl HostMeters {
-    /// The busy fraction of its CPUs, 0 to 1.
+    /// The busy fraction of its CPUs, 0 to 1; `None` if `span_ns` is null.
     pub fn load(&self) -> Option<f64> {
         let span_ns = self.span_ns.filter(|ns| *ns > 0)?;
         (self.cpus > 0).then(|| self.busy_ns as f64 / (span_ns as f64 * f64::from(self.cpus)))
     }
 }
 
-/// Deserializes one entry, several, or none.
+/// Deserialises one entry, several, or none.
 pub(super) fn one_or_several<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<HostMeters>, D::Error> {
@@ -75,14 +76,15 @@ pub struct IfaceMeters {
     pub rx_dropped: Option<u64>,
 }
 
-/// Packets on the wire. Forward is the direction of the messages, or of the requests.
+/// Packets on the wire. The forward direction is that of the messages, or of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Packets {
-    /// Packets on the wire in both directions per message, round trip or exchange (C5 of the cluster study).
+    /// Packets on the wire in both directions per message, round trip or exchange (item C5 of the cluster study).
     pub per_msg: f64,
-    /// Messages per forward packet (T5 of the Toshiba study); on loopback, where the directions cannot be distinguished, per packet.
+    /// Messages per forward packet (item T5 of Toshiba's study). On loopback, where the directions cannot be
+    /// distinguished, messages per packet.
     pub msgs_per_packet: f64,
-    /// Backward packets per forward one: the acknowledgements (T6 of the Toshiba study); null on loopback.
+    /// Reverse packets, i.e. acknowledgements, per forward packet (item T6 of Toshiba's study); null on loopback.
     pub reverse_per_forward: Option<f64>,
 }
 
@@ -95,13 +97,13 @@ pub struct PacketSeries {
     pub interface: String,
     /// Requested time between two samples, milliseconds.
     pub interval_ms: u32,
-    /// The samples, oldest first; the first is the state at the start.
+    /// The samples, oldest first. The first is taken at the start.
     pub samples: Vec<PacketSample>,
     /// CPU time of the thread that took all samples of this host, nanoseconds: the cost of measuring.
     pub cost_ns: u64,
 }
 
-/// Packets since the first sample.
+/// Numbers of packets since the first sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketSample {
     /// Time since the first sample, by the host's own clock, nanoseconds.
@@ -132,7 +134,7 @@ pub struct Retransmissions {
     pub host: String,
     /// The protocol, which determines what is counted.
     pub transport: Transport,
-    /// Number sent, including retransmissions.
+    /// Number of packets or segments sent, including retransmissions.
     pub sent: u64,
     /// Number of retransmissions.
     pub again: u64,

@@ -1,8 +1,8 @@
 //! A role played by a contender: translates between the controller's orders and the program's lines.
 //!
-//! Nothing that the program reports is trusted if it can be determined otherwise: the content is checked by what the
-//! program has read, the times by when it received the order to start and when it answered, the CPU time by the
-//! kernel.
+//! Nothing that the program reports is trusted if it can be determined otherwise. The content is checked by a checksum
+//! of what the program has read, times are bounded by when it received the order to start and when it answered, and CPU
+//! time is taken from the kernel.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::inputs::{Span, Wait, Workload};
 use crate::role_context::{Distribution, RoleError};
 use crate::verify;
 
-/// Maximum time to close, and once more to exit; together they are shorter than the controller's limit.
+/// Maximum time for closing, and again for exiting. The sum is below the controller's limit.
 const CLOSE_LIMIT: Duration = Duration::from_secs(9);
-/// Largest fraction by which the samples of round trips, which follow each other without a gap, may fail to add up to
-/// the window.
+/// Maximum fraction by which the sum of the round-trip samples may differ from the duration of the window. The samples
+/// follow one another without a gap.
 const SAMPLES_MISS: f64 = 0.2;
 
 /// Executes the controller's orders with a contender's program.
@@ -41,7 +41,7 @@ pub(super) fn live(task: Task, launch: &Launch, wire: &mut Wire) -> Result<(), R
     Err(RoleError::AlreadyReported)
 }
 
-/// Executes orders until the one to close.
+/// Executes orders until the order to close.
 fn serve(role: &mut Role, wire: &mut Wire) -> Result<(), RoleError> {
     loop {
         let (order, _) = wire.hear::<Order>()?;
@@ -93,7 +93,7 @@ struct Role {
 /// A window that is ready to start.
 struct Prepared {
     window: Window,
-    /// The content that the other end sends, if it sends.
+    /// The content that the other end sends; `None` if it does not send.
     expected: Option<Content>,
 }
 
@@ -170,7 +170,7 @@ impl Role {
         ask(&mut self.program, self.launch.deadline, name, order)
     }
 
-    /// Makes the program send the agreed messages, or receive them into a file that is compared byte by byte.
+    /// Makes the program send the agreed messages, or receive them into a file, which is then compared byte by byte.
     fn verify(&mut self, sends: bool, sender: u16) -> Result<Answer, RoleError> {
         let agreed = verify::agreed(&self.task.inputs, sender);
         let lengths: Vec<u64> = agreed.iter().map(|m| m.len() as u64).collect();
@@ -279,7 +279,7 @@ impl Role {
         Ok(Answer::Done { outcome: Box::new(outcome) })
     }
 
-    /// Requests the results of the window and compares them with the expected ones.
+    /// Requests the results of the window and checks them against what is known about it.
     fn account(
         &mut self,
         window: &Window,

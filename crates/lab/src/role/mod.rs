@@ -1,4 +1,4 @@
-//! A role: one end of a measured channel, in a separate process. It knows only its task.
+//! A role: one end of a measured channel, in a separate process that knows nothing but its task.
 
 mod contender;
 
@@ -15,7 +15,7 @@ use crate::control::{
 use crate::role_context::{RoleContext, RoleError};
 use crate::{faults, meters, verify, workload};
 
-/// The entry point of the hidden subcommand: executes orders from standard input until it closes.
+/// The entry point of the hidden subcommand: executes orders from standard input until it is closed.
 pub fn main() -> ExitCode {
     let Ok(mut wire) = own_wire() else { return ExitCode::from(2) };
     match serve(&mut wire) {
@@ -74,7 +74,7 @@ impl Visitor for Life<'_> {
     }
 }
 
-/// Executes orders with mechanism `M`; visible in the crate so that tests can run it with a mechanism of their own.
+/// Executes orders with mechanism `M`. Visible in the crate so that tests can run it with a mechanism of their own.
 pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), RoleError> {
     let (mut context, offers, warnings) = RoleContext::<M>::set(task)?;
     let (offers, fds) = offers_to_text(offers);

@@ -4,7 +4,7 @@ use crossway_mech::{OpenError, RecvError, SendError};
 
 use crate::control::{Answer, ControlError};
 
-/// The reason why a role gives up.
+/// The reason why a role ends with an error.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RoleError {
     #[error("{0}")]
@@ -20,7 +20,7 @@ pub(crate) enum RoleError {
     /// The controller or this role's own program violated the protocol.
     #[error("{0}")]
     Wrong(String),
-    /// A contender's program exited, failed or did not answer, on its own account or because its peer did.
+    /// A contender's program exited, failed or did not answer, either by itself or because its peer did.
     #[error("{0}")]
     Program(String),
     /// A contender does not support what the case requests.

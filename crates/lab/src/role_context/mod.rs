@@ -26,7 +26,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Duration of calibration on a host other than the controller's.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
-/// Extra room in the scratch buffer for marks that are longer than tiny messages.
+/// Extra room in the scratch buffer for end marks, which are longer than very small messages.
 pub(crate) const MARK_BYTES: usize = 16;
 
 pub(crate) struct RoleContext<M: Mechanism> {
@@ -35,13 +35,13 @@ pub(crate) struct RoleContext<M: Mechanism> {
     pub(crate) caps: Caps,
     pub(crate) ticker: Ticker,
     pub(crate) listeners: Vec<M::Listener>,
-    /// The words of the offers that were connected to, for workloads that reconnect.
+    /// The offers to which this role connected, without descriptors, for workloads that reconnect.
     pub(crate) offers: Vec<Offer>,
     pub(crate) channels: Vec<(M::Tx, M::Rx)>,
     pub(crate) source: Source,
     /// The next sequence number of each channel, if one sender feeds several.
     pub(crate) sequences: Vec<u64>,
-    /// One checker per sender from which messages arrive.
+    /// One checker per sender that sends to this role.
     pub(crate) checkers: Vec<Checker>,
     pub(crate) scratch: LineBuffer,
     pub(crate) samples: Samples,
@@ -119,7 +119,7 @@ impl<M: Mechanism> RoleContext<M> {
         Ok(())
     }
 
-    /// Facts that the system reports about the ends, and the size of the working set.
+    /// Values that the system reports about the ends, and the size of the working set.
     pub(crate) fn facts(&self) -> Facts {
         let mut facts = Facts::new();
         if let Some((tx, rx)) = self.channels.first() {
@@ -138,12 +138,13 @@ impl<M: Mechanism> RoleContext<M> {
         facts
     }
 
-    /// Whether messages may get lost, so that their number cannot be waited for.
+    /// Whether messages may be lost, so that the receiver cannot wait for a known number of them.
     pub(crate) fn lossy(&self) -> bool {
         self.caps.reliability == Reliability::Lossy
     }
 
-    /// How many bytes of the scratch buffer to receive into: exactly a message for streams, room for marks otherwise.
+    /// How many bytes of the scratch buffer to receive into: exactly a message for streams; otherwise all of it, with
+    /// room for marks.
     pub(crate) fn receive_len(&self) -> usize {
         match self.caps.boundaries {
             Boundaries::Stream => self.received_bytes(),
@@ -176,7 +177,7 @@ impl<M: Mechanism> RoleContext<M> {
     }
 }
 
-/// Whether this role sends at given instants.
+/// Whether this role sends at fixed times.
 fn sends_at_instants(task: &Task) -> bool {
     task.inputs.workload.facts().paced() && matches!(task.part, Part::Sender | Part::Client)
 }
@@ -209,7 +210,7 @@ fn spec_of(task: &Task, most: Option<usize>) -> Spec {
     }
 }
 
-/// Whether an end that waits this way may sleep.
+/// Whether an end that waits in this way may sleep.
 pub(crate) fn sleeps(wait: Wait) -> bool {
     !matches!(wait, Wait::Spin)
 }

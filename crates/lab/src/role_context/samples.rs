@@ -1,5 +1,5 @@
-//! Memory in which a timed loop stores its samples: one store per sample into touched memory; histograms are built
-//! afterwards.
+//! Memory in which a timed loop stores its samples. Each sample costs one store into memory that was touched before;
+//! histograms are built afterwards.
 
 use crossway_sys::clock::Ticker;
 use hdrhistogram::Histogram;
@@ -11,7 +11,7 @@ use crate::histogram;
 pub(crate) struct Samples {
     ticks: Vec<u32>,
     at: usize,
-    /// Samples that do not fit into 32 bits (above a second or so).
+    /// Samples that do not fit into 32 bits (longer than about a second).
     long: Vec<u64>,
 }
 

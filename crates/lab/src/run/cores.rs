@@ -1,6 +1,6 @@
-//! Detects moved cores: on shared virtual machines the hypervisor moves virtual CPUs between cores, and the cost of
-//! communication between two of them can change severalfold within an hour. One reading between two trials serves as
-//! "after" for the first and as "before" for the second.
+//! Detects CPUs that were moved to other cores. On shared virtual machines, the hypervisor moves virtual CPUs between
+//! cores, and the cost of communication between two of them can change severalfold within an hour. One reading between
+//! two trials serves as "after" for the first and as "before" for the second.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::limits::{cache_line_round_trip_ns, cores_moved};
 use crate::record::{Calibration, Record, Status};
 
-/// A reading older than this is taken again.
+/// Maximum age of a reading that is used again.
 const FRESH: Duration = Duration::from_secs(2);
-/// How often a different reading is repeated before it is accepted: a passing disturbance is not a move.
+/// Maximum number of readings before a changed value is accepted: a brief disturbance is not a move.
 const REPEAT: usize = 3;
 
 type Reading = Result<f64, String>;
@@ -22,8 +22,8 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    /// Before a trial: measures the round trip between its two CPUs. `None` if it does not use two fixed CPUs, or if
-    /// background load would be measured instead.
+    /// Called before a trial: adds the cache-line round trip between its two CPUs to the record. Adds the reason
+    /// instead if the trial does not use two fixed CPUs, or has background load, which would be measured as well.
     pub(super) fn before(&mut self, record: &mut Record) {
         let Some(pair) = pair(record) else {
             let why = "measured between two fixed CPUs without background load only";
@@ -41,7 +41,7 @@ impl Cores {
         }
     }
 
-    /// After a trial: adds the round trip to the record, and marks the record if the cores moved.
+    /// Called after a trial: adds the cache-line round trip to the record, and marks the record if the CPUs were moved.
     pub(super) fn after(&mut self, record: &mut Record) {
         let Some(pair) = pair(record) else { return };
         let before = record.calibration.cache_line_before_ns;
@@ -71,7 +71,7 @@ impl Cores {
     }
 }
 
-/// Whether the cores moved during a trial.
+/// Whether the hypervisor moved the CPUs to other cores during a trial.
 pub(super) fn moved(calibration: &Calibration) -> bool {
     let readings = (calibration.cache_line_before_ns, calibration.cache_line_after_ns);
     matches!(readings, (Some(before), Some(after)) if cores_moved(before, after))

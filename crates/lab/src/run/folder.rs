@@ -1,4 +1,4 @@
-//! The folder of a run: `results.jsonl`, which is only appended to, and the files next to it.
+//! The folder of a run: `results.jsonl`, to which records are only appended, and the files next to it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
 use crate::run_info::{RUN, RunInfo};
 
-/// Group, case and trial number of the records that exist.
+/// Group, case and trial number of all trials that have a record.
 pub(super) type Done = BTreeSet<(String, String, u32)>;
 
 const PLAN: &str = "plan.toml";
@@ -41,7 +41,7 @@ pub enum RunError {
         /// The reason.
         why: String,
     },
-    /// Its records would come from different machines or builds.
+    /// The records would come from different machines or builds.
     #[error("{}: cannot continue this run: {why}; its records would mix figures of both: start a new run", dir.display())]
     OtherOrigin {
         /// The folder.
@@ -58,10 +58,10 @@ pub enum RunError {
     /// The run was interrupted before its first trial.
     #[error("interrupted before the first trial")]
     Interrupted,
-    /// Its records cannot be read.
+    /// The run's records cannot be read.
     #[error("{0}")]
     Records(#[from] ReadError),
-    /// Its plan cannot be read.
+    /// The run's plan cannot be read.
     #[error("{0}")]
     Plan(#[from] PlanError),
     /// The folder for the records could not be created.
@@ -69,7 +69,7 @@ pub enum RunError {
     NoFolder {
         /// The folder.
         dir: PathBuf,
-        /// The cause. It is part of the message and not a `source`.
+        /// The cause. It is part of the message and not the error's `source`.
         cause: std::io::Error,
     },
     /// A file in the folder could not be written; the records before it are complete.
@@ -79,7 +79,7 @@ pub enum RunError {
         path: PathBuf,
         /// The run's folder.
         dir: PathBuf,
-        /// The cause. It is part of the message and not a `source`.
+        /// The cause. It is part of the message and not the error's `source`.
         cause: std::io::Error,
     },
     /// A system call failed.
@@ -132,8 +132,8 @@ impl Folder {
         Ok(Folder { dir, info, results })
     }
 
-    /// Opens the folder of a run that was interrupted. An incomplete last line, left by a kill in mid-write, is
-    /// removed.
+    /// Opens the folder of a run that was interrupted. Removes an incomplete last line, as left by a kill during a
+    /// write.
     pub(super) fn reopen(dir: &Path) -> Result<Self, RunError> {
         let info = Self::info(dir)?;
         let path = dir.join(RESULTS);
@@ -160,7 +160,7 @@ impl Folder {
         serde_json::from_slice(&text).map_err(|e| bad(format!("{RUN}: {e}")))
     }
 
-    /// Checks that a run may be continued here: `env.json` describes all of its records, so they must come from one
+    /// Checks that a run may be continued here. `env.json` describes all of its records, so they must come from one
     /// machine and one build.
     pub(super) fn check_origin(dir: &Path, here: &Environment) -> Result<(), RunError> {
         let Some(begun) = records_io::read_beside::<Environment>(dir, records_io::ENVIRONMENT)?
@@ -225,8 +225,8 @@ impl Folder {
         self.results.write_all(&line).map_err(|cause| self.unwritten(path, cause))
     }
 
-    /// Writes a JSON file next to the results, either completely or not at all: a run whose file was truncated by a
-    /// full disk could not be continued.
+    /// Writes a JSON file next to the results, either completely or not at all. A run with a file truncated by a full
+    /// disk could not be continued.
     pub(super) fn write_beside(&self, name: &str, what: &impl Serialize) -> Result<(), RunError> {
         let path = self.dir.join(name);
         let part = self.dir.join(format!("{name}.part"));
@@ -258,14 +258,14 @@ impl Folder {
     }
 }
 
-/// Formatted JSON with a newline at its end.
+/// Formats JSON with indentation and a newline at the end.
 fn pretty(what: &impl Serialize) -> std::io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(what).map_err(std::io::Error::other)?;
     text.push(b'\n');
     Ok(text)
 }
 
-/// A new name, e.g. `2026-11-21T17-40-02Z-a1b2`: it sorts by time and is a valid file name everywhere.
+/// A new name, e.g. `2026-11-21T17-40-02Z-a1b2`. Names sort by time and are valid file names everywhere.
 pub(crate) fn new_name() -> String {
     let now = jiff::Timestamp::now();
     format!(

@@ -1,5 +1,5 @@
-//! Measures the limits that apply to a trial, between the trials of a run: the machine changes during a run, and a
-//! measurement before its start says little about the hundredth trial.
+//! Measures the limits that apply to a trial between the trials of a run. The machine changes during a run, so that a
+//! measurement before the run says little about the hundredth trial.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,15 +13,16 @@ use crate::limits::Copying;
 use crate::record::Record;
 use crate::stats;
 
-/// A reading older than this is taken again. Trials of competitors are interleaved, so several of them share one
+/// Maximum age of a reading that is used again. Trials of competing cases are interleaved, so several of them share one
 /// reading.
 const FRESH: Duration = Duration::from_secs(2);
-/// The minimal exchange is warmed up and measured like the trial, but at most for this long.
+/// Maximum duration of the warm-up and of the measurement of the minimal exchange, which otherwise take as long as
+/// those of the trial.
 const EXCHANGE_AT_MOST: Duration = Duration::from_millis(100);
 /// Maximum number of round trips per reading.
 const EXCHANGES_AT_MOST: usize = 20_000;
 
-/// Shortest trial, in milliseconds, for which the layout of a copy is optimised: that takes longer than a shorter
+/// Shortest trial, in milliseconds, for which the layout of a copy is optimised. The search takes longer than a shorter
 /// trial, which only tests the plan.
 const COPIES_FROM_MS: u64 = 20;
 
@@ -41,8 +42,8 @@ struct Copied {
 }
 
 impl LimitsBetween {
-    /// Before a trial: adds the limits that apply to it to the record, if it runs on two fixed CPUs of this machine
-    /// (for a blocking exchange also on one) and nothing else runs concurrently.
+    /// Called before a trial: adds the limits that apply to it to the record. The trial must run on two fixed CPUs of
+    /// this machine (for a blocking exchange, one is enough), and nothing else may run concurrently.
     pub(super) fn enter(&mut self, record: &mut Record, topology: &Topology) {
         let inputs = &record.inputs;
         let [a, b] = inputs.cpus[..] else { return };
@@ -73,7 +74,8 @@ impl LimitsBetween {
         }
     }
 
-    /// The lowest median round trip over the ways in which two sleeping threads can wake each other.
+    /// The median round trip with the fastest of the ways in which two sleeping threads can wake each other,
+    /// nanoseconds.
     fn exchange(&mut self, cpus: (u32, u32), warmup: Duration, span: Duration) -> Reading {
         let key = (cpus.0, cpus.1, span);
         if let Some((at, reading)) = self.exchanges.get(&key)

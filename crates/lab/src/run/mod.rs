@@ -41,31 +41,33 @@ const WATCH: Duration = Duration::from_millis(200);
 /// Options of a run.
 #[derive(Debug)]
 pub struct Options {
-    /// Folder in which the run's own folder is created.
+    /// Folder in which the folder of the run is created.
     pub out: PathBuf,
-    /// Patterns that select cases by group and case; empty selects all.
+    /// Patterns that select cases by group and case; an empty list selects all.
     pub filters: Vec<String>,
-    /// Name of the run given by the user, under which `compare` finds it.
+    /// Name given to the run by the user, by which other commands find it.
     pub name: Option<String>,
     /// Folder of an interrupted run to continue.
     pub resume: Option<PathBuf>,
-    /// Whether to run a further trial for each one that the machine disturbed (moved cores, time taken away by the hypervisor).
+    /// Whether to run another trial for each one that the machine disturbed (CPUs moved to other cores, or time taken
+    /// away by the hypervisor).
     pub repeat_disturbed: bool,
-    /// The hosts named on the command line, already applied to the plan; stored for `--resume`.
+    /// The hosts named on the command line, which have already been applied to the plan; stored for `--resume`.
     pub hosts: Option<String>,
-    /// Path of crossway on those hosts. `None`: for ssh, the `crossway` in the PATH there; otherwise the file of this program.
+    /// Path of the `crossway` program on those hosts. `None`: for ssh, the `crossway` in the PATH there; otherwise the
+    /// file of this program.
     pub agent_program: Option<String>,
-    /// The program and arguments that become the reaper. Without it, the leases of a killed controller are cleaned up
-    /// by the next start.
+    /// The program that becomes the reaper, and its arguments. Without a reaper, the leases of a killed controller are
+    /// cleaned up only at the next start.
     pub reaper: Option<(PathBuf, Vec<String>)>,
 }
 
 /// Progress of a run, for display.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
-    /// The machine's limits are being measured; `what` is measured next.
+    /// The machine's limits are being measured.
     Limits {
-        /// Description of the measurement.
+        /// Description of the next measurement.
         what: &'a str,
     },
     /// A testbed is being set up.
@@ -79,7 +81,7 @@ pub enum RunEvent<'a> {
         testbed: &'a Testbed,
         /// Its hosts.
         hosts: &'a [HostRef],
-        /// Whether times of all hosts can be compared.
+        /// Whether time stamps of all hosts can be compared.
         one_clock: bool,
     },
     /// The testbed could not be set up; its cases are skipped.
@@ -100,12 +102,12 @@ pub enum RunEvent<'a> {
         /// Conditions that would distort the figures.
         findings: &'a [Finding],
     },
-    /// All trials of the plan have ended, and those that the machine disturbed are repeated.
+    /// All trials of the plan have ended, and those that the machine disturbed will be repeated.
     Repeat {
-        /// Number of further trials.
+        /// Number of trials to repeat.
         trials: usize,
     },
-    /// A trial begins; nothing may be drawn until it ends, since drawing would disturb the measurement.
+    /// A trial begins. Nothing may be drawn on the screen until it ends, since that would disturb the measurement.
     Trial {
         /// Its case.
         case: &'a Case,
@@ -126,7 +128,7 @@ pub struct Summary {
     pub dir: PathBuf,
     /// Number of trials by status.
     pub by_status: BTreeMap<Status, usize>,
-    /// Whether it was interrupted before its end.
+    /// Whether it was interrupted before all trials had ended.
     pub interrupted: bool,
 }
 
@@ -209,10 +211,11 @@ pub fn measure(
     Ok(Summary { dir, by_status, interrupted })
 }
 
-/// A run shorter than this only tests the plan and is not worth the seconds that measuring the limits takes.
+/// Estimated duration in milliseconds below which the limits are not measured. Such a short run only tests the plan and
+/// is not worth the seconds that it would take.
 const WORTH_LIMITS_MS: u64 = 10_000;
 
-/// Writes the machine's limits next to the records, once per run. They are only a reference: if they cannot be
+/// Writes the machine's limits next to the records, once per run. They are only a reference; if they cannot be
 /// measured, the run continues.
 fn limits_beside(
     folder: &Folder,
@@ -246,7 +249,7 @@ fn need(cases: &[Case]) -> Need {
     }
 }
 
-/// The reason why a case cannot run, as far as that is known before a run.
+/// The reason why a case cannot run, as far as it is known before the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// What is missing or impossible.
@@ -255,8 +258,8 @@ pub struct Obstacle {
     pub remedy: String,
 }
 
-/// Determines what a run of these cases would skip; each mechanism is probed here. Testbeds are not set up, so what
-/// their hosts lack is not known yet.
+/// Determines which of these cases a run would skip, and why. Each mechanism is probed on this machine. Testbeds are
+/// not set up, so whether their hosts lack something is not known yet.
 pub fn survey(cases: &[Case]) -> Vec<Option<Obstacle>> {
     let ready = probe(cases);
     let one = |case: &Case| {

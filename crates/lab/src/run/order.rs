@@ -1,5 +1,5 @@
-//! The interleaved order: every round contains each case once, in a seeded random order, so that drift affects all
-//! cases alike.
+//! The interleaved order of trials: every round contains each case once, in a seeded random order, so that drift
+//! affects all cases alike.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -7,14 +7,14 @@ use rand_pcg::Pcg64;
 
 use crate::case::Case;
 
-/// The position of one trial.
+/// One trial in the order of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Index of the case.
+    /// Index of the case in the list of cases.
     pub case: usize,
-    /// Number of the trial.
+    /// Number of the trial within its case, from 0.
     pub trial: u32,
-    /// Its position in the run.
+    /// Its position in the order of the run, from 0.
     pub order: u32,
 }
 
@@ -46,8 +46,8 @@ pub(super) fn interleave(cases: &[Case], seed: u64) -> Vec<Slot> {
     slots
 }
 
-/// A further trial of each of these cases, which may be repeated, after the others: the first has the number that follows
-/// the last one of the plan.
+/// Returns one more trial for each entry of `again`, which may contain a case several times. They come after all
+/// others, with trial numbers that continue after the last one of the plan.
 pub(super) fn repeats(cases: &[Case], again: &[usize], first_order: u32) -> Vec<Slot> {
     let slot = |(at, &case): (usize, &usize)| {
         let before = again[..at].iter().filter(|earlier| **earlier == case).count();

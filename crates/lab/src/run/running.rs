@@ -1,4 +1,4 @@
-//! A run in progress: runs, writes and gives up cases, trial by trial.
+//! A run in progress: runs the trials, writes their records, and gives up cases that fail repeatedly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,9 @@ use crate::record::{ContenderNote, HarnessCost, LOCAL, Record, SCHEMA, Status};
 use crate::trial::{self, Setting};
 use crate::{assemble, calibrate, catalogue, shutdown, stats};
 
-/// After this number of consecutive failures, the remaining trials of a case are skipped.
+/// Number of consecutive failures after which the remaining trials of a case are skipped.
 const FAILURES_ENOUGH: u32 = 2;
-/// Trials are repeated if at most one in this number was disturbed.
+/// Disturbed trials are repeated only if they are at most one in this number.
 const REPEATED_AT_MOST: usize = 4;
 /// Working set of the payload in bytes if the sizes of the caches are unknown.
 const USUAL_WORKING_SET: u64 = 4 << 20;
@@ -41,21 +41,21 @@ pub(super) struct Running<'a> {
     pub(super) folder: Folder,
     pub(super) verified: BTreeSet<usize>,
     pub(super) failures: BTreeMap<usize, u32>,
-    /// Cases that turned out to be impossible; a single record of each says so.
+    /// Cases that turned out to be impossible; each gets a single record that says so.
     pub(super) unsupported: BTreeSet<usize>,
     pub(super) load: Option<(Load, RunningLoad)>,
     pub(super) cores: cores::Cores,
     pub(super) limits: limits::LimitsBetween,
-    /// The harness's cost by size, access and working set.
+    /// The harness's cost by message size, whether the access is in place, and working set.
     pub(super) harness: BTreeMap<(u64, bool, u64), HarnessCost>,
     pub(super) loads_failed: BTreeMap<String, LoadError>,
     pub(super) by_status: BTreeMap<Status, usize>,
-    /// The cases of trials that the machine disturbed.
+    /// The cases of trials that the machine disturbed, once per trial.
     pub(super) disturbed: Vec<usize>,
 }
 
-/// Whether the figures of a trial are unreliable because of what the machine did meanwhile. Plans with so few trials that there is
-/// no interval anyway are not worth the time of further ones.
+/// Whether the machine made the figures of a trial unreliable and the trial should be repeated. Cases with too few
+/// trials for an interval are not repeated.
 fn is_disturbed(record: &Record) -> bool {
     record.status == Status::Degraded
         && record.inputs.trials as usize >= stats::TRIALS_AT_LEAST
@@ -63,7 +63,7 @@ fn is_disturbed(record: &Record) -> bool {
 }
 
 impl Running<'_> {
-    /// Why a case cannot run here, and the remedy.
+    /// Reason and remedy if a case cannot run here.
     fn obstacle(&self, case: &Case) -> Option<(String, String)> {
         if case.inputs.testbed.is_some() {
             let excluded = case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
@@ -102,7 +102,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Runs all open trials in their order; returns whether it was interrupted.
+    /// Runs all trials that have no record yet, in order; returns whether the run was interrupted.
     pub(super) fn run_slots(
         &mut self,
         slots: &[Slot],
@@ -131,8 +131,8 @@ impl Running<'_> {
         Ok(false)
     }
 
-    /// Runs a further trial for each one that the machine disturbed, once: the figures of a case with few good trials have no
-    /// interval. Returns whether it was interrupted.
+    /// Repeats each disturbed trial once, because the figures of a case with too few good trials have no interval.
+    /// Returns whether the run was interrupted.
     pub(super) fn repeat_disturbed(
         &mut self,
         planned: usize,
@@ -148,7 +148,7 @@ impl Running<'_> {
         self.run_slots(&slots, &Done::default(), tell)
     }
 
-    /// Runs one trial; returns `None` if it was interrupted.
+    /// Runs one trial; returns `None` if the run was interrupted.
     fn run_one(&mut self, slot: &Slot) -> Result<Option<Record>, RunError> {
         let case = &self.cases[slot.case];
         let mut record = self.blank(case, slot.trial, slot.order);
@@ -257,7 +257,7 @@ impl Running<'_> {
         Ok(Some(record))
     }
 
-    /// The harness's cost for such a case; measured once per run.
+    /// The harness's cost for a case with these inputs; measured once per run.
     fn harness_cost(&mut self, inputs: &Inputs, working_set_bytes: u64) -> HarnessCost {
         let ticker = self.instruments.ticker;
         let key = (inputs.size_bytes, inputs.access == Access::InPlace, working_set_bytes);
@@ -267,7 +267,7 @@ impl Running<'_> {
         })
     }
 
-    /// Starts and stops background load so that exactly this load runs.
+    /// Starts and stops background load so that the wanted load is running and nothing else.
     fn set_load(&mut self, wanted: Load) -> Result<(), LoadError> {
         if self.load.as_ref().map_or(Load::default(), |(load, _)| *load) == wanted {
             return Ok(());
@@ -352,7 +352,7 @@ impl Running<'_> {
     }
 }
 
-/// Splits an error into its cause and, after the semicolon, its remedy.
+/// Splits an error message into its cause and, after the semicolon, its remedy.
 fn split_remedy(why: &str) -> (String, String) {
     match why.split_once("; ") {
         Some((why, remedy)) => (why.to_owned(), remedy.to_owned()),
@@ -360,7 +360,7 @@ fn split_remedy(why: &str) -> (String, String) {
     }
 }
 
-/// Twice the size of the sender's private caches.
+/// The working set of the payload in bytes: twice the size of the sender's private caches.
 fn working_set(topology: &Topology, cpus: &[u32]) -> u64 {
     let cpu = cpus.first().copied().or_else(|| topology.allowed().first().copied());
     cpu.and_then(|cpu| topology.private_cache_bytes(cpu)).map_or(USUAL_WORKING_SET, |b| 2 * b)

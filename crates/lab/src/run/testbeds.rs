@@ -1,4 +1,5 @@
-//! The testbeds of a run: all that open cases need are set up before the first trial and removed at the end of the run.
+//! The testbeds of a run. All that are needed by cases without records are set up before the first trial and removed at
+//! the end of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,13 +16,13 @@ use crate::plan::Plan;
 use crate::record::{Calibration, HostRef, Record};
 use crate::testbed::TestbedKind;
 
-/// The testbeds by name; those that could not be set up with the reason.
+/// The testbeds by name; for those that could not be set up, the reason.
 #[derive(Debug, Default)]
 pub(super) struct LiveTestbeds(BTreeMap<String, Result<LiveTestbed, TestbedError>>);
 
 impl LiveTestbeds {
-    /// Sets up what these cases need. If a testbed on this machine cannot be set up, its cases are skipped; if a host
-    /// named on the command line cannot be used, the run does not start.
+    /// Sets up the testbeds that these cases need. If a testbed on this machine cannot be set up, its cases are
+    /// skipped. If a host named on the command line cannot be used, the run does not start.
     pub(super) fn set_up(
         plan: &Plan,
         cases: &[Case],
@@ -84,7 +85,7 @@ impl LiveTestbeds {
         Some((testbed, testbed.hosts_of(inputs)))
     }
 
-    /// Why a case cannot run on its testbed, and the remedy; known before its first trial.
+    /// Reason and remedy if a case cannot run on its testbed; determined before its first trial.
     pub(super) fn obstacle(&self, case: &Case) -> Option<(String, String)> {
         match self.testbed(&case.inputs)? {
             Err(error) => Some(error.split()),
@@ -98,13 +99,13 @@ impl LiveTestbeds {
         }
     }
 
-    /// Why no more trials are started on a case's hosts, and the remedy.
+    /// Reason and remedy if no more trials are started on a case's hosts.
     pub(super) fn given_up(&self, inputs: &Inputs) -> Option<(String, String)> {
         let (testbed, on) = self.up(inputs)?;
         testbed.given_up(&on)
     }
 
-    /// Adds the known facts about a case's hosts to a record before the trial.
+    /// Adds the known facts about a case's hosts to a record, before the trial.
     pub(super) fn enter(&self, record: &mut Record) {
         let Some((testbed, on)) = self.up(&record.inputs) else { return };
         record.hosts = on.iter().map(|&at| testbed.refs()[at].clone()).collect::<Vec<HostRef>>();
@@ -120,13 +121,13 @@ impl LiveTestbeds {
         }
     }
 
-    /// The CPU topology of the host that sends first.
+    /// The CPU topology of the first host of a case, where the role runs that sends first.
     pub(super) fn topology(&self, inputs: &Inputs) -> Option<&crossway_sys::topology::Topology> {
         let (testbed, on) = self.up(inputs)?;
         Some(&testbed.host(*on.first()?).about()?.topology)
     }
 
-    /// The site of a case, with running agents, and the address of the listening end.
+    /// Returns the site of a case, with running agents, and the address of the listening end.
     pub(super) fn site<'a>(
         &'a mut self,
         inputs: &Inputs,

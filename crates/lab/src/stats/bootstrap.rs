@@ -1,9 +1,9 @@
 //! Bootstrap percentile intervals of the median and of the ratio of two medians.
 //!
 //! The bootstrap distribution of a median has a closed form (Efron, "Bootstrap methods: another look at the jackknife",
-//! 1979, section 3): the resample's median is one of the figures, or the mean of two, with binomial probabilities. For
-//! the few trials of a case, that exact distribution is used: it needs no random numbers or seed and always gives the
-//! same answer. Larger samples are resampled with a fixed seed.
+//! 1979, section 3): the median of a resample is one of the figures or the mean of two, with binomial probabilities.
+//! For the few trials of a case, this exact distribution is used: it needs no random numbers and always gives the same
+//! result. Larger samples are resampled with a fixed seed.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{quantile_of_sorted, sorted};
 
-/// Largest number of figures for the exact distribution, whose cost grows with the cube of it; for more, resampling is cheaper.
+/// Maximum number of figures for the exact distribution. Its cost grows with the cube of the number, so resampling is
+/// cheaper for more figures.
 const EXACT_AT_MOST: usize = 64;
-/// Number of resamples where the exact distribution is too large; the error of the 2.5 % point is then below 0.2 %.
+/// Number of resamples if the exact distribution is too expensive. The error of the 2.5 % point is then below 0.2 %.
 const RESAMPLES: usize = 10_000;
-/// An arbitrary constant: the same figures give the same interval in every run.
+/// Seed of the resampling: an arbitrary constant, so that the same figures give the same interval in every run.
 const SEED: u64 = 0x0063_726f_7373_7761;
 
 /// A confidence interval.
@@ -33,21 +34,21 @@ impl Interval {
         self.low <= x && x <= self.high
     }
 
-    /// Whether the two intervals have a point in common.
+    /// Whether the two intervals overlap.
     pub fn overlaps(&self, other: &Interval) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 }
 
 /// The interval that contains the median with probability `level` (e.g. 0.95), from bootstrap percentiles. With five
-/// trials it is their whole range.
+/// trials, it is their whole range.
 pub fn median_interval(figures: &[f64], level: f64) -> Option<Interval> {
     let sorted = sorted(figures)?;
     Some(interval(medians(&sorted, SEED), level))
 }
 
-/// The interval of `median(over) / median(under)`, both resampled independently. `None` if a figure is not positive: a
-/// ratio of rates or times has no meaning then.
+/// The interval of `median(over) / median(under)`, with both samples resampled independently. `None` if a figure is not
+/// positive, because a ratio of rates or times would be meaningless.
 pub fn ratio_interval(over: &[f64], under: &[f64], level: f64) -> Option<Interval> {
     let (over, under) = (sorted(over)?, sorted(under)?);
     if over[0] <= 0.0 || under[0] <= 0.0 {
@@ -68,7 +69,7 @@ pub fn ratio_interval(over: &[f64], under: &[f64], level: f64) -> Option<Interva
     Some(interval(over.iter().zip(&under).map(|(x, y)| (x / y, weight)).collect(), level))
 }
 
-/// The medians of resamples, with their probabilities.
+/// The possible medians of resamples, with their probabilities.
 fn medians(sorted: &[f64], seed: u64) -> Vec<(f64, f64)> {
     let n = sorted.len();
     if n > EXACT_AT_MOST {
@@ -77,7 +78,7 @@ fn medians(sorted: &[f64], seed: u64) -> Vec<(f64, f64)> {
     if n % 2 == 1 { odd(sorted) } else { even(sorted) }
 }
 
-/// P(at least `k` of `n` draws are among the first `i` of `n` figures).
+/// The probability that at least `k` of `n` draws from `n` figures are among the first `i` figures.
 fn tail(n: usize, i: usize, k: usize) -> f64 {
     let p = i as f64 / n as f64;
     (k..=n).map(|j| choose(n, j) * p.powi(j as i32) * (1.0 - p).powi((n - j) as i32)).sum()
@@ -144,7 +145,7 @@ fn draw(distribution: &[(f64, f64)], random: &mut Pcg64Mcg) -> Vec<f64> {
         .collect()
 }
 
-/// The central interval of a discrete distribution.
+/// The interval that contains the central part `level` of a discrete distribution.
 fn interval(mut distribution: Vec<(f64, f64)>, level: f64) -> Interval {
     distribution.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let tail = (1.0 - level) / 2.0;

@@ -4,22 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{median, sorted};
 
-/// Largest number of figures in both samples for the exact distribution.
+/// Maximum number of figures in both samples together for the exact distribution.
 const EXACT_AT_MOST: usize = 50;
 
 /// Result of Mann-Whitney's U test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MannWhitney {
-    /// Pairs in which the first sample's figure is the larger one; ties count one half.
+    /// Number of pairs in which the first sample's figure is larger; ties count one half.
     pub u: f64,
-    /// Two-sided probability of a U at least as far from its mean if both samples came from one distribution.
+    /// Two-sided p-value: the probability of a U at least as far from its mean if both samples came from one
+    /// distribution.
     pub p: f64,
-    /// Whether `p` is exact, ties included; otherwise it is the normal approximation with corrections for ties and
-    /// continuity.
+    /// Whether `p` is exact, which includes ties; otherwise it is the normal approximation with corrections for ties
+    /// and continuity.
     pub exact: bool,
 }
 
-/// Ranks from 1, doubled so that the mean ranks of ties are integers; those of the first sample, then of the second.
+/// Ranks from 1, doubled so that the mean ranks of ties are integers: first those of `a`, then those of `b`.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<u32> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let mut order: Vec<usize> = (0..all.len()).collect();
@@ -67,7 +68,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     Some(MannWhitney { u, p: libm::erfc(z / std::f64::consts::SQRT_2), exact: false })
 }
 
-/// The fraction of all ways to choose `n` of the ranks whose sum is at least as far from the mean as `seen`.
+/// The fraction of all ways to choose `n` of the ranks for which the sum is at least as far from the mean as `seen`.
 fn exact_p(ranks: &[u32], n: usize, seen: u32) -> f64 {
     let total: u32 = ranks.iter().sum();
     let width = total as usize + 1;
@@ -100,8 +101,8 @@ pub fn hodges_lehmann(a: &[f64], b: &[f64]) -> Option<f64> {
     median(&differences)
 }
 
-/// Cliff's delta, -1..=1: how much more often `a` is larger than `b` than smaller, over all pairs. 0.147, 0.33 and
-/// 0.474 are the usual thresholds of a small, a medium and a large effect (Romano and others, 2006).
+/// Cliff's delta, -1..=1: the fraction of pairs in which `a` is larger minus the fraction in which it is smaller. The
+/// usual thresholds of a small, medium and large effect are 0.147, 0.33 and 0.474 (Romano and others, 2006).
 pub fn cliffs_delta(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;

@@ -4,14 +4,14 @@ use super::regression::{Fit, fit, student_p};
 use super::{FALSE_ALARM, LEAST_JUMP, Place};
 use crate::stats::{mad, median, quantile};
 
-/// A jump between two neighbouring places.
+/// A jump between two neighbouring points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Last point before the jump.
+    /// x of the last point before the jump.
     pub after_x: f64,
-    /// First point after the jump.
+    /// x of the first point after the jump.
     pub at_x: f64,
-    /// Height as a fraction of the level before it; positive is up.
+    /// Height as a fraction of the level before the jump; positive is up.
     pub jump: f64,
     /// Standard error of `jump`.
     pub error: f64,
@@ -19,10 +19,10 @@ pub struct Step {
     pub p: f64,
 }
 
-/// A staircase: steps with one period.
+/// A staircase: steps at a constant distance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Staircase {
-    /// Width of a tread in bytes.
+    /// Distance between two steps in bytes.
     pub period: f64,
     /// Height of one step in the figure's unit.
     pub height: f64,
@@ -32,14 +32,14 @@ pub struct Staircase {
     pub p: f64,
 }
 
-/// Number of points on each side of a gap, and degree of the smooth curve through them.
+/// Numbers of points on each side of a gap to fit a curve to, each with the degree of the curve.
 const SCALES: [(usize, usize); 2] = [(3, 1), (6, 2)];
 
-/// Minimum height of a jump in standard errors of the local fit, so that curvature that the smooth part cannot follow
-/// is not mistaken for a jump.
+/// Minimum height of a jump in standard errors of the local fit. It prevents curvature that the smooth curve cannot
+/// follow from being mistaken for a jump.
 const LOCAL_T: f64 = 3.5;
 
-/// Weight of the whole series' noise relative to the local fit's own, in degrees of freedom.
+/// Weight of the noise of the whole series relative to that of the local fit, in degrees of freedom.
 const POOLED_FREEDOM: f64 = 8.0;
 
 struct Candidate {
@@ -48,7 +48,7 @@ struct Candidate {
     fit: Fit,
 }
 
-/// Finds the steps in a series of positive figures, in the order of x. Needs at least six points.
+/// Finds the steps in a series of positive figures; returns them in the order of x. Needs at least six points.
 pub fn find_steps(places: &[Place]) -> Vec<Step> {
     let mut places: Vec<&Place> = places.iter().filter(|p| !p.figures.is_empty()).collect();
     places.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -97,8 +97,8 @@ pub fn find_steps(places: &[Place]) -> Vec<Step> {
     strongest(found, &xs)
 }
 
-/// Tests whether the figures rise by a constant at every multiple of `period` (x = k * period + 1), beyond a smooth
-/// curve: the cost of one more packet. Needs at least three treads and six points.
+/// Tests whether the figures rise by a constant at every multiple of `period` (x = k * period + 1), in addition to a
+/// smooth curve. That is the cost of one more packet. Needs at least three steps and six points.
 pub fn test_staircase(places: &[Place], period: f64) -> Option<Staircase> {
     let (xs, levels): (Vec<f64>, Vec<f64>) =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).unzip();
@@ -118,7 +118,7 @@ pub fn test_staircase(places: &[Place], period: f64) -> Option<Staircase> {
     Some(Staircase { period, height: height.value, error, p })
 }
 
-/// Fits, for every gap with enough points on both sides, a smooth curve with a jump in the gap to the points around it.
+/// For every gap with enough points on both sides, fits a smooth curve with a jump in the gap to the points around it.
 fn candidates(xs: &[f64], levels: &[f64], width: usize, degree: usize) -> Vec<Candidate> {
     let mut all = Vec::new();
     for gap in 0..xs.len().saturating_sub(1) {
@@ -146,8 +146,9 @@ fn candidates(xs: &[f64], levels: &[f64], width: usize, degree: usize) -> Vec<Ca
     all
 }
 
-/// Variance of the logarithm of a point's level, from the trials of one point, or, if points scatter more than their
-/// trials (each point has an offset of its own), from what the quietest quarter of the local fits leaves unexplained.
+/// Variance of the logarithm of a point's level. It is estimated from the scatter of the trials of one point or, if
+/// points scatter more than their trials (each point has an offset of its own), from the variance that the better local
+/// fits leave unexplained.
 fn noise(places: &[&Place], candidates: &[Candidate]) -> Option<f64> {
     // 1.4826 converts the MAD to a standard deviation, 1.2533 a standard deviation to the error of a median.
     let within: Vec<f64> = places
@@ -166,7 +167,8 @@ fn noise(places: &[&Place], candidates: &[Candidate]) -> Option<f64> {
     Some(noise.max(1e-18))
 }
 
-/// Keeps the strongest of candidates closer than three points: a jump affects the fits of the neighbouring gaps.
+/// Of candidates closer together than three points, keeps the strongest, since a jump affects the fits of the
+/// neighbouring gaps.
 fn strongest(mut found: Vec<(f64, Step)>, xs: &[f64]) -> Vec<Step> {
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     let place = |x: f64| xs.iter().position(|&y| y == x).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Predicts steps from the facts of a machine, and finds the prediction that explains a step.
+//! Predicts steps from facts about a machine, and finds the prediction that explains a step.
 
 use super::Step;
 
@@ -7,24 +7,25 @@ use super::Step;
 pub struct Cutting {
     /// Largest message that fits in one packet, bytes.
     pub whole: u32,
-    /// Bytes of a split message per packet.
+    /// Bytes of a split message in each packet.
     pub piece: u32,
-    /// Size in bytes of the message's own header, which is split along with it.
+    /// Size in bytes of the message's own header, which is split along with the message.
     pub head: u32,
 }
 
 impl Cutting {
-    /// UDP over IPv4: fragments end at multiples of 8 bytes (RFC 791), and the UDP header is split along with the
-    /// message.
+    /// Returns the splitting of UDP over IPv4: fragments end at multiples of 8 bytes (RFC 791), and the UDP header is
+    /// split along with the message.
     pub fn udp(mtu: u32) -> Cutting {
         let (ip, udp) = (20, 8);
         let piece = mtu.saturating_sub(ip) / 8 * 8;
         Cutting { whole: mtu.saturating_sub(ip + udp), piece, head: udp }
     }
 
-    /// A connection of Linux' TIPC. Its largest packet is the link's MTU minus 40 bytes reserved for a tunnel header,
-    /// and minus another 32 if the kernel is built with TIPC encryption; each fragment has a header of 40 bytes and
-    /// contains a part of the message with its own header of 24 bytes (net/tipc/link.c, net/tipc/msg.c).
+    /// Returns the splitting of a connection of Linux' TIPC. Its largest packet is the link's MTU minus 40 bytes
+    /// reserved for a tunnel header, and minus another 32 if the kernel is built with TIPC encryption. Each fragment
+    /// has a header of 40 bytes and contains a part of the message, including the message's own header of 24 bytes
+    /// (net/tipc/link.c, net/tipc/msg.c).
     pub fn tipc(mtu: u32, with_encryption: bool) -> Cutting {
         let largest = mtu.saturating_sub(40 + if with_encryption { 32 } else { 0 });
         Cutting { whole: largest.saturating_sub(24), piece: largest.saturating_sub(40), head: 24 }
@@ -38,32 +39,32 @@ impl Cutting {
         (size + u64::from(self.head)).div_ceil(u64::from(self.piece))
     }
 
-    /// Smallest message that needs `packets` packets, for 2 and more.
+    /// Smallest message, in bytes, that needs `packets` packets, which must be at least 2.
     fn first_with(&self, packets: u64) -> u64 {
         let full = (packets - 1) * u64::from(self.piece) + 1;
         full.saturating_sub(u64::from(self.head)).max(u64::from(self.whole) + 1)
     }
 }
 
-/// Facts about the machine and the channel; unknown facts are left out.
+/// Facts about the machine and the channel; unknown facts are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// Link MTU, bytes, and the protocol header in each packet (24 for a TIPC connection, 40 for TCP over IPv4 without
-    /// options, 52 with timestamps).
+    /// The link's MTU and the size of the protocol header in each packet, bytes (24 for a TIPC connection, 40 for TCP
+    /// over IPv4 without options, 52 with time stamps).
     pub packet: Option<(u32, u32)>,
-    /// How the protocol splits messages, with all variants that are possible here.
+    /// How the protocol splits messages: all variants that are possible here.
     pub cuttings: Vec<Cutting>,
-    /// Whether the protocol rearranges messages into full packets (a byte stream does; then no step is expected).
+    /// Whether the protocol combines messages into full packets, as a byte stream does. No step is expected then.
     pub recut: bool,
     /// Capacity of one pipe buffer in bytes (F_GETPIPE_SZ).
     pub pipe_bytes: Option<u64>,
-    /// Page size, for mechanisms that move pages.
+    /// Page size in bytes, for mechanisms that move pages.
     pub page_bytes: Option<u64>,
-    /// Data cache sizes, innermost first.
+    /// Data cache sizes in bytes, innermost first.
     pub cache_bytes: Vec<u64>,
-    /// Message size, if x is a socket buffer.
+    /// Message size in bytes, if x is the size of a socket buffer.
     pub message_bytes: Option<u64>,
-    /// Largest message that is sent unfragmented.
+    /// Largest message in bytes that is sent unfragmented.
     pub fragment_bytes: Option<u64>,
 }
 
@@ -72,28 +73,28 @@ pub struct Facts {
 pub enum Cause {
     /// A message needs one more packet.
     Packet {
-        /// Number of packets from this x on.
+        /// Number of packets of a message from this x on.
         packets: u32,
         /// Payload of one packet, bytes.
         payload: u32,
     },
     /// A message is split into one more fragment.
     Fragment {
-        /// Number of packets from this x on.
+        /// Number of packets of a message from this x on.
         packets: u64,
         /// How it is split.
         cutting: Cutting,
     },
     /// The socket buffer holds a whole message.
     BufferHoldsMessage,
-    /// A message no longer fits the pipe.
+    /// A message no longer fits into the pipe.
     PipeFull,
     /// A message needs one more page.
     Page {
-        /// Number of pages from this x on.
+        /// Number of pages of a message from this x on.
         pages: u64,
     },
-    /// A message no longer fits a cache.
+    /// A message no longer fits into a cache.
     Cache {
         /// Index of the cache; 0 is the innermost.
         index: usize,
@@ -130,16 +131,16 @@ impl std::fmt::Display for Cause {
 /// A step that the facts predict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// First x after the step.
+    /// x of the first point after the step.
     pub x: f64,
     /// The reason for the step.
     pub cause: Cause,
 }
 
-/// Maximum number of predictions of one kind; a series with more steps is a staircase.
+/// Maximum number of predictions of one kind. A series with more steps is a staircase.
 const AT_MOST: u64 = 64;
 
-/// Predicts the steps for x in `from..=to` from `facts`, strongest kind first.
+/// Predicts the steps for x in `from..=to` from `facts`, the strongest kind first.
 pub fn predict(facts: &Facts, from: f64, to: f64) -> Vec<Prediction> {
     let mut all = Vec::new();
     let mut add = |x: f64, cause: Cause| {
@@ -184,7 +185,7 @@ pub fn predict(facts: &Facts, from: f64, to: f64) -> Vec<Prediction> {
     all
 }
 
-/// The prediction that lies in the gap of `step`; of several, the strongest kind.
+/// The prediction that lies in the gap of `step`; if there are several, one of the strongest kind.
 pub fn explain<'a>(step: &Step, predictions: &'a [Prediction]) -> Option<&'a Prediction> {
     predictions.iter().find(|p| p.x > step.after_x && p.x <= step.at_x)
 }

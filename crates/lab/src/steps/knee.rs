@@ -6,22 +6,23 @@ use crate::stats::median;
 /// The knee of a curve that rises and flattens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knee {
-    /// The smallest x at and beyond which the median stays at or above `share` of the plateau.
+    /// The smallest x from which on the median stays at or above `share` of the plateau.
     pub x: f64,
-    /// The point before it; the knee lies between the two.
+    /// x of the point before it; the knee lies between the two.
     pub before_x: f64,
     /// Level of the plateau.
     pub plateau: f64,
     /// Fraction of the plateau that counts as reached.
     pub share: f64,
-    /// Level at the first point as a fraction of the plateau: how much there was to gain.
+    /// Level at the first point as a fraction of the plateau; the rest is what a larger x gains.
     pub start: f64,
 }
 
-/// Finds where `places` reach 90 % of their plateau, for study item C3 (the W / L at which full throughput is reached).
+/// Finds where `places` reach 90 % of their plateau (item C3 of the cluster study: the ratio W / L at which full
+/// throughput is reached).
 ///
-/// The plateau is the median of the last third of the levels, which must lie within a tenth of it. `None` if there is
-/// no plateau, or if the curve does not rise (it starts at 90 % or above).
+/// The plateau is the median of the last third of the levels, which must all lie within a tenth of it. Returns `None`
+/// if there is no plateau, or if the curve does not rise (it starts at 90 % or above).
 pub fn find_knee(places: &[Place]) -> Option<Knee> {
     let mut points: Vec<(f64, f64)> =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).collect();

@@ -1,10 +1,10 @@
-//! Least squares with a few columns, and Student's t.
+//! Least squares with few columns, and Student's t.
 
 /// A fitted coefficient.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Coefficient {
     pub(super) value: f64,
-    /// Square root of the diagonal of the inverse normal matrix: the standard error at unit noise.
+    /// The standard error at unit noise: square root of the diagonal element of the inverse normal matrix.
     pub(super) unit_error: f64,
 }
 
@@ -12,12 +12,12 @@ pub(super) struct Coefficient {
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) coefficients: Vec<Coefficient>,
-    /// Residual variance, 0 with no degrees of freedom left.
+    /// Residual variance; 0 if no degrees of freedom are left.
     pub(super) variance: f64,
     pub(super) freedom: usize,
 }
 
-/// Fits `y` to the columns of `rows`; `None` if they are not independent or there are too few rows.
+/// Fits `y` to the columns of `rows`; `None` if the columns are linearly dependent or there are too few rows.
 pub(super) fn fit(rows: &[Vec<f64>], y: &[f64]) -> Option<Fit> {
     let columns = rows.first()?.len();
     let freedom = rows.len().checked_sub(columns)?;
@@ -51,7 +51,7 @@ pub(super) fn fit(rows: &[Vec<f64>], y: &[f64]) -> Option<Fit> {
     Some(Fit { coefficients, variance, freedom })
 }
 
-/// Gauss-Jordan with partial pivoting.
+/// Inverts a matrix by Gauss-Jordan elimination with partial pivoting.
 fn invert(mut m: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     let n = m.len();
     let scale = m.iter().flatten().fold(0.0_f64, |a, b| a.max(b.abs()));
@@ -90,7 +90,7 @@ pub(super) fn student_p(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// The regularised incomplete beta function by its continued fraction (Lentz's method; Abramowitz and Stegun 26.5.8).
+/// The regularised incomplete beta function, by its continued fraction (Lentz's method; Abramowitz and Stegun 26.5.8).
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;

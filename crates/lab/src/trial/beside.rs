@@ -8,7 +8,7 @@ use crate::inputs::Inputs;
 use crate::launcher::{LaunchError, RoleSite};
 use crate::role_layout::RoleLayout;
 
-/// The settings of each concurrent workload.
+/// The settings of a trial for each concurrent workload.
 pub(super) fn settings<'a>(of: &Setting<'a>, inputs: &'a [Inputs]) -> Vec<Setting<'a>> {
     let besides = of.inputs.beside.iter().zip(inputs);
     besides
@@ -30,7 +30,7 @@ pub(super) fn settings<'a>(of: &Setting<'a>, inputs: &'a [Inputs]) -> Vec<Settin
         .collect()
 }
 
-/// Starts all concurrent workloads; they run until [`end`], or until they are dropped.
+/// Starts all concurrent workloads. They run until [`end`] is called or until they are dropped.
 pub(super) fn start<'a>(
     settings: &'a [Setting<'a>],
     here: Option<RoleSite<'a>>,
@@ -79,7 +79,7 @@ pub(super) fn end(running: Vec<TrialRun<'_>>) -> Result<Vec<BroughtBeside>, Laun
 }
 
 impl TrialRun<'_> {
-    /// Only senders receive the order; receivers end at their peer's end mark.
+    /// Orders the senders to stop. Receivers do not receive the order; they end at their peer's end mark.
     fn stop(&mut self) -> Result<(), LaunchError> {
         for role in self.all() {
             if self.layout.roles[role].listeners == 0 {
@@ -104,7 +104,7 @@ impl TrialRun<'_> {
     }
 }
 
-/// The error with a prefix that names the workload it belongs to.
+/// Adds a prefix to the error that names the workload in which it occurred.
 fn named(setting: &Setting<'_>, error: LaunchError) -> LaunchError {
     let what = format!("concurrent {} by {}", setting.inputs.workload.word(), setting.mechanism);
     match error {

@@ -1,4 +1,4 @@
-//! One trial from the first process to the last: open, verify, warm up, measure, close.
+//! One trial, from starting the processes until they have exited: open, verify, warm up, measure, close.
 
 mod beside;
 mod opening;
@@ -24,15 +24,15 @@ use windows::Measured;
 
 pub(crate) use wall::{sender_wall_ns, wall_ns};
 
-/// Watchdog for steps that should be quick: opening, verifying, preparing. Longer than the time after which an
-/// unresponsive guest is declared dead, because the death of the guest is the better reason.
+/// Time limit for steps that should be quick: opening, verifying, preparing. It is longer than the time after which an
+/// unresponsive guest is declared dead, because the guest's death is the better explanation.
 const STEP_LIMIT: Duration = Duration::from_secs(35);
 
 /// The parameters of a trial in addition to its inputs.
 #[derive(Debug)]
 pub(crate) struct Setting<'a> {
     pub(crate) mechanism: &'a str,
-    /// How the program is started, if it is a contender.
+    /// How the program is started, if the mechanism is a contender.
     pub(crate) contender: Option<Launch>,
     pub(crate) caps: Caps,
     pub(crate) inputs: &'a Inputs,
@@ -41,9 +41,10 @@ pub(crate) struct Setting<'a> {
     pub(crate) working_set_bytes: u64,
     /// Whether the case still has to be verified in this run.
     pub(crate) verify: bool,
-    /// The address at which the connecting end reaches the listening one; null: loopback.
+    /// The address to which the listening end binds; null: loopback.
     pub(crate) bind_address: Option<IpAddr>,
-    /// Whether the ends are in separate containers. If they then cannot communicate, that is a result and not a failure.
+    /// Whether the ends are in separate containers. In that case, an inability to communicate is a result and not a
+    /// failure.
     pub(crate) contained: bool,
     /// Observes the roles during the measured window; null: no observer.
     pub(crate) onlooker: Option<&'a dyn Onlooker>,
@@ -51,11 +52,12 @@ pub(crate) struct Setting<'a> {
 
 /// Observes the processes from outside during the measured window.
 pub(crate) trait Onlooker: std::fmt::Debug {
-    /// The window is about to begin: the roles' processes with their names, and processes that work for both ends.
-    /// Called again if a window is repeated because it was too short; earlier observations are then void.
+    /// Called immediately before the window begins, with the roles' names and process ids, and the ids of processes
+    /// that work for both ends. If a window is repeated because it was too short, this is called again, and earlier
+    /// observations must be discarded.
     fn begin(&self, roles: &[(String, u32)], servers: &[u32]) -> Result<(), LaunchError>;
 
-    /// The window has ended.
+    /// Called when the window has ended.
     fn end(&self) -> Result<(), LaunchError>;
 }
 
@@ -72,7 +74,7 @@ pub(crate) struct Brought {
     pub(crate) hosts: Vec<HostReading>,
     /// The name of each role's host.
     pub(crate) role_hosts: Vec<String>,
-    /// Whether times of all roles can be compared.
+    /// Whether time stamps of all roles can be compared.
     pub(crate) one_clock: bool,
     /// Results of the concurrent workloads, in the order of the inputs.
     pub(crate) beside: Vec<BroughtBeside>,
@@ -136,7 +138,7 @@ struct TrialRun<'a> {
     layout: RoleLayout,
     group: RoleGroup<'a>,
     window: u32,
-    /// Process ids of processes that work for both ends, as reported by the last window.
+    /// Ids of the processes that work for both ends, as reported after the last window.
     servers: Vec<u32>,
 }
 

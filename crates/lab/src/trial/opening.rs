@@ -126,8 +126,8 @@ impl TrialRun<'_> {
     }
 }
 
-/// Facts about how the ends find each other: `offered_NAME` is 1 for each word of the offers, `offered_descriptors`
-/// their number. The words are those of [`OfferText`].
+/// Facts about how the ends find each other: `offered_NAME` is 1 for each named string in the offers, and
+/// `offered_descriptors` is the number of descriptors.
 fn offered(offers: &[Vec<HeldOffer>]) -> Facts {
     let mut facts = Facts::new();
     for (text, _) in offers.iter().flatten() {
@@ -139,7 +139,7 @@ fn offered(offers: &[Vec<HeldOffer>]) -> Facts {
     facts
 }
 
-/// Assigns the descriptors that arrived together to the offers.
+/// Distributes descriptors that arrived together among the offers.
 fn split(texts: Vec<OfferText>, fds: Vec<HeldDescriptor>) -> Vec<HeldOffer> {
     let mut fds = fds.into_iter();
     texts
@@ -151,7 +151,8 @@ fn split(texts: Vec<OfferText>, fds: Vec<HeldDescriptor>) -> Vec<HeldOffer> {
         .collect()
 }
 
-/// Copies the words, which may be handed over several times; the descriptors can be taken only once.
+/// Copies an offer's strings, which can be passed on several times, and takes its descriptors, which can be passed on
+/// only once.
 fn hand_over(offer: &mut HeldOffer) -> HeldOffer {
     let fds = std::mem::take(&mut offer.1);
     let mut text = offer.0.clone();
@@ -159,7 +160,7 @@ fn hand_over(offer: &mut HeldOffer) -> HeldOffer {
     (text, fds)
 }
 
-/// Merges the values of both ends; if they differ, the later ones get a prefix.
+/// Merges the values of both ends. Where they differ, the name of the later value gets a prefix.
 fn merge(facts: &mut BTreeMap<String, i64>, more: Facts) {
     for (name, value) in more {
         match facts.get(&name) {

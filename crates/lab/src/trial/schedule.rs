@@ -1,18 +1,18 @@
-//! The instants of a paced window, and how many of them fit if the offered rate cannot be achieved.
+//! The send times of a paced window, and how many of them fit if the offered rate cannot be achieved.
 
 use crate::workload::messages_per_burst;
 
-/// A window that takes this many times its scheduled time shows that the rate cannot be achieved. Windows of an achieved
-/// rate are never shortened, and others take at most about this many times the requested time.
+/// A window that takes this many times its scheduled time shows that the rate cannot be achieved. Windows of an
+/// achieved rate are never shortened; others take at most about this many times the requested time.
 const MISSED_FACTOR: u64 = 2;
-/// A shorter delay may be that of the first messages, which says nothing about the rate.
+/// A delay shorter than this may be that of the first messages and says nothing about the rate, nanoseconds.
 const SHORT_NS: u64 = 2_000_000;
 
 /// When the messages of a paced stream are due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     period_ns: u64,
-    /// Messages due at each instant.
+    /// Number of messages due at each send time.
     pub(super) at_once: u64,
 }
 
@@ -27,24 +27,25 @@ impl Schedule {
         self.at_once as f64 * 1e9 / self.period_ns as f64
     }
 
-    /// Number of instants in a span, at least one.
+    /// Number of send times in a span, at least one.
     pub(super) fn instants_in(&self, span_ns: u64) -> u64 {
         (span_ns / self.period_ns).max(1)
     }
 
-    /// Whether a warm-up window with this number of instants took much longer than scheduled; `limit_ns` is the time of the warm-up.
+    /// Whether a warm-up window with this number of send times took much longer than scheduled. `limit_ns` is the
+    /// maximum duration of the warm-up.
     pub(super) fn is_missed(&self, instants: u64, wall_ns: u64, limit_ns: u64) -> bool {
         wall_ns > (instants * self.period_ns).saturating_mul(MISSED_FACTOR)
             && wall_ns > (limit_ns / 4).max(SHORT_NS)
     }
 
-    /// Whether the offered rate is far beyond the achieved one.
+    /// Whether the offered rate is far above the achieved one.
     pub(super) fn is_beyond(&self, achieved: f64) -> bool {
         self.rate() > achieved * MISSED_FACTOR as f64
     }
 
-    /// Messages of a measured window: all that are due in the time or, if the rate is far beyond what was achieved, as many
-    /// as that rate carries in the time.
+    /// Number of messages of a measured window: all that are due in its time or, if the offered rate is far above the
+    /// achieved one, as many as can be sent in that time at the achieved rate.
     pub(super) fn messages_in(&self, measure_ms: u64, achieved: f64) -> u64 {
         let due = self.instants_in(measure_ms * 1_000_000);
         if !self.is_beyond(achieved) {

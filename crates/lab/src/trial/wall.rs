@@ -3,10 +3,11 @@
 use crate::control::Outcome;
 use crate::role_layout::RoleLayout;
 
-/// The time from the first send to the last receipt. If there are replies, the interval of the roles that send first: they
-/// receive last, and a role that has sent the last reply may be scheduled again long after that if both share a CPU.
-/// Otherwise from the start of the roles that send first (a listening role starts earlier and waits) to the end of the last
-/// role; without a common clock, the receivers' own interval, first to last receipt.
+/// The time from the first send to the last receipt, nanoseconds. With replies, it is the interval of the roles that
+/// send first: they also receive last, and a role that has sent the last reply may be scheduled much later if both
+/// share a CPU. Without replies, it lasts from the start of the roles that send first (a listening role starts earlier
+/// and waits) to the end of the last role. Without a common clock, it is the receivers' own interval, from the first to
+/// the last receipt.
 pub(crate) fn wall_ns(
     layout: &RoleLayout,
     outcomes: &[Outcome],
@@ -33,7 +34,7 @@ pub(crate) fn wall_ns(
     end.saturating_sub(start)
 }
 
-/// The interval of the roles that send first, on their own clock.
+/// The interval of the roles that send first, on their own clock, nanoseconds.
 pub(crate) fn sender_wall_ns(layout: &RoleLayout, outcomes: &[Outcome]) -> u64 {
     let active = layout.roles.iter().zip(outcomes).filter(|(role, _)| role.listeners == 0);
     let (start, end) = active.fold((u64::MAX, 0), |(start, end), (_, outcome)| {

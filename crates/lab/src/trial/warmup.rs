@@ -1,25 +1,27 @@
-//! How long the warm-up of a trial is: windows that grow until the rate is stable, from which the measured window is sized.
+//! The length of a trial's warm-up: windows grow until the rate is stable. The measured window is sized from that rate.
 
-/// Messages in the first window.
+/// Number of messages in the first window.
 const FIRST_WINDOW: u64 = 8;
-/// A window has at least and at most this many times the messages of the previous one. Windows of different lengths
-/// distinguish a rate from a delay that each window has once.
+/// A window has at least this many times the messages of the previous one, and at most `MOST_GROWTH` times. Windows of
+/// different lengths make it possible to distinguish a rate from a delay that occurs once per window.
 const LEAST_GROWTH: u64 = 2;
 const MOST_GROWTH: u64 = 16;
 /// Two windows agree if their rates differ by less than this fraction.
 const AGREEMENT: f64 = 0.05;
-/// A window with at least twice the messages that does not take this many times as long consists mostly of a delay.
+/// If a window with at least twice the messages takes less than this many times as long, its duration consists mostly
+/// of a delay.
 const PROPORTIONAL: f64 = 1.5;
-/// The longest delay that a window can have once, whatever its number of messages: TCP's least retransmission time-out and
-/// its longest delayed acknowledgement (200 ms each on Linux), with a margin. A longer window is slow for another reason.
+/// The longest delay that can occur once per window, whatever its number of messages: TCP's minimum retransmission
+/// time-out or its maximum delayed acknowledgement (200 ms each on Linux), with a margin. A longer window is slow for
+/// another reason.
 const LONGEST_DELAY_NS: u64 = 250_000_000;
 
-/// What the warm-up does after a window.
+/// The next step of the warm-up after a window.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next {
     /// Another window, with this number of messages.
     Window(u64),
-    /// The rate in messages per second is known as well as the time allows.
+    /// The end: the rate in messages per second is known as well as the time permits.
     Rate(f64),
 }
 
@@ -31,7 +33,7 @@ pub(super) struct WarmUp {
 }
 
 impl WarmUp {
-    /// A warm-up that ends after `limit_ns` at the latest, unless the rate is still not known at all then.
+    /// Creates a warm-up that ends after `limit_ns` at the latest, unless the rate is still completely unknown then.
     pub(super) fn new(limit_ns: u64) -> WarmUp {
         WarmUp { limit_ns, spent_ns: 0, previous: None }
     }
@@ -41,7 +43,7 @@ impl WarmUp {
         FIRST_WINDOW
     }
 
-    /// What follows a window of `messages` that took `wall_ns`.
+    /// Determines the next step after a window of `messages` messages that took `wall_ns`.
     pub(super) fn after(&mut self, messages: u64, wall_ns: u64) -> Next {
         let wall_ns = wall_ns.max(1);
         let target_ns = (self.limit_ns / 5).max(100_000);
@@ -78,7 +80,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Simulates a warm-up of 20 ms, given how long a window takes for a number of messages; returns the rate and the time spent.
+    /// Simulates a warm-up of 20 ms. `wall_ns` is the duration of a window as a function of its number of messages.
+    /// Returns the rate and the time spent.
     fn warm_up(mut wall_ns: impl FnMut(u64) -> u64) -> (f64, u64) {
         let mut warm_up = WarmUp::new(20 * MS);
         let mut messages = warm_up.first();
@@ -91,7 +94,8 @@ mod tests {
         panic!("the warm-up does not end");
     }
 
-    /// TCP's delayed acknowledgement holds the last segment of a window back for 40 ms, however many messages it has.
+    /// TCP's delayed acknowledgement delays the last segment of a window by 40 ms, however many messages the window
+    /// has.
     #[test]
     fn a_delay_of_each_window_does_not_pass_for_the_rate() {
         for per_message_ns in [100, 800, 3_000, 40_000] {

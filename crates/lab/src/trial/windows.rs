@@ -1,4 +1,4 @@
-//! The windows of a trial: warming up until the rate is stable, then the measured window.
+//! The windows of a trial: those of the warm-up, until the rate is stable, and then the measured window.
 
 use std::time::Duration;
 
@@ -11,19 +11,20 @@ use crate::launcher::LaunchError;
 use crate::meters::{HostAsk, HostReading};
 use crate::record::Transport;
 
-/// A window may take this many times the expected time, plus the time limit of a step.
+/// Time limit for a window as a multiple of its expected duration, in addition to the time limit of a step.
 const PATIENCE_FACTOR: u64 = 20;
-/// Time between the order and the start of paced and timed windows, so that all roles are ready.
+/// Time between the order and the start of paced and timed windows, in which all roles get ready, nanoseconds.
 const LEAD_NS: u64 = 3_000_000;
-/// A warm-up window of a paced stream has this many times the instants of the previous one.
+/// Factor by which the number of send times grows from one warm-up window of a paced stream to the next.
 const WINDOW_GROWTH: u64 = 16;
-/// How often the measured window may be repeated because it was too short, and the maximum factor of each correction of
-/// its rate.
+/// Maximum number of repetitions of a measured window that was too short. `MOST_CORRECTION` is the maximum factor by
+/// which the rate is corrected each time.
 const ATTEMPTS: u32 = 4;
 const MOST_CORRECTION: f64 = 100.0;
-/// Number of round trips that all trials of a case together should have: a p99 needs 1,000 samples; the rest is a margin for trials that are left out.
+/// Total number of round trips that all trials of a case together should have. A p99 needs 1,000 samples; the rest is a
+/// margin for trials that are left out.
 const POOLED_ROUND_TRIPS: u64 = 1250;
-/// To reach that number, a measured window may last this many times as long as requested.
+/// Maximum duration of a measured window, as a multiple of the requested one, to reach that number.
 const LONGEST: u64 = 4;
 /// If a message takes fewer clock steps than this, several messages are timed together.
 const STEPS_PER_SAMPLE: f64 = 20.0;
@@ -33,13 +34,13 @@ pub(super) struct Measured {
     pub(super) window: Window,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) hosts: Vec<HostReading>,
-    /// Messages in windows that were too short and were discarded.
+    /// Number of messages in windows that were discarded because they were too short.
     pub(super) discarded: u64,
 }
 
 impl TrialRun<'_> {
-    /// Runs windows until two agree or the time is up; returns the number of messages and the rate in
-    /// messages per second.
+    /// Runs windows until two agree or the time is up. Returns the number of messages sent, and the rate in messages
+    /// per second.
     pub(super) fn warm_up(&mut self) -> Result<(u64, f64), LaunchError> {
         self.group.phase("warming up");
         let inputs = self.setting.inputs;
@@ -75,8 +76,9 @@ impl TrialRun<'_> {
         }
     }
 
-    /// Runs ever longer windows until their instants fill the time, or until one shows that the offered rate cannot be
-    /// achieved: a single window would then take as many times longer as the rate is too high.
+    /// Runs longer and longer windows until their send times fill the time, or until one shows that the offered rate
+    /// cannot be achieved. A single window would take longer than requested by the factor by which the rate is too
+    /// high.
     fn warm_up_paced(
         &mut self,
         schedule: Schedule,
@@ -106,7 +108,7 @@ impl TrialRun<'_> {
         Window { number: self.window, messages, batch, measured, open: false }
     }
 
-    /// The measured window, sized for this rate.
+    /// Returns the measured window, sized for this rate in messages per second.
     fn measured_window(&mut self, rate: f64) -> Window {
         let inputs = self.setting.inputs;
         let by_time = || (rate * inputs.measure_ms as f64 / 1e3) as u64;
@@ -133,8 +135,8 @@ impl TrialRun<'_> {
         }
     }
 
-    /// Runs the measured window. A disturbance during warm-up makes the rate too low and the window too short; the
-    /// window is then discarded and repeated at the rate that it showed.
+    /// Runs the measured window. A disturbance during the warm-up makes the rate too low and the window too short. Such
+    /// a window is discarded and repeated at the rate that it has shown.
     pub(super) fn measure(&mut self, mut rate: f64) -> Result<Measured, LaunchError> {
         let inputs = self.setting.inputs;
         let least_ns = inputs.measure_ms * 1_000_000 / 2;
@@ -169,7 +171,7 @@ impl TrialRun<'_> {
         wall_ns(&self.layout, outcomes, has_replies, self.group.one_clock())
     }
 
-    /// The first barrier: every role is ready. The hosts' meters start here.
+    /// The first barrier: waits until every role is ready, and then starts the hosts' meters.
     fn prepare(&mut self, window: &Window) -> Result<(), LaunchError> {
         self.ready(window)?;
         self.group.start_meters(&self.host_ask(window))
@@ -199,7 +201,7 @@ impl TrialRun<'_> {
         }
     }
 
-    /// The second barrier, and the window itself.
+    /// The second barrier and the window: starts the window in every role and waits for the results.
     fn go(&mut self, window: &Window, rate: f64) -> Result<Vec<Outcome>, LaunchError> {
         let inputs = self.setting.inputs;
         let span_ms = if window.measured { inputs.measure_ms } else { inputs.warmup_ms };
@@ -236,7 +238,7 @@ impl TrialRun<'_> {
         Ok(outcomes)
     }
 
-    /// Starts the window in every role; timed windows end after this span. Waiting roles are started first.
+    /// Starts the window in every role, in waiting roles first. Timed windows end after `span_ns`.
     pub(super) fn give_go(&mut self, span_ns: u64) -> Result<(), LaunchError> {
         let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
@@ -249,8 +251,8 @@ impl TrialRun<'_> {
     }
 }
 
-/// Number of round trips of a window that would have `by_time` of them in the requested time: more if all trials together would have too few for a p99, but
-/// never more than fit into [`LONGEST`] times the requested time.
+/// Number of round trips of a window. `by_time` of them fit into the requested time. There are more if all trials
+/// together would have too few for a p99, but never more than fit into [`LONGEST`] times the requested time.
 fn round_trips(by_time: u64, trials: u32) -> u64 {
     let for_p99 = POOLED_ROUND_TRIPS.div_ceil(u64::from(trials.max(1)));
     by_time.max(for_p99.min(by_time * LONGEST))

@@ -1,5 +1,6 @@
-//! Connect, one request, one reply, close (study item C4). Set-up and exchange are timed by the client. Tear-down runs
-//! from the client's closing until the server has closed too, so the controller pairs the time stamps of both ends.
+//! Connect, one request, one reply, close (item C4 of the cluster study). The client times set-up and exchange.
+//! Tear-down lasts from when the client begins to close until the server has closed too, so the controller pairs the
+//! time stamps of both ends.
 
 use crossway_mech::{Listener, Mechanism, Offer, RecvError, Rx, Tx};
 use crossway_sys::clock::monotonic_ns;

@@ -21,7 +21,7 @@ use crate::meters::RoleMeter;
 use crate::payload::{Checker, Seen, Source, write_in_place};
 use crate::role_context::{RoleContext, RoleError};
 
-/// Runs this role's part of one window. Open-ended windows end when the controller's connection becomes readable.
+/// Runs this role's part of one window. An open-ended window ends when the controller's connection becomes readable.
 pub(crate) fn run<M: Mechanism>(
     context: &mut RoleContext<M>,
     window: &Window,
@@ -71,7 +71,7 @@ pub(crate) fn run<M: Mechanism>(
     }
 }
 
-/// Runs `work` between two readings of the meters and of the clock.
+/// Runs `work` between two readings of the meters and the clock.
 fn metered(work: impl FnOnce() -> Result<(), RoleError>) -> Result<Outcome, RoleError> {
     let mut outcome = Outcome::default();
     let meter = RoleMeter::start();
@@ -93,7 +93,7 @@ fn enter(outcome: &mut Outcome, checkers: &[Checker], size: usize) {
     outcome.bytes = outcome.received * size as u64;
 }
 
-/// How a sender passes a message to a mechanism; chosen once, outside of the loop.
+/// How a sender passes a message to a mechanism. It is chosen once, outside the loop.
 trait Put {
     fn put<T: Tx>(tx: &mut T, source: &mut Source, scratch: &mut [u8]) -> Result<(), SendError>;
 }

@@ -1,6 +1,6 @@
-//! An open-ended workload, which runs concurrently with the measured one. Its duration is not known beforehand, so the
-//! sending role continues until the controller stops it, for at least one message; an end mark in place of a message
-//! then ends the stream.
+//! An open-ended workload, which runs concurrently with the measured one. Its duration is not known in advance: the
+//! sending role sends at least one message and continues until the controller stops it. An end mark in place of a
+//! message then ends the stream.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::inputs::Workload;
 use crate::payload::Seen;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
-/// Interval in nanoseconds between checks for the controller's order.
+/// Interval in nanoseconds at which a sender checks for the controller's order.
 const LOOK_EVERY_NS: u64 = 1_000_000;
 
 /// Runs this role's part until the connection to the controller is readable, or until the peer's end mark.
@@ -47,7 +47,7 @@ pub(super) fn run<M: Mechanism>(
     }
 }
 
-/// Checks from time to time whether the controller has ordered a stop.
+/// Checks periodically whether the controller has ordered a stop.
 struct Stop<'a> {
     line: BorrowedFd<'a>,
     ticker: Ticker,
@@ -61,7 +61,7 @@ impl<'a> Stop<'a> {
         Stop { line, ticker, every, last: ticker.now() }
     }
 
-    /// Called after each message.
+    /// Whether a stop was ordered; called after each message. The connection is checked only once per interval.
     fn asked(&mut self) -> Result<bool, RoleError> {
         let now = self.ticker.now();
         if now.wrapping_sub(self.last) < self.every {

@@ -1,7 +1,7 @@
-//! Open loop: each burst is due at its instant, even if earlier bursts are late. Latency counts from that instant, so a
+//! Open loop: each burst is due at a fixed time, even if earlier bursts are late. Latency counts from that time, so a
 //! stall is charged to every message that it delayed. The delay with which the sender itself began each burst is
-//! reported separately: the latency includes the cost of the kernel's timer and scheduler, which is not the
-//! mechanism's.
+//! reported separately, because the latency includes the cost of the kernel's timer and scheduler, for which the
+//! mechanism is not responsible.
 
 use crossway_mech::{Mechanism, Tx, Wait};
 use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
@@ -12,14 +12,14 @@ use crate::control::{Outcome, PaceSeen, Window};
 use crate::inputs::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
-/// Delay in nanoseconds after which a burst counts as late, unless a tenth of the period is less.
+/// Maximum delay in nanoseconds after which a burst counts as late; a tenth of the period if that is less.
 const LATE_NS: u64 = 1_000_000;
 
-/// A sender that spins for its mechanism occupies a core anyway: it sleeps until this long before a burst and spins for
-/// the rest, so that no wake-up delays the burst.
+/// How long before a burst a spinning sender stops sleeping, nanoseconds. It occupies a core anyway, so it spins for
+/// this time and no wake-up delays the burst.
 pub(super) const SPIN_AHEAD_NS: u64 = 150_000;
 
-/// While an open-ended stream waits for a burst, it checks at this interval whether it should end.
+/// Interval in nanoseconds at which an open-ended stream that waits for a burst checks whether it should end.
 const LOOK_EVERY_NS: u64 = 20_000_000;
 
 /// The schedule of bursts.
@@ -43,7 +43,7 @@ impl Pace {
         self.messages_per_burst
     }
 
-    /// A schedule with one message per period.
+    /// Creates a schedule with one message per period.
     pub(super) fn of_one(period_ns: u64, first_ns: u64) -> Pace {
         Pace { first_ns, period_ns, messages_per_burst: 1 }
     }
@@ -52,7 +52,7 @@ impl Pace {
         self.first_ns + burst * self.period_ns
     }
 
-    /// Waits for the instant of a burst; returns the time at which the wait ended.
+    /// Waits until a burst is due; returns the time at which the wait ended, CLOCK_MONOTONIC, nanoseconds.
     pub(super) fn wait_for(&self, burst: u64, spin_ahead_ns: u64) -> u64 {
         let instant = self.instant_ns(burst);
         sleep_until_ns(instant.saturating_sub(spin_ahead_ns));
@@ -65,8 +65,8 @@ impl Pace {
         }
     }
 
-    /// Waits for the instant of a burst while checking from time to time whether the stream should end; returns whether
-    /// the instant was reached.
+    /// Waits until a burst is due, and checks periodically whether the stream should end. Returns whether the burst is
+    /// due.
     pub(super) fn wait_unless<E>(
         &self,
         burst: u64,
@@ -90,7 +90,7 @@ impl Pace {
     }
 }
 
-/// A paced sender's own record of its bursts.
+/// Records how late a paced sender began its bursts.
 pub(super) struct Punctuality {
     late_after_ns: u64,
     /// When the sender had finished its previous burst.
@@ -115,8 +115,9 @@ impl Punctuality {
         self.seen.bursts
     }
 
-    /// Adds a burst that was due at `instant`, began at `began` and ended at `ended`. While an earlier burst is being sent,
-    /// the mechanism delays the next one, not the sender: the sender's own delay counts from the time at which it was free.
+    /// Adds a burst that was due at `instant`, began at `began` and ended at `ended`. If the previous burst is still
+    /// being sent when a burst is due, it is the mechanism that delays it, so the sender's own delay counts from the
+    /// end of the previous burst.
     pub(super) fn add(&mut self, instant: u64, began: u64, ended: u64) {
         self.seen.bursts += 1;
         self.seen.late_bursts += u64::from(began - instant > self.late_after_ns);
@@ -183,7 +184,7 @@ fn send_by<M: Mechanism, P: Put>(
     Ok(outcome)
 }
 
-/// Whether the sender may spin: it already does so for its mechanism, and its peer runs on another CPU.
+/// Whether the sender may spin before bursts: it already spins for its mechanism, and its peer runs on another CPU.
 pub(super) fn owns_a_core<M: Mechanism>(context: &RoleContext<M>) -> bool {
     let inputs = &context.task.inputs;
     inputs.wait == Wait::Spin && matches!(inputs.cpus[..], [a, b] if a != b)

@@ -1,4 +1,4 @@
-//! Request and reply; each round trip is timed by a single clock read, which ends one and begins the next.
+//! Request and reply. Each round trip needs a single clock read, which ends one round trip and begins the next.
 
 use crossway_mech::{Mechanism, Tx};
 

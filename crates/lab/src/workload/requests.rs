@@ -1,6 +1,6 @@
-//! Requests at a fixed rate, open loop: each is due at its instant, even if earlier requests are late. Only one request
-//! is outstanding at a time, so a request that is due while the previous one is unanswered waits. Its latency counts
-//! from its instant, and a stall is charged to every request that it delayed.
+//! Requests at a fixed rate, open loop: each is due at a fixed time, even if earlier requests are late. Only one
+//! request is outstanding at a time, so a request that is due while the previous one is unanswered has to wait. Its
+//! latency counts from the time at which it was due, so a stall is charged to every request that it delayed.
 
 use crossway_mech::{Mechanism, Tx};
 use crossway_sys::clock::monotonic_ns;

@@ -1,6 +1,7 @@
 //! Workloads with several roles: many pairs, many senders to one receiver, one sender to many receivers.
 //!
-//! All send until the same instant, so that shares can differ; an end mark in place of a message ends each stream.
+//! All senders stop at the same time, so that their shares can differ. An end mark in place of a message ends each
+//! stream.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,10 +16,10 @@ use crate::inputs::Workload;
 use crate::payload::{Checker, SENDER_SHIFT, Seen, sender_of};
 use crate::role_context::{RoleContext, RoleError, sleeps};
 
-/// Number of messages taken from one channel before the next gets its turn.
+/// Maximum number of messages received from one channel before the next channel gets its turn.
 const TURN: u32 = 16;
 
-/// Sends until the given time, to each channel in turn, and then the end marks.
+/// Sends to each channel in turn until the given time, and then sends the end marks.
 pub(super) fn send<M: Mechanism>(
     context: &mut RoleContext<M>,
     until_ns: u64,
@@ -95,7 +96,7 @@ pub(super) fn receive<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outc
     Ok(outcome)
 }
 
-/// Work of a slow receiver for each message: it keeps its CPU busy for a while.
+/// Simulated work of a slow receiver for each message, which keeps its CPU busy for `ns`.
 #[derive(Clone, Copy)]
 struct Work {
     ticker: Ticker,
@@ -114,7 +115,7 @@ impl Work {
     }
 }
 
-/// All senders feed one end; the sequence number identifies the sender of a message.
+/// Receives from all senders through one end. The sequence number identifies the sender of a message.
 fn receive_mixed<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],
@@ -138,7 +139,7 @@ fn receive_mixed<R: Rx>(
     Ok(())
 }
 
-/// One end per sender: waits for any of them if they can be polled, else checks each in turn.
+/// Receives from one end per sender. Waits for any of them if they can be polled; otherwise checks each in turn.
 fn receive_in_turn<R: Rx>(
     mut rxs: Vec<&mut R>,
     scratch: &mut [u8],

@@ -1,7 +1,8 @@
-//! One direction, as fast as possible. Both ends know the number of messages, so neither reads a clock in the loop.
+//! One direction, as fast as possible. Both ends know the number of messages, so neither has to read a clock in the
+//! loop.
 //!
-//! If messages may get lost, the receiver cannot rely on the number: the sender then repeats an end mark, outside of
-//! the timed part, until the receiver answers.
+//! If messages may be lost, the receiver cannot rely on the number. The sender then repeats an end mark, outside the
+//! timed part, until the receiver answers.
 
 use crossway_mech::{Deadline, Mechanism, RecvError, Rx, SendError, Tx};
 use crossway_sys::clock::{instant_at, monotonic_ns, sleep_until_ns};
@@ -11,9 +12,9 @@ use crate::control::{Outcome, Window};
 use crate::payload::{END_MARK, Seen};
 use crate::role_context::{RoleContext, RoleError};
 
-/// Time between two end marks, nanoseconds.
+/// Interval between two end marks, nanoseconds.
 const MARK_PERIOD_NS: u64 = 1_000_000;
-/// How often the sender repeats its mark before it considers the receiver dead.
+/// Number of end marks after which the sender considers the receiver dead.
 const MARK_LIMIT: u32 = 5_000;
 
 pub(super) fn send<M: Mechanism>(
@@ -83,7 +84,7 @@ pub(super) fn receive<M: Mechanism>(
     Ok(outcome)
 }
 
-/// An end mark, with the number of the window that it ends.
+/// The end mark for the window with this number.
 fn mark(window: u32) -> [u8; 16] {
     let mut mark = [0; 16];
     mark[..8].copy_from_slice(&END_MARK.to_le_bytes());
@@ -91,10 +92,10 @@ fn mark(window: u32) -> [u8; 16] {
     mark
 }
 
-/// Receives until this window's end mark; returns the time of the last message that was not a mark.
+/// Receives until this window's end mark; returns the time at which it arrived, CLOCK_MONOTONIC, nanoseconds.
 ///
-/// The clock is read for marks only: unless the first mark was lost, it comes right after the last message, and its
-/// time is that of the end to within the mark's own latency.
+/// The clock is read only for the mark. Unless the first mark was lost, it arrives immediately after the last message,
+/// so its time is that of the end, apart from the latency of the mark.
 pub(super) fn receive_lossy<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],
