@@ -21,7 +21,7 @@ use rand::RngExt;
 
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
-/// If a node holds more than this, there is a leak.
+/// Number of bytes that a node may hold; more indicates a leak.
 const BYTES_MAX: usize = 64 << 20;
 /// Number of sending sockets per host; with this many, both halves of the ports are nearly always used.
 const SOURCES: usize = 4;

@@ -23,7 +23,7 @@ use rand::RngExt;
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// If a node holds more than this, there is a leak.
+/// Number of bytes that a node may hold; more indicates a leak.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Contents of a message: the sender's host and incarnation, and a number per receiver.

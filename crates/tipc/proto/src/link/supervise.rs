@@ -112,7 +112,7 @@ impl Link {
         }
     }
 
-    /// Restarts the frequent RESETs of a link that is down, because frames may reach the peer again.
+    /// Makes a link that is down send RESET frequently again, because frames may reach the peer again.
     pub(crate) fn ask_afresh(&mut self, now: Nanos) {
         if self.state == LinkState::Reset {
             (self.ticks, self.tick_at) = (0, now + self.tick_interval());

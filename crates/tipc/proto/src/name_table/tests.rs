@@ -119,8 +119,7 @@ proptest! {
         prop_assert_eq!(got, best);
     }
 
-    /// Lookups for one node or for any, of ranges, of single names, and of names overridden by
-    /// ranges.
+    /// Looks up ranges, single names, and names inside wider ranges that take precedence, for one node or for any.
     #[test]
     fn a_lookup_finds_the_lowest_range_and_all_of_its_sockets_in_turn(
         names in prop::collection::vec((0u32..12, 0u32..2, 0u32..4), 1..60),

@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// Adopts the node's address.
+    /// Adopts `addr` as the node's own address.
     pub(super) fn settle(&mut self, addr: NodeAddr) {
         self.address = Address::Own(addr);
         self.bcast = BcastSender::new(addr, self.cfg.network, 0);

@@ -45,7 +45,7 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    /// Records that a socket is ready, if it belongs to the service.
+    /// If a socket belongs to the service, records that it is ready. Returns whether it belongs to the service.
     pub(super) fn take_ready(&mut self, port: Port) -> bool {
         let ours = port == self.listener || self.subscribers.contains_key(&port);
         if ours {

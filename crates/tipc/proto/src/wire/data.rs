@@ -70,7 +70,7 @@ pub enum DataKind {
 pub enum GroupCast {
     /// Every member of the group.
     Broadcast,
-    /// The members with one instance.
+    /// The members with a given instance.
     Multicast,
     /// A single member, by its port.
     Unicast,
