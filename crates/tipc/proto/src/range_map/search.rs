@@ -14,10 +14,11 @@ pub(crate) trait Point: Copy + Ord {
     /// Whether positions may be interpolated for points of this type.
     const SPREADS: bool;
 
-    /// Entries per unit of distance if `count` points are spaced evenly after `from` up to `to`.
+    /// Density, in entries per unit of distance, of `count` points spaced evenly after `from` up to `to`.
     fn pace(count: usize, from: Self, to: Self) -> f32;
 
-    /// Estimated index of the first of these points that is not below this one.
+    /// Estimated index of the first point that is not below this one, among points that begin at `from` with density
+    /// `pace`.
     fn place(self, from: Self, pace: f32) -> usize;
 }
 

@@ -144,7 +144,7 @@ pub(crate) struct Socket {
     pub(crate) group: Option<Group>,
     /// Number of the first broadcast in the next group that it joins.
     pub(crate) group_next: Seq,
-    /// Traffic sent and received, including returned messages.
+    /// Traffic sent through the socket; the next field is the traffic received, including returned messages.
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
     queue: VecDeque<Queued>,
