@@ -1,4 +1,4 @@
-//! Values that several subcommands take on the command line: how they are parsed, and the completions a shell offers for them.
+//! Parsers and shell completions for values that several subcommands take on the command line.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crossway_lab::plan::PRESETS;
 use crossway_lab::{pattern, runs};
 use crossway_mech::registry;
 
-/// The placeholder of a run in help texts.
+/// Placeholder for a run in help texts.
 pub(crate) const RUN: &str = "RUN";
 
 /// Resolves a run named on the command line: a folder, a file of records, `latest`, or a run's name.
@@ -45,19 +45,20 @@ pub(crate) fn number(text: &str) -> Result<f64, String> {
 /// Patterns that select cases by `group/case`; without any, all cases are selected.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Filters {
-    /// Only cases whose GROUP/CASE contains this; * matches any text, ? one character, | separates alternatives
+    /// Select only cases whose GROUP/CASE contains PATTERN; * matches any text, ? one character, | separates
+    /// alternatives (may be repeated)
     #[arg(short, long = "filter", value_name = "PATTERN", add = mechanisms())]
     pub(crate) filters: Vec<String>,
 }
 
 impl Filters {
-    /// Whether a case matches one of the patterns.
+    /// Returns whether a case matches one of the patterns.
     pub(crate) fn let_through(&self, group: &str, case: &str) -> bool {
         let id = format!("{group}/{case}");
         self.filters.is_empty() || self.filters.iter().any(|f| pattern::matches_within(f, &id))
     }
 
-    /// The error for a filter that matches no case of the run.
+    /// Returns the error for a filter that matches no case of the run.
     pub(crate) fn nothing_left(&self, run: &Path) -> anyhow::Error {
         anyhow::anyhow!(
             "no case of {} matches the filter {}; `crossway export {}` lists its cases",
@@ -68,7 +69,7 @@ impl Filters {
     }
 }
 
-/// Offers the ids of the mechanisms and of the declared contenders.
+/// Completes the ids of mechanisms and of declared contenders.
 pub(crate) fn mechanisms() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         registry::ALL
@@ -79,7 +80,7 @@ pub(crate) fn mechanisms() -> ArgValueCandidates {
     })
 }
 
-/// Offers the ids of the declared contenders.
+/// Completes the ids of declared contenders.
 pub(crate) fn contenders() -> ArgValueCandidates {
     ArgValueCandidates::new(|| declared().collect())
 }
@@ -95,23 +96,23 @@ fn declared() -> impl Iterator<Item = CompletionCandidate> {
         .map(|contender| CompletionCandidate::new(contender.id).help(Some(contender.about.into())))
 }
 
-/// Offers the ready-made questions, and files beside them.
+/// Completes the names of ready-made questions, and file names.
 pub(crate) fn questions() -> ArgValueCompleter {
     names_and_files(READY)
 }
 
-/// The help of an argument that is a plan.
+/// Returns the help text of an argument that takes a plan.
 pub(crate) fn plan_help() -> String {
     let presets: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
     format!("A plan file, or a preset: {}", presets.join(", "))
 }
 
-/// Offers the presets, and files beside them.
+/// Completes the names of presets, and file names.
 pub(crate) fn plans() -> ArgValueCompleter {
     names_and_files(PRESETS)
 }
 
-/// Offers these names of items that come with the program, and files.
+/// Completes the given names of items that are built into the program, and file names.
 fn names_and_files(known: &'static [(&str, &str)]) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
         let typed = current.to_string_lossy();
@@ -125,7 +126,7 @@ fn names_and_files(known: &'static [(&str, &str)]) -> ArgValueCompleter {
     })
 }
 
-/// Offers `latest`, the runs' names and their folders.
+/// Completes `latest`, the names of runs, and their folders.
 pub(crate) fn known_runs() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let found = runs::list(Path::new(runs::OUT));
@@ -140,7 +141,7 @@ pub(crate) fn known_runs() -> ArgValueCandidates {
     })
 }
 
-/// Offers the networks that are up.
+/// Completes the names of networks that are up.
 pub(crate) fn networks() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let networks = crossway_netlab::list().unwrap_or_default();
@@ -148,7 +149,7 @@ pub(crate) fn networks() -> ArgValueCandidates {
     })
 }
 
-/// Offers the hosts of the networks that are up, as `network/host`.
+/// Completes the hosts of networks that are up, as `network/host`.
 pub(crate) fn hosts() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let networks = crossway_netlab::list().unwrap_or_default();
@@ -159,7 +160,7 @@ pub(crate) fn hosts() -> ArgValueCandidates {
     })
 }
 
-/// Offers the guests that are up.
+/// Completes the names of guests that are up.
 pub(crate) fn guests() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let guests = crossway_netlab::list_guests().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Examples in the help texts of all commands.
+//! The examples in the help texts of all commands.
 
 use clap::Command;
 
-/// The examples of each command. Every command without subcommands has at least two; a group of commands shows the first
-/// example of each of its first two commands unless it has its own. A test parses them all.
+/// Examples by command. Every command without subcommands has at least two. A command with subcommands shows the first
+/// example of each of its first two subcommands, unless it has examples of its own. A test parses them all.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("", &["crossway measure", "crossway advise --size 64 --p99-us 50 --time 60s"]),
     ("measure", &["crossway measure", "crossway measure paced -f 'shm-*' --trials 7 --name main"]),
@@ -317,7 +317,7 @@ fn add(command: Command, path: &str) -> Command {
     })
 }
 
-/// The command's own examples, or those of its first commands.
+/// Returns the command's own examples, or those of its first subcommands.
 fn examples(command: &Command, path: &str) -> Vec<&'static str> {
     if let Some((_, own)) = EXAMPLES.iter().find(|(of, _)| *of == path) {
         return own.to_vec();
@@ -339,7 +339,7 @@ fn below(path: &str, name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The path of the program and of each visible command, with the text at the end of its help.
+    /// Collects the path of the program and of each visible command, with the text at the end of its help.
     fn visible(command: &Command, path: &str, into: &mut Vec<(String, String)>) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         into.push((path.to_owned(), help));

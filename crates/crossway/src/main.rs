@@ -1,8 +1,9 @@
-//! The program: it parses the command line, calls the library crates and prints. One file per subcommand below [`cmd`]; no other
-//! logic.
+//! The `crossway` program: parses the command line, calls the library crates and prints. It contains no other logic;
+//! each subcommand has its own file below [`cmd`].
 //!
-//! Exit codes: 0 success; 1 the command ran and the answer is no (a measurement failed, nothing could be measured, a comparison
-//! exceeded its limit); 2 the request cannot be met (bad arguments, bad plan, unreadable file); 130 interrupted.
+//! Exit codes: 0 success; 1 the command ran, but the answer is negative (a measurement failed, nothing could be
+//! measured, a comparison exceeded its limit); 2 the request cannot be met (bad arguments, bad plan, unreadable file);
+//! 130 interrupted.
 
 mod args;
 mod cmd;
@@ -26,33 +27,34 @@ use crossway_lab::contender::Folders;
 use crate::cmd::Run;
 use crate::ui::{Colour, Ui};
 
-/// Measure, choose and use the ways in which two Linux processes can communicate
+/// Measure, choose and use mechanisms for communication between Linux processes
 #[derive(Parser)]
 #[command(name = "crossway", version, propagate_version = true, subcommand_required = true)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: cmd::Command,
-    /// When to use colours
+    /// When to colour the output
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto)]
     color: Colour,
-    /// Print more detail (-vv for everything)
+    /// Print more details (-vv for all)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Also use the contenders declared in this file; the commands in it run with your privileges
+    /// Also use the contenders declared in this TOML file (may be repeated); the commands in it run with your
+    /// privileges
     #[arg(long = "contender", global = true, value_name = "FILE")]
     contenders: Vec<PathBuf>,
 }
 
-/// The environment variable with which a completion script makes this program complete a command line.
+/// The environment variable by which a completion script requests completions from this program.
 pub(crate) const COMPLETE: &str = "CROSSWAY_COMPLETE";
 
-/// The command line's definition, with examples in every command's help.
+/// Returns the definition of the command line, with examples in the help of every command.
 pub(crate) fn command() -> clap::Command {
     taking_negative(examples::with_examples(Cli::command()))
 }
 
-/// Reads `-3` after an option as its value, so that the answer is about the value and not about an option `-3`.
+/// Makes options take `-3` as a value, so that an error message concerns the value and not an unknown option `-3`.
 fn taking_negative(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| {
@@ -62,7 +64,7 @@ fn taking_negative(command: clap::Command) -> clap::Command {
         .mut_subcommands(taking_negative)
 }
 
-/// The command that runs this program as a tipcd.
+/// Returns the command that runs this program as a tipcd.
 fn tipcd() -> Command {
     // Not by path: a build may have replaced the file there since this process started.
     let mut command = Command::new("/proc/self/exe");

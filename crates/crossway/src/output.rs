@@ -1,4 +1,5 @@
-//! Output files named by the user: written completely or not at all; something other than a regular file is never replaced.
+//! Output files that the user names. They are written completely or not at all, and anything that is not a regular file
+//! is never replaced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -6,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Writes what `fill` produces to `path`, which was given with the option `option`. A regular file is replaced as a whole or
-/// stays as it was; a device, a FIFO or standard output by its path (`/dev/stdout`) is written to, not replaced; a symbolic link
-/// stays a link.
+/// Writes what `fill` produces to `path`, which the user gave with the option `option`. A regular file is either
+/// replaced as a whole or stays as it was. A device, a FIFO or `/dev/stdout` is written to, not replaced. A symbolic
+/// link stays a link.
 pub(crate) fn write(
     path: &Path,
     option: &str,
@@ -35,7 +36,8 @@ pub(crate) fn write(
     })
 }
 
-/// Checks that [`write()`] will be able to write: call it before work that takes minutes and whose result could otherwise not be stored.
+/// Checks that [`write()`] will be able to write. To be called before work that takes minutes and whose result would
+/// otherwise be lost.
 pub(crate) fn check(path: &Path, option: &str) -> anyhow::Result<()> {
     let attempt = || -> anyhow::Result<()> {
         if let Some(file) = regular(path) {
@@ -50,7 +52,7 @@ pub(crate) fn check(path: &Path, option: &str) -> anyhow::Result<()> {
     })
 }
 
-/// The regular file, existing or to be created, that `path` refers to; `None` if it is something else.
+/// Returns the regular file, existing or yet to be created, to which `path` refers; `None` if it is something else.
 fn regular(path: &Path) -> Option<PathBuf> {
     match fs::metadata(path) {
         Ok(found) => found.is_file().then(|| fs::canonicalize(path).unwrap_or(path.to_owned())),
@@ -59,7 +61,7 @@ fn regular(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// A temporary file in the same directory, so that one rename puts it in place.
+/// Returns the path of a temporary file in the same directory, which a single rename moves to its final name.
 fn part_of(file: &Path) -> anyhow::Result<PathBuf> {
     let mut name = file.file_name().context("the output path has no file name")?.to_owned();
     name.push(format!(".{}.part", std::process::id()));

@@ -1,4 +1,4 @@
-//! Capture files that tshark reads: pcap with nanosecond timestamps.
+//! Writes capture files for tshark: pcap with nanosecond timestamps.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// The link type of a capture: what its packets begin with.
+/// The link type of a capture, which states what its packets begin with.
 #[derive(Clone, Copy)]
 pub(crate) enum LinkType {
-    /// An Ethernet header.
+    /// Packets begin with an Ethernet header.
     Ethernet = 1,
-    /// LINKTYPE_USER0: packets of a dissector that the user has registered.
+    /// LINKTYPE_USER0: packets are decoded by a dissector that the user has registered.
     User0 = 147,
 }
 
-/// The file header of a capture.
+/// Returns the file header of a capture.
 pub(crate) fn file_header(link: LinkType) -> Vec<u8> {
     // Magic number of nanosecond captures, version 2.4, time zone and accuracy unset, maximum record length.
     let mut header = 0xa1b2_3c4d_u32.to_ne_bytes().to_vec();
@@ -25,7 +25,7 @@ pub(crate) fn file_header(link: LinkType) -> Vec<u8> {
     header
 }
 
-/// Appends a packet; `whole_len` is the length in bytes that it had before it was cut.
+/// Appends a packet; `whole_len` is its length in bytes before it was truncated.
 pub(crate) fn append(at_ns: u64, packet: &[u8], whole_len: usize, out: &mut Vec<u8>) {
     let at = Duration::from_nanos(at_ns);
     let words = [at.as_secs() as u32, at.subsec_nanos(), packet.len() as u32, whole_len as u32];

@@ -1,5 +1,5 @@
-//! Progress of a run: a bar on a terminal, an occasional line elsewhere. Both are written between trials only, since writing
-//! during a trial would disturb the measurement.
+//! Progress of a run: a bar on a terminal, occasional lines elsewhere. Both are only written between trials, because
+//! writing during a trial would disturb the measurement.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::ui::Ui;
 
-/// Least time between two progress lines where there is no terminal.
+/// Minimum time between two progress lines if there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Shows a run's events on standard error.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: Option<Lines>,
-    /// Number of trials, and how many are finished.
+    /// Number of trials; `over` is how many of them are finished.
     trials: u64,
     over: u64,
     quiet: bool,
@@ -43,7 +43,7 @@ impl Lines {
         Lines { unit, begun: now, last: now }
     }
 
-    /// Returns a progress line if one is due now that `over` of `all` are finished.
+    /// Returns a progress line if one is due, given that `over` of `all` are finished.
     fn after(&mut self, over: u64, all: u64, every: Duration) -> Option<String> {
         if self.last.elapsed() < every || over >= all {
             return None;
@@ -54,14 +54,14 @@ impl Lines {
     }
 }
 
-/// Progress of work that is counted in something other than trials.
+/// Shows the progress of work that is counted in something other than trials.
 pub(crate) struct Steps {
     bar: ProgressBar,
     lines: Option<Lines>,
 }
 
 impl Steps {
-    /// `unit` is what is counted, in the plural.
+    /// Creates it; `unit` is what is counted, in the plural.
     pub(crate) fn of(unit: &'static str) -> Self {
         let bar = ProgressBar::new(0);
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}") {
@@ -70,7 +70,7 @@ impl Steps {
         Steps { bar, lines: (!std::io::stderr().is_terminal()).then(|| Lines::new(unit)) }
     }
 
-    /// Shows that `over` of `all` are finished; `name` is the last of them.
+    /// Shows that `over` of `all` are finished; `name` is the last finished one.
     pub(crate) fn show(&mut self, over: u64, all: u64, name: &str) {
         self.bar.set_length(all);
         self.bar.set_position(over);
@@ -170,7 +170,7 @@ impl Progress {
         }
     }
 
-    /// Starts to count this number of trials.
+    /// Starts counting towards this number of trials.
     pub(crate) fn begin(&mut self, trials: u64) {
         if self.quiet {
             return;
@@ -213,7 +213,7 @@ impl Progress {
     }
 }
 
-/// A trial in one line: its case, its status, and its figure or the reason why it has none.
+/// Describes a trial in one line: its case, its status, and its figure or the reason why it has none.
 fn outcome(record: &Record) -> String {
     let status = match record.status {
         Status::Ok => "ok",

@@ -23,11 +23,11 @@ pub(crate) enum Tone {
     Unsure,
 }
 
-/// Least width of a column of text, in characters, next to figures that are not wrapped.
+/// Minimum width in characters of a column of text beside columns of figures, which are not wrapped.
 const LEAST_TEXT: usize = 10;
-/// Columns of text up to this width are not wrapped if everything else fits.
+/// Maximum width in characters of a column of text that is not wrapped if everything else fits.
 const WHOLE_TEXT: usize = 16;
-/// Blanks beside each cell.
+/// Number of blanks beside each cell.
 const PADDING: usize = 2;
 
 /// A table of text cells.
@@ -104,7 +104,8 @@ impl Grid {
         lines.join("\n")
     }
 
-    /// The columns that are not wrapped: those of figures and of short text if they fit, else those of figures, else none.
+    /// Returns the columns that are not wrapped: those of figures and of short text if they fit; else those of figures
+    /// if they fit; else none.
     fn whole_columns(&self, width: u16) -> Vec<usize> {
         let widest = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|(text, _)| text);

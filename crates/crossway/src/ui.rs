@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use anyhow::Context;
 use serde::Serialize;
 
-/// The command ran and the answer is no.
+/// Exit code: the command ran, but the answer is negative.
 pub(crate) const EXIT_NO: u8 = 1;
-/// The request cannot be met: bad arguments, a bad plan, an unreadable file.
+/// Exit code: the request cannot be met because of bad arguments, a bad plan or an unreadable file.
 pub(crate) const EXIT_UNUSABLE: u8 = 2;
-/// SIGINT or SIGTERM stopped the command cleanly.
+/// Exit code: SIGINT or SIGTERM stopped the command cleanly.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 /// When to use colours.
@@ -37,9 +37,9 @@ pub(crate) struct Ui {
     pub(crate) verbose: u8,
 }
 
-/// Columns, if the output is not a terminal or the terminal does not report its width.
+/// Width in columns if the output is not a terminal or the terminal does not report its width.
 const WIDTH_USUAL: u16 = 80;
-/// Least width in columns; tables are illegible below it.
+/// Minimum width in columns; tables are illegible below it.
 const WIDTH_LEAST: u16 = 40;
 
 impl Ui {
@@ -58,7 +58,7 @@ impl Ui {
         }
     }
 
-    /// For tests: without colours, 80 columns wide.
+    /// Returns a value for tests: without colours, 80 columns wide.
     #[cfg(test)]
     pub(crate) fn plain() -> Self {
         Ui { colour: false, colour_stderr: false, width: WIDTH_USUAL, verbose: 0 }
@@ -97,20 +97,20 @@ impl Ui {
     }
 }
 
-/// The width in columns: COLUMNS if it is set, else the width that the terminal reports.
+/// Returns the width in columns: COLUMNS if it is set, else the width that the terminal reports.
 fn width() -> u16 {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let own = || console::Term::stdout().size_checked().map(|(_, columns)| columns);
     asked.or_else(own).unwrap_or(WIDTH_USUAL).max(WIDTH_LEAST)
 }
 
-/// The exit code for success, or for "the command ran and the answer is no".
+/// Returns the exit code for success, or for a negative answer of a command that ran.
 pub(crate) fn verdict(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) }
 }
 
-/// An error and its causes in one line. A cause that is already part of the text is not repeated: many errors include their
-/// cause.
+/// Formats an error and its causes in one line. A cause that the text already contains is not repeated, because many
+/// errors include their cause.
 pub(crate) fn causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -123,20 +123,20 @@ pub(crate) fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// The status with which the program ends if the reader of its output closes the pipe.
+/// The exit code if the reader of the program's output closes the pipe.
 static IF_CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// States the outcome before it is printed, so that `crossway compare ... | head` fails like `crossway compare`.
+/// Records the outcome before it is printed, so that `crossway compare ... | head` fails like `crossway compare`.
 pub(crate) fn decide(good: bool) {
     IF_CLOSED.store(if good { 0 } else { EXIT_NO }, Ordering::Relaxed);
 }
 
-/// Ends the program without a message, because nobody reads on.
+/// Ends the program without a message, because its output is no longer read.
 fn end_on_closed_pipe() -> ! {
     std::process::exit(IF_CLOSED.load(Ordering::Relaxed).into())
 }
 
-/// The error for a failed write to standard output. If the reader closed the pipe, exits without a message.
+/// Returns the error for a failed write to standard output. If the reader closed the pipe, exits without a message.
 pub(crate) fn output_failed(why: impl std::fmt::Display) -> anyhow::Error {
     let why = why.to_string();
     if why.contains("Broken pipe") {
@@ -147,8 +147,8 @@ pub(crate) fn output_failed(why: impl std::fmt::Display) -> anyhow::Error {
     )
 }
 
-/// Lets `crossway ... | head` end without a message; any other failure to write to standard output, such as a full disk, is
-/// reported as one error.
+/// Makes `crossway ... | head` end without a message. Any other failure to write to standard output, such as a full
+/// disk, is reported as one error.
 pub(crate) fn quiet_on_closed_pipe() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -185,7 +185,7 @@ pub(crate) fn start_tracing(verbose: u8, ui: &Ui) {
 pub(crate) struct Interrupts(std::sync::Arc<std::sync::atomic::AtomicBool>);
 
 impl Interrupts {
-    /// From now on the signals no longer end the process.
+    /// Catches the signals, which no longer end the process.
     pub(crate) fn catch() -> anyhow::Result<Self> {
         let flag = std::sync::Arc::default();
         for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -195,7 +195,7 @@ impl Interrupts {
         Ok(Self(flag))
     }
 
-    /// Whether a signal has arrived.
+    /// Returns whether a signal has arrived.
     pub(crate) fn any(&self) -> bool {
         self.0.load(std::sync::atomic::Ordering::Relaxed)
     }

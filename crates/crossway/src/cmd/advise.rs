@@ -32,20 +32,21 @@ use crate::ui::{self, Ui};
 
 /// Recommend a mechanism for a use case, with reasons
 ///
-/// Describe the use case by a file, by the name of a ready-made question (--ready lists them) or by options; options override the
-/// file. Advise uses earlier records of this machine and measures what they do not cover. It prints the recommended mechanism,
-/// the runner-up, what was ruled out and on what evidence, and what would change the answer.
+/// Describe the use case by a file, by the name of a ready-made question (--ready lists them) or by options; options
+/// override the file. The command uses earlier records of this machine and measures what they do not cover. It prints
+/// the recommended mechanism, the runner-up, which candidates were ruled out and why, and what would change the answer.
 ///
-/// Exit status: 0 a mechanism is recommended, 1 none can be, 2 the question cannot be used, 130 interrupted.
+/// Exit status: 0 if a mechanism is recommended, 1 if none can be, 2 if the question cannot be used, 130 if
+/// interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Advise {
-    /// File of a question, or name of a ready-made one
+    /// Question file, or the name of a ready-made question
     #[arg(add = args::questions())]
     question: Option<String>,
     /// List the ready-made questions
     #[arg(long)]
     ready: bool,
-    /// Print the file of the question, to copy and adapt
+    /// Print the question's file, to copy and adapt
     #[arg(long, requires = "question")]
     print: bool,
     #[command(flatten)]
@@ -56,16 +57,16 @@ pub(crate) struct Advise {
     /// Use existing records only; measure nothing
     #[arg(long)]
     no_measure: bool,
-    /// Folders of runs to use; new measurements go to the first one
+    /// Folder with the records of earlier runs (may be repeated); new measurements go to the first one
     #[arg(long, value_name = "DIR", default_value = "out")]
     records: Vec<PathBuf>,
     /// Show all figures and properties of the candidates
     #[arg(long)]
     explain: bool,
-    /// Write the answer as an HTML page
+    /// Write the answer to this file as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a small server and client for the recommended mechanism in c, rust or python
+    /// Write a small server and client that use the recommended mechanism, in c, rust or python
     #[arg(long, value_name = "LANGUAGE", value_parser = language)]
     code: Option<Language>,
     /// Folder for the two programs [default: named after the question]
@@ -76,7 +77,7 @@ pub(crate) struct Advise {
     json: bool,
 }
 
-/// Time for measuring if none is stated.
+/// Time limit for measuring unless `--time` is given.
 const USUAL_TIME: Duration = Duration::from_secs(120);
 
 fn language(word: &str) -> Result<Language, String> {
@@ -84,7 +85,7 @@ fn language(word: &str) -> Result<Language, String> {
     found.map(|(_, language)| *language).ok_or_else(|| "write c, rust or python".to_owned())
 }
 
-/// Parses a time: `60s`, `5min`, `500ms`.
+/// Parses a duration with its unit: `60s`, `5min`, `500ms`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 =
@@ -165,7 +166,7 @@ impl Run for Advise {
 }
 
 impl Advise {
-    /// Reads the question: its name, how error messages refer to it, and its keys.
+    /// Reads the question. Returns its name, how error messages refer to it, and its keys.
     fn load(&self) -> anyhow::Result<(String, String, Table)> {
         let Some(given) = &self.question else {
             if self.asked.size.is_none() {
@@ -183,7 +184,8 @@ impl Advise {
         Ok((name.into_owned(), given.clone(), toml::from_str(&text)?))
     }
 
-    /// The time for measuring: as stated, or as long as is needed at least. A limit that cannot be kept is refused.
+    /// Returns the time limit for measuring: that of `--time`, else the usual one, or `least` if that is longer.
+    /// Refuses a `--time` shorter than `least`.
     fn budget(&self, least: Duration) -> anyhow::Result<Duration> {
         let least = Duration::from_secs(least.as_secs_f64().ceil() as u64);
         match self.time {
@@ -230,7 +232,7 @@ impl Advise {
         Ok(())
     }
 
-    /// The fault records of this machine in the folders of records.
+    /// Returns the fault records of this machine in the folders of records.
     fn faults(&self, machine_id: &str) -> anyhow::Result<Vec<FaultRecord>> {
         let mut faults = Vec::new();
         for folder in &self.records {
@@ -308,8 +310,8 @@ impl Advise {
     }
 }
 
-/// Probes every mechanism and contender. With records only, contenders that are already built count as ready without a probe.
-/// Contenders are separate programs, so they are probed in parallel.
+/// Probes every mechanism and contender. If nothing will be measured, contenders that are already built count as ready
+/// without a probe. Contenders are probed in parallel, because each is a separate program.
 fn probes(records_only: bool) -> Vec<(&'static str, Probe)> {
     let probe = |entry: catalogue::Entry| match entry.contender() {
         Some(contender) if records_only && contender.is_built() => {

@@ -1,12 +1,12 @@
-//! `crossway agent`: a host's end of a measurement.
+//! `crossway agent`: runs the roles of a measurement that belong to this host.
 
 use std::process::ExitCode;
 
 use super::Run;
 use crate::ui::Ui;
 
-/// Run roles on this host for a controller on another; started by `measure --hosts`, which talks to it over standard input and
-/// output
+/// Run the processes of a measurement on this host, for a controller on another; started by `measure --hosts`, which
+/// communicates with it through standard input and output
 #[derive(clap::Args)]
 pub(crate) struct Agent {}
 

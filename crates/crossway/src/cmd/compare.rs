@@ -23,43 +23,45 @@ use crate::ui::{self, Ui};
 
 /// Compare two runs, or two parts of one run, case by case: is B faster or slower than A?
 ///
-/// Each figure gets a verdict: faster, slower, same, or unclear if the trials leave it undecided. A single run, without parts selected
-/// by --a and --b, is compared with the latest run.
+/// Each figure gets a verdict: faster, slower, same, or unclear if the trials leave it undecided. If only one run is
+/// given, and neither --a nor --b, it is compared with the latest run.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
-    /// The run to compare with: its folder, its results.jsonl, its name, or `latest`
+    /// Baseline run: its folder, its results.jsonl, its name, or `latest`
     #[arg(value_name = "RUN_A", add = args::known_runs())]
     a: PathBuf,
-    /// The run to judge [default: latest, or RUN_A if --a and --b select parts of it]
+    /// Run to judge [default: latest, or RUN_A if --a and --b select parts of it]
     #[arg(value_name = "RUN_B", add = args::known_runs())]
     b: Option<PathBuf>,
-    /// Only records of A with these inputs, e.g. mechanism=pipe,size=64
+    /// Use only records of A with these inputs, e.g. mechanism=pipe,size=64
     #[arg(long = "a", value_name = "INPUT=VALUE,..", value_parser = parse_filter)]
     filter_a: Option<Filter>,
-    /// Only records of B with these inputs
+    /// Use only records of B with these inputs
     #[arg(long = "b", value_name = "INPUT=VALUE,..", value_parser = parse_filter)]
     filter_b: Option<Filter>,
     #[command(flatten)]
     filters: Filters,
-    /// Exit with 1 if a figure is slower by more than this, or if the trials leave it undecided, e.g. slower:5%
+    /// Exit with status 1 if a figure is slower by more than this percentage, or if the trials leave that undecided,
+    /// e.g. slower:5%
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
     /// With --fail-on: accept figures that the trials leave undecided
     #[arg(long, requires = "fail_on")]
     allow_unclear: bool,
-    /// Differences up to this are "same" even if they are statistically significant
+    /// Call differences up to this percentage "same" even if they are statistically significant
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = percent)]
     same_within: f64,
-    /// A figure without a visible difference is "unclear" instead of "same" if the noise could hide a difference larger than this
+    /// Call a figure without a visible difference "unclear" instead of "same" if the noise could hide a difference
+    /// larger than this
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = percent)]
     unclear_beyond: f64,
-    /// Compare although the machines differ
+    /// Compare the runs even if they are from different machines
     #[arg(long)]
     across_machines: bool,
     /// Show only what is faster or slower
     #[arg(long)]
     changes: bool,
-    /// The order of the cases
+    /// Order of the cases
     #[arg(long, value_enum, default_value_t = Sort::Case)]
     sort: Sort,
     /// Print Markdown
@@ -103,7 +105,7 @@ fn parse_filter(text: &str) -> Result<Filter, String> {
         .map(Filter)
 }
 
-/// How many of the cases found in only one run are listed; for the rest only their number is printed.
+/// Maximum number of listed cases that only one of the runs has; further ones are only counted.
 const CASES_LISTED: usize = 10;
 
 impl Filter {
@@ -216,7 +218,7 @@ impl Run for Compare {
 }
 
 impl Compare {
-    /// The most recently started run, to be compared with A.
+    /// Returns the most recently started run, which A is compared with.
     fn latest(&self) -> anyhow::Result<PathBuf> {
         let dir =
             self.a.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(runs::OUT));
@@ -233,7 +235,8 @@ impl Compare {
         Terms { same_within: self.same_within, unclear_beyond: self.unclear_beyond }
     }
 
-    /// Figures from two machines say nothing about a change of the program: an error, or a warning with --across-machines.
+    /// Checks that both runs are from one machine; otherwise their figures say nothing about a change of the program.
+    /// If not, returns an error, or with `--across-machines` a warning.
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
         let read = |path: &Path| {
             read_beside::<Environment>(path, ENVIRONMENT)
@@ -316,7 +319,7 @@ impl Compare {
     }
 }
 
-/// The columns of a figure's row.
+/// The columns of the table of figures.
 const HEADS: [(&str, Align); 6] = [
     ("figure", Align::Left),
     ("A", Align::Right),
@@ -344,7 +347,7 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
     ]
 }
 
-/// The two ends of an interval of ratios, as changes; the unit follows the second.
+/// Formats an interval of ratios as changes; a percent sign common to both ends is shown only once.
 fn range(low: f64, high: f64) -> String {
     let (low, high) = (change(low), change(high));
     match (low.strip_suffix(" %"), high.ends_with('%')) {
@@ -371,7 +374,7 @@ fn verdict(c: &Comparison) -> (String, Tone) {
     }
 }
 
-/// A sort key: the text with its numbers padded, so that they sort by value.
+/// Returns a sort key: the text with its numbers padded, so that they sort by value.
 fn natural(text: &str) -> String {
     let words = text.split(' ').map(|word| match word.parse::<u64>() {
         Ok(number) => format!("{number:020}"),

@@ -11,11 +11,11 @@ use crate::ui::{self, Ui};
 
 /// Print a completion script for a shell
 ///
-/// The script calls crossway to complete subcommands, options, plans, mechanisms and runs, and the networks and guests that are
-/// up.
+/// The script calls crossway to complete subcommands, options, plans, mechanisms, runs, and the networks and guests
+/// that are up.
 #[derive(clap::Args)]
 pub(crate) struct Completions {
-    /// The shell for which to print it
+    /// Shell for which to print the script
     #[arg(value_enum)]
     shell: Shell,
 }

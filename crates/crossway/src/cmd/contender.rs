@@ -20,8 +20,9 @@ use crate::ui::{self, Ui};
 
 /// List, build, test and create contenders: external programs that are measured like Crossway's own mechanisms
 ///
-/// A contender is declared in a TOML file: one that comes with Crossway, one in ~/.config/crossway/contenders, or one named with
-/// --contender. The commands in a declaration run with your privileges: read a stranger's file before you use it.
+/// A contender is declared in a TOML file: one that comes with Crossway, one in ~/.config/crossway/contenders, or one
+/// given with --contender. The commands in a declaration run with your privileges, so read a declaration that you did
+/// not write before you use it.
 #[derive(clap::Args)]
 pub(crate) struct ContenderCommand {
     #[command(subcommand)]
@@ -30,7 +31,7 @@ pub(crate) struct ContenderCommand {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// List the declared contenders, all of them or those named, and whether each works here
+    /// List the declared contenders, or only those named, and whether each works here
     List {
         /// Ids of contenders [default: all]
         #[arg(add = args::contenders())]
@@ -39,13 +40,13 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Build all contenders, or the named ones, with the commands in their declarations
+    /// Build all contenders, or only those named, with the commands in their declarations
     Build {
-        /// Ids of contenders
+        /// Ids of contenders [default: all]
         #[arg(add = args::contenders())]
         ids: Vec<String>,
     },
-    /// Build contenders and run the conformance suite on them
+    /// Build all contenders, or only those named, and run the conformance suite on them
     Test {
         /// Ids of contenders, or declaration files [default: all that are declared]
         #[arg(value_name = "ID|FILE", add = args::contenders())]
@@ -53,9 +54,9 @@ enum Action {
     },
     /// Write a declaration and a working program into the current directory
     New {
-        /// The id, e.g. my-queue
+        /// Id of the new contender, e.g. my-queue
         name: String,
-        /// The language of the program
+        /// Programming language
         #[arg(long, value_enum, default_value_t = Lang::C)]
         lang: Lang,
     },
@@ -107,7 +108,7 @@ impl Run for ContenderCommand {
 }
 
 impl ContenderCommand {
-    /// The declarations that the arguments name, in addition to those of `--contender`.
+    /// Returns the declaration files among the arguments; they are read in addition to those of `--contender`.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match &self.action {
             Action::Test { which } => {
@@ -117,7 +118,7 @@ impl ContenderCommand {
         }
     }
 
-    /// Whether the subcommand needs the declared contenders.
+    /// Returns whether the subcommand needs the declared contenders.
     pub(crate) fn needs_contenders(&self) -> bool {
         !matches!(self.action, Action::New { .. })
     }
@@ -127,7 +128,7 @@ fn is_file(word: &str) -> bool {
     word.contains('/') || word.ends_with(".toml")
 }
 
-/// Resolves ids and files to contenders; without arguments, all contenders.
+/// Resolves ids and files to contenders; without any, returns all contenders.
 fn chosen(words: &[String]) -> anyhow::Result<Vec<&'static Contender>> {
     let all = catalogue::contenders();
     if all.is_empty() {

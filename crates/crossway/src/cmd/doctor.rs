@@ -8,7 +8,8 @@ use super::Run;
 use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Check that every mechanism and tool works; for what is missing, print the command that provides it
+/// Check that every mechanism and tool works, and for each that does not, print the command that provides what is
+/// missing
 #[derive(clap::Args)]
 pub(crate) struct Doctor {
     /// Print JSON

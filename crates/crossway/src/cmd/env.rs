@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Run;
 use crate::ui::Ui;
 
-/// Show the description of this machine that is kept with records, and conditions that would distort measurements taken now
+/// Show the description of this machine that is stored with records, and conditions that would distort measurements now
 #[derive(clap::Args)]
 pub(crate) struct Env {
     /// Print JSON

@@ -15,7 +15,7 @@ use crate::output;
 use crate::table::Grid;
 use crate::ui::{self, Ui};
 
-/// Export a run's records as a flat table, CSV or Parquet
+/// Export a run's records as a flat table in CSV or Parquet format
 #[derive(clap::Args)]
 pub(crate) struct Export {
     /// The run: its folder, its results.jsonl, its name, or `latest`
@@ -24,10 +24,10 @@ pub(crate) struct Export {
     /// File to write; the extension .csv or .parquet selects the format [default: CSV to standard output]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Format, if the file's extension does not select it
+    /// Format of the table, if the file's extension does not select it
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// List the columns with their types and meanings
+    /// List the columns of the table with their types and meanings
     #[arg(long)]
     columns: bool,
 }

@@ -21,25 +21,26 @@ use crate::output;
 use crate::progress::Steps;
 use crate::ui::{self, Ui};
 
-/// Kill, stop and starve one end of each mechanism and contender and record what the other end observes
+/// Kill, stop and starve one end of each mechanism and contender, and record what the other end observes
 ///
-/// For each mechanism and each contender that is built, real processes are killed (idle, sending, receiving, with a full channel, while they hold a slot in shared
-/// memory), stopped, made to write garbage and wrong lengths, and deprived of buffer space, descriptors, disk, /dev/shm or locked
-/// memory. The record states how and how soon the survivor is notified, whether it hangs, what it received that was never sent,
-/// which sent messages are lost, and what is left behind. The whole matrix takes about 2 minutes on
-/// two CPUs; an upper bound is printed first.
+/// For each mechanism, and each contender that is built, real processes are killed (idle, sending, receiving, with a
+/// full channel, or while they hold a slot in shared memory), stopped, made to write garbage and wrong lengths, and
+/// deprived of buffer space, descriptors, disk, /dev/shm or locked memory. The records state how and how soon the
+/// survivor is notified, whether it hangs, what it receives that was never sent, which sent messages are lost, and
+/// which objects are left behind. All this takes about 2 minutes on two CPUs; an upper bound is printed first.
 #[derive(clap::Args)]
 pub(crate) struct Faults {
-    /// Mechanisms and contenders to try [default: all]
+    /// Mechanisms and contenders to test [default: all]
     #[arg(value_name = "MECHANISM", add = args::mechanisms())]
     mechanisms: Vec<String>,
     /// Print the records, one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Write the records to this file; in the folder of a run, to faults.jsonl, where `crossway report` finds them
+    /// Write the records to this file; if it is the folder of a run, to faults.jsonl in it, where `crossway report`
+    /// finds them
     #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,
-    /// How long a survivor may be silent before it counts as hung, in milliseconds
+    /// Milliseconds of silence after which a survivor counts as hung
     #[arg(long, value_name = "MS", default_value_t = WATCH_MS, value_parser = clap::value_parser!(u64).range(100..=600_000))]
     watch_ms: u64,
 }
@@ -70,7 +71,7 @@ impl Run for Faults {
     }
 }
 
-/// Default of the time after which a silent survivor counts as hung, milliseconds.
+/// Default time of silence after which a survivor counts as hung, milliseconds.
 const WATCH_MS: u64 = 1000;
 
 fn options(mechanisms: Vec<String>, watch: Duration) -> anyhow::Result<Options> {
@@ -124,7 +125,7 @@ fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
     })
 }
 
-/// The columns of the table after the mechanism, each with the faults it summarizes.
+/// The columns of the table after the mechanism, each with the faults that it summarises.
 const COLUMNS: [(&str, &[Fault]); 8] = [
     ("killed", &[Fault::Kill]),
     ("stopped", &[Fault::Stop]),
@@ -228,7 +229,7 @@ fn left_behind(row: &Summary) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A duration rounded up to 10 seconds.
+/// Formats a duration, rounded up to 10 seconds.
 fn duration(time: Duration) -> String {
     match time.as_secs().div_ceil(10) * 10 {
         s if s < 120 => format!("{s} s"),
@@ -244,7 +245,7 @@ fn time(ns: f64) -> String {
     }
 }
 
-/// Run as the worker for one mechanism of `crossway faults`
+/// Run the faults of one mechanism as a worker process of `crossway faults`
 #[derive(clap::Args)]
 pub(crate) struct FaultWorker {
     /// The task, in JSON

@@ -21,11 +21,11 @@ pub(crate) struct Guest {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Boot a guest, which runs until it is taken down
+    /// Boot a guest, which runs until `crossway guest down`
     Up(Up),
-    /// Run a command in a guest, with this command's input, output, environment and exit status
+    /// Run a command in a guest, with the input, output and environment of this command, and return its exit status
     Exec(Exec),
-    /// Boot a guest for one command
+    /// Boot a guest, run one command in it, and shut it down
     Run(RunOnce),
     /// List the guests that are up
     List(ListGuests),
@@ -35,10 +35,10 @@ enum Action {
 
 #[derive(clap::Args)]
 struct Shape {
-    /// Memory in MiB
+    /// Memory of the guest in MiB
     #[arg(long, default_value_t = 256)]
     memory: u32,
-    /// Attach the guest to a network, NETWORK/HOST: a host that was created with `net up --guests`
+    /// Attach the guest to this host of a network, NETWORK/HOST, which was created with `net up --guests`
     #[arg(long, add = args::hosts())]
     net: Option<String>,
 }
@@ -86,7 +86,7 @@ struct Down {
     /// Names of the guests
     #[arg(required_unless_present = "all", add = args::guests())]
     name: Vec<String>,
-    /// All guests that are up, including those of running measurements
+    /// Shut down all guests that are up, including those of running measurements
     #[arg(long, conflicts_with = "name")]
     all: bool,
 }

@@ -19,13 +19,13 @@ use crate::output;
 use crate::table::{Align, Grid};
 use crate::ui::Ui;
 
-/// Largest copy that can be measured, bytes.
+/// Maximum message size for which copies can be measured, bytes.
 const COPY_MOST: u64 = 64 << 20;
 
-/// Measure what bare loops reach on this machine: system calls, cache lines, wake-ups, copies
+/// Measure this machine's limits with bare loops: system calls, cache lines, wake-ups, copies
 ///
-/// Takes about five seconds on an idle machine with two cores. Between cores, two pinned threads communicate directly, with the
-/// fastest of several memory layouts.
+/// Takes about five seconds on an idle machine with two cores. Between cores, two pinned threads communicate directly;
+/// several memory layouts are tried, and the fastest counts.
 #[derive(clap::Args)]
 pub(crate) struct Limits {
     /// Print JSON, in the format of limits.json in a run's folder
@@ -34,10 +34,11 @@ pub(crate) struct Limits {
     /// Write the JSON to this file as well
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Measure between these CPUs only, e.g. 0-1; may be repeated [default: every pair]
+    /// Measure only between these two CPUs, e.g. 0-1; may be repeated [default: every pair]
     #[arg(long = "pair", value_name = "A-B", value_parser = parse_pair)]
     pairs: Vec<(u32, u32)>,
-    /// Message sizes for copies, separated by commas: bytes, or with a unit, e.g. 64,4KiB,1MiB
+    /// Sizes of the copied messages, separated by commas, in bytes or with a unit, e.g. 64,4KiB,1MiB [default: eight
+    /// sizes from 64 bytes to 1 MiB]
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = copy_size)]
     sizes: Vec<u64>,
 }
@@ -95,7 +96,7 @@ impl Run for Limits {
     }
 }
 
-/// Prints the conditions that would distort the limits, as `measure` does before it begins.
+/// Prints conditions that would distort the limits, as `measure` does before it begins.
 fn warn_of_others(topology: &Topology, ask: &Ask) -> anyhow::Result<()> {
     let named = ask.pairs.iter().flat_map(|(a, b)| [*a, *b]).collect::<BTreeSet<_>>();
     let cpus: Vec<u32> =
@@ -114,7 +115,7 @@ fn table(head: &[&str]) -> Grid {
     Grid::new(head.iter().enumerate().map(|(at, head)| (*head, align(at))))
 }
 
-/// A figure with its spread, in the same units as all other tables.
+/// Formats the median, 10th and 90th percentile of a figure in the units of all other tables.
 fn shown(quantity: Quantity, spread: &Spread) -> [String; 3] {
     [spread.median, spread.p10, spread.p90].map(|value| quantity.show(value))
 }

@@ -10,9 +10,9 @@ use super::Run;
 use crate::table::Grid;
 use crate::ui::Ui;
 
-/// List the mechanisms and contenders, their abilities, and whether each works here
+/// List the mechanisms and contenders, what they can do, and whether each works here
 ///
-/// Below them are mechanisms that cannot be measured, such as Binder, each with the reason and what to use instead.
+/// Mechanisms that cannot be measured, such as Binder, are listed last, each with the reason and what to use instead.
 #[derive(clap::Args)]
 pub(crate) struct List {
     /// Print JSON
@@ -27,12 +27,12 @@ pub(crate) struct List {
 struct Row {
     id: &'static str,
     about: &'static str,
-    /// `None`: it cannot be measured.
+    /// The mechanism's properties; `None` if it cannot be measured.
     caps: Option<Caps>,
     probe: Probe,
 }
 
-/// Mechanisms that are listed for completeness only.
+/// Returns the mechanisms that are listed for completeness only.
 fn unmeasurable() -> impl Iterator<Item = Row> {
     history::ALL.iter().map(|entry| Row {
         id: entry.id,

@@ -29,9 +29,9 @@ use crate::ui::{self, Ui};
 
 /// Measure the mechanisms that a plan selects; write records and a report
 ///
-/// Exits with 1 if a trial failed, nothing could be measured, or the trials do not show that every goal of the plan (`require`) is
-/// met; with 130 if interrupted. A degraded trial, for example one that did not reach its rate, is kept and reported, but meets
-/// no goal.
+/// Exits with 1 if a trial failed, nothing could be measured, or the trials do not show that every goal of the plan
+/// (`require`) is met; with 130 if interrupted. A degraded trial, for example one that did not reach its rate, is
+/// recorded and reported, but cannot meet a goal.
 #[derive(clap::Args)]
 pub(crate) struct Measure {
     #[arg(default_value = "quick", help = args::plan_help(), add = args::plans())]
@@ -41,38 +41,41 @@ pub(crate) struct Measure {
     /// List the cases, one per line, and measure nothing
     #[arg(long, conflicts_with = "resume")]
     list: bool,
-    /// Like --list, and show what would be skipped here and why, and how long the rest would take
+    /// Like --list, but also show what would be skipped here and why, and how long the rest would take
     #[arg(long, conflicts_with_all = ["resume", "list"])]
     dry_run: bool,
-    /// Continue an interrupted run with its own plan and filters
+    /// Continue an interrupted run, with the plan and the filters that it was started with
     #[arg(long, value_name = RUN, conflicts_with_all = ["plan", "filters", "name"], add = args::known_runs())]
     resume: Option<PathBuf>,
-    /// Name of the run, under which compare, report and other commands find it; a later run with the same name takes the name over
+    /// Name by which compare, report and other commands find the run; if an earlier run has it, the new run takes it
+    /// over
     #[arg(long, value_name = "NAME", value_parser = runs::check_name)]
     name: Option<String>,
-    /// Trials per case, overriding the plan; intervals need at least 5
+    /// Number of trials per case, instead of the plan's; intervals need at least 5
     #[arg(long, value_name = "N", conflicts_with = "resume", allow_negative_numbers = true)]
     trials: Option<u64>,
-    /// Measured time of each trial in milliseconds, overriding the plan
+    /// Measured time of each trial in milliseconds, instead of the plan's
     #[arg(long, value_name = "MS", conflicts_with = "resume", allow_negative_numbers = true)]
     measure_ms: Option<u64>,
-    /// Longest warm-up of each trial in milliseconds, overriding the plan
+    /// Longest warm-up of each trial in milliseconds, instead of the plan's
     #[arg(long, value_name = "MS", conflicts_with = "resume", allow_negative_numbers = true)]
     warmup_ms: Option<u64>,
-    /// Measure between other hosts: for each host the command prefix that runs a command there, separated by commas, e.g. 'ssh
-    /// a,ssh b'; 'local' is this machine; append '=ADDRESS' to state the address at which the other hosts reach it
+    /// Measure between hosts. For each host, give the command prefix that runs a command there, separated by commas,
+    /// e.g. 'ssh a,ssh b'; 'local' is this machine. Append '=ADDRESS' to a prefix to state the address at which the
+    /// other hosts reach that host
     #[arg(long, value_name = "PREFIX,PREFIX", conflicts_with = "resume")]
     hosts: Option<String>,
-    /// Path of crossway on those hosts [default: with ssh `crossway` in the PATH there, else the path of this program]
+    /// Path of crossway on the hosts of --hosts [default: `crossway` in the PATH of hosts reached by ssh, else the path
+    /// of this program]
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
-    /// Fraction of the original number of messages to send, for plans that repeat a study; 1 sends them all
+    /// Fraction of the study's number of messages to send, for plans that repeat a study; 1 sends them all
     #[arg(long, value_name = "FACTOR", conflicts_with = "resume")]
     scale: Option<f64>,
-    /// Exit with success even if the trials leave a goal undecided
+    /// Exit with 0 even if the trials leave a goal undecided
     #[arg(long)]
     allow_unclear: bool,
-    /// Folder in which the run's own folder is created
+    /// Folder in which a folder for the run is created
     #[arg(short, long, value_name = "DIR", default_value = runs::OUT)]
     out: PathBuf,
     /// Print JSON
@@ -92,7 +95,7 @@ pub(super) struct Job {
     pub(super) json: bool,
 }
 
-/// Outcome of a run, for `--json`.
+/// Outcome of a run, as printed with `--json`.
 #[derive(Serialize)]
 struct Outcome {
     dir: PathBuf,
@@ -224,7 +227,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
     Ok(ui::verdict(good))
 }
 
-/// Runs a plan; the roles and the reaper are processes of this program.
+/// Runs a plan. The roles and the reaper are further processes of this program.
 fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
     let Job { name, filters, out, resume, hosts, agent_program, json: quiet, .. } = job;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -268,7 +271,7 @@ fn outcome(plan: &Plan, summary: &Summary) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Prints why cases were skipped and the remedy, if there is no report to show it.
+/// Prints why cases were skipped, and the remedy. Used if there is no report that shows it.
 fn print_why_skipped(dir: &Path) -> anyhow::Result<()> {
     let mut cases = BTreeMap::<(String, String), usize>::new();
     for record in read_records(dir)?.records {
@@ -287,7 +290,7 @@ fn print_why_skipped(dir: &Path) -> anyhow::Result<()> {
 }
 
 impl Measure {
-    /// Values in the order of [`plan::OVERRIDES`].
+    /// Returns the values that override those of the plan, in the order of [`plan::OVERRIDES`].
     fn overrides(&self) -> [Option<u64>; 3] {
         [self.trials, self.warmup_ms, self.measure_ms]
     }
@@ -319,14 +322,14 @@ fn print_cases(cases: &[Case]) -> std::io::Result<()> {
     out.flush()
 }
 
-/// What a run would do, for `--dry-run`.
+/// What a run would do, as shown by `--dry-run`.
 #[derive(Serialize)]
 struct Preview {
     cases: Vec<PreviewCase>,
     trials: u64,
     skipped: usize,
     expected_ms: u64,
-    /// Whether that assumes that rates are achieved.
+    /// Whether `expected_ms` assumes that paced cases reach their rates.
     #[serde(skip)]
     paced: bool,
 }

@@ -1,4 +1,4 @@
-//! The subcommands, one file each. A new one is a file with a `clap::Args` struct that implements [`Run`], a `mod`
+//! The subcommands, one file each. To add one, write a file with a `clap::Args` struct that implements [`Run`], a `mod`
 //! line and a line in `commands!`. The struct's doc comment is the command's help.
 
 mod advise;
@@ -57,7 +57,8 @@ macro_rules! commands {
 }
 
 impl Command {
-    /// Whether the subcommand needs the contenders' declarations. The others must not fail because of a bad declaration.
+    /// Returns whether the subcommand needs the contenders' declarations. The other subcommands do not read them, so
+    /// that a bad declaration cannot make them fail.
     pub(crate) fn needs_contenders(&self) -> bool {
         match self {
             Command::Measure(_)
@@ -72,7 +73,7 @@ impl Command {
         }
     }
 
-    /// The declarations named by the subcommand's arguments.
+    /// Returns the declaration files among the subcommand's arguments.
     pub(crate) fn contender_files(&self) -> Vec<PathBuf> {
         match self {
             Command::ContenderCommand(command) => command.files(),

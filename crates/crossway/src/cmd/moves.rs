@@ -1,4 +1,4 @@
-//! The part of `crossway measure` that measures a process that moves between nodes.
+//! Measures a process that moves between nodes, as part of `crossway measure`.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crossway_lab::shutdown;
 
 use crate::output;
 
-/// Runs the trials and stores their records in a run's folder. Returns whether they were completed.
+/// Runs the trials and stores their records in a run's folder. Returns whether all trials were completed.
 pub(super) fn take_beside(dir: &Path, trials: u32) -> anyhow::Result<bool> {
     eprintln!("moving a process to another node and back while messages flow, {trials} times");
     let options = Options {

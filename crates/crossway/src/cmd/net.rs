@@ -24,19 +24,19 @@ pub(crate) struct Net {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Create a network, which exists until it is taken down
+    /// Create a network, which exists until `crossway net down`
     Up(Up),
     /// Take networks down and end the processes on their hosts
     Down(Down),
     /// List the networks that are up
     List(ListNetworks),
-    /// Run a command on a host
+    /// Run a command on a virtual host
     Exec(Exec),
 }
 
 #[derive(clap::Args)]
 struct Up {
-    /// Names of the hosts: two are joined by a direct link, more by a switch
+    /// Names of the hosts, separated by commas; two are joined by a direct link, more by a switch
     #[arg(
         long,
         value_delimiter = ',',
@@ -44,19 +44,20 @@ struct Up {
         default_value_if("guests", clap::builder::ArgPredicate::IsPresent, None)
     )]
     hosts: Vec<String>,
-    /// Additional hosts, to which guests can be attached: crossway guest up --net NETWORK/HOST
+    /// Names of hosts to which guests can be attached (crossway guest up --net NETWORK/HOST), separated by commas; with
+    /// this option, --hosts has no default
     #[arg(long, value_delimiter = ',')]
     guests: Vec<String>,
-    /// Rate of each link in each direction, e.g. 100mbit, 1gbit [default: not shaped]
+    /// Rate of each link in each direction, e.g. 100mbit, 1gbit [default: unlimited]
     #[arg(long)]
     rate: Option<Rate>,
     /// MTU: largest IP packet in bytes
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
-    /// Segmentation and checksum offloads
+    /// Segmentation and checksum offloads of the interfaces
     #[arg(long, default_value = "off")]
     offloads: Switch,
-    /// Fraction of frames to drop, with a unit, e.g. 1%
+    /// Fraction of frames to drop, with its unit, e.g. 1%
     #[arg(long, value_parser = |text: &str| parse_share("loss", text), default_value = "0%")]
     loss: f64,
     /// Fraction of frames to send twice, e.g. 1%
@@ -71,7 +72,7 @@ struct Up {
     /// Random variation of the delay, plus or minus, e.g. 100us
     #[arg(long, value_parser = |text: &str| parse_duration("jitter", text), default_value = "0us")]
     jitter: Duration,
-    /// Seed of the random numbers for loss, delay and so on
+    /// Seed of the random numbers for loss, duplication, reordering and jitter
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Name of the network [default: a generated one]
@@ -90,10 +91,10 @@ enum Switch {
 
 #[derive(clap::Args)]
 struct Down {
-    /// Name of the network
+    /// Names of the networks
     #[arg(required_unless_present = "all", add = args::networks())]
     name: Vec<String>,
-    /// All networks that are up, including those of running measurements
+    /// Take down all networks that are up, including those of running measurements
     #[arg(long, conflicts_with = "name")]
     all: bool,
 }
@@ -107,7 +108,7 @@ struct ListNetworks {
 
 #[derive(clap::Args)]
 struct Exec {
-    /// Host to run it on, NETWORK/HOST; NETWORK may be omitted if only one is up
+    /// Host on which to run it, NETWORK/HOST; NETWORK may be omitted if only one is up
     #[arg(add = args::hosts())]
     host: String,
     /// The command and its arguments

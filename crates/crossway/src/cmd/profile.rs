@@ -21,32 +21,34 @@ use crate::output;
 use crate::table::{Align, Grid};
 use crate::ui::{self, Ui};
 
-/// Number of hot functions printed for each case.
+/// Number of source lines and functions printed for each case.
 const HOT_PLACES: usize = 10;
 
-/// Show where the time of a case goes: copying, wake-ups, system calls, protocol and so on
+/// Show on what a case spends its time: copying, wake-ups, system calls, protocol and so on
 ///
-/// Runs the case once while perf samples both ends and any process between them. Two cases are shown side by side with their
-/// difference. A case is a mechanism or contender, run as the options say, or RUN:LINE or RUN:CASE of an earlier run. Writes an
-/// HTML page with flame graphs. If perf is missing or not permitted, it shows only the kernel's own counters, and says so.
+/// Runs the case once while perf samples both ends and any process between them. Two cases are shown side by side, with
+/// their difference. A case is a mechanism or contender, which runs as the options say, or a case of an earlier run:
+/// RUN:LINE, with a line number of the run's results.jsonl, or RUN:CASE. An HTML page with flame graphs is written,
+/// too. If perf is missing or not permitted, only the kernel's own counters are shown, and a note says so.
 #[derive(clap::Args)]
 pub(crate) struct Profile {
-    /// One or two cases: MECHANISM, RUN:LINE or RUN:CASE
+    /// One or two cases: a mechanism or contender, RUN:LINE or RUN:CASE
     #[arg(value_name = "CASE", required = true, num_args = 1..=2, add = args::mechanisms())]
     cases: Vec<String>,
-    /// Workload, if the case is a mechanism
+    /// Workload, if the case is a mechanism or contender
     #[arg(long, value_enum, default_value_t = Kind::Throughput)]
     workload: Kind,
-    /// Message size, if the case is a mechanism, e.g. 64 or 4KiB
+    /// Message size, if the case is a mechanism or contender, e.g. 64 or 4KiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
     size: u64,
-    /// Placement of the two ends, as in plans, if the case is a mechanism
+    /// Placement of the two ends on CPUs, if the case is a mechanism or contender: other-core, same-core, smt-sibling,
+    /// shared-cache, cross-socket or unpinned
     #[arg(long, value_name = "PLACEMENT", default_value = "other-core")]
     placement: String,
     /// Sampling time in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(50..=600_000))]
     measure_ms: u64,
-    /// File for the HTML page
+    /// HTML page to write
     #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
     out: PathBuf,
     /// Print JSON
@@ -97,7 +99,7 @@ impl Run for Profile {
 }
 
 impl Profile {
-    /// Builds a plan that contains this case only.
+    /// Makes a plan that contains this case only.
     fn plan(&self, case: &str) -> anyhow::Result<Plan> {
         if case.contains(':') {
             let mut record = rerun::find(case)?;

@@ -15,11 +15,11 @@ use crate::ui::Ui;
 
 /// Rank the mechanisms of a run by speed and by CPU time, separately for each setting
 ///
-/// Mechanisms that spin and mechanisms that block are never ranked together. A mechanism whose interval
-/// overlaps that of the first mechanism of a rank shares that rank.
+/// Mechanisms that spin and mechanisms that block are never ranked together. Mechanisms whose interval overlaps that of
+/// the first mechanism of a rank share this rank.
 #[derive(clap::Args)]
 pub(crate) struct Rank {
-    /// The run: its folder, its results.jsonl, its name, or `latest`
+    /// Run to rank: its folder, its results.jsonl, its name, or `latest`
     #[arg(value_name = RUN, add = args::known_runs())]
     run: PathBuf,
     #[command(flatten)]
@@ -45,7 +45,7 @@ enum Sort {
     Name,
 }
 
-/// Width in columns below which the interval of the CPU time is omitted.
+/// Width of the output in columns below which the interval of the CPU time is omitted.
 const WIDE: u16 = 92;
 
 impl Run for Rank {
@@ -116,7 +116,7 @@ impl Run for Rank {
     }
 }
 
-/// Sort key: groups the settings of one workload, small messages first.
+/// Returns the sort key of a ranking: groups the settings of one workload, small messages first.
 fn setting_order(ranking: &Ranking) -> (String, u64, String) {
     let input = |name: &str| ranking.inputs.get(name).cloned().unwrap_or_default();
     (input("workload"), input("size").parse().unwrap_or(u64::MAX), ranking.setting.clone())
@@ -187,7 +187,7 @@ impl Rank {
         grid
     }
 
-    /// Each mechanism's entries in the rankings by speed and by CPU time, in the order given by `--sort`.
+    /// Returns each mechanism's entries in the rankings by speed and by CPU time, in the order given by `--sort`.
     fn rows<'a>(&self, ranking: &'a Ranking) -> Vec<(Option<&'a Entry>, Option<&'a Entry>)> {
         let same = |a: &Entry, b: &Entry| a.mechanism == b.mechanism && a.wait == b.wait;
         let partner = |of: &'a [Entry], like: &Entry| of.iter().find(|e| same(e, like));

@@ -14,17 +14,17 @@ use crate::ui::Ui;
 
 /// Make a self-contained HTML page of a run's results
 ///
-/// Without options, writes the page to the run's folder and prints a summary. The other formats go to standard output unless -o
-/// names a file.
+/// Without options, writes the page to report.html in the run's folder and prints a summary. The other formats go to
+/// standard output unless -o names a file.
 #[derive(clap::Args)]
 pub(crate) struct Report {
-    /// The run: its folder, its results.jsonl, its name, or `latest`
+    /// Run to report: its folder, its results.jsonl, its name, or `latest`
     #[arg(value_name = RUN, add = args::known_runs())]
     dir: PathBuf,
-    /// Write to this file instead
+    /// Write the page, or the selected format, to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print only the summary for a terminal
+    /// Print only the summary, formatted for a terminal
     #[arg(long, group = "form")]
     terminal: bool,
     /// Print the summary as Markdown, e.g. for a README
@@ -64,7 +64,7 @@ impl Run for Report {
 }
 
 impl Report {
-    /// Options that write the page to the run's directory and print the summary, as after a measurement.
+    /// Returns the options that write the page to the run's folder and print the summary, as after a measurement.
     pub(super) fn page_of(dir: &Path) -> Report {
         Report {
             dir: dir.to_owned(),
@@ -87,7 +87,7 @@ impl Report {
     }
 }
 
-/// `report.html` in the run's directory.
+/// Returns the path of `report.html` in the run's folder.
 fn beside(records: &Path) -> PathBuf {
     let dir = if records.is_dir() { records } else { records.parent().unwrap_or(Path::new("")) };
     dir.join("report.html")

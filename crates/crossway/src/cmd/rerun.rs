@@ -12,15 +12,16 @@ use super::Run;
 use super::measure::{self, Job};
 use crate::ui::Ui;
 
-/// Repeat the case of a record with the inputs stated in the record
+/// Repeat the case of a record with the same inputs
 #[derive(clap::Args)]
 pub(crate) struct Rerun {
-    /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`, and CASE may be GROUP/CASE
+    /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`; LINE is a line
+    /// number of results.jsonl; CASE is the name of a case, or GROUP/CASE
     record: String,
-    /// Path of crossway on the record's hosts, as for measure
+    /// Path of crossway on the record's hosts, as for `crossway measure`
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
-    /// Folder in which the new run's own folder is created
+    /// Folder in which a folder for the new run is created
     #[arg(short, long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
     /// Print JSON

@@ -7,14 +7,14 @@ use toml::{Table, Value};
 use super::duration;
 use crate::args;
 
-/// The keys of a question as command line options.
+/// The keys of a question file as command line options.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Question")]
 pub(super) struct Asked {
     /// Communication pattern: request-reply, stream, fan-out, fan-in or connect-per-exchange
     #[arg(long)]
     pattern: Option<String>,
-    /// Message size, e.g. 64 or 4KiB
+    /// Message size in bytes or with a unit, e.g. 64 or 4KiB
     #[arg(long, value_name = "BYTES")]
     pub(super) size: Option<String>,
     /// Reply size [default: the message size]
@@ -26,19 +26,20 @@ pub(super) struct Asked {
     /// Number of peers of a fan-in or fan-out
     #[arg(long)]
     peers: Option<i64>,
-    /// Placement of the ends: other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
+    /// Placement of the two ends on CPUs: other-core, same-core, smt-sibling, shared-cache, cross-socket or unpinned
     #[arg(long)]
     placement: Option<String>,
-    /// Background load: number of CPU workers (stress-ng)
+    /// Background load: number of CPU workers of stress-ng
     #[arg(long, value_name = "WORKERS")]
     load_cpu: Option<i64>,
     /// Location of the ends: same-host, other-container or other-host
     #[arg(long = "where", value_name = "PLACE")]
     site: Option<String>,
-    /// Hosts of the two ends, as for `crossway measure --hosts` [default: two network namespaces]
+    /// Command prefixes of the two hosts, as for `crossway measure --hosts` [default: two network namespaces of this
+    /// machine]
     #[arg(long, value_name = "PREFIX,PREFIX")]
     hosts: Option<String>,
-    /// What two containers have in common, separated by commas: volume, shm, network, ipc, pid; default: only the kernel
+    /// What two containers share, separated by commas: volume, shm, network, ipc, pid [default: only the kernel]
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     shares: Vec<String>,
     /// What to optimise: latency, throughput or cpu
@@ -70,13 +71,13 @@ pub(super) struct Asked {
     /// unprivileged-container, private-dev-shm; some take a value: language=c, licence=MIT, crash-detection=100ms
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     require: Vec<String>,
-    /// Properties whose presence decides between otherwise equal candidates
+    /// Properties to prefer among otherwise equal candidates
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     prefer: Vec<String>,
-    /// Properties that do not matter; `spinning` also admits mechanisms that spin
+    /// Properties that do not matter; with `spinning`, mechanisms that spin are candidates, too
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     no_preference: Vec<String>,
-    /// Properties whose absence decides between otherwise equal candidates
+    /// Properties to avoid among otherwise equal candidates
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     avoid: Vec<String>,
     /// Properties that the mechanism must not have
@@ -85,7 +86,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Overrides the keys of the file with those given as options.
+    /// Overrides the keys of the question file with those given as options.
     pub(super) fn enter(&self, table: &mut Table) -> anyhow::Result<()> {
         let texts = [
             ("pattern", &self.pattern),

@@ -11,9 +11,9 @@ use crossway_report::units::Quantity;
 
 use crate::ui::Ui;
 
-/// How many reasons for ruling candidates out are shown without `--explain`.
+/// Number of candidates ruled out whose reasons are shown without `--explain`.
 const RULED_OUT_SHOWN: usize = 12;
-/// How many rows of the table of figures are shown without `--explain`.
+/// Number of rows of the table of figures that are shown without `--explain`.
 const COMPARED_SHOWN: usize = 6;
 
 /// Lists the ready-made questions.

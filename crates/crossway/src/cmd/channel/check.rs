@@ -18,15 +18,15 @@ use crate::ui::Ui;
 /// Arguments of `check`.
 #[derive(clap::Args)]
 pub(super) struct Check {
-    /// Name to connect to; its listener must echo (crossway channel listen NAME --echo)
+    /// Name to connect to; its listener must echo messages (crossway channel listen NAME --echo)
     name: String,
-    /// How many seconds to send [default: until standard input ends]
+    /// Seconds for which to send [default: until standard input ends]
     #[arg(long, value_name = "SECONDS", value_parser = args::number)]
     seconds: Option<f64>,
-    /// Bytes of each message
+    /// Size of each message in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     size: usize,
-    /// How many seconds to wait for a listener
+    /// Seconds to wait for a listener
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait_s: u64,
     /// Print JSON

@@ -22,29 +22,32 @@ use super::Run;
 use crate::args;
 use crate::ui::Ui;
 
-/// How long to wait for another process to answer.
+/// Maximum time to wait for an answer from another process.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Connect two programs by a name; channels use the best transport and switch without losing messages
+/// Connect programs by named channels, which use the best transport and switch it without losing messages
 ///
-/// One program listens on a name, another connects to it; neither needs to know where the other runs or which transport carries
-/// the messages. Names are looked up in a directory of this host. Names on other hosts
-/// are found in a list of names and addresses (--hosts) or in TIPC's name table (--tipc).
+/// One program listens on a name and another connects to it; neither needs to know where the other runs or which
+/// transport carries the messages. Listeners on this host register their names in a directory. Names on other hosts are
+/// found in a list of names and addresses (--hosts) or in TIPC's name table (--tipc).
 #[derive(clap::Args)]
 pub(crate) struct Channel {
-    /// Directory of names [default: $CROSSWAY_CHANNEL_DIR, or crossway-channel in $XDG_RUNTIME_DIR, or one of this user in /tmp]
+    /// Directory in which listeners on this host register their names [default: $CROSSWAY_CHANNEL_DIR, or
+    /// crossway-channel in $XDG_RUNTIME_DIR, or crossway-channel-UID in /tmp]
     #[arg(long, global = true, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// List of names on other hosts and their TCP addresses, one per line [default: $CROSSWAY_CHANNEL_HOSTS]
+    /// File that lists names on other hosts with their TCP addresses, one per line [default: $CROSSWAY_CHANNEL_HOSTS]
     #[arg(long, global = true, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Find names in TIPC's name table: auto, kernel, or the path of a tipcd's socket [default: $CROSSWAY_CHANNEL_TIPC]
+    /// Find names on other hosts in a TIPC name table: `kernel`, the path of a tipcd's socket, or `auto` for the
+    /// kernel's if it has TIPC, else the tipcd at its default path [default: $CROSSWAY_CHANNEL_TIPC]
     #[arg(long, global = true, value_name = "WHERE")]
     tipc: Option<String>,
-    /// Key file that all hosts have; connections between hosts are encrypted with it [default: $CROSSWAY_CHANNEL_KEY]
+    /// File with the key that encrypts connections between hosts; all hosts need the same key [default:
+    /// $CROSSWAY_CHANNEL_KEY]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "plain")]
     key: Option<PathBuf>,
-    /// Allow connections between hosts that are neither encrypted nor authenticated
+    /// Allow connections between hosts without encryption and authentication
     #[arg(long, global = true)]
     plain: bool,
     #[command(subcommand)]
@@ -57,58 +60,63 @@ enum What {
     Listen(talk::Listen),
     /// Connect to a name and send each line of standard input as a message
     Send(talk::Send),
-    /// Send numbered messages to a listener that echoes, and check that each comes back once and in order
+    /// Send numbered messages to a listener that echoes them, and check that each comes back once and in order
     Check(check::Check),
-    /// Show the channels of all listeners: transport, rates, and why they last switched
+    /// Show the channels of all listeners on this host: transport, rates, and why they last switched
     Top(top::Top),
-    /// Compute what messages cost on this machine from a run's records; channels choose their transport by it
+    /// Compute from a run's records what messages cost on this machine; channels choose their transport by these costs
     Profile(profile::Write),
-    /// Make a new key for connections between hosts
+    /// Generate a key for connections between hosts
+    ///
+    /// The options --directory, --hosts, --tipc, --key and --plain have no effect on this subcommand. To use the key,
+    /// give its file to the other subcommands with --key.
     Key {
         /// Write the new key to this file, readable only by its owner, instead of printing it
         file: Option<PathBuf>,
     },
-    /// Ask the channels of a name to switch to a transport now
+    /// Ask all open channels of a name to switch to another transport
     Switch {
         /// Name of the channels
         name: String,
-        /// The transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp, or udp if both ends allow loss
+        /// Transport to switch to: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp, or udp if both
+        /// ends allow loss
         transport: Transport,
     },
 }
 
-/// Transports that a channel may use, and how it chooses.
+/// The transports that a channel may use, and how it chooses among them.
 #[derive(clap::Args)]
 struct Allowed {
-    /// Use this transport and no other
+    /// Use only this transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp, udp or tipc
     #[arg(long, value_name = "TRANSPORT")]
     pin: Option<Transport>,
-    /// Use this transport whenever possible, even if another one is cheaper; only the listening end's preference counts
+    /// Prefer this transport even if another one is cheaper; only the listening end's preference counts
     #[arg(long, value_name = "TRANSPORT", conflicts_with = "pin")]
     prefer: Option<Transport>,
     /// Never use this transport (may be repeated)
     #[arg(long, value_name = "TRANSPORT")]
     forbid: Vec<Transport>,
-    /// CPU time that each end may spend waiting, in percent of one CPU
+    /// CPU time that each end may spend on waiting, in percent of one CPU; below 100, it limits the use of shm-spin
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0, value_parser = args::number)]
     cpu_budget: f64,
-    /// Between hosts, allow messages to be lost: they travel by UDP, if the other end allows it too, and are at most 1400 bytes long
-    /// [default: $CROSSWAY_CHANNEL_LOSSY]
+    /// Allow messages between hosts to be lost: they are at most 1400 bytes long, and travel by UDP if the other end
+    /// allows loss, too [default: $CROSSWAY_CHANNEL_LOSSY]
     #[arg(long)]
     lossy: bool,
-    /// Do not switch, only report what would be switched
+    /// Do not switch; only report the switches that would be made
     #[arg(long)]
     dry_run: bool,
-    /// File with the cost of messages on this machine [default: CROSSWAY_CHANNEL_PROFILE, else built-in rough figures]
+    /// File with the costs of messages on this machine, made by `crossway channel profile` [default:
+    /// $CROSSWAY_CHANNEL_PROFILE, or rough built-in figures]
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Print each switch and its reason to standard error
+    /// Print each switch and the reason for it to standard error
     #[arg(long)]
     explain: bool,
 }
 
 impl Allowed {
-    /// The options, changed accordingly.
+    /// Returns `options` with these settings applied.
     fn apply(&self, options: Options) -> anyhow::Result<Options> {
         let policy = self.policy()?;
         let most = if policy.lossy { MAX_LOSSY_MESSAGE } else { usize::MAX };
@@ -135,7 +143,7 @@ impl Allowed {
 }
 
 impl Channel {
-    /// The settings for other hosts: from the environment, overridden by the options.
+    /// Returns the settings for connections between hosts: those of the environment, overridden by the options.
     fn network(&self) -> anyhow::Result<Network> {
         let mut network = Network::of_environment()?;
         if let Some(path) = &self.hosts {
@@ -154,7 +162,7 @@ impl Channel {
     }
 }
 
-/// Prints a new key, or writes it to a file, which must not exist yet.
+/// Prints a new key, or writes it to a file that does not exist yet.
 fn make_key(file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let key = format!("{}\n", Key::generate()?.to_hex());
     match file {

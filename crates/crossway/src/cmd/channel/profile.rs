@@ -18,10 +18,11 @@ use crate::ui::Ui;
 /// Arguments of `profile`.
 #[derive(clap::Args)]
 pub(super) struct Write {
-    /// The run: its folder, its results.jsonl, its name, or `latest`; `crossway measure quick` measures what is needed
+    /// Run to compute it from: its folder, its results.jsonl, its name, or `latest`; `crossway measure quick` makes a
+    /// suitable run
     #[arg(value_name = RUN, default_value = "latest", add = args::known_runs())]
     run: PathBuf,
-    /// Write the profile to this file, for --profile or CROSSWAY_CHANNEL_PROFILE
+    /// Write the profile to this file, for use with --profile or $CROSSWAY_CHANNEL_PROFILE
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the profile as JSON

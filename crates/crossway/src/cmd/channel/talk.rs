@@ -15,7 +15,8 @@ use super::Allowed;
 
 /// Interval between checks whether another process wants to take over an idle channel.
 const LOOK: Duration = Duration::from_millis(100);
-/// A peer that does not receive for this long prevents its channel from being handed over.
+/// Maximum time to wait for a peer to receive the messages sent to it before its channel is handed over; after that,
+/// the hand-over fails.
 const HAND_OVER: Duration = Duration::from_secs(10);
 
 /// Arguments of `listen`.
@@ -26,10 +27,11 @@ pub(super) struct Listen {
     /// Send each message back instead of printing it
     #[arg(long)]
     echo: bool,
-    /// Exit when the first channel closes
+    /// Accept a single channel, and exit when it closes
     #[arg(long)]
     once: bool,
-    /// Take over the channels of the listener of this name, on this host or another, which then exits
+    /// Take over the channels of the program that listens on this name, on this host or another; that program then
+    /// exits
     #[arg(long, conflicts_with = "once")]
     take_over: bool,
     /// With --take-over: seconds to wait for the other listener
@@ -44,7 +46,7 @@ pub(super) struct Listen {
 pub(super) struct Send {
     /// Name to connect to, e.g. camera/left
     name: String,
-    /// How many seconds to wait for a listener
+    /// Seconds to wait for a listener
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait_s: u64,
     /// Wait for an answer to each message and print it
@@ -156,11 +158,11 @@ impl Listen {
     }
 }
 
-/// How a channel ended.
+/// The reason why a listener no longer serves a channel.
 enum End {
     Closed,
     Died,
-    /// Another process wants to take it over.
+    /// Another process wants to take the channel over.
     Asked(Box<Channel>),
 }
 

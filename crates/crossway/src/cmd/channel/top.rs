@@ -58,7 +58,7 @@ impl Top {
     }
 }
 
-/// The peer's process id, or its host.
+/// Returns the peer's host if it is on another one, else its process id.
 fn peer(status: &Status) -> String {
     status.peer_host.clone().unwrap_or_else(|| status.peer_pid.to_string())
 }

@@ -17,11 +17,11 @@ pub(super) struct Bench {
     /// Cases to measure [default: all]
     #[arg(value_enum, value_name = "CASE")]
     cases: Vec<Case>,
-    /// Measure against the server at this path (a name, or link names and a name), which runs `crossway linx bench --serve`
-    /// [default: start a server for the measurement]
+    /// Measure against a running `crossway linx bench --serve` at this path, which is its name, or link names and its
+    /// name [default: start a server for the measurement]
     #[arg(long, value_name = "PATH", conflicts_with = "serve")]
     server: Option<String>,
-    /// Serve other clients at an endpoint of this name until interrupted, and measure nothing
+    /// Serve other clients at an endpoint of this name until interrupted, instead of measuring
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = bmark::SERVER, conflicts_with = "cases")]
     serve: Option<String>,
     /// Signal size in bytes, for the cases that use one size
@@ -33,7 +33,7 @@ pub(super) struct Bench {
     /// Number of signals in a burst
     #[arg(long, value_name = "COUNT", default_value_t = bmark::BURST, value_parser = clap::value_parser!(u32).range(1..))]
     burst: u32,
-    /// Number of pairs of processes that send at the same time
+    /// Number of pairs of processes that send in parallel, for the case `pairs`
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = positive)]
     pairs: usize,
     /// Give up if the server does not answer within this many seconds
@@ -53,13 +53,13 @@ enum Case {
     AttachDelay,
     /// Time for a signal to the server and back
     RoundTrip,
-    /// Time to send a number of signals in a row, until the last one is received
+    /// Time to send a burst of signals, until the last one is received
     Burst,
-    /// Round trips of 1000 to 65,536 bytes and their CPU use
+    /// Round trips with sizes from 1000 to 65,536 bytes, and their CPU use
     RoundTripRamp,
-    /// Bursts of signals of 1000 to 65,536 bytes and their CPU use
+    /// Bursts of signals with sizes from 1000 to 65,536 bytes, and their CPU use
     BurstRamp,
-    /// Bursts between several pairs of processes at the same time
+    /// Bursts between several pairs of processes in parallel
     Pairs,
 }
 
@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// A line of the table.
+/// A row of the table, or an element of the JSON output.
 #[derive(Serialize)]
 struct Row {
     case: String,
@@ -86,7 +86,7 @@ struct Row {
     longest_us: f64,
     signals_per_s: f64,
     mbytes_per_s: f64,
-    /// Percent of one CPU, client and server together, without the nodes.
+    /// CPU use of client and server together, without the nodes, in percent of one CPU.
     cpu_percent: f64,
 }
 
@@ -117,7 +117,7 @@ fn positive(word: &str) -> Result<usize, String> {
     }
 }
 
-/// A server started for one measurement. It exits when this process ends, for whatever reason.
+/// A server process that was started for one measurement. It exits when this process ends, for whatever reason.
 struct Server(Child);
 
 impl Drop for Server {
@@ -220,7 +220,7 @@ impl Bench {
         Ok(rows)
     }
 
-    /// Runs bursts in one thread per server, all at the same time.
+    /// Runs bursts in parallel, in one thread per server.
     fn pairs_at_a_time(
         &self,
         dir: &Path,

@@ -10,9 +10,9 @@ use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
 pub(super) struct Hunt {
-    /// Name of the endpoint, or a path of link names and a name: a/b/name
+    /// Name of the endpoint, or a path of link names and its name: a/b/name
     path: String,
-    /// Give up after this many seconds, with exit code 1
+    /// Give up after this many seconds, with exit status 1 [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = args::number)]
     timeout: Option<f64>,
 }

@@ -16,7 +16,7 @@ pub(super) struct List {
     json: bool,
 }
 
-/// A row of the table; with `--json` one of these per endpoint.
+/// An endpoint or link in the table; with `--json`, an element of the array.
 #[derive(Serialize)]
 struct Row {
     spid: u32,

@@ -1,4 +1,4 @@
-//! `crossway linx`: the LINX messaging model: a node, and tools to inspect it and try it out.
+//! `crossway linx`: a node for the LINX messaging model, and tools to inspect it and try it out.
 
 mod bench;
 mod hunt;
@@ -22,29 +22,31 @@ use crate::ui::Ui;
 pub(crate) struct Linx {
     #[command(subcommand)]
     what: What,
-    /// The node's directory [default: $CROSSWAY_LINX_DIR, or crossway-linx in $XDG_RUNTIME_DIR or in /run]
+    /// Directory of the node [default: $CROSSWAY_LINX_DIR, or crossway-linx in $XDG_RUNTIME_DIR or in /run]
     #[arg(long, value_name = "DIR", global = true)]
     dir: Option<PathBuf>,
 }
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Serve the programs of this host until interrupted
+    /// Run a LINX node, which serves the programs of this host, until interrupted
     Node(node::Node),
     /// List endpoints and links: owner, state, queue, filter, attaches, hunts, timeouts
     #[command(visible_alias = "stat")]
     List(list::List),
-    /// Wait until an endpoint exists, and print its number, name and process
+    /// Wait until an endpoint exists, then print its number, name and process
     Hunt(hunt::Hunt),
-    /// Send a signal to an endpoint and optionally print the answers
+    /// Send a signal to an endpoint, and optionally print signals that it sends in answer
     Send(send::Send),
-    /// Write all signals, hunts, attaches and messages of links to a capture file for tshark
+    /// Write all signals, hunts, attaches and link messages to a capture file for tshark
     ///
-    /// tshark reads it with the dissector in PREFIX/share/crossway: tshark -X lua_script:PREFIX/share/crossway/crossway_linx.lua -r FILE.
-    /// Root, the node's user and the members of its group may trace it. Records that arrive faster than they can be written are
-    /// dropped and counted; no endpoint is delayed.
+    /// tshark needs the dissector that is installed in share/crossway below the installation prefix: tshark -X
+    /// lua_script:PREFIX/share/crossway/crossway_linx.lua -r FILE. Root, the node's user and the members of its group
+    /// may trace a node. Records that arrive faster than they can be written are dropped and counted; no endpoint is
+    /// delayed.
     Trace(trace::TraceTo),
-    /// Measure what linx_bmark measures: attach delay, round trips, bursts, ramps of sizes, many pairs
+    /// Run the measurements of linx_bmark, LINX's own benchmark: attach delay, round trips, bursts, ramps of sizes,
+    /// many pairs
     Bench(bench::Bench),
 }
 
@@ -62,7 +64,7 @@ impl Run for Linx {
     }
 }
 
-/// The point in time this many seconds from now; `None` without a limit.
+/// Returns the time this many seconds from now; `None` without a limit.
 fn deadline(seconds: Option<f64>) -> anyhow::Result<Option<Instant>> {
     let Some(seconds) = seconds else { return Ok(None) };
     let limit = Duration::try_from_secs_f64(seconds).map_err(|error| {

@@ -13,30 +13,32 @@ pub(super) struct Node {
     /// Transport of signals between endpoints of this host: uds, fifo or shm
     #[arg(long, value_name = "TRANSPORT", default_value_t = Transport::Uds)]
     transport: Transport,
-    /// Buffer between two endpoints in bytes, in each direction
+    /// Size of the buffer between two endpoints in bytes, for each direction
     #[arg(long, value_name = "BYTES", default_value_t = Settings::default().channel_bytes)]
     channel_bytes: usize,
-    /// Permissions of the node's directory in octal, if the node creates it; they decide who may use the node
+    /// Permissions of the node's directory in octal, applied if the node creates it; they decide who may use the node
     #[arg(long, value_name = "MODE", default_value = "700", value_parser = octal)]
     mode: u32,
-    /// Group of the node's directory, a name or a number, if the node creates it; with --mode 770 its members may use the node
+    /// Group of the node's directory, by name or number, applied if the node creates it; with --mode 770, its members
+    /// may use the node
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Option<u32>,
-    /// Name that this node proposes to the nodes that it connects to, for their link to it [default: node]
+    /// Name that this node proposes to other nodes for their links to it [default: node]
     #[arg(long)]
     name: Option<String>,
-    /// Accept connections from other nodes at this address (repeatable), IP:PORT or tipc:TYPE:INSTANCE; anyone who can reach it
-    /// can use the node's endpoints
+    /// Accept connections from other nodes at this address, IP:PORT or tipc:TYPE:INSTANCE (may be repeated). Anyone who
+    /// can reach it can use the node's endpoints
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<LinkAddress>,
-    /// Connect to another node and name the link NAME (repeatable); if one address fails, the next one is used
+    /// Connect to another node by a link called NAME (may be repeated); of several addresses, the next one is used if
+    /// one fails
     #[arg(long, value_name = "NAME=ADDRESS,...", value_parser = link)]
     link: Vec<LinkSettings>,
-    /// Link to all nodes with the same TIPC service TYPE, wherever they are in the TIPC cluster; the links have the names of the
-    /// nodes, so each node needs its own --name
+    /// Link to all nodes in the TIPC cluster that have the same TIPC service TYPE, 64 or larger. The links are named
+    /// after the nodes, so each node needs a different --name
     #[arg(long, value_name = "TYPE", requires = "name", value_parser = clap::value_parser!(u32).range(64..))]
     cluster: Option<u32>,
-    /// Close a connection after this many milliseconds without traffic; if no other address answers, the link is down
+    /// Milliseconds without traffic after which a connection is closed; if no other address answers, the link is down
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(20..=600_000))]
     link_timeout: u64,
 }

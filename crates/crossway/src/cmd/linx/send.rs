@@ -13,21 +13,21 @@ use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
 pub(super) struct Send {
-    /// Receiver: the name of an endpoint, or a path of link names and a name
+    /// Receiver: the name of an endpoint, or a path of link names and its name
     path: String,
     /// Payload of the signal
     #[arg(default_value = "")]
     payload: String,
-    /// Signal number, e.g. 0x10000000
+    /// Signal number, decimal or hexadecimal such as 0x10000000
     #[arg(long, value_name = "NUMBER", default_value_t = USER_BASE, value_parser = number)]
     number: u32,
-    /// Send the signal out of band
+    /// Send the signal out of band, so that it overtakes signals in the receiver's queue
     #[arg(long)]
     out_of_band: bool,
-    /// Wait for this many signals in answer and print them
+    /// Number of signals to wait for as answers, and to print
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     answers: usize,
-    /// Give up after this many seconds, with exit code 1
+    /// Give up after this many seconds, with exit status 1 [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = args::number)]
     timeout: Option<f64>,
 }

@@ -10,15 +10,15 @@ use crossway_linx::trace::{MOST_PAYLOAD, Trace};
 use crate::pcap::{self, LinkType, Output};
 use crate::ui::{Interrupts, Ui};
 
-/// Bytes written at a time; always whole records.
+/// Number of bytes that are written at a time; a batch holds whole records only.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How long, after the end, records that the node has already reported are still written.
+/// Time after the end of a trace within which records that the node has already reported are still written.
 const DRAINS_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(super) struct TraceTo {
-    /// The file to write, or - for standard output
+    /// File to write, or - for standard output
     file: PathBuf,
     /// Exit after this many records
     #[arg(long, value_name = "N")]
@@ -29,7 +29,7 @@ pub(super) struct TraceTo {
     /// Keep at most this many bytes of each signal's payload
     #[arg(long, value_name = "BYTES", default_value_t = 256, value_parser = payload)]
     payload: usize,
-    /// Print the numbers of records as JSON at the end
+    /// At the end, print the numbers of written and dropped records as JSON
     #[arg(long)]
     json: bool,
 }

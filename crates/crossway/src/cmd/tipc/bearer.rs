@@ -20,29 +20,31 @@ pub(super) struct Bearer {
 enum What {
     /// List the bearers
     List {
-        /// Also print each bearer's address, limits, remotes and frame counts
+        /// Also show each bearer's address, limits, remote addresses and frame counts
         #[arg(long)]
         details: bool,
     },
-    /// Attach the node to a medium
+    /// Enable a bearer, which attaches the node to a medium
     Enable(Enable),
-    /// Detach the node from a medium; its links go down and the peers are notified
+    /// Disable a bearer; its links go down, and the peers are notified
     Disable(Meant),
     /// Add a remote address to a UDP bearer
     Add(Remote),
-    /// Remove a remote address from a UDP bearer; its link goes down, other links are not affected
+    /// Remove a remote address from a UDP bearer; the link to it goes down, other links are not affected
     Remove(Remote),
-    /// Set the defaults for future links of a bearer
+    /// Set a bearer's defaults for future links
     Set {
-        /// The bearer's name; or { priority | tolerance | window } VALUE media { eth device DEVICE | udp name NAME }
+        /// Name of the bearer, with at least one of the options below; or as for iproute2: { priority | tolerance |
+        /// window } VALUE media { eth device DEVICE | udp name NAME }
         #[arg(required = true, value_name = "BEARER | WORDS")]
         words: Vec<String>,
         #[command(flatten)]
         settings: SetArguments,
     },
-    /// Show the defaults for future links of a bearer
+    /// Show a bearer's defaults for future links
     Get {
-        /// The bearer's name; or [priority | tolerance | window | mtu | remoteip] media { eth device DEVICE | udp name NAME }
+        /// Name of the bearer; or as for iproute2: [priority | tolerance | window | mtu | localip | remoteip] media {
+        /// eth device DEVICE | udp name NAME }
         #[arg(required = true, value_name = "BEARER | WORDS")]
         words: Vec<String>,
     },
@@ -50,19 +52,20 @@ enum What {
 
 #[derive(clap::Args)]
 struct Meant {
-    /// Name of the bearer, as `bearer list` shows it, with or without the medium; or media { eth device DEVICE | udp name NAME }
+    /// Name of the bearer, as `bearer list` shows it, with or without the medium; or as for iproute2: media { eth
+    /// device DEVICE | udp name NAME }
     #[arg(required = true, value_name = "BEARER | WORDS")]
     words: Vec<String>,
 }
 
 #[derive(clap::Args)]
 struct Enable {
-    /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`, where `mtu` is the largest
-    /// packet without IP and UDP headers; or [priority PRIORITY] media { eth device DEVICE | udp name NAME localip ADDRESS
-    /// [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
+    /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`, where `mtu` is the
+    /// largest packet without IP and UDP headers; or as for iproute2: [priority PRIORITY] media { eth device DEVICE |
+    /// udp name NAME localip ADDRESS [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
     #[arg(required = true, value_name = "BEARER | WORDS")]
     words: Vec<String>,
-    /// Name of the bearer's interface, up to 15 bytes [default: the device's name, or udp0 and so on]
+    /// Name of the bearer's interface, up to 15 bytes [default: the device's name, or udp0, udp1 ...]
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
@@ -71,18 +74,18 @@ struct Enable {
 
 #[derive(clap::Args)]
 struct Remote {
-    /// The bearer's name; or media udp name NAME remoteip ADDRESS
+    /// Name of the bearer, with --remoteip; or as for iproute2: media udp name NAME remoteip ADDRESS
     #[arg(required = true, value_name = "BEARER | WORDS")]
     words: Vec<String>,
-    /// The remote: IP or IP:PORT; an IPv6 address with a port needs brackets
+    /// Remote address: IP or IP:PORT; an IPv6 address with a port needs brackets
     #[arg(long, value_parser = endpoint)]
     remoteip: Option<SocketAddr>,
 }
 
-/// How to name a bearer, for error messages.
+/// Describes in error messages how to name a bearer.
 const BEARER: &str = "the bearer's name, or media eth device DEVICE, or media udp name NAME";
 
-/// The name of the bearer, once all other words have been removed.
+/// Returns the name of the bearer; all other keywords must have been removed before.
 fn name_of(mut words: Words) -> anyhow::Result<String> {
     match words.bearer()? {
         Some(name) => words.end(BEARER).map(|()| name),

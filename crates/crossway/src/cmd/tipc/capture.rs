@@ -1,5 +1,5 @@
-//! Frames as they are captured: each has the Ethernet header, or the Ethernet, IP and UDP headers, that it had on its medium, as
-//! far as the node knows them.
+//! Writes frames as they are captured. Each gets the Ethernet header, or the Ethernet, IP and UDP headers, that it had
+//! on its medium, as far as the node knows them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,7 +16,7 @@ const UDP_HEADER_LEN: usize = 8;
 /// Placeholder hardware address for media without one; locally administered.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
-/// Appends the record of a frame.
+/// Appends a frame as a record of the capture file.
 pub(super) fn append(frame: &TracedFrame, out: &mut Vec<u8>) {
     let mut packet = Vec::with_capacity(frame.bytes.len() + 64);
     match (frame.from, frame.to) {
@@ -39,7 +39,7 @@ fn ethernet(to: [u8; 6], from: [u8; 6], kind: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&kind.to_be_bytes());
 }
 
-/// The internet checksum of these pieces; each but the last must have an even length.
+/// Computes the internet checksum over these pieces; each but the last must have an even length.
 fn checksum(pieces: &[&[u8]]) -> u16 {
     let words = pieces.iter().flat_map(|piece| piece.chunks(2));
     let sum: u64 =

@@ -24,27 +24,30 @@ pub(super) struct Link {
 enum What {
     /// List the links and whether each is up
     List,
-    /// Show or reset the counters of all links, or of one; the broadcast link is `broadcast-link`
+    /// Show or reset the counters of all links or of one; the name of the broadcast link is `broadcast-link`
     #[command(visible_alias = "stat")]
     Statistics(Statistics),
     /// Show tolerance, priority or window of a link, or how multicasts are sent
     Get {
-        /// The link's name, or `broadcast-link`; or { priority | tolerance | window } link LINK; or broadcast
+        /// Name of the link, or `broadcast-link`; or as for iproute2: { priority | tolerance | window } link LINK, or
+        /// broadcast
         #[arg(required = true, value_name = "LINK | WORDS")]
         words: Vec<String>,
     },
-    /// Show and set which nodes monitor which: in a large cluster, each node monitors only some of the others
+    /// Show and configure which nodes monitor which; in a large cluster, each node monitors only some of the others
     #[command(visible_alias = "mon")]
     Monitor(Monitor),
-    /// Set a property of a link at both ends (a new priority makes it reconnect), or how multicasts are sent
+    /// Set tolerance, priority or window of a link at both ends (a new priority makes it reconnect), or how multicasts
+    /// are sent
     Set {
-        /// The link's name; or { priority | tolerance | window } VALUE link LINK; or broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }
+        /// Name of the link, with at least one of the options below; or as for iproute2: { priority | tolerance |
+        /// window } VALUE link LINK, or broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }
         #[arg(required = true, value_name = "LINK | WORDS")]
         words: Vec<String>,
         #[command(flatten)]
         settings: SetArguments,
     },
-    /// Set how future multicasts are sent for sockets that leave the choice to the node
+    /// Set how the node sends future multicasts of sockets that leave the choice to it
     SetBroadcast(SetBroadcast),
 }
 
@@ -53,22 +56,22 @@ enum What {
 struct Statistics {
     #[command(subcommand)]
     what: Option<OfStatistics>,
-    /// The link's name, as `link list` shows it; or link LINK
+    /// Name of the link, as `link list` shows it; or as for iproute2: link LINK [default: all links]
     #[arg(value_name = "LINK")]
     words: Vec<String>,
 }
 
 #[derive(clap::Subcommand)]
 enum OfStatistics {
-    /// Show the counters (default)
+    /// Show the counters, which `statistics` without a subcommand does, too
     Show {
-        /// The link's name; or link LINK
+        /// Name of the link; or as for iproute2: link LINK [default: all links]
         #[arg(value_name = "LINK")]
         words: Vec<String>,
     },
-    /// Reset the counters of all links, or of one
+    /// Reset the counters of all links or of one
     Reset {
-        /// The link's name; or link LINK
+        /// Name of the link; or as for iproute2: link LINK [default: all links]
         #[arg(value_name = "LINK")]
         words: Vec<String>,
     },
@@ -77,10 +80,11 @@ enum OfStatistics {
 #[derive(clap::Args)]
 #[group(required = true, multiple = true)]
 struct SetBroadcast {
-    /// autoselect: choose by the number of nodes; broadcast: always use the broadcast link; replicast: always send one copy to each node
+    /// How to send: autoselect chooses by the number of nodes, broadcast always uses the broadcast link, replicast
+    /// always sends one copy to each node
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// With autoselect: send one copy to each destination node if these nodes are at most this percentage of the peers
+    /// With autoselect: send one copy to each destination node if there are at most this many, in percent of the peers
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     ratio: Option<u8>,
 }
@@ -137,10 +141,10 @@ impl Link {
     }
 }
 
-/// How to name a link, for error messages.
+/// Describes in error messages how to name a link.
 const LINK: &str = "the link's name, or link LINK";
 
-/// The name of the link, once all other words have been removed.
+/// Returns the name of the link, if one is given; all other keywords must have been removed before.
 fn link_of(mut words: Words) -> anyhow::Result<Option<String>> {
     match words.text("link")? {
         Some(link) => words.end(LINK).map(|()| Some(link)),
@@ -235,7 +239,7 @@ const fn way(link: &BroadcastView) -> &'static str {
     }
 }
 
-/// The broadcast link and then the others, in the order of the JSON output.
+/// All links: first the broadcast link, then the others, in the order of the JSON output.
 struct All(Box<BroadcastView>, Vec<LinkView>);
 
 impl All {
@@ -325,7 +329,8 @@ fn print_packets(c: &CounterView) {
     line("TX", c.sent_packets, fragments, [c.sent_bundles, c.sent_bundled]);
 }
 
-/// Prints the size classes under the names of the kernel's tool. Every message is counted, not a sample.
+/// Prints the shares of messages by size class, with the labels of the kernel's tool. Every message is counted, not
+/// only a sample.
 fn print_profile(c: &CounterView) {
     const CLASSES: [&str; 7] = ["0-64", "-256", "-1024", "-4096", "-16384", "-32768", "-66000"];
     let all = c.profile_messages.max(1);

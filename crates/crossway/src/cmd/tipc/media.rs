@@ -11,7 +11,7 @@ use super::words::{Media as Medium, Words, check_media};
 /// Default tolerance of links on every medium, as in the kernel.
 const TOLERANCE_MS: u32 = 1_500;
 const PRIORITY: u32 = 10;
-/// Default maximum send windows of links, by medium.
+/// Default maximum send windows of links in packets, by medium.
 const WINDOW_ETHERNET: u32 = 8_191;
 const WINDOW_UDP: u32 = 1_024;
 
@@ -25,15 +25,15 @@ pub(super) struct Media {
 enum What {
     /// List the media that a tipcd can use
     List,
-    /// Show the defaults for bearers of a medium
+    /// Show a medium's defaults for bearers
     Get {
-        /// { priority | tolerance | window } media MEDIA
+        /// As for iproute2: { priority | tolerance | window } media MEDIA, where MEDIA is eth or udp
         #[arg(required = true, value_name = "WORDS")]
         words: Vec<String>,
     },
-    /// Not supported by tipcd: set the bearer instead
+    /// Not supported by tipcd; use `tipc bearer set` instead
     Set {
-        /// { priority | tolerance | window } VALUE media MEDIA
+        /// As for iproute2: { priority | tolerance | window } VALUE media MEDIA
         #[arg(required = true, value_name = "WORDS")]
         words: Vec<String>,
     },

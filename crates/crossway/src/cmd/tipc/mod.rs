@@ -27,9 +27,9 @@ use crate::ui::Ui;
 
 /// Show and change a running tipcd: its node, bearers, links, names, sockets and peers
 ///
-/// Understands the keywords of iproute2's `tipc`, which does the same for the kernel's TIPC, in the same order: `tipc link set
-/// tolerance 500 link LINK` becomes `crossway tipc link set tolerance 500 link LINK`. A tipcd accepts commands from root and from
-/// the user who started it.
+/// Accepts the keywords of iproute2's `tipc`, which is the tool for the kernel's TIPC, in the same order: `tipc link
+/// set tolerance 500 link LINK` becomes `crossway tipc link set tolerance 500 link LINK`. A tipcd accepts commands from
+/// root and from the user who started it.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Tipc {
@@ -38,7 +38,7 @@ pub(crate) struct Tipc {
     /// Socket of the tipcd [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON; `wait` and `run` ignore this option
     #[arg(short, long, global = true)]
     json: bool,
     /// Print readable JSON, as --json always does; accepted for scripts written for iproute2
@@ -48,23 +48,23 @@ pub(crate) struct Tipc {
 
 #[derive(clap::Subcommand)]
 enum View {
-    /// Node: identity, address, cluster, node-local traffic, drops
+    /// Show this node: identity, address, cluster, node-local traffic, drops
     Node(node::Node),
-    /// Bearers: list, enable, disable; add and remove remotes; set defaults for links
+    /// Manage bearers: list, enable, disable; add and remove remote addresses; set defaults for links
     Bearer(bearer::Bearer),
-    /// Links: list, statistics, monitoring; set tolerance, priority, window
+    /// Manage links: list, statistics, monitoring; set tolerance, priority, window
     Link(link::Link),
-    /// Media: list; show the defaults for bearers
+    /// List the media, and show their defaults for bearers
     Media(media::Media),
-    /// Name table
+    /// Show the name table
     Nametable(nametable::Nametable),
-    /// Sockets of programs, each with its process
+    /// List the sockets of programs, each with its process
     Socket(socket::Socket),
-    /// The other nodes
+    /// List the other nodes, or forget one
     Peer(peer::Peer),
-    /// Wait, in a script, until the tipcd is ready and has its address, or until other nodes or services are available
+    /// Wait in a script until the tipcd runs and has its address, or until other nodes or services are available
     Wait(wait::Wait),
-    /// Show traffic, links and the busiest sockets; updated every second
+    /// Show traffic, links and the busiest sockets, and keep updating them
     Top(top::Top),
     /// Write all frames on all bearers to a capture file for tshark
     Trace(trace::Trace),
@@ -72,7 +72,7 @@ enum View {
     Run(run::RunProgram),
 }
 
-/// What every subcommand needs: the tipcd's socket and the output format.
+/// What every subcommand needs: the connection to the tipcd and the output format.
 struct Site<'a> {
     tipcd: Administration,
     ui: &'a Ui,
@@ -90,7 +90,7 @@ impl Site<'_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Prints a value as JSON, or with `print`.
+    /// Prints a value as JSON if that was requested, else with `print`.
     fn show<T: Serialize>(&self, what: &T, print: impl FnOnce(&T)) -> anyhow::Result<ExitCode> {
         if self.json {
             self.ui.print_json(what)?;
@@ -101,7 +101,7 @@ impl Site<'_> {
     }
 }
 
-/// Requests a view from the tipcd; any other answer is an error.
+/// Requests a view from the tipcd; any other answer is returned as an error.
 macro_rules! ask {
     ($site:expr, $order:expr, $outcome:ident) => {
         match $site.tipcd.order(&$order)? {
@@ -112,22 +112,22 @@ macro_rules! ask {
 }
 use ask;
 
-/// Settings of links.
+/// Settings of a link.
 #[derive(clap::Args)]
 struct SetArguments {
-    /// Silence after which the link fails, 50 to 30000 milliseconds
+    /// Milliseconds of silence after which the link fails, 50 to 30000
     #[arg(long, value_name = "MS")]
     tolerance: Option<u32>,
-    /// Priority, 1 to 31; traffic uses the links with the highest priority
+    /// Priority of the link, 1 to 31; traffic uses the links with the highest priority
     #[arg(long, value_name = "N")]
     priority: Option<u8>,
-    /// Maximum send window, 1 to 8191 packets
+    /// Maximum send window in packets, 1 to 8191
     #[arg(long, value_name = "PACKETS")]
     window: Option<u16>,
 }
 
 impl SetArguments {
-    /// Combines these with the settings in iproute2's words; at least one must be present.
+    /// Combines these options with the settings given as iproute2's keywords; at least one must be present.
     fn or(&self, words: Settings) -> anyhow::Result<Settings> {
         let settings = Settings {
             tolerance_ms: self.tolerance.or(words.tolerance_ms),

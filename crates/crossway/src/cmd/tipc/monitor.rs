@@ -16,24 +16,25 @@ pub(super) struct Monitor {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Show the size of the cluster on each bearer, and whether every node monitors all others or only some that follow it in the order of addresses
+    /// Show the size of the cluster on each bearer, and whether every node monitors all others or only some of them
     Summary,
-    /// Show how each node is monitored on each bearer, and what it reports about the nodes it monitors
+    /// Show for each bearer how each node is monitored, and what the node reports about those that it monitors
     ///
-    /// This node probes `direct` nodes itself; other nodes probe `indirect` ones. In the order of addresses, which
-    /// forms a ring, each node monitors some that follow it. The letters are the states of those as the listed node reports them: U
-    /// up, D down; in brackets, nodes that do not follow it as far as this node knows.
+    /// This node probes the nodes marked `direct`; other nodes probe those marked `indirect`. In the order of their
+    /// addresses, the nodes form a ring, and each monitors some of those that follow it. The letters are the states of
+    /// these, as the listed node reports them: U up, D down; letters in brackets are of nodes that, as far as this node
+    /// knows, do not follow it.
     List {
         /// Show one bearer only: media { eth device DEVICE | udp name NAME }
         #[arg(value_name = "WORDS")]
         words: Vec<String>,
     },
-    /// Show a setting
+    /// Show a setting of monitoring
     Get {
         #[command(subcommand)]
         what: Get,
     },
-    /// Change a setting
+    /// Change a setting of monitoring
     Set {
         #[command(subcommand)]
         what: Set,
@@ -42,13 +43,13 @@ enum What {
 
 #[derive(clap::Subcommand)]
 enum Get {
-    /// Largest number of nodes on a medium, including this one, at which each node monitors all others
+    /// Show the largest number of nodes on a medium, including this one, up to which each node monitors all others
     Threshold,
 }
 
 #[derive(clap::Subcommand)]
 enum Set {
-    /// Largest number of nodes on a medium, including this one, at which each node monitors all others
+    /// Set the largest number of nodes on a medium, including this one, up to which each node monitors all others
     Threshold {
         /// Number of nodes, 0 to 4095; the kernel's default is 32
         #[arg(value_name = "NODES")]

@@ -16,13 +16,13 @@ pub(super) struct Node {
 enum What {
     /// List this node and the others, by identity and address
     List,
-    /// Print one property
+    /// Print one property of this node
     Get {
-        /// The property
+        /// Property to print
         #[arg(value_enum)]
         property: Property,
     },
-    /// Show node-local traffic, held memory and dropped packets
+    /// Show node-local traffic, memory held for messages, and dropped packets
     Statistics,
     /// Not supported while a tipcd runs: address and cluster are set at its start
     #[command(hide = true)]
@@ -35,11 +35,11 @@ enum What {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Property {
-    /// The 128-bit identity
+    /// 128-bit identity of the node
     Identity,
-    /// The 32-bit address
+    /// 32-bit address of the node
     Address,
-    /// The number of the cluster
+    /// Number of the cluster
     #[value(alias = "clusterid")]
     Netid,
 }

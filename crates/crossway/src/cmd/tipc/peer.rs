@@ -16,15 +16,16 @@ pub(super) struct Peer {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Forget a node that is down; discovery may find it again
+    /// Forget a node that is down; it may be discovered again
     Remove {
-        /// The node's identity or address, as `peer list` shows them; or { address ADDRESS | identity IDENTITY }
+        /// Identity or address of the node, as `peer list` shows them; or as for iproute2: { address ADDRESS | identity
+        /// IDENTITY }
         #[arg(required = true, value_name = "NODE | WORDS")]
         words: Vec<String>,
     },
     /// List the other nodes
     List {
-        /// Also print the capabilities that each node announced
+        /// Also show the capabilities that each node announced
         #[arg(long)]
         details: bool,
     },

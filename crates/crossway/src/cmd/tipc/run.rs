@@ -10,16 +10,17 @@ use crossway_tipc_client::{Backend, Socket, SocketKind, unmodified};
 
 /// Run an unmodified AF_TIPC program on a tipcd
 ///
-/// A library that is loaded before the C library (LD_PRELOAD) forwards the program's calls on AF_TIPC sockets to the tipcd; it
-/// passes all other calls through. The program replaces this process, and the programs it starts inherit the library. Programs
-/// cannot run this way if they are statically linked, run with another user's privileges (setuid), or make system calls without the
-/// C library (Go). io_uring, which would bypass the library, is refused unless TIPCD_IO_URING=allow is set.
+/// A library that is preloaded (LD_PRELOAD) forwards the program's calls on AF_TIPC sockets to the tipcd and passes all
+/// other calls through. The program replaces this process, and the programs it starts inherit the library. Programs
+/// that are statically linked, run with another user's privileges (setuid), or make system calls without the C library
+/// (Go) cannot be run in this way. io_uring, which would bypass the library, is refused unless TIPCD_IO_URING=allow is
+/// set.
 #[derive(clap::Args)]
 pub(crate) struct RunProgram {
     /// Use the tipcd even if the kernel has AF_TIPC
     #[arg(long)]
     force: bool,
-    /// Path of libcrossway_tipc_preload.so [default: beside crossway, or in ../lib]
+    /// Path of libcrossway_tipc_preload.so [default: in the directory of crossway, or in ../lib]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
     /// Program to run and its arguments

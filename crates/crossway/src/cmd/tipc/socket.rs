@@ -16,7 +16,7 @@ pub(super) struct Socket {
 enum What {
     /// List the sockets: connection, bindings, process
     List {
-        /// Also print counters
+        /// Also show counters of messages and bytes
         #[arg(long)]
         statistics: bool,
     },
@@ -30,7 +30,7 @@ impl Socket {
     }
 }
 
-/// Process id and command of a socket's owner, as far as known.
+/// Formats the process id and the command of a socket's owner, as far as they are known.
 pub(super) fn owner(s: &SocketView) -> String {
     match (s.pid, &s.command) {
         (Some(pid), Some(command)) => format!("{pid} ({command})"),

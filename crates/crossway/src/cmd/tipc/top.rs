@@ -121,7 +121,7 @@ impl Top {
     }
 }
 
-/// Cuts the text to the lines and columns of the terminal, whose size may have changed.
+/// Cuts the text to the current number of lines and columns of the terminal.
 fn on_screen(text: &[u8]) -> Vec<u8> {
     let (rows, columns) = console::Term::stdout().size();
     // Cursor home, then clear the screen.

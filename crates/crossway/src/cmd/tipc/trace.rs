@@ -14,12 +14,12 @@ use crate::ui::Interrupts;
 
 /// The UDP port that tshark decodes as TIPC.
 const UDP_PORT: u16 = 6118;
-/// Bytes written at a time; always whole frames.
+/// Number of bytes that are written at a time; a batch holds whole frames only.
 const BATCH_BYTES: usize = 1 << 20;
 
 #[derive(clap::Args)]
 pub(super) struct Trace {
-    /// The file to write, or - for standard output
+    /// File to write, or - for standard output
     file: PathBuf,
     /// Exit after this many frames
     #[arg(long, value_name = "N")]

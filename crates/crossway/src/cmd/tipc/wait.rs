@@ -18,10 +18,10 @@ pub(super) struct Wait {
     /// Wait until the node has its address; a node without a bearer never gets one
     #[arg(long)]
     address: bool,
-    /// Wait until this many other nodes are in contact
+    /// Wait until this many other nodes have links to this one
     #[arg(long, value_name = "N", default_value_t = 0)]
     peers: u64,
-    /// Wait until something in the cluster is bound to this service, TYPE or TYPE:INSTANCE; may be repeated
+    /// Wait until a socket in the cluster is bound to this service, TYPE or TYPE:INSTANCE; may be repeated
     #[arg(long, value_name = "SERVICE", value_parser = service)]
     service: Vec<Service>,
     /// Give up after this many seconds
@@ -76,7 +76,7 @@ impl Wait {
         }
     }
 
-    /// What the tipcd still lacks, as text; `None` if nothing.
+    /// Describes what the tipcd still lacks; `None` if nothing.
     fn missing(
         &self,
         path: &Path,

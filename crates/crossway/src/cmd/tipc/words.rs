@@ -1,4 +1,5 @@
-//! The keyword and value pairs of iproute2's `tipc`: `tolerance 500 link L`, `media udp name UDP1 remoteip 10.0.0.2`.
+//! Parses the keywords and values of iproute2's `tipc`: `tolerance 500 link L`, `media udp name UDP1 remoteip
+//! 10.0.0.2`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -6,10 +7,10 @@ use std::str::FromStr;
 use anyhow::{bail, ensure};
 use crossway_tipc_client::admin::Settings;
 
-/// The port of TIPC over UDP.
+/// Default port of TIPC over UDP.
 pub(super) const UDP_PORT: u16 = 6118;
 
-/// The words of a command line that are not yet parsed; keywords may come in any order, as with iproute2.
+/// Keywords and values of a command line that are not yet parsed; they may come in any order, as with iproute2.
 #[derive(Debug)]
 pub(super) struct Words(Vec<String>);
 
@@ -39,7 +40,7 @@ impl Words {
         text.parse().map(Some).map_err(|_| bad())
     }
 
-    /// Removes tolerance, priority and window. iproute2 accepts one of them at a time; any number is allowed here.
+    /// Removes tolerance, priority and window with their values. iproute2 accepts only one of them at a time.
     pub(super) fn settings(&mut self) -> anyhow::Result<Settings> {
         Ok(Settings {
             tolerance_ms: self.value("tolerance")?,
@@ -53,7 +54,7 @@ impl Words {
         of.iter().copied().find(|property| self.flag(property))
     }
 
-    /// The name of the bearer that `media eth device D` or `media udp name N` describes.
+    /// Removes `media eth device D` or `media udp name N`, and returns the name of the bearer that it describes.
     pub(super) fn bearer(&mut self) -> anyhow::Result<Option<String>> {
         let Some(media) = self.text("media")? else { return Ok(None) };
         let (keyword, what) = match check_media(&media)? {
@@ -66,7 +67,7 @@ impl Words {
         }
     }
 
-    /// The single remaining word, if there is one; more are an error.
+    /// Returns the single argument that remains, if there is one; more are an error.
     pub(super) fn rest(self, usage: &str) -> anyhow::Result<Option<String>> {
         let mut words = self.0.into_iter();
         let first = words.next();
@@ -76,7 +77,7 @@ impl Words {
         }
     }
 
-    /// Checks that no word remains.
+    /// Checks that no argument remains.
     pub(super) fn end(self, usage: &str) -> anyhow::Result<()> {
         match self.0.first() {
             None => Ok(()),
@@ -101,7 +102,8 @@ pub(super) fn check_media(name: &str) -> anyhow::Result<Media> {
     }
 }
 
-/// A bearer to enable, in the syntax of tipcd's own command line, and the name of its interface.
+/// Removes `media ...`, and returns the bearer to enable in the syntax of tipcd's own command line, and the name of its
+/// interface.
 pub(super) fn bearer_to_enable(
     words: &mut Words,
 ) -> anyhow::Result<Option<(String, Option<String>)>> {
@@ -134,7 +136,7 @@ pub(super) fn bearer_to_enable(
     }
 }
 
-/// Parses an address; without a port, it gets the port of TIPC over UDP.
+/// Parses an address. Without a port, it gets the default port of TIPC over UDP.
 pub(super) fn endpoint(text: &str) -> Result<SocketAddr, String> {
     text.parse::<SocketAddr>()
         .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, UDP_PORT)))
