@@ -51,7 +51,7 @@ fn bears_on(record: &Record, transport: Transport) -> bool {
 pub fn of(records: &[Record]) -> Option<Measured> {
     let mut measured =
         Measured { profile: Profile { costs: BTreeMap::new() }, trials: BTreeMap::new() };
-    // Only those that are chosen by their costs.
+    // Only transports that are chosen by their costs.
     for transport in Profile::default().costs.into_keys() {
         let mut places: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
         for record in records.iter().filter(|record| bears_on(record, transport)) {
@@ -79,7 +79,7 @@ fn cost(records: &[&Record], transport: Transport) -> Option<(Cost, (usize, usiz
         .collect();
     let line = fit::fit(&streams)?;
     let byte_ns = line.per_byte_ns.max(0.0);
-    // Where the relation is curved the line may begin below 0; the shortest messages cost what they cost.
+    // If the relation is curved, the line may begin below 0; the cost of the shortest messages is used instead.
     let shortest = streams.iter().map(|p| p.size_bytes).fold(f64::INFINITY, f64::min);
     let of_shortest: Vec<f64> =
         streams.iter().filter(|p| p.size_bytes == shortest).map(|p| p.time_ns).collect();

@@ -125,7 +125,7 @@ pub struct Comparison {
     pub a: Summary,
     /// Summary of the trials of the second set.
     pub b: Summary,
-    /// Median of B over median of A.
+    /// Median of B divided by median of A.
     pub ratio: f64,
     /// 95 % bootstrap interval of the ratio; null if either side has fewer than five trials.
     pub ratio_interval: Option<Interval>,

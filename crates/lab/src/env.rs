@@ -25,7 +25,7 @@ use crate::tools::{self, Found};
 pub struct Build {
     /// Crossway's version.
     pub version: String,
-    /// Git revision, with the suffix `-dirty` if files differed from it; `unknown` in development builds and outside a
+    /// Git revision, with the suffix `-dirty` if files had been modified; `unknown` in development builds and outside a
     /// git repository.
     pub revision: String,
     /// The compiler.

@@ -4,7 +4,7 @@ use crate::inputs::{Extent, Inputs};
 
 /// Time for starting, verifying and closing a trial on this machine, milliseconds.
 const OVERHEAD_MS: u64 = 28;
-/// The same between hosts, where each step crosses a link, milliseconds.
+/// Time for starting, verifying and closing a trial between hosts, where each step crosses a link, milliseconds.
 const OVERHEAD_REMOTE_MS: u64 = 200;
 /// Time for determining the machine's description and limits, once per run, milliseconds.
 pub const START_MS: u64 = 2_000;

@@ -23,7 +23,7 @@ pub fn other_cpus(records: &[Record]) -> Option<f64> {
         let servers: Option<u64> = record.servers.iter().map(|server| server.cpu_ns).sum();
         let (Some(servers_ns), Some(span)) = (servers, host.span_ns) else { continue };
         let roles_ns: u64 = record.roles.iter().map(|role| role.user_ns + role.system_ns).sum();
-        // Interrupts may belong to the messages.
+        // Interrupts may be caused by the messages.
         let own_ns = roles_ns + servers_ns + host.softirq_ns + host.irq_ns;
         other_ns += host.busy_ns.saturating_sub(own_ns);
         span_ns += span;
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(warning(&beside(300_000)), None);
         let told = warning(&beside(1_500_000)).expect("a warning");
         assert!(told.starts_with("other programs kept 1.5 of 2 CPUs busy"), "{told}");
-        // A load that the plan asks for is no disturbance.
+        // Load that the plan requests is not a disturbance.
         let load = Load { cpu: 2, ..Load::default() };
         assert_eq!(other_cpus(&loaded(beside(1_500_000), load)), None);
     }

@@ -15,7 +15,7 @@ use crate::limits::MOVED_FACTOR;
 use crate::record::{Record, Span, Status};
 use crate::stats::{self, Summary};
 
-/// How the ends wait. Mechanisms of different classes never share a ranking.
+/// The wait class of the ends. Mechanisms of different classes never share a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitClass {
@@ -281,7 +281,8 @@ fn places(
     entries
 }
 
-/// Finds pairs of which one mechanism ranks higher when idle and the other under load, without a tie in either ranking.
+/// Finds pairs in which one mechanism ranks higher when idle and the other one under load, without a tie in either
+/// ranking.
 fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversal> {
     let mut found = Vec::new();
     for (idle, idle_key) in rankings.iter().zip(keys) {

@@ -175,7 +175,7 @@ impl Testbed {
 pub enum Site {
     /// This machine, without a testbed.
     Here,
-    /// These hosts of a testbed.
+    /// The hosts of a testbed.
     On {
         /// The testbed; if its hosts were named on the command line, only with those that take part.
         testbed: Testbed,

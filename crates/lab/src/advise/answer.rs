@@ -278,7 +278,7 @@ fn enter_table(
     let dropped = |j: &Judged, chosen: &Judged| {
         let goes_on = chosen.runs.iter().any(|run| !j.runs.contains(run));
         if survey.trials.is_empty() {
-            // Of earlier records, only runs that both share show that one was dropped and the other was not.
+            // Among earlier records, only runs with trials of both show that one was dropped and the other was not.
             return goes_on && j.runs.iter().all(|run| chosen.runs.contains(run));
         }
         j.former && !chosen.former || goes_on

@@ -87,7 +87,7 @@ fn normal(random: &mut Pcg64Mcg) -> f64 {
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
-/// What the trials of all candidates say about their costs.
+/// The estimates of all candidates' costs, based on the trials of all of them.
 struct Beliefs {
     seen: Vec<Seen>,
     /// Logarithm of the highest cost that contributes to the common spread.

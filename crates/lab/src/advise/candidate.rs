@@ -64,7 +64,7 @@ pub struct RuledOut {
 pub struct Field {
     /// Mechanisms that may be recommended.
     pub candidates: Vec<Candidate>,
-    /// Mechanisms that may not.
+    /// Mechanisms that must not be recommended.
     pub ruled_out: Vec<RuledOut>,
     /// Requirements for which there is no evidence here.
     pub unanswered: Vec<String>,

@@ -24,7 +24,7 @@ impl Language {
 /// The reason why no starter programs were written.
 #[derive(Debug, thiserror::Error)]
 pub enum StarterError {
-    /// There are none for the mechanism in this language.
+    /// There are no starter programs for the mechanism in this language.
     #[error("there are no starter programs for {mechanism} in this language; they are available for {}", .available.join(", "))]
     None {
         /// The mechanism's id.

@@ -199,7 +199,7 @@ impl Trial {
         let latency = measure.span().and_then(of);
         match measure {
             Measure::Rate | Measure::RoundTrip | Measure::OneWay => latency,
-            // Between hosts the closing is nobody's own measurement.
+            // Between hosts, tear-down cannot be measured, since it spans two clocks.
             Measure::Exchange => {
                 Some(of(Span::SetUp)? + latency? + of(Span::TearDown).unwrap_or(0.0))
             }

@@ -14,11 +14,11 @@ pub struct FailOn {
 /// The gate's verdict on one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateCall {
-    /// Not slower than the bound.
+    /// Not slower by more than the bound.
     Passes,
-    /// Slower than the bound; the whole interval is beyond it.
+    /// Slower by more than the bound; the whole interval is beyond it.
     Slower,
-    /// The trials do not decide whether it is slower than the bound.
+    /// The trials do not decide whether it is slower by more than the bound.
     Undecided,
 }
 

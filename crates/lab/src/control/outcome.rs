@@ -65,7 +65,7 @@ pub struct ServerUse {
     pub cpu_ns: Option<u64>,
 }
 
-/// Hardware counters of a role; null if there are none.
+/// Hardware counters of a role; all null on machines without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// CPU cycles.

@@ -12,7 +12,7 @@ pub(super) struct Cell {
     pub(super) trials: u32,
 }
 
-/// Number of attempts per kill, whose effect depends on its timing.
+/// Number of attempts per kill. Several are needed, because the effect of a kill depends on its timing.
 const KILLS: u32 = 3;
 
 const STATES: [(Fault, State); 15] = [

@@ -7,7 +7,7 @@ use crate::catalogue::Entry;
 
 /// Approximate duration of an attempt, including the start of its two processes.
 const ATTEMPT: Duration = Duration::from_millis(70);
-/// The same for a contender; some contenders start an interpreter or a broker.
+/// Approximate duration of an attempt with a contender; some contenders start an interpreter or a broker.
 const CONTENDER_ATTEMPT: Duration = Duration::from_millis(350);
 /// Number of attempts in which the survivor is silent, with a mechanism that does not report a peer's death.
 const SILENCES: u32 = 14;
@@ -20,7 +20,7 @@ pub(super) fn estimate(entries: &[Entry], watch: Duration) -> Duration {
             Some(_) => (CONTENDER_ATTEMPT, cells.len()),
             None => (ATTEMPT, cells.iter().map(|cell| cell.trials as usize).sum()),
         };
-        // Two ends are stopped and watched; where a death is not reported, the killed states are watched to the end.
+        // Two attempts stop an end and watch the other. If a death is not reported, each kill is watched for the whole time.
         let silences = if entry.caps().detects_peer_death { 2 } else { SILENCES };
         attempt * trials as u32 + watch * silences
     };

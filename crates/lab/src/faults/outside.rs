@@ -189,7 +189,7 @@ impl Outside<'_> {
         } else {
             (&mut ends.survivor, &mut ends.affected)
         };
-        // A window takes what it takes; only the end without an answer counts as hung.
+        // The duration of a window does not matter; only an end that does not answer counts as hung.
         let limit = STEP_LIMIT.max(self.watch);
         let received = receiver.done(limit);
         let sent = sender.done(if received.is_ok() { limit } else { self.watch });
@@ -220,7 +220,7 @@ impl Outside<'_> {
         let vandal = Vandal::before(ends.affected.pid());
         ends.join(cell.affected, STEP_LIMIT).map_err(|(_, error)| failed(error))?;
         ends.affected.go(FEW, STEP_LIMIT).map_err(failed)?;
-        // Mechanisms that hand messages over directly take none until the survivor receives.
+        // Mechanisms that pass messages directly accept none until the survivor receives.
         std::thread::sleep(SETTLED);
         let damage = vandal.strike(0x7641);
         if damage.descriptors == 0 && damage.shared_bytes == 0 {
@@ -242,7 +242,7 @@ impl Outside<'_> {
         match received(FEW) {
             Ok((window, true)) => {
                 seen.received = Some(window.received);
-                // What comes after all that was sent was not sent.
+                // All that were sent have arrived, so a further message was never sent.
                 match received(1) {
                     Ok(_) => seen.deceived(),
                     Err(ProgramError::Silent { .. }) => {
@@ -263,7 +263,7 @@ impl Outside<'_> {
         let begin_ns = monotonic_ns();
         ends.affected.go(MESSAGES, STEP_LIMIT).map_err(failed)?;
         let mut seen = Observation::default();
-        // Its sender waits, or its library takes whatever comes.
+        // Its sender waits, or its library accepts any number of messages.
         std::thread::sleep(SETTLED);
         let waits = !ends.affected.has_answered();
         match ends.survivor.go(MESSAGES, STEP_LIMIT) {
@@ -298,7 +298,7 @@ impl Outside<'_> {
             drop(filled);
             return Ok(seen);
         }
-        // What the helper needs for a window is a file that it opens.
+        // For each window, the helper has to open a file.
         proc::set_limit(ends.affected.pid(), Limited::Descriptors, 1024)?;
         let ready =
             ends.affected.go(FEW, STEP_LIMIT).and_then(|()| ends.survivor.go(FEW, STEP_LIMIT));
@@ -325,7 +325,7 @@ impl Ends {
 fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
     let now = || places::look().difference(before).cloned().collect::<Things>();
     let at_death = now();
-    // Most survivors have ended with their error; one that hangs is ended.
+    // Most survivors have already exited with an error; one that hangs is killed.
     if ends.survivor.close(Duration::from_secs(1)).is_err() {
         ends.survivor.kill();
     }
@@ -355,7 +355,7 @@ impl Observation {
                 self.detected_by = Some(Detection {
                     call: call.to_owned(),
                     error: reason.clone(),
-                    // Its words are for people; whether the library's code says so is not known.
+                    // The reason is text for people; whether the library has an error code for it is not known.
                     peer_closed: false,
                 });
                 Outcome::Detected

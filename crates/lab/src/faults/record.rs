@@ -40,7 +40,7 @@ pub enum Fault {
 pub enum State {
     /// Opening its end.
     Opening,
-    /// Nothing; the survivor waits to receive.
+    /// Nothing, while the survivor waits for a message.
     Idle,
     /// Sending one message after another.
     Sending,

@@ -53,7 +53,7 @@ impl Bench<'_> {
                     Side::Connector => (connector, listener),
                 };
                 if cell.fault == Fault::FullDescriptorTable {
-                    // An act comes with a descriptor of its own.
+                    // The order to act has a descriptor attached.
                     proc::set_limit(affected.pid(), Limited::Descriptors, ENOUGH)?;
                 }
                 self.exchange(&mut affected, &mut other, begin_ns, &mut seen, |_| Ok(()))?;

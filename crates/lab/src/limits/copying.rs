@@ -71,7 +71,7 @@ const FINALISTS: usize = 3;
 const SEARCH_MS: u32 = 1;
 const READING_MS: u32 = 2;
 
-/// The number of messages that takes about `run_ms` at any size, assuming 1 GB/s for small messages and 10 GB/s for
+/// A number of messages that take about `run_ms` at any size, assuming 1 GB/s for small messages and 10 GB/s for
 /// large ones.
 fn messages(size: usize, run_ms: u32) -> usize {
     let bytes_per_ms = match size {

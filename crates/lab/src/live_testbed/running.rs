@@ -215,7 +215,7 @@ pub(super) fn boot_one(lab: &Lab, program: &Path, name: &str) -> Result<Guest, N
 
 impl Drop for LiveTestbed {
     fn drop(&mut self) {
-        // All at the same time, since each may take a moment to exit.
+        // End all at the same time, since each may take a moment to exit.
         self.hosts.iter_mut().for_each(Host::hang_up);
     }
 }

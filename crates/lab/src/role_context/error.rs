@@ -32,7 +32,7 @@ pub(crate) enum RoleError {
 }
 
 impl RoleError {
-    /// The answer to the controller; `None` if the controller has gone or already knows it.
+    /// The answer to the controller; `None` if the controller has gone or has already received it.
     pub(crate) fn answer(&self) -> Option<Answer> {
         let unsupported = matches!(
             self,

@@ -125,7 +125,7 @@ impl Folder {
             OpenOptions::new().create_new(true).append(true).open(dir.join(RESULTS))
         };
         let results = fill().map_err(|cause| {
-            // Nothing is measured yet: remove the folder, because it would be useless.
+            // Nothing has been measured yet, so the folder would be useless: remove it.
             let _ = fs::remove_dir_all(&dir);
             none(cause)
         })?;

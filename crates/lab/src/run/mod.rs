@@ -91,7 +91,7 @@ pub enum RunEvent<'a> {
         /// Reason and remedy.
         why: &'a str,
     },
-    /// Everything is prepared.
+    /// Everything is prepared, and the trials begin.
     Begin {
         /// The folder of the run.
         folder: &'a Folder,

@@ -71,7 +71,7 @@ mod tests {
             assert_eq!(schedule.messages_in(1_000, achieved), 12 * 64);
         }
         assert!(!schedule.is_missed(1, 150 * MS, 100 * MS));
-        // Nor does a late first message make a schedule of short periods a missed one.
+        // A late first message does not show that a schedule with short periods was missed.
         assert!(!Schedule::new(10_000, None, 64).is_missed(1, MS, 0));
     }
 

@@ -119,7 +119,7 @@ mod tests {
     fn a_slow_mechanism_is_not_warmed_up_for_long() {
         // Eight messages already exceed the limit; a second window shows that it is the messages.
         assert_eq!(warm_up(|n| n * 5 * MS), (200.0, 40 * MS + 80 * MS));
-        // Longer than any delay of a protocol: believed at once.
+        // Longer than any delay of a protocol: accepted without a second window.
         assert_eq!(warm_up(|n| n * 100 * MS), (10.0, 800 * MS));
     }
 

@@ -71,7 +71,7 @@ impl<'a> Stop<'a> {
         self.asked_now()
     }
 
-    /// Called before a burst of a paced stream, which has at least one burst.
+    /// Whether the stream should end; called before each burst of a paced stream, which has at least one burst.
     fn after(&self, bursts: u64) -> Result<bool, RoleError> {
         Ok(bursts > 0 && self.asked_now()?)
     }

@@ -12,7 +12,8 @@ use crate::launcher::LaunchError;
 /// Time for the other roles to report their reasons after one role has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// The same if all failures known so far can be consequences of another role's failure, which must still be reported.
+/// Time for the other roles to report their reasons if all failures known so far can be consequences of a failure that
+/// has not been reported yet.
 const REASON_TO_COME: Duration = Duration::from_secs(5);
 
 /// An answer with its descriptors, or the reason why there is none.
