@@ -19,114 +19,124 @@ const LOG_RATE: u32 = 10;
 /// Command line options of a tipcd.
 #[derive(Debug, Args)]
 pub struct TipcdOptions {
-    /// Bearers to use: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`; up to three. `mtu` is the
-    /// largest packet without IP and UDP headers, by default 14000 over IPv4 and 1280 over IPv6. Packets that fit the device's own MTU
-    /// (up to 1472 and 1452 bytes if it is 1500) are sent many per system call [default: none, a node for this host only]
+    /// Bearers, up to three: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`.
+    /// `mtu` is the largest packet without IP and UDP headers, by default 14000 over IPv4 and 1280 over IPv6. Packets
+    /// that fit the device's own MTU (up to 1472 over IPv4 and 1452 over IPv6 if it is 1500) are sent in batches, many
+    /// per system call [default: none, for a node that serves this host only]
     #[arg(value_name = "BEARER")]
     pub(crate) bearers: Vec<BearerSpec>,
-    /// Identity: up to 16 of A-Z a-z 0-9 . : _ @ - [default: from the first bearer's address]
+    /// Identity of the node: up to 16 of A-Z a-z 0-9 . : _ @ - [default: derived from the first bearer's address]
     #[arg(long)]
     pub(crate) id: Option<String>,
-    /// Fixed 32-bit address in hexadecimal, used without asking the neighbours whether it is free [default: from the identity]
+    /// Fixed 32-bit address of the node in hexadecimal, used without asking the neighbours whether it is free [default:
+    /// derived from the identity]
     #[arg(long, value_parser = parse_addr)]
     pub(crate) address: Option<NodeAddr>,
-    /// Network ID of the cluster, 1 to 9999 as in the kernel; nodes with different IDs ignore each other
+    /// Number of the cluster, 1 to 9999 as in the kernel; nodes with different numbers ignore each other
     #[arg(long, default_value_t = 4711, value_parser = clap::value_parser!(u32).range(1..=9999))]
     pub(crate) netid: u32,
-    /// The socket to which programs connect [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
+    /// Socket to which programs connect [default: $TIPCD_SOCKET, or /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Permissions of that socket, in octal; users who may write to it may use the node
+    /// Permissions of the socket in octal; users who may write to it may use the node
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
     pub(crate) mode: u32,
-    /// Exit when standard input closes, and therefore together with the program that started it
+    /// Exit when standard input closes, for example because the program that started the tipcd has ended
     #[arg(long)]
     pub(crate) until_stdin_ends: bool,
     /// Log nothing
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Also log which names are published and withdrawn
+    /// Also log when names are published and withdrawn
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) names: bool,
-    /// Log at most this many lines per second on average, ten times as many in a burst; lines beyond that are only
-    /// counted
+    /// Maximum average number of log lines per second, with bursts of ten times as many; further lines are only counted
     #[arg(long, value_name = "N", default_value_t = LOG_RATE, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) log_rate: u32,
 
-    /// Silence after which a link fails, 50 to 30000 milliseconds; the larger value of both ends applies [default: 1500]
+    /// Milliseconds of silence after which a link fails, 50 to 30000; the larger value of both ends applies [default:
+    /// 1500]
     #[arg(long, value_name = "MS", help_heading = "Links", value_parser = clap::value_parser!(u32).range(50..=30_000))]
     pub(crate) tolerance: Option<u32>,
-    /// Priority of the links, 1 to 31; traffic takes those with the highest [default: 10]
+    /// Priority of links, 1 to 31; traffic uses the links with the highest priority [default: 10]
     #[arg(long, value_name = "N", help_heading = "Links", value_parser = clap::value_parser!(u8).range(1..=31))]
     pub(crate) priority: Option<u8>,
-    /// Largest send window of a link, 1 to 8191 packets [default: 1024 over UDP, 8191 over Ethernet]
+    /// Maximum send window of links in packets, 1 to 8191 [default: 1024 over UDP, 8191 over Ethernet]
     #[arg(long, value_name = "PACKETS", help_heading = "Links", value_parser = clap::value_parser!(u16).range(1..=8191))]
     pub(crate) window: Option<u16>,
 
-    /// Maximum number of programs that use the node at the same time; further ones are refused, with the reason
+    /// Maximum number of programs that use the node at the same time; further ones are refused and receive the reason
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients, value_parser = at_least(1))]
     pub(crate) clients: usize,
     /// Maximum number of programs of one user that use the node at the same time; does not apply to root and the user
     /// who runs the tipcd [default: three quarters of --clients]
     #[arg(long, value_name = "N", help_heading = "Limits", value_parser = at_least(1))]
     pub(crate) clients_per_user: Option<usize>,
-    /// Maximum number of connections of one process; a process needs only one
+    /// Maximum number of connections of one process to the tipcd; a process needs one
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients_per_process, value_parser = at_least(1))]
     pub(crate) clients_per_process: usize,
-    /// Connections beyond --clients for root and the user who runs the tipcd, so that their commands (crossway tipc) are executed even
-    /// when no further program is admitted. If all are in use, the one idle longest is closed
+    /// Number of connections in addition to --clients that are reserved for root and the user who runs the tipcd, so
+    /// that their commands (crossway tipc) work even if no further program is admitted. If all are in use, the one idle
+    /// longest is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().operators)]
     pub(crate) operators: usize,
-    /// Maximum number of sockets of one program; opening more fails with EMFILE
+    /// Maximum number of sockets of one program; further ones are refused (EMFILE)
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().sockets_per_client, value_parser = at_least(1))]
     pub(crate) sockets_per_client: usize,
-    /// Bytes that may be queued for one socket at low importance (at medium, high and critical importance 2, 4 and 8
-    /// times as many); further messages are returned to their sender (TIPC_ERR_OVERLOAD), and connections are throttled
+    /// Maximum number of bytes queued for one socket at low importance (for medium, high and critical importance 2, 4
+    /// and 8 times as many). Beyond it, messages are returned to their sender (TIPC_ERR_OVERLOAD) and connections are
+    /// throttled
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_bytes, value_parser = at_least(1_024))]
     pub(crate) queue: usize,
-    /// Maximum number of nodes to keep track of; further ones are ignored until another is forgotten
+    /// Maximum number of other nodes to keep track of; further ones are ignored until one of these is forgotten
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().peers, value_parser = at_least(1))]
     pub(crate) peers: usize,
-    /// Seconds without a link after which a node is forgotten
+    /// Seconds without a link after which another node is forgotten
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().peer_forget.as_secs(), value_parser = seconds())]
     pub(crate) peer_forget: u64,
-    /// Sockets of all programs together and of the topology service, which has one for itself and one for each subscriber; a further one is
-    /// refused
+    /// Maximum number of sockets of all programs and the topology service together; the service has one, and one more
+    /// for each subscriber. Further sockets are refused
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().sockets, value_parser = at_least(1))]
     pub(crate) sockets: usize,
-    /// Bindings of one node, this one or another; a further one is refused or dropped (bad-binding). Each takes about 130 bytes
+    /// Maximum number of bindings of one node, which is this one or another; further ones are refused or dropped
+    /// (bad-binding). Each takes about 130 bytes
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().bindings_per_node, value_parser = at_least(16))]
     pub(crate) bindings_per_node: usize,
-    /// Subscriptions to the topology service; a connection that exceeds them is closed
+    /// Maximum number of subscriptions to the topology service; a connection that exceeds it is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriptions)]
     pub(crate) subscriptions: usize,
-    /// Events that may wait for one subscriber; the connection of a subscriber that falls behind further is closed
+    /// Maximum number of events queued for one subscriber; if it falls further behind, its connection is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().subscriber_events, value_parser = at_least(1))]
     pub(crate) subscriber_events: usize,
-    /// Seconds of silence after which a connection probes its peer; if the probe is not answered in the same time, the connection is aborted
+    /// Seconds of silence after which a connection probes its peer; if the probe is not answered within the same time,
+    /// the connection is aborted
     #[arg(long, value_name = "S", help_heading = "Limits", default_value_t = Limits::default().connection_probe.as_secs(), value_parser = seconds())]
     pub(crate) connection_probe: u64,
-    /// Milliseconds for which a group member that does not read may block the broadcasts of other members; after that,
-    /// they continue without it [default: unlimited, as in the kernel]
+    /// Milliseconds for which a group member that does not read may block the broadcasts of other members, which then
+    /// continue without it [default: unlimited, as in the kernel]
     #[arg(long, value_name = "MS", help_heading = "Limits", value_parser = RangedU64ValueParser::<u64>::new().range(1..=86_400_000))]
     pub(crate) group_patience: Option<u64>,
-    /// Bytes requested from the system for each bearer's socket buffers; crossway tipc bearer list --details shows what it granted
+    /// Size requested from the system for the socket buffers of each bearer, in bytes; `crossway tipc bearer list
+    /// --details` shows what was granted
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = SOCKET_BYTES, value_parser = at_least(4_096))]
     pub(crate) bearer_buffer: usize,
-    /// Milliseconds for which data sent before a close or shutdown is kept while the receiver does not read; after that the receiver gets a reset
+    /// Milliseconds for which data sent before a close or shutdown is kept while the receiver does not read; after
+    /// that, the receiver gets a reset
     #[arg(long, value_name = "MS", help_heading = "Limits", default_value_t = ServiceLimits::default().linger.as_millis() as u64, value_parser = RangedU64ValueParser::<u64>::new().range(..=3_600_000))]
     pub(crate) linger: u64,
-    /// Messages after which a socket gets lanes, rings in memory shared between its program and the tipcd; 0 for never
+    /// Number of messages after which a socket gets lanes, which are rings in memory shared by its program and the
+    /// tipcd; 0 for never
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_after)]
     pub(crate) lane_after: u32,
-    /// Maximum number of sockets with lanes; further sockets work without
+    /// Maximum number of sockets that have lanes at the same time; further sockets work without lanes
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lanes)]
     pub(crate) lanes: usize,
-    /// Bytes of each of the two rings of a socket with lanes; raised to 69632, the minimum for the longest message. A direct lane between two
-    /// programs of this node has four times as many
+    /// Size of each of the two rings of a socket with lanes, in bytes; at least 69632 are used, for the longest
+    /// message. A direct lane between two programs of this node has four times as many
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_bytes, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
     pub(crate) lane_bytes: usize,
-    /// Pass all messages between two programs of this node through the tipcd, even if they are connected to each other
+    /// Pass all messages between two programs of this node through the tipcd, even if their sockets are connected to
+    /// each other
     #[arg(long, help_heading = "Limits")]
     pub(crate) no_direct_lanes: bool,
 }

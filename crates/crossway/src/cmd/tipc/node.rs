@@ -22,7 +22,7 @@ enum What {
         #[arg(value_enum)]
         property: Property,
     },
-    /// Show node-local traffic, memory held for messages, and dropped packets
+    /// Show node-local traffic, memory held by queues, and dropped packets
     Statistics,
     /// Not supported while a tipcd runs: address and cluster are set at its start
     #[command(hide = true)]

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use crossway_tipc_node::{TipcdOptions, run_tipcd};
 
-/// Runs a TIPC node in user space that provides TIPC sockets to programs and interoperates with
-/// Linux kernels and other tipcd nodes
+/// Run a TIPC node in user space, which provides TIPC sockets to programs and interoperates with Linux kernels and
+/// other tipcds
 #[derive(Debug, Parser)]
 #[command(name = "tipcd", version, max_term_width = 100)]
 struct Tipcd {
