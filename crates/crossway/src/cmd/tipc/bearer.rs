@@ -36,7 +36,7 @@ enum What {
     Set {
         /// Name of the bearer, with at least one of the options below; or as for iproute2: { priority | tolerance |
         /// window } VALUE media { eth device DEVICE | udp name NAME }
-        #[arg(required = true, value_name = "BEARER | WORDS")]
+        #[arg(required = true, value_name = "BEARER | KEYWORDS")]
         words: Vec<String>,
         #[command(flatten)]
         settings: SetArguments,
@@ -45,7 +45,7 @@ enum What {
     Get {
         /// Name of the bearer; or as for iproute2: [priority | tolerance | window | mtu | localip | remoteip] media {
         /// eth device DEVICE | udp name NAME }
-        #[arg(required = true, value_name = "BEARER | WORDS")]
+        #[arg(required = true, value_name = "BEARER | KEYWORDS")]
         words: Vec<String>,
     },
 }
@@ -54,7 +54,7 @@ enum What {
 struct Meant {
     /// Name of the bearer, as `bearer list` shows it, with or without the medium; or as for iproute2: media { eth
     /// device DEVICE | udp name NAME }
-    #[arg(required = true, value_name = "BEARER | WORDS")]
+    #[arg(required = true, value_name = "BEARER | KEYWORDS")]
     words: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ struct Enable {
     /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`, where `mtu` is the
     /// largest packet without IP and UDP headers; or as for iproute2: [priority PRIORITY] media { eth device DEVICE |
     /// udp name NAME localip ADDRESS [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
-    #[arg(required = true, value_name = "BEARER | WORDS")]
+    #[arg(required = true, value_name = "BEARER | KEYWORDS")]
     words: Vec<String>,
     /// Name of the bearer's interface, up to 15 bytes [default: the device's name, or udp0, udp1 ...]
     #[arg(long)]
@@ -75,7 +75,7 @@ struct Enable {
 #[derive(clap::Args)]
 struct Remote {
     /// Name of the bearer, with --remoteip; or as for iproute2: media udp name NAME remoteip ADDRESS
-    #[arg(required = true, value_name = "BEARER | WORDS")]
+    #[arg(required = true, value_name = "BEARER | KEYWORDS")]
     words: Vec<String>,
     /// Remote address: IP or IP:PORT; an IPv6 address with a port needs brackets
     #[arg(long, value_parser = endpoint)]

@@ -31,7 +31,7 @@ enum What {
     Get {
         /// Name of the link, or `broadcast-link`; or as for iproute2: { priority | tolerance | window } link LINK, or
         /// broadcast
-        #[arg(required = true, value_name = "LINK | WORDS")]
+        #[arg(required = true, value_name = "LINK | KEYWORDS")]
         words: Vec<String>,
     },
     /// Show and configure which nodes monitor which; in a large cluster, each node monitors only some of the others
@@ -42,7 +42,7 @@ enum What {
     Set {
         /// Name of the link, with at least one of the options below; or as for iproute2: { priority | tolerance |
         /// window } VALUE link LINK, or broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }
-        #[arg(required = true, value_name = "LINK | WORDS")]
+        #[arg(required = true, value_name = "LINK | KEYWORDS")]
         words: Vec<String>,
         #[command(flatten)]
         settings: SetArguments,

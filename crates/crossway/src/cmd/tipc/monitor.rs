@@ -26,7 +26,7 @@ enum What {
     /// knows, do not follow it.
     List {
         /// Show one bearer only: media { eth device DEVICE | udp name NAME }
-        #[arg(value_name = "WORDS")]
+        #[arg(value_name = "KEYWORDS")]
         words: Vec<String>,
     },
     /// Show a setting of monitoring

@@ -28,7 +28,7 @@ enum What {
     #[command(hide = true)]
     Set {
         /// { address ADDRESS | netid NETID | identity IDENTITY }
-        #[arg(required = true, value_name = "WORDS")]
+        #[arg(required = true, value_name = "KEYWORDS")]
         words: Vec<String>,
     },
 }

@@ -20,7 +20,7 @@ enum What {
     Remove {
         /// Identity or address of the node, as `peer list` shows them; or as for iproute2: { address ADDRESS | identity
         /// IDENTITY }
-        #[arg(required = true, value_name = "NODE | WORDS")]
+        #[arg(required = true, value_name = "NODE | KEYWORDS")]
         words: Vec<String>,
     },
     /// List the other nodes
