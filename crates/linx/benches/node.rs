@@ -1,10 +1,11 @@
 //! Measures what a node can handle: many endpoints, hunts among them, the death of an endpoint that thousands are attached
 //! to, and the throughput of a link compared with bare TCP.
 //!
-//! `cargo bench -p crossway-linx --bench node`, with `-- hunts`, `-- storm` or `-- link` for one of the three. The node runs in a thread of this process, which has one descriptor for each
-//! endpoint; the endpoints are in other processes, as many as are needed with two descriptors per endpoint. If the limit of
-//! descriptors (`ulimit -n`) is below 70,000, there are fewer endpoints, which is printed. This is a benchmark, not a test:
-//! the exit status is 0 whatever the result.
+//! `cargo bench -p crossway-linx --bench node`, with `-- hunts`, `-- storm` or `-- link` for only one of the three. The
+//! node runs in a thread of this process, which has one descriptor for each endpoint. The endpoints are in other
+//! processes, as many as necessary with two descriptors per endpoint. If the limit of descriptors (`ulimit -n`) is
+//! below 70,000, there are fewer endpoints, and the benchmark says so. This is a benchmark, not a test: the exit status
+//! is always 0.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,11 +20,11 @@ use crossway_linx::{
 use crossway_sys::clock::monotonic_ns;
 use crossway_sys::proc;
 
-/// The number of processes in Enea's study.
+/// The number of processes in Enea's study, used here as the number of endpoints.
 const ENDPOINTS: usize = 70_000;
 const HUNTS: usize = 5_000;
 const WATCHERS: usize = 10_000;
-/// Descriptors needed for anything but endpoints.
+/// Number of descriptors that are needed for other purposes than endpoints.
 const SPARE: usize = 1200;
 const LARGE: usize = 16 << 20;
 const PAIRS: usize = 7;
@@ -36,7 +37,7 @@ fn any(endpoint: &mut Endpoint) -> Signal {
     endpoint.receive(&Filter::ANY, None).unwrap().expect("without a deadline")
 }
 
-/// The quantile of sorted values.
+/// Returns a quantile of sorted values; `share` is 0 to 1.
 fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share) as usize]
 }
@@ -56,13 +57,13 @@ fn times(what: &str, target_us: f64, mut times_us: Vec<f64>) {
     );
 }
 
-/// The number of descriptors that a process has for endpoints.
+/// Returns the number of descriptors that a process can use for endpoints.
 fn room() -> usize {
     let limit = usize::try_from(proc::raise_descriptor_limit()).unwrap_or(usize::MAX);
     limit.saturating_sub(SPARE)
 }
 
-/// `wanted`, limited by the descriptors that the node has.
+/// Returns `wanted`, reduced if the node has too few descriptors for as many endpoints.
 fn within_limit(wanted: usize) -> usize {
     // No process may have more than half of a node's descriptors, but many processes together may have all.
     let room = room();
@@ -114,8 +115,9 @@ impl Drop for Herd {
     }
 }
 
-/// The code of such a process: opens its endpoints, then attaches all of them to a named endpoint and reports when the last
-/// one has received the signal of its end.
+/// The program of such a process. It opens its endpoints and prints a line. Then, for each endpoint number that it
+/// reads, it attaches all of them to that endpoint and prints the time at which the last one received the notice of its
+/// end.
 fn herd(words: &[String]) {
     proc::raise_descriptor_limit();
     let (dir, first, count) = (Path::new(&words[0]), &words[1], &words[2]);
@@ -136,7 +138,7 @@ fn herd(words: &[String]) {
     }
 }
 
-/// The numbers below a limit in a fixed order that looks random.
+/// Returns the numbers below a limit in a fixed order that looks random.
 fn shuffled(below: usize) -> impl Iterator<Item = usize> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     std::iter::repeat_with(move || {
@@ -201,7 +203,7 @@ fn storm() {
     times(&format!("one dies, {count} are notified"), 1e6, taken);
 }
 
-/// Seconds for `count` large signals over a link.
+/// Returns the time in seconds that `count` large signals take over a link.
 fn by_link(
     client: &mut Endpoint,
     there: Spid,
@@ -289,7 +291,7 @@ fn main() {
     if words.first().is_some_and(|word| word == "--herd") {
         return herd(&words[1..]);
     }
-    // `cargo bench` adds words of its own, which begin with hyphens.
+    // `cargo bench` adds arguments of its own, which begin with hyphens.
     let wanted: Vec<&String> = words.iter().filter(|word| !word.starts_with('-')).collect();
     for (name, run) in [("hunts", hunts as fn()), ("storm", storm), ("link", link)] {
         if wanted.is_empty() || wanted.iter().any(|word| *word == name) {

@@ -1,7 +1,6 @@
-//! Sets the soname of the shared object, to which programs bind; `include/linx.h` says when its number
-//! changes.
+//! Sets the soname of the shared library; `include/linx.h` says when its number changes.
 
-/// The version number of the ABI.
+/// The ABI version, part of the soname.
 const ABI: u32 = 0;
 
 fn main() {

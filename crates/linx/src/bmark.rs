@@ -28,7 +28,7 @@ const ECHO: u32 = USER_BASE + 0x0b00;
 const COUNT: u32 = USER_BASE + 0x0b01;
 /// A signal that the server returns after receiving everything before it.
 const LAST: u32 = USER_BASE + 0x0b02;
-/// A signal that the server returns with the CPU time used by its process, in nanoseconds, big-endian.
+/// A signal that the server returns with the CPU time used by its process, as a big-endian number of nanoseconds.
 const CPU: u32 = USER_BASE + 0x0b03;
 /// A signal that the server answers from a newly opened endpoint, which closes when the signal is sent to it again.
 const OPEN: u32 = USER_BASE + 0x0b04;
@@ -52,17 +52,17 @@ pub struct Figures {
     pub elapsed_ns: u64,
     /// CPU time of the client's process, in nanoseconds.
     pub client_cpu_ns: u64,
-    /// CPU time of the server's process, in nanoseconds. The time of nodes is in neither.
+    /// CPU time of the server's process, in nanoseconds. Neither includes the time of nodes.
     pub server_cpu_ns: u64,
 }
 
 impl Figures {
-    /// Signals per second of wall-clock time.
+    /// Returns the number of signals per second of wall-clock time.
     pub fn signals_per_s(&self) -> f64 {
         self.signals as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// CPU usage of both processes together in percent of one CPU; up to 200.
+    /// Returns the CPU usage of both processes together in percent of one CPU; up to 200.
     pub fn cpu_percent(&self) -> f64 {
         (self.client_cpu_ns + self.server_cpu_ns) as f64 * 100.0 / self.elapsed_ns.max(1) as f64
     }
@@ -99,8 +99,8 @@ pub fn serve(dir: &Path, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Opens an endpoint for a client and closes it as soon as the client asks for that; meanwhile the client waits for nothing
-/// else.
+/// Opens an endpoint for a client and closes it when the client asks for that. The server handles nothing else in the
+/// meantime.
 fn open_for(dir: &Path, client: Spid) -> Result<(), Error> {
     let mut short = Endpoint::open(dir, "crossway-linx-bench-short")?;
     // The sender of this signal tells the client the number of the endpoint.
@@ -145,7 +145,7 @@ impl Client {
         self.own.send_copy(number, payload, self.server, until)
     }
 
-    /// CPU time in nanoseconds used so far by this process and by the server's.
+    /// Returns the CPU time in nanoseconds used so far by this process and by the server's.
     fn cpu_ns(&mut self) -> Result<(u64, u64), Error> {
         self.send(CPU, &[])?;
         let signal = self.answer(CPU)?;
@@ -153,7 +153,7 @@ impl Client {
         Ok((Usage::now().cpu_ns, of_server))
     }
 
-    /// Measures an operation that sends `signals` signals of `size` bytes, `times` times.
+    /// Repeats an operation that sends `signals` signals of `size` bytes `times` times, and measures each repetition.
     fn times(
         &mut self,
         size: usize,
@@ -188,7 +188,8 @@ impl Client {
         })
     }
 
-    /// Measures the time from the signal that makes an endpoint of the server close to the signal of its end.
+    /// Measures how long it takes from the signal that makes one of the server's endpoints close until the notice of
+    /// its end arrives.
     ///
     /// # Errors
     /// As [`Endpoint::receive`]; [`Error::Gone`] if the server ends, [`Error::TimedOut`] if it does not answer.
@@ -206,7 +207,7 @@ impl Client {
         })
     }
 
-    /// Measures the time of a signal and its echo.
+    /// Measures how long it takes to send a signal and receive its echo.
     ///
     /// # Errors
     /// As [`Client::attach_delay`].
@@ -221,7 +222,7 @@ impl Client {
         })
     }
 
-    /// Measures the time to send signals one after the other, until the server has received the last one.
+    /// Measures how long it takes to send a number of signals, until the server has received the last one.
     ///
     /// # Errors
     /// As [`Client::attach_delay`].
@@ -240,13 +241,13 @@ impl Client {
     }
 }
 
-/// The sizes of a ramp in bytes.
+/// Returns the sizes of a ramp in bytes.
 pub fn ramp() -> impl Iterator<Item = usize> {
     let (steps, first, last) = RAMP;
     (0..steps).map(move |step| first + (last - first) * step / (steps - 1))
 }
 
-/// The payload of a signal of `size` bytes in total.
+/// Returns the payload of a signal that has `size` bytes in total.
 fn payload(size: usize) -> Result<Vec<u8>, Error> {
     let len = size.checked_sub(crate::limits::LEAST_SIGNAL).ok_or(Error::BadSize { size })?;
     crate::signal::check(ECHO, len)?;

@@ -1,4 +1,4 @@
-//! A program's side of the connection to its node.
+//! The program's side of the connection to its node.
 
 use std::io::Error as IoError;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +14,8 @@ use crate::wire::local::{Event, Request};
 /// The environment variable that names the node's directory.
 pub const DIR_VARIABLE: &str = "CROSSWAY_LINX_DIR";
 
-/// The directory of the node that programs use by default: `$CROSSWAY_LINX_DIR`, or `crossway-linx` in `$XDG_RUNTIME_DIR` or
-/// in `/run`.
+/// Returns the directory of the node that programs use by default: `$CROSSWAY_LINX_DIR`, or `crossway-linx` in
+/// `$XDG_RUNTIME_DIR` or in `/run`.
 pub fn default_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os(DIR_VARIABLE).filter(|dir| !dir.is_empty()) {
         return dir.into();
@@ -24,7 +24,7 @@ pub fn default_dir() -> PathBuf {
     PathBuf::from(runtime.unwrap_or_else(|| "/run".into())).join("crossway-linx")
 }
 
-/// The path of the node's socket in its directory.
+/// Returns the path of the node's socket in its directory.
 pub(crate) fn socket_path(dir: &Path) -> PathBuf {
     dir.join("node")
 }
@@ -68,7 +68,7 @@ impl Control {
         }
     }
 
-    /// The next event from the node; `None` if there is none now.
+    /// Returns the next event from the node; `None` if there is none now.
     pub(crate) fn hear(
         &mut self,
         nonblocking: bool,

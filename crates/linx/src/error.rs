@@ -7,7 +7,7 @@ use crossway_sys::{Errno, OsError};
 use crate::Spid;
 use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, LONGEST_NAME};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +20,7 @@ pub enum Error {
         /// The requested size in bytes.
         size: usize,
     },
-    /// No endpoint or link can have this name.
+    /// This is not a valid name for an endpoint or link.
     #[error("'{name}' cannot be a name: names have 1 to {LONGEST_NAME} bytes and no '/'")]
     BadName {
         /// The name that was given.
@@ -32,8 +32,8 @@ pub enum Error {
         /// The number of the endpoint.
         spid: Spid,
     },
-    /// The process of the endpoint has no descriptors left for a channel. Signals sent since the channel was requested are lost; a later
-    /// send requests another one.
+    /// The endpoint's process has no descriptors left for a channel. Signals sent since the channel was requested are
+    /// lost; the next send requests another channel.
     #[error(
         "the process of endpoint {spid} has no descriptors left for a channel, and signals sent to it are lost; raise its limit (ulimit -n)"
     )]
@@ -49,7 +49,7 @@ pub enum Error {
         /// The number that was given.
         number: u32,
     },
-    /// Only the node of an endpoint knows this about it, and the endpoint is not on this one.
+    /// Only the endpoint's own node has this information, and the endpoint is not on this node.
     #[error("the endpoint {spid} is a link or on another node; ask on its own node")]
     NotHere {
         /// The number of the endpoint.
@@ -61,7 +61,7 @@ pub enum Error {
     /// No signal arrived, or no room became free, before the deadline.
     #[error("the deadline has passed: no signal arrived, or there was no room to send")]
     TimedOut,
-    /// A receive that waits for certain signals would wait for ever: the queue is full of other signals, so the endpoint
+    /// A receive that waits for certain signals would never return: the queue is full of other signals, so the endpoint
     /// accepts no more.
     #[error(
         "the queue is full with {signals} signals, none of which this receive accepts: receive them, or open the endpoint with a larger queue"
@@ -100,7 +100,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno that the C interface returns for the error.
+    /// Returns the errno that the C interface uses for the error.
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Error::BadNumber

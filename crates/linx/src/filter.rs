@@ -18,7 +18,7 @@ pub enum Numbers<'a> {
 pub struct Filter<'a> {
     /// Which signal numbers are accepted.
     pub numbers: Numbers<'a>,
-    /// The accepted sender; `None`: any.
+    /// The accepted sender; `None` accepts any.
     pub from: Option<Spid>,
 }
 
@@ -36,8 +36,8 @@ impl<'a> Filter<'a> {
         Filter { numbers: Numbers::Except(numbers), from: None }
     }
 
-    /// Restricts the filter to signals from this sender. Attach to the sender and include the attach's number, otherwise its
-    /// death is not noticed.
+    /// Restricts the filter to signals from this sender. To notice its death, attach to the sender and include the
+    /// number of the attach's signal.
     pub const fn from(self, sender: Spid) -> Self {
         Filter { from: Some(sender), ..self }
     }

@@ -1,6 +1,6 @@
 //! All limits, and what happens when they are reached.
 
-/// Size in bytes of the number at the start of each signal, and so the minimum size of a signal.
+/// Size in bytes of the number at the start of each signal, and therefore the minimum size of a signal.
 pub const LEAST_SIGNAL: usize = 4;
 
 /// Maximum size of a signal in bytes; a larger one cannot be created, and a peer that announces one loses its channel.
@@ -40,7 +40,7 @@ pub const QUEUE_BYTES: usize = 128 << 20;
 /// Maximum number of bytes of a signal that pass through a node in one piece.
 pub const PIECE: usize = 64 << 10;
 
-/// Maximum length in bytes of a record of the protocol between a program and its node, not counting descriptors.
+/// Maximum length in bytes of a record of the protocol between a program and its node, without descriptors.
 pub const RECORD: usize = 4096;
 
 /// Maximum number of bytes in flight from one node to an endpoint of the next, until that node has delivered them. Senders
@@ -51,21 +51,24 @@ pub const WINDOW: usize = 1 << 20;
 /// that link wait.
 pub const UNACKNOWLEDGED: usize = 8 << 20;
 
-/// Number of bytes of each half of the pool that two endpoints of a user share over [`Transport::Shm`](crate::Transport::Shm), or an
-/// endpoint shares with its node for a link; and so the number of bytes that each of them can pass by reference at the same
-/// time. Memory is only used for what was written to. Signals for which there is no room are copied.
+/// Number of bytes of each half of the pool that two endpoints of a user share over
+/// [`Transport::Shm`](crate::Transport::Shm), or that an endpoint shares with its node for a link. This is also the
+/// number of bytes that each of them can pass by reference at the same time. Memory is used only for the parts that
+/// were written to. Signals for which there is no room are copied.
 pub const POOL: usize = 64 << 20;
 
-/// Minimum size in bytes of signals that are passed by reference between an endpoint and its node without a request by the
-/// program.
+/// Minimum size in bytes of signals that are passed by reference between an endpoint and its node even if the program
+/// did not request it.
 pub const SHARED_FROM: usize = PIECE;
 
-/// A receiver with signals in its queue checks for further ones, which may be out of band, after this number of signals...
+/// A receiver with signals in its queue checks for further arrivals, which may be out of band, after receiving this
+/// number of signals.
 pub const LOOK_AROUND: u32 = 16;
 
-/// ...unless its queue has this many signals, so that it does not move signals into its queue faster than it receives them.
+/// A receiver with this many signals in its queue does not check for further ones, so that it does not move signals
+/// into its queue faster than it receives them.
 pub const LOOK_BELOW: usize = 256;
 
-/// A receiver with an empty queue checks for arrivals from others after this number of signals, even if there is always a further one from the same
-/// sender.
+/// A receiver with an empty queue checks for arrivals from other senders after this number of signals, even if there is
+/// always another one from the same sender.
 pub const LOOK_AT_LAST: u32 = 256;

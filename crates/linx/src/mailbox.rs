@@ -1,4 +1,4 @@
-//! The signals that have arrived for an endpoint and the requests it has pending, without I/O or clock.
+//! The signals that have arrived for an endpoint, and its pending requests. No I/O, no clock.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -21,7 +21,7 @@ pub enum WhenFull {
 pub struct Queue {
     /// Maximum number of signals.
     pub signals: usize,
-    /// Maximum number of bytes; one signal may exceed it, so that no signal is blocked for ever.
+    /// Maximum number of bytes. A single signal may exceed it, so that no signal is blocked forever.
     pub bytes: usize,
     /// What happens at the limits.
     pub when_full: WhenFull,
@@ -42,7 +42,7 @@ impl Default for Queue {
 pub struct Reference(pub(crate) u32);
 
 impl Reference {
-    /// The reference as a number, for the C interface.
+    /// Returns the reference as a number, for the C interface.
     pub fn get(self) -> u32 {
         self.0
     }
@@ -68,7 +68,7 @@ enum Pending {
     NewLink,
 }
 
-/// The kind of a reference.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Attach,
@@ -126,7 +126,7 @@ impl Mailbox {
         self.bytes
     }
 
-    /// Number of pending requests of a kind.
+    /// Returns the number of pending requests of a kind.
     pub(crate) fn pending(&self, kind: RequestKind) -> usize {
         self.counts[kind as usize]
     }
@@ -278,7 +278,7 @@ impl Mailbox {
         }
     }
 
-    /// The instant of the next time-out.
+    /// Returns the instant of the next time-out.
     #[inline]
     pub(crate) fn next_timeout_ns(&self) -> Option<u64> {
         self.timeouts.first_key_value().map(|((at, _), ())| *at)

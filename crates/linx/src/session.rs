@@ -1,4 +1,4 @@
-//! The state of a session between two nodes across the connections that carry it: nothing is lost, repeated or reordered
+//! The state of a session between two nodes, which outlives its connections: nothing is lost, repeated or reordered
 //! when one connection fails and another replaces it. No I/O, no clock.
 
 use std::collections::VecDeque;
@@ -8,14 +8,14 @@ use crate::limits::UNACKNOWLEDGED;
 use crate::wire::body::Framed;
 use crate::wire::link::{Frame, Init, Message, VERSION};
 
-/// Number of messages or bytes received after which an acknowledgement is due.
+/// Number of messages after which an acknowledgement is due; also, below, the number of bytes.
 const ACK_MESSAGES: u64 = 32;
 const ACK_BYTES: usize = 256 << 10;
 
 /// The features that this end supports; those that both ends support are used.
 pub(crate) const FEATURES: &str = "out-of-band,resume,credit";
 
-/// Why two ends cannot continue.
+/// The reason why two ends cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     /// The peer has forgotten the session, so a new one must begin.
@@ -29,13 +29,13 @@ pub(crate) enum Mismatch {
 pub(crate) struct Session {
     /// The session's number, which is the same at both ends.
     number: u64,
-    /// Number of messages sent by this end so far, and how many of them the peer has received.
+    /// Number of messages sent by this end so far, and below, how many of them the peer has received.
     sent: u64,
     acknowledged: u64,
-    /// The messages in between.
+    /// The messages that were sent and that the peer has not acknowledged.
     unacknowledged: VecDeque<Arc<Framed>>,
     unacknowledged_bytes: usize,
-    /// Number of messages received, and how many of them were acknowledged.
+    /// Number of messages received, and below, how many of them were acknowledged.
     received: u64,
     told: u64,
     untold_bytes: usize,
@@ -62,7 +62,7 @@ impl Session {
         self.number
     }
 
-    /// The frame with which this end introduces itself on a new connection.
+    /// Returns the frame with which this end introduces itself on a new connection.
     pub(crate) fn init(&self, name: &str, timeout_ms: u32) -> Frame {
         Frame::Init(Init {
             version: VERSION,
@@ -98,7 +98,7 @@ impl Session {
         Ok(self.unacknowledged.iter().cloned().collect())
     }
 
-    /// Numbers a message and returns it as it is sent over a connection.
+    /// Gives a message a number, and returns it in the form in which it is sent.
     pub(crate) fn send(&mut self, message: Message) -> Arc<Framed> {
         let bytes = Arc::new(message.framed());
         self.sent += 1;
@@ -107,7 +107,7 @@ impl Session {
         bytes
     }
 
-    /// Number of messages sent by this end so far.
+    /// Returns the number of messages sent by this end so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
@@ -117,12 +117,12 @@ impl Session {
         self.unacknowledged.is_empty()
     }
 
-    /// Whether no more signals should be sent now.
+    /// Whether no more signals should be sent at the moment.
     pub(crate) fn is_full(&self) -> bool {
         self.unacknowledged_bytes >= UNACKNOWLEDGED
     }
 
-    /// Handles an acknowledgement of `received` messages; returns false if it is impossible.
+    /// Handles an acknowledgement of `received` messages; returns false if so many were never sent.
     #[must_use]
     pub(crate) fn handle_ack(&mut self, received: u64) -> bool {
         if received < self.acknowledged || received > self.sent {
@@ -143,7 +143,7 @@ impl Session {
         self.untold_bytes += bytes;
     }
 
-    /// The acknowledgement that is due; with `now`, of everything received.
+    /// Returns an acknowledgement if one is due; with `now`, one of everything received.
     pub(crate) fn poll_ack(&mut self, now: bool) -> Option<Frame> {
         let untold = self.received - self.told;
         let due = untold >= ACK_MESSAGES || self.untold_bytes >= ACK_BYTES || (now && untold > 0);

@@ -21,8 +21,8 @@ pub const ATTACH: u32 = 252;
 /// The lowest number that programs should use for their own signals; lower ones are reserved for the system.
 pub const USER_BASE: u32 = 0x1000_0000;
 
-/// Number of bytes in front of a signal in a buffer of an endpoint: at least those of a header, which a channel then sends together with the
-/// signal, and as many as keep the signal aligned.
+/// Number of bytes in front of a signal in a buffer of an endpoint. There is room for a header, which a channel then
+/// sends together with the signal, and the signal stays aligned.
 pub(crate) const HEADROOM: usize = 32;
 const _: () = assert!(HEADROOM >= HEADER);
 
@@ -41,7 +41,7 @@ pub struct Signal {
 
 /// Number and payload.
 enum Bytes {
-    /// In memory of this process only, from `start` on.
+    /// In memory of this process only; number and payload begin at `start`.
     Own { buffer: Vec<u8>, start: usize },
     /// At the start of a block that is shared with one other endpoint.
     Shared { block: Block, size: usize },
@@ -105,7 +105,7 @@ impl Signal {
         Ok(Signal::own(bytes))
     }
 
-    /// Creates a signal without payload; the caller knows that the number is not 0.
+    /// Creates a signal without payload. The caller must know that the number is not 0.
     pub(crate) fn bare(number: u32) -> Signal {
         Signal::own(number.to_ne_bytes().to_vec())
     }
@@ -119,14 +119,14 @@ impl Signal {
         Signal { bytes, sender: None, out_of_band: false, remote: false }
     }
 
-    /// Creates a signal in a buffer that has room for a header in front; the caller has checked number and size.
+    /// Creates a signal in a buffer that has room for a header in front. The caller must have checked number and size.
     #[inline]
     pub(crate) fn with_headroom(number: u32, mut buffer: Vec<u8>) -> Signal {
         buffer[HEADROOM..HEADROOM + LEAST_SIGNAL].copy_from_slice(&number.to_ne_bytes());
         Signal::own_from(buffer, HEADROOM)
     }
 
-    /// Writes a header in front of number and payload, if there is room for one.
+    /// Writes a header in front of number and payload, if there is room for it.
     #[inline]
     pub(crate) fn put_header(&mut self, header: &[u8; HEADER]) {
         if let Bytes::Own { buffer, start: HEADROOM } = &mut self.bytes {
@@ -134,7 +134,7 @@ impl Signal {
         }
     }
 
-    /// The header in front of number and payload, and these; `None` if there is no room for a header.
+    /// Returns the header together with number and payload; `None` if there is no room for a header.
     #[inline]
     pub(crate) fn with_header(&self) -> Option<&[u8]> {
         match &self.bytes {
@@ -143,7 +143,7 @@ impl Signal {
         }
     }
 
-    /// Creates a signal in a block that is longer than the signal; the caller has checked number and size.
+    /// Creates a signal in a block that is longer than the signal. The caller must have checked number and size.
     pub(crate) fn in_block(number: u32, block: Block, size: usize) -> Signal {
         let bytes = Bytes::Shared { block, size };
         let mut signal = Signal { bytes, sender: None, out_of_band: false, remote: false };
@@ -151,13 +151,13 @@ impl Signal {
         signal
     }
 
-    /// Creates a signal received by reference.
+    /// Creates a signal that was received by reference.
     pub(crate) fn by_reference(block: Block, size: usize, from: Spid, out_of_band: bool) -> Signal {
         let bytes = Bytes::Shared { block, size };
         Signal { bytes, sender: Some(from), out_of_band, remote: false }
     }
 
-    /// The block in which it is.
+    /// Returns the block that contains it; `None` if it is not shared.
     pub(crate) fn block(&self) -> Option<&Block> {
         match &self.bytes {
             Bytes::Own { .. } => None,
@@ -165,14 +165,14 @@ impl Signal {
         }
     }
 
-    /// Called after its reference was passed to the receiver.
+    /// Gives the block up after a reference to it was passed to the receiver.
     pub(crate) fn lend(self) {
         if let Bytes::Shared { block, .. } = self.bytes {
             block.lend();
         }
     }
 
-    /// Its buffer, to be used for further signals; `None` if it was shared and is now free.
+    /// Returns its buffer, for further signals; `None` if it was shared, whose memory is then free.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
             Bytes::Own { buffer, .. } => Some(buffer),
@@ -186,7 +186,7 @@ impl Signal {
         Signal { sender: Some(sender), out_of_band, ..Signal::own(bytes) }
     }
 
-    /// Marks it as one that came over a link.
+    /// Marks it as a signal that came over a link.
     pub(crate) fn over_link(mut self) -> Signal {
         self.remote = true;
         self
@@ -203,10 +203,11 @@ impl Signal {
         self
     }
 
-    /// Creates a signal from number and payload in the layout of C programs.
+    /// Creates a signal from number and payload in the layout of C programs: the number comes first, in native byte
+    /// order.
     ///
     /// # Errors
-    /// As [`Signal::new`], also if there are fewer bytes than the number has.
+    /// Those of [`Signal::new`], and [`Error::BadSize`] if there are fewer bytes than the number has.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Signal, Error> {
         let signal = Signal::own(bytes);
         let len = signal.bytes.len();
@@ -215,22 +216,22 @@ impl Signal {
         Ok(signal)
     }
 
-    /// The number that identifies the type of the signal.
+    /// Returns the number that identifies the type of the signal.
     pub fn number(&self) -> u32 {
         u32::from_ne_bytes(self.bytes[..LEAST_SIGNAL].try_into().expect("four bytes"))
     }
 
-    /// The size in bytes including the number, as LINX counts it.
+    /// Returns the size in bytes, including the number, as LINX counts it.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes after the number.
+    /// Returns the bytes after the number.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[LEAST_SIGNAL..]
     }
 
-    /// The bytes after the number, for writing.
+    /// Returns the bytes after the number, for writing.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[LEAST_SIGNAL..]
     }
@@ -240,7 +241,7 @@ impl Signal {
         self.block().is_some()
     }
 
-    /// All of the shared memory that belongs to a shared signal, at least one byte more than its size.
+    /// Returns all of the memory of a shared signal, at least one byte more than its size; `None` for other signals.
     pub fn shared_room(&mut self) -> Option<&mut [u8]> {
         match &mut self.bytes {
             Bytes::Own { .. } => None,
@@ -248,7 +249,8 @@ impl Signal {
         }
     }
 
-    /// Changes the size, which includes the number; added bytes are 0. A shared signal that outgrows its memory is copied.
+    /// Changes the size, which includes the number; added bytes are 0. A shared signal that no longer fits into its
+    /// memory is copied.
     ///
     /// # Errors
     /// [`Error::BadSize`] if it is smaller than the number or above the maximum.
@@ -273,7 +275,7 @@ impl Signal {
         Ok(())
     }
 
-    /// Changes the number and keeps the payload, so that a received buffer can be used for the answer.
+    /// Changes the number and keeps the payload, so that a received signal can be used for the answer.
     ///
     /// # Errors
     /// [`Error::BadNumber`] for number 0.
@@ -283,7 +285,7 @@ impl Signal {
         Ok(())
     }
 
-    /// The sender; `None` for a signal that was not received.
+    /// Returns the sender; `None` for a signal that was not received.
     pub fn sender(&self) -> Option<Spid> {
         self.sender
     }
@@ -293,12 +295,12 @@ impl Signal {
         self.out_of_band
     }
 
-    /// The signal as C programs see it: its number in native byte order, then the payload.
+    /// Returns the signal as C programs see it: its number in native byte order, then the payload.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Number and payload in the layout of C programs; a shared signal is copied.
+    /// Returns number and payload in the layout of C programs; those of a shared signal are copied.
     pub fn into_bytes(self) -> Vec<u8> {
         match self.bytes {
             Bytes::Own { mut buffer, start } => {
@@ -310,7 +312,7 @@ impl Signal {
     }
 }
 
-/// The size of a signal with a payload of `payload_len` bytes.
+/// Checks the number, and returns the size of a signal with a payload of `payload_len` bytes.
 pub(crate) fn check(number: u32, payload_len: usize) -> Result<usize, Error> {
     if number == 0 {
         return Err(Error::BadNumber);

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// The number of an endpoint, unique in its node as long as the node runs: it is never assigned to another endpoint, however
-/// many are opened and closed.
+/// The number of an endpoint, unique in its node for as long as the node runs: it is never assigned to another
+/// endpoint, however many are opened and closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Spid(NonZeroU32);
 
@@ -18,7 +18,7 @@ impl Spid {
         }
     }
 
-    /// The number as an integer.
+    /// Returns the number as an integer.
     pub const fn get(self) -> u32 {
         self.0.get()
     }
@@ -41,13 +41,13 @@ impl fmt::Display for Spid {
 pub(crate) enum Standing {
     /// An endpoint has it.
     Alive,
-    /// An endpoint had it: what LINX calls a zombie.
+    /// An endpoint had it and has ended. LINX calls this a zombie.
     Dead,
     /// No endpoint ever had it.
     Unknown,
 }
 
-/// How a number is composed of an index, which is reused, and a count of the uses of that index.
+/// The composition of a number from an index, which is reused, and a count of the uses of that index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Widths {
     /// Number of bits of the index.
@@ -57,7 +57,8 @@ pub(crate) struct Widths {
 }
 
 impl Widths {
-    /// A million endpoints at a time, 4096 uses of each index: 4 billion endpoints in the lifetime of a node.
+    /// Allows a million endpoints at a time and 4096 uses of each index, which makes 4 billion endpoints in the
+    /// lifetime of a node.
     pub(crate) const FULL: Widths = Widths { index: 20, instance: 12 };
 }
 
@@ -117,19 +118,19 @@ impl<T> SpidTable<T> {
         Some(value)
     }
 
-    /// The value with this number.
+    /// Returns the value with this number.
     pub(crate) fn get(&self, spid: Spid) -> Option<&T> {
         let (index, instance) = self.split(spid);
         self.slots.get(index).filter(|slot| slot.instance == instance)?.value.as_ref()
     }
 
-    /// The value with this number, for changing.
+    /// Returns the value with this number, for changing.
     pub(crate) fn get_mut(&mut self, spid: Spid) -> Option<&mut T> {
         let (index, instance) = self.split(spid);
         self.slots.get_mut(index).filter(|slot| slot.instance == instance)?.value.as_mut()
     }
 
-    /// The state of a number.
+    /// Returns the state of a number.
     pub(crate) fn standing(&self, spid: Spid) -> Standing {
         let (index, instance) = self.split(spid);
         match self.slots.get(index) {
@@ -139,7 +140,7 @@ impl<T> SpidTable<T> {
         }
     }
 
-    /// All values, in the order of their indices.
+    /// Returns all values, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Spid, &T)> {
         let bits = self.widths.index;
         self.slots.iter().enumerate().filter_map(move |(index, slot)| {

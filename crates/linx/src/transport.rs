@@ -19,7 +19,7 @@ impl Transport {
     /// All transports.
     pub const ALL: [Transport; 3] = [Transport::Uds, Transport::Fifo, Transport::Shm];
 
-    /// The transport's name.
+    /// Returns the transport's name.
     pub const fn name(self) -> &'static str {
         match self {
             Transport::Uds => "uds",

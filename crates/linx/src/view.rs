@@ -33,7 +33,7 @@ pub enum WaitsFor {
 /// A number of signals, and the sum of their sizes in bytes, including their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How many signals.
+    /// Number of signals.
     pub signals: u64,
     /// The sum of their sizes in bytes.
     pub bytes: u64,
@@ -69,12 +69,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Signals sent to endpoints of the same node and of others together.
+    /// Returns the signals sent to endpoints of this node and of other nodes together.
     pub fn sent(&self) -> Count {
         self.sent_local + self.sent_remote
     }
 
-    /// Signals received from endpoints of the same node and of others together.
+    /// Returns the signals received from endpoints of this node and of other nodes together.
     pub fn received(&self) -> Count {
         self.received_local + self.received_remote
     }
@@ -93,17 +93,17 @@ impl Traffic {
 /// The state that an endpoint reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// The signals it waits for.
+    /// The signals that it waits for.
     pub waits_for: WaitsFor,
-    /// The sender it waits for; `None`: any.
+    /// The sender that it waits for; `None` for any.
     pub from: Option<Spid>,
     /// Number of signals in its queue.
     pub queued: u64,
     /// Number of bytes in its queue.
     pub queued_bytes: u64,
-    /// What it has sent and received.
+    /// The signals that it has sent and received so far.
     pub traffic: Traffic,
-    /// Number of signals it has dropped because its queue was full.
+    /// Number of signals that it has dropped because its queue was full.
     pub dropped: u64,
     /// Number of pending time-outs.
     pub timeouts: u32,
@@ -114,7 +114,7 @@ pub struct Condition {
 pub struct EndpointInfo {
     /// The number by which other endpoints of this node address it.
     pub spid: Spid,
-    /// Its name; with the path of links to it if it is remote.
+    /// Its name, preceded by the path of links to it if it is remote.
     pub name: String,
     /// The kind of the endpoint.
     pub kind: EndpointKind,
@@ -130,8 +130,8 @@ pub struct EndpointInfo {
     pub hunts: u32,
     /// Number of its channels to other endpoints.
     pub channels: u32,
-    /// The state that it reports; `None` if it was not opened by a program, or if the program did not use the endpoint in
-    /// time.
+    /// The state that the endpoint reports; `None` if it was not opened by a program, or if its program did not use the
+    /// endpoint in time.
     pub condition: Option<Condition>,
 }
 

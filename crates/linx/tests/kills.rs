@@ -1,5 +1,5 @@
-//! Programs and nodes are killed (SIGKILL) at random instants while sending, receiving, hunting and attaching: each attach
-//! gives exactly one signal, after the last signal that arrived, and nothing remains.
+//! Kills programs and nodes (SIGKILL) at random instants while they send, receive, hunt and attach, and checks that
+//! each attach results in exactly one signal, after the last signal that arrived, and that nothing is left behind.
 //!
 //! `CROSSWAY_LINX_KILLS=1000 cargo test -p crossway-linx --test kills` sets the number of kills.
 
@@ -14,12 +14,12 @@ use crossway_linx::{
     Settings, Signal, Spid, Transport, list,
 };
 
-/// A limit that only catches hangs.
+/// A time limit that only serves to catch hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Tells the child process to run as the victim.
+/// The environment variable that makes the child process run as the victim, and says what it does.
 const ACT: &str = "CROSSWAY_LINX_VICTIM";
-/// The number of kills; 100 by default.
+/// The environment variable with the number of kills; 100 by default.
 const KILLS: &str = "CROSSWAY_LINX_KILLS";
 
 fn soon() -> Option<Instant> {
@@ -33,9 +33,9 @@ enum Act {
     Receive,
     Hunt,
     Attach,
-    /// Sends signals in the memory that it shares with its witness, which sends some of them back.
+    /// Sends signals in the memory shared with its witness, which sends some of them back.
     Pool,
-    /// As `Send`, from its own node, which dies with it.
+    /// Does the same as `Send`, from a node of its own, which dies with it.
     Node,
 }
 
@@ -53,7 +53,7 @@ impl Chance {
     }
 }
 
-/// The payload of the victim's nth signal.
+/// Returns the payload of the victim's nth signal.
 fn payload(n: u32) -> Vec<u8> {
     let len = match n % 50 {
         0 => 0,
@@ -129,13 +129,13 @@ fn victim() {
 /// How long a node may be without a connection before its peer considers it dead.
 const LINK_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A node that listens.
+/// Returns the settings of a node that listens.
 fn listening(link_timeout: Duration) -> Settings {
     let listen = vec!["127.0.0.1:0".parse().unwrap()];
     Settings { listen, link_timeout, ..Settings::default() }
 }
 
-/// Settings of a node with this name that calls its link to the node at this address "near".
+/// Returns the settings of a node with this name, which calls its link to the node at this address "near".
 fn dialling(name: &str, address: &str, link_timeout: Duration) -> Settings {
     let links =
         vec![LinkSettings { name: "near".to_owned(), addresses: vec![address.parse().unwrap()] }];
@@ -151,18 +151,19 @@ impl Drop for Killed {
     }
 }
 
-/// Number of open descriptors of this process, including those of its nodes.
+/// Returns the number of open descriptors of this process, including those of its nodes.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Number of mapped pools of two endpoints. A node keeps that of a link until the other node has acknowledged all signals in it.
+/// Returns the number of mapped pools of two endpoints. A node keeps that of a link until the other node has
+/// acknowledged all signals in it.
 fn pools() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| line.contains("crossway-linx-pool")).count()
 }
 
-/// Waits until no more descriptors are open than before: those that were being closed then are closed now.
+/// Waits until no more descriptors are open than before. Some that were being closed at that time may be closed now.
 fn until_holding(before: usize, what: &str) {
     let limit = Instant::now() + WATCHDOG;
     while descriptors() > before {
@@ -177,14 +178,14 @@ struct Heard {
     victim: Option<Spid>,
     signals: u32,
     deaths: u32,
-    /// Shared signals that it keeps (every fourth; the first of all is not shared), and one that is to be sent back.
+    /// Shared signals that it keeps (every fourth; the very first one is not shared), and one that will be sent back.
     held: Vec<Signal>,
     back: Option<Signal>,
 }
 
 impl Heard {
-    /// Attaches as soon as the victim exists, and checks that signals arrive whole, in order, and before the notice of its
-    /// end.
+    /// Handles a signal: attaches as soon as it knows the victim, and checks that signals arrive whole, in order, and
+    /// before the notice of the victim's end.
     fn take(&mut self, witness: &mut Endpoint, signal: Signal, round: &str) {
         let from = signal.sender().unwrap();
         match signal.number() {
@@ -228,7 +229,7 @@ struct Place {
     short: PathBuf,
     /// The address at which that node listens.
     address: String,
-    /// Endpoints named `beacon` on each node.
+    /// Endpoints named `beacon`, one on each node.
     _beacons: [Endpoint; 3],
     _nodes: [NodeThread; 3],
     dir: tempfile::TempDir,

@@ -10,7 +10,7 @@ use crossway_linx::{
     Options, Settings, Signal, Spid,
 };
 
-/// A limit that only catches hangs.
+/// A time limit that only serves to catch hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn soon() -> Option<Instant> {
@@ -243,14 +243,15 @@ fn a_link_goes_on_by_its_other_address_without_losing_or_repeating_a_signal() {
     assert_eq!(client.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None, "nobody died");
 }
 
-/// The payload of the nth of a sequence of large signals.
+/// Returns the payload of the nth signal of a sequence of large ones.
 fn large(n: u32) -> Vec<u8> {
     let sizes = [65_531, 65_532, 65_533, 131_072, 300_000, 1 << 20, 3 << 20];
     let len = sizes[n as usize % sizes.len()] as u32;
     (0..len / 4).flat_map(|at| (at ^ n.rotate_right(8)).to_ne_bytes()).collect()
 }
 
-/// Sends large signals, in shared memory, in ordinary memory and without a signal, while `cut` cuts the connection.
+/// Sends large signals, in turn from shared memory, from ordinary memory and without a signal object, while `cut`
+/// breaks the connection.
 fn send_large(from: &mut Endpoint, to: Spid, count: u32, cut: impl Fn(u32)) {
     for n in 0..count {
         let (number, payload) = (USER_BASE + n, large(n));

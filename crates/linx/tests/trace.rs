@@ -1,4 +1,4 @@
-//! Tests of traces: every signal is in them or counted as lost, and no reader delays an endpoint.
+//! Tests of traces: every signal is recorded or counted as lost, and no reader delays an endpoint.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn soon() -> Option<Instant> {
     Some(Instant::now() + WATCHDOG)
 }
 
-/// Starts a trace; the node may not have noticed the end of the previous one yet.
+/// Starts a trace; retries while the node has not noticed the end of the previous one.
 fn trace(at: &Path) -> Trace {
     let begin = Instant::now();
     loop {
@@ -30,7 +30,7 @@ fn trace(at: &Path) -> Trace {
     }
 }
 
-/// The number of records of signals, and of endpoints that exist, until there is none left.
+/// Reads records until there are no more; returns the numbers of records of signals and of existing endpoints.
 fn read(trace: &mut Trace) -> (u64, u64) {
     let (mut signals, mut exist) = (0, 0);
     while let Some(record) = trace.try_next().unwrap() {

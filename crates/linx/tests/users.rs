@@ -1,4 +1,4 @@
-//! Endpoints of different users on one node.
+//! Tests of endpoints of different users on one node.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,22 +8,22 @@ use crossway_linx::signal::USER_BASE;
 use crossway_linx::{Endpoint, Error, Filter, Node, Settings, Transport};
 use rustix::thread::{Uid, set_thread_res_uid};
 
-/// `nobody`; nothing here belongs to this user.
+/// The user id of `nobody`, which owns nothing that these tests use.
 const OTHER: u32 = 65_534;
-/// A payload in bytes that endpoints of one user pass by reference.
+/// Size in bytes of a payload that endpoints of one user pass by reference.
 const LARGE: usize = 200_000;
 
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(60))
 }
 
-/// Makes the calling thread, and no other, another user's.
+/// Changes the user of the calling thread, but not of other threads.
 fn become_other_user() -> Result<(), String> {
     set_thread_res_uid(None, Uid::from_raw(OTHER), None).map_err(|why| format!("setresuid: {why}"))
 }
 
-/// Runs a function as another user, and `meanwhile` as this one, if this process may do that and the other user may enter
-/// the directory.
+/// Runs `run` as another user and `meanwhile` as this one, if this process may change users and the other user may
+/// enter the directory.
 fn as_other_user(directory: &Path, run: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
     let enter = || {
         if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! The header before a signal that C programs hold, and the filters they pass.
+//! The header in front of each signal that C programs hold, and filters in the form that C programs pass.
 
 use crossway_linx::{Filter, Numbers, Signal, Spid};
 
@@ -7,7 +7,7 @@ pub(crate) const LIVE: u32 = 0x4c49_4e58;
 /// The byte after each signal, which detects overruns.
 pub(crate) const END_MARK: u8 = 0xee;
 
-/// The header before a signal's bytes.
+/// The header in front of a signal's bytes.
 #[repr(C, align(16))]
 pub(crate) struct Head {
     pub(crate) live: u32,

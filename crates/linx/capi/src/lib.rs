@@ -1,4 +1,5 @@
-//! LINX for C (`include/linx.h`): programs written for liblinx can be compiled against it and run on a Crossway node.
+//! LINX for C (`include/linx.h`): programs written for liblinx can be compiled with this header and run on a Crossway
+//! node.
 
 mod buffer;
 pub mod ffi;

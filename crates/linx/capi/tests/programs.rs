@@ -10,7 +10,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The library built from this workspace, and two nodes: the transport of the second is shared memory.
+/// The library built from this workspace, and two nodes. The second one uses shared memory as its transport.
 struct Site {
     library: PathBuf,
     dir: tempfile::TempDir,
@@ -18,7 +18,7 @@ struct Site {
 }
 
 impl Site {
-    /// Returns `None` if there is no compiler.
+    /// Builds the library and starts the nodes; `None` if there is no C compiler.
     fn new() -> Option<Site> {
         if let Err(error) = Command::new("cc").arg("--version").output() {
             eprintln!("SKIP the C interface: cc: {error}; install gcc");

@@ -1,26 +1,27 @@
-//! Reads signals of a known size into buffers of their own, so that only the kernel copies them.
+//! Reads signals of a predictable size directly into their own buffers, so that only the kernel copies them.
 //!
-//! The size of a signal is in its header, which arrives with it. When several signals of one size have arrived, the next ones
-//! probably have that size, too: a read then puts headers and signals in turn into separate buffers. If a header differs,
-//! the bytes are copied to where they would have been otherwise.
+//! The size of a signal is in its header, which arrives together with it. When two signals of the same size have
+//! arrived, the next ones probably have that size, too: a read then puts headers and signals alternately into separate
+//! buffers. If a header turns out to be different, the bytes are copied to where an ordinary read would have put them.
 
 use std::io::IoSliceMut;
 
 use super::frame::{FIRST, HEADER, Header, OUT_OF_BAND};
 use super::parts::Assembly;
 
-/// Sizes in bytes for which it pays: below, a copy costs less than the further buffers of a read.
+/// Sizes in bytes for which this saves time. For smaller signals, a copy costs less than the additional buffers of a
+/// read.
 const SIZES: std::ops::RangeInclusive<usize> = 1 << 10..=256 << 10;
 
-/// Number of bytes in signals that a read expects at most, if that is more than one signal: with more, their buffers leave the
-/// first-level cache before the program has read them.
+/// Maximum number of bytes in the signals that a read expects, unless it expects a single one. With more, their buffers
+/// would leave the first-level cache before the program has read them.
 const BYTES: usize = 16 << 10;
 
-/// Number of signals that a read expects at most.
+/// Maximum number of signals that a read expects.
 const SIGNALS: usize = 15;
 
-/// Size in bytes up to which a read also takes what comes after the expected signals. What it takes is copied once more, which
-/// costs larger signals more than a further read.
+/// For signals up to this size in bytes, a read also takes bytes that follow the expected signals. These are copied
+/// once more, which costs more for larger signals than another read.
 const BEHIND: usize = 2 << 10;
 
 /// The signals that are expected.
@@ -28,7 +29,7 @@ const BEHIND: usize = 2 << 10;
 pub(super) struct Ahead {
     /// The size of the last signal.
     last: usize,
-    /// The size of the next signals; 0 if nothing is known about them.
+    /// The predicted size of the next signals; 0 if there is no prediction.
     size: usize,
     /// Number of signals that the next read expects.
     depth: usize,
@@ -36,29 +37,30 @@ pub(super) struct Ahead {
     bodies: Vec<Vec<u8>>,
 }
 
-/// What a read has put into the buffers of the signals.
+/// A part of what a read has put into the buffers.
 pub(super) enum Arrived {
     /// A signal of which `left` bytes are still missing.
     Signal { header: Header, bytes: Vec<u8>, left: usize },
-    /// Bytes that are not what was expected.
+    /// Bytes of something other than an expected signal.
     Other(Vec<u8>),
 }
 
 impl Ahead {
-    /// Takes note of a signal that arrived in one piece.
+    /// Notes the size of a signal that arrived in one piece.
     #[inline]
     pub(super) fn saw(&mut self, size: usize) {
         self.size = if size == self.last && SIZES.contains(&size) { size } else { 0 };
         self.last = size;
     }
 
-    /// Whether the size of the next signals is known.
+    /// Whether there is a prediction for the next signals.
     #[inline]
     pub(super) fn expects(&self) -> bool {
         self.size > 0
     }
 
-    /// The buffers to read into, with `behind` for what comes after the expected signals if these are small.
+    /// Returns the buffers to read into. For small signals, the last one is `behind`, for bytes that follow the
+    /// expected signals.
     pub(super) fn buffers<'a>(
         &'a mut self,
         assembly: &mut Assembly,
@@ -82,7 +84,8 @@ impl Ahead {
         buffers
     }
 
-    /// Sorts the first `got` bytes that were read into the buffers; returns the number of bytes behind the expected signals.
+    /// Sorts the first `got` bytes that were read into the buffers; returns the number of bytes that follow the
+    /// expected signals.
     pub(super) fn sort(&mut self, got: usize, mut take: impl FnMut(Arrived)) -> usize {
         let frame = HEADER + self.size;
         let expected = self.depth * frame;
@@ -101,12 +104,12 @@ impl Ahead {
             used += 1;
         }
         self.bodies.drain(..used);
-        // As many as arrive at once, or more if it could be more.
+        // Expects as many as arrived together, or more if all of the buffers were filled.
         self.depth = if got >= expected { 2 * self.depth } else { used.max(1) };
         got - got.min(expected)
     }
 
-    /// The header of a signal if it has arrived and is the expected one.
+    /// Returns the header at an index, if all of it has arrived and it is that of an expected signal.
     fn expected_header(&self, at: usize, arrived: usize) -> Option<Header> {
         let header = Header::decode(&self.heads[at]).filter(|_| arrived >= HEADER)?;
         let size = self.size as u32;
@@ -114,7 +117,7 @@ impl Ahead {
         (alike && header.flags & !OUT_OF_BAND == FIRST).then_some(header)
     }
 
-    /// The bytes from a header on.
+    /// Returns a copy of `len` bytes that were read, beginning at a header.
     fn gather(&self, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + HEADER + self.size);
         for (head, body) in self.heads.iter().zip(&self.bodies).skip(at) {

@@ -1,4 +1,4 @@
-//! The header before each piece of a signal on a channel.
+//! The header in front of each piece of a signal on a channel.
 
 use crossway_ring::pool::Reference;
 
@@ -8,23 +8,23 @@ use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL};
 /// Length of a header in bytes.
 pub(crate) const HEADER: usize = 20;
 
-/// The piece is the first of its signal.
+/// Flag: the piece is the first of its signal.
 pub(crate) const FIRST: u8 = 1;
-/// The signal is out of band.
+/// Flag: the signal is out of band.
 pub(crate) const OUT_OF_BAND: u8 = 2;
-/// Not a signal: `from`, to which the receiver is attached under the number in `to`, has ended, and everything it has sent
-/// precedes this.
+/// Flag: not a signal, but a notice that the endpoint `from` has ended. It answers the receiver's attach with the
+/// number in `to`, and follows everything that the endpoint has sent.
 pub(crate) const GONE: u8 = 4;
-/// Not a signal: the incomplete signal from `from` will not be completed.
+/// Flag: not a signal, but a notice that the incomplete signal from `from` will not be completed.
 pub(crate) const ABANDONED: u8 = 8;
 
-/// The signal itself is in the pool of the channel's ends; what follows is the reference to it.
+/// Flag: the signal itself is in the pool that both ends of the channel share; a reference to it follows.
 pub(crate) const BY_REFERENCE: u8 = 16;
 
-/// A header. On a channel between two endpoints each signal is a single piece.
+/// A header. On a channel between two endpoints, each signal is a single piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Number of bytes that follow.
+    /// Number of bytes that follow the header.
     pub(crate) piece: u32,
     /// Size of the signal in bytes, including its number.
     pub(crate) size: u32,
@@ -34,14 +34,14 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The header before a signal of `size` bytes that is a single piece.
+    /// Returns the header for a signal of `size` bytes that is a single piece.
     #[inline]
     pub(crate) fn of_signal(size: usize, from: Spid, to: Spid, out_of_band: bool) -> Header {
         let oob = if out_of_band { OUT_OF_BAND } else { 0 };
         Header { piece: size as u32, size: size as u32, from, to: to.get(), flags: FIRST | oob }
     }
 
-    /// The header before the reference to a signal of `size` bytes.
+    /// Returns the header for the reference to a signal of `size` bytes.
     pub(crate) fn of_reference(size: usize, from: Spid, to: Spid, out_of_band: bool) -> Header {
         let oob = if out_of_band { OUT_OF_BAND } else { 0 };
         Header {
@@ -62,7 +62,7 @@ impl Header {
         bytes
     }
 
-    /// Returns `None` for a header that no correct peer writes.
+    /// Decodes a header; returns `None` if no correct peer writes it.
     pub(crate) fn decode(bytes: &[u8; HEADER]) -> Option<Header> {
         let mut words = bytes
             .chunks_exact(4)

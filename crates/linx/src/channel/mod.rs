@@ -26,14 +26,14 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) out_of_band: bool,
     pub(crate) number: u32,
     pub(crate) payload: &'a [u8],
-    /// The block that contains all of it, if it is in a pool.
+    /// The block of a pool that contains the signal; `None` if it is not in a pool.
     pub(crate) block: Option<&'a Block>,
-    /// The header as a single piece, number and payload, if they are one buffer.
+    /// The header of a single piece, the signal's number and its payload, if they are in one buffer.
     pub(crate) frame: Option<&'a [u8]>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// All of a signal.
+    /// Describes a whole signal that is to be sent.
     pub(crate) fn of(signal: &'a mut Signal, from: Spid, to: Spid, out_of_band: bool) -> Self {
         signal.put_header(&Header::of_signal(signal.size(), from, to, out_of_band).encode());
         let signal = &*signal;
@@ -53,7 +53,7 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Why a channel is no longer usable.
+/// The reason why a channel is no longer usable.
 #[derive(Debug)]
 pub(crate) enum Broken {
     /// The peer has closed it, and everything it sent was received.
@@ -91,7 +91,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// Takes the signal if there is room. With `patient`, waits a moment for room if the system can do both in one call.
+    /// Takes the signal if there is room. With `patient`, waits briefly for room if the system can do both in one call.
     #[inline]
     pub(crate) fn send(&mut self, out: &Outgoing<'_>, patient: bool) -> Result<Sent, Broken> {
         match self {
@@ -100,8 +100,8 @@ impl Channel {
         }
     }
 
-    /// A block for a signal of `size` bytes that can be passed by reference; `None` if the channel has no pool, or no room in
-    /// it.
+    /// Allocates a block for a signal of `size` bytes that can be passed by reference. `None` if the channel has no
+    /// pool, or if there is no room in it.
     pub(crate) fn block(&self, size: usize) -> Option<Block> {
         match self {
             Channel::Stream(channel) => channel.block(size),
@@ -117,7 +117,7 @@ impl Channel {
         }
     }
 
-    /// Sends what was taken and had no room; returns true when nothing remains.
+    /// Sends bytes that were taken but had no room; returns true when nothing remains.
     pub(crate) fn flush(&mut self, patient: bool) -> Result<bool, Broken> {
         match self {
             Channel::Stream(channel) => channel.flush(patient),
@@ -125,7 +125,7 @@ impl Channel {
         }
     }
 
-    /// Whether something that was taken still waits for room.
+    /// Whether bytes that were taken still wait for room.
     pub(crate) fn holds_back(&self) -> bool {
         match self {
             Channel::Stream(channel) => channel.holds_back(),
@@ -141,8 +141,8 @@ impl Channel {
         }
     }
 
-    /// Asks to be woken when there is room; returns true if there already is some. A descriptor that becomes writable needs
-    /// no request.
+    /// Asks to be woken when there is room; returns true if there already is some. Does nothing if a descriptor becomes
+    /// writable when there is room.
     pub(crate) fn ask_for_room(&mut self) -> Result<bool, Broken> {
         match self {
             Channel::Stream(_) => Ok(false),
@@ -150,7 +150,8 @@ impl Channel {
         }
     }
 
-    /// The descriptor that becomes writable when there is room; `None` if the descriptor for reading also reports room.
+    /// Returns the descriptor that becomes writable when there is room; `None` if the descriptor for reading also
+    /// reports room.
     pub(crate) fn room_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Channel::Stream(channel) => Some(channel.write_fd()),
@@ -158,7 +159,7 @@ impl Channel {
         }
     }
 
-    /// The descriptor that becomes readable when something arrives.
+    /// Returns the descriptor that becomes readable when something arrives.
     pub(crate) fn read_fd(&self) -> BorrowedFd<'_> {
         match self {
             Channel::Stream(channel) => channel.read_fd(),
@@ -166,7 +167,7 @@ impl Channel {
         }
     }
 
-    /// The next signal from the data already read; makes no system call.
+    /// Returns the next signal from data that was already read; makes no system call.
     #[inline]
     pub(crate) fn next(&mut self, assembly: &mut Assembly) -> Result<Option<Came>, Broken> {
         match self {
@@ -175,7 +176,7 @@ impl Channel {
         }
     }
 
-    /// Reads once. With `patient`, it may wait a moment for the rest of a signal.
+    /// Reads once. With `patient`, it may wait briefly for the rest of a signal.
     #[inline]
     pub(crate) fn fill(
         &mut self,
@@ -188,7 +189,7 @@ impl Channel {
         }
     }
 
-    /// From now on the descriptor reports arrivals; returns false if something has already arrived.
+    /// Makes the descriptor report arrivals from now on; returns false if something has already arrived.
     #[inline]
     pub(crate) fn arm(&mut self) -> Result<bool, Broken> {
         match self {

@@ -12,18 +12,18 @@ use crate::{Signal, Spid};
 /// Number of freed buffers kept for further signals.
 const KEPT: usize = 16;
 
-/// A complete arrival.
+/// Something that has arrived completely.
 #[derive(Debug)]
 pub(crate) enum Came {
     Signal(Signal),
-    /// The attached endpoint has ended; answers the attach with this number.
+    /// The attached endpoint has ended; this answers the attach with this number.
     Gone {
         id: u32,
         spid: Spid,
     },
 }
 
-/// Takes over a signal in the pool.
+/// Takes over a signal that the peer has passed by reference.
 pub(super) fn accept(pool: Option<&Pool>, header: &Header, body: &[u8]) -> Result<Came, Broken> {
     let place = body.first_chunk().map(|bytes| Reference::decode(*bytes));
     // There is a byte behind the signal, for C programs.
@@ -38,7 +38,7 @@ pub(super) fn accept(pool: Option<&Pool>, header: &Header, body: &[u8]) -> Resul
     Ok(Came::Signal(signal))
 }
 
-/// The incomplete signals by channel and sender, and buffers for more.
+/// The incomplete signals of all channels, and spare buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     /// The bytes received so far, by channel and sender.
@@ -47,7 +47,7 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// A buffer with room for `len` bytes.
+    /// Returns an empty buffer with room for `len` bytes.
     #[inline]
     pub(crate) fn buffer(&mut self, len: usize) -> Vec<u8> {
         if let Some(at) = self.free.iter().rposition(|free| free.capacity() >= len) {
@@ -58,7 +58,7 @@ impl Assembly {
         Vec::with_capacity(len)
     }
 
-    /// A buffer of `len` bytes of any content.
+    /// Returns a buffer of `len` bytes with arbitrary content.
     pub(crate) fn filled(&mut self, len: usize) -> Vec<u8> {
         let found = self.free.iter().rposition(|free| free.capacity() >= len);
         let mut buffer = found.map_or_else(Vec::new, |at| self.free.swap_remove(at));
@@ -67,7 +67,7 @@ impl Assembly {
         buffer
     }
 
-    /// Returns a buffer that is no longer needed.
+    /// Takes back a buffer that is no longer needed.
     #[inline]
     pub(crate) fn give_back(&mut self, buffer: Vec<u8>) {
         if self.free.len() == KEPT {
@@ -82,7 +82,7 @@ impl Assembly {
         }
     }
 
-    /// The buffer to which the bytes of a piece are appended.
+    /// Returns the buffer to which the bytes of a piece must be appended.
     #[inline]
     pub(crate) fn begin(&mut self, channel: u32, header: &Header) -> Result<Vec<u8>, Broken> {
         let size = header.size as usize;
@@ -102,7 +102,7 @@ impl Assembly {
         Ok(buffer)
     }
 
-    /// Called when all bytes of a piece have arrived.
+    /// Handles a piece whose bytes have all arrived; returns the signal if this was its last piece.
     #[inline]
     pub(crate) fn complete(
         &mut self,
@@ -124,7 +124,7 @@ impl Assembly {
         Ok(Some(Came::Signal(Signal::received(bytes, header.from, out_of_band))))
     }
 
-    /// Handles a header without bytes.
+    /// Handles the header of a notice, which no bytes follow.
     pub(crate) fn notice(&mut self, channel: u32, header: &Header) -> Option<Came> {
         if header.flags & (ABANDONED | GONE) != 0 {
             self.begun.remove(&(channel, header.from));

@@ -17,7 +17,7 @@ use super::parts::{Assembly, Came, accept};
 use super::{Broken, Filled, Outgoing, Sent};
 use crate::limits::LEAST_SIGNAL;
 
-/// Wakes the other end through its eventfd. This end sleeps elsewhere, where everything that may wake it is watched.
+/// Wakes the other end through its eventfd. This end sleeps elsewhere, on everything that may wake it.
 struct Knock {
     other: Arc<EventFd>,
 }
@@ -47,8 +47,8 @@ impl Bell for Knock {
     }
 }
 
-/// The dimensions for rings of a capacity in bytes each: a piece is at most a quarter of it, so that both ends can work at
-/// the same time.
+/// Returns the dimensions of rings with a capacity of this many bytes each. A piece takes at most a quarter of the
+/// capacity, so that both ends can work at the same time.
 pub(crate) fn dimensions(capacity: usize) -> Dimensions {
     let capacity = capacity.max(4 * shm::page_len());
     Dimensions::choose(capacity / 4, Some(capacity))
@@ -73,8 +73,8 @@ pub(crate) struct RingChannel {
 }
 
 impl RingChannel {
-    /// Creates the end of the endpoint that requested the channel, or the other end. `(own, other)` are the eventfds on which
-    /// this end and the other one sleep.
+    /// Creates one end; `first` is the end of the endpoint that requested the channel. `(own, other)` are the eventfds
+    /// on which this end and the other one sleep.
     pub(crate) fn new(
         memory: &OwnedFd,
         (own, other): (OwnedFd, OwnedFd),
@@ -160,7 +160,7 @@ impl RingChannel {
         Ok(Sent::Taken)
     }
 
-    /// Passes the block in which a signal is.
+    /// Passes the block that contains a signal to the peer.
     pub(crate) fn send_reference(
         &mut self,
         out: &Outgoing<'_>,
@@ -173,7 +173,7 @@ impl RingChannel {
         })
     }
 
-    /// A block for a signal of `size` bytes, and at least one byte behind it.
+    /// Allocates a block for a signal of `size` bytes, with at least one more byte.
     pub(crate) fn block(&self, size: usize) -> Option<Block> {
         self.pool.as_ref()?.alloc(size + 1)
     }
@@ -183,7 +183,7 @@ impl RingChannel {
         self.pool.as_ref()
     }
 
-    /// Sends what did not fit into a signal's first piece; keeps what has no room now.
+    /// Sends the bytes that did not fit into a signal's first piece; keeps those for which there is no room now.
     fn send_rest(&mut self, header: Header, mut rest: &[u8]) -> Result<(), Broken> {
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.len().min(self.largest));
@@ -197,7 +197,7 @@ impl RingChannel {
         Ok(())
     }
 
-    /// Asks the peer to ring when there is room; returns true if there already is.
+    /// Asks the peer to signal the eventfd when there is room; returns true if there already is some.
     pub(crate) fn ask_for_room(&mut self) -> Result<bool, Broken> {
         let len = HEADER + self.largest;
         self.tx.ask_for_room(len).map_err(sending)
@@ -236,7 +236,7 @@ impl RingChannel {
         Ok(if self.own.clear()? { Filled::Something } else { Filled::Nothing })
     }
 
-    /// Asks the peer to ring when something arrives; returns false if something has already arrived.
+    /// Asks the peer to signal the eventfd when something arrives; returns false if something has already arrived.
     #[inline]
     pub(crate) fn arm(&mut self) -> Result<bool, Broken> {
         self.rx.announce_sleep().map(|found| !found).map_err(receiving)

@@ -14,7 +14,7 @@ use super::parts::{Assembly, Came, accept};
 use super::{Broken, Filled, Outgoing, Sent};
 use crate::limits::{LEAST_SIGNAL, PIECE, SHARED_FROM};
 
-/// Number of bytes read at once while signals are small.
+/// Maximum number of bytes per read while signals are small.
 const BUFFER: usize = 64 << 10;
 
 /// If at least this many bytes of a piece are missing, they are read directly into the signal's
@@ -37,7 +37,7 @@ impl Pipe {
         }
     }
 
-    /// As [`Pipe::write`], from one buffer, for which there are calls that cost less.
+    /// Does the same as [`Pipe::write`] for a single buffer, for which there are cheaper calls.
     #[inline]
     fn write_one(&mut self, bytes: &[u8], patient: bool) -> Result<usize, Errno> {
         match self {
@@ -89,8 +89,7 @@ struct Piece {
 pub(crate) struct StreamChannel {
     pipe: Pipe,
     number: u32,
-    /// Whether signals are sent in pieces, which is done towards a node, so that it has room for
-    /// each.
+    /// Whether signals are sent in pieces. That is done towards a node, which has room for a whole piece.
     in_pieces: bool,
     /// Bytes that were taken but not written yet.
     unsent: Vec<u8>,
@@ -98,9 +97,9 @@ pub(crate) struct StreamChannel {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Complete signals, which precede everything else.
+    /// Complete signals, which come before `piece` and `buffer`.
     complete: VecDeque<(Header, Vec<u8>)>,
-    /// Precedes what is in the buffer.
+    /// An incomplete piece, which comes before `buffer`.
     piece: Option<Piece>,
     ahead: Ahead,
     pool: Option<Pool>,
@@ -221,7 +220,7 @@ impl StreamChannel {
         Ok(Sent::Taken)
     }
 
-    /// Passes the block in which a signal is.
+    /// Passes the block that contains a signal to the peer.
     fn send_reference(
         &mut self,
         out: &Outgoing<'_>,
@@ -236,12 +235,12 @@ impl StreamChannel {
         })
     }
 
-    /// As [`Channel::block`](super::Channel::block).
+    /// Does the same as [`Channel::block`](super::Channel::block).
     pub(crate) fn block(&self, size: usize) -> Option<Block> {
         self.pool.as_ref()?.alloc(size + 1)
     }
 
-    /// Number of bytes that were read but belong to no signal yet.
+    /// Returns the number of bytes that were read but belong to no signal yet.
     #[cfg(test)]
     pub(crate) fn buffered(&self) -> usize {
         self.end - self.start
@@ -252,7 +251,7 @@ impl StreamChannel {
         self.pool.as_ref()
     }
 
-    /// As [`StreamChannel::put`], for both in one buffer.
+    /// Does the same as [`StreamChannel::put`] for a header and body in one buffer.
     #[inline]
     fn put_one(&mut self, frame: &[u8], patient: bool) -> Result<Sent, Broken> {
         match self.pipe.write_one(frame, patient) {
@@ -263,7 +262,7 @@ impl StreamChannel {
         Ok(Sent::Taken)
     }
 
-    /// Writes a header and its body; what has no room is kept, unless nothing was written.
+    /// Writes a header and its body. Keeps the bytes for which there was no room, unless nothing could be written.
     #[inline]
     fn put(&mut self, head: &[u8], body: &[u8], patient: bool) -> Result<Sent, Broken> {
         match self.pipe.write(&[IoSlice::new(head), IoSlice::new(body)], patient) {
@@ -356,7 +355,7 @@ impl StreamChannel {
         filled(got)
     }
 
-    /// Reads signals whose size is known directly into their buffers.
+    /// Reads signals of the predicted size directly into their buffers.
     fn fill_ahead(&mut self, assembly: &mut Assembly) -> Result<Filled, Broken> {
         let mut buffers = self.ahead.buffers(assembly, &mut self.buffer);
         let got = self.pipe.read_parts(&mut buffers);

@@ -11,16 +11,16 @@ use crate::signal::NEW_LINK;
 use crate::wire::local::{Event, Report, Request};
 use crate::{Error, Filter, Numbers, Reference, Signal, Spid};
 
-/// The filter that an endpoint reports when it is asked while it is not receiving.
+/// The filter to report if the node asks for it while the endpoint is not in a receive.
 const NOTHING: Filter<'static> = Filter::ANY;
 
 impl Endpoint {
-    /// Checks everything that is ready, once, waiting for that until the deadline; returns whether something was.
+    /// Checks all descriptors once, waiting until the deadline for one to be ready; returns whether one was.
     pub(super) fn look(&mut self, until: Option<Instant>) -> Result<bool, Error> {
         self.look_as(&NOTHING, until, false)
     }
 
-    /// As [`Endpoint::look`], during a receive with this filter.
+    /// Does the same as [`Endpoint::look`], during a receive with this filter.
     pub(super) fn look_for(
         &mut self,
         filter: &Filter<'_>,
@@ -65,7 +65,7 @@ impl Endpoint {
         Ok(tokens[..count].iter().any(|token| !matches!(*token, WAKE | TIMER)))
     }
 
-    /// Arms all channels to report arrivals; returns false if one has something already.
+    /// Makes all channels in `hot` report arrivals; returns false if something has already arrived on one.
     pub(super) fn arm_hot(&mut self) -> Result<bool, Error> {
         while let Some(number) = self.hot.front().copied() {
             let armed = match self.ways.get_mut(&number) {
@@ -98,8 +98,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes signals out of channels that contain some, until there is one that the filter accepts; returns whether any
-    /// arrived.
+    /// Takes signals out of the channels in `hot` until the filter accepts one; returns whether any arrived.
     #[inline]
     pub(super) fn drain_hot(&mut self, filter: &Filter<'_>) -> Result<bool, Error> {
         let mut any = false;
@@ -108,7 +107,7 @@ impl Endpoint {
             let had = self.mailbox.len();
             self.take_in(number, false, Some(filter));
             any |= self.mailbox.len() > had;
-            // The next channel has its turn.
+            // It is the next channel's turn.
             if !self.hot.is_empty() {
                 self.hot.rotate_left(1);
             }
@@ -119,11 +118,12 @@ impl Endpoint {
         Ok(any)
     }
 
-    /// Called when a descriptor reports that a channel has something to read.
+    /// Reads from a channel whose descriptor has become readable.
     fn fill(&mut self, number: u32, receiving: bool) -> Result<(), Error> {
         let Some(way) = self.ways.get_mut(&number) else { return Ok(()) };
         if let Channel::Ring(_) = way.channel {
-            // It is reported only once, so the channel is checked before the next sleep, whatever is done with it now.
+            // The descriptor reports it only once, so the channel must be checked before the next sleep, whatever
+            // happens to it now.
             self.make_hot(number);
             self.take_in(number, receiving, None);
             return Ok(());
@@ -143,8 +143,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Moves signals from a channel into the queue, up to one that the filter accepts. With `patient`, waits a moment for
-    /// the rest of a large signal that has begun to arrive.
+    /// Moves signals from a channel to the queue, up to the first one that the filter accepts. With `patient`, waits
+    /// briefly for the rest of a large signal that has begun to arrive.
     pub(super) fn take_in(&mut self, number: u32, patient: bool, filter: Option<&Filter<'_>>) {
         while !self.mailbox.is_full()
             && let Some(way) = self.ways.get_mut(&number)
@@ -229,8 +229,8 @@ impl Endpoint {
         }
     }
 
-    /// Reads everything that remains in a dead peer's channel, so that its signals precede the notice of its end. The
-    /// queue's limit does not apply, because this is no more than the capacity of a channel.
+    /// Reads everything that remains in a dead peer's channel, so that its signals come before the notice of its end.
+    /// The queue's limit does not apply, because no more than the capacity of a channel can remain.
     fn read_out(&mut self, number: u32) {
         loop {
             let Some(way) = self.ways.get_mut(&number) else { return };

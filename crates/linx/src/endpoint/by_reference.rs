@@ -1,4 +1,4 @@
-//! Tests that signals in shared memory are passed by reference, and that none of that memory is lost.
+//! Tests that signals in shared memory are passed by reference, and that none of that memory is leaked.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ fn place(signal: &Signal) -> Reference {
     block.reference()
 }
 
-/// Number of bytes that the endpoint can still allocate for another one.
+/// Returns the number of bytes that the endpoint can still allocate for signals to another one.
 fn free_bytes(endpoint: &Endpoint, to: Spid) -> usize {
     endpoint.ways[&endpoint.routes[&to]].channel.pool().unwrap().free_bytes()
 }

@@ -13,7 +13,7 @@ use crate::limits::LARGEST_SIGNAL;
 use crate::wire::local::{self, Request};
 use crate::{Error, Spid, Transport};
 
-/// Number of descriptors of an end.
+/// Returns the number of descriptors of one end of a channel.
 fn descriptors(transport: Transport, has_pool: bool) -> usize {
     match transport {
         Transport::Uds => 1 + usize::from(has_pool),
@@ -23,8 +23,8 @@ fn descriptors(transport: Transport, has_pool: bool) -> usize {
 }
 
 impl Endpoint {
-    /// Adds a channel announced by the node. If its descriptors did not arrive, there is none: the node informs the other end, and the
-    /// next receive of this endpoint reports it.
+    /// Adds a channel announced by the node. If its descriptors did not arrive, the channel does not exist: the node
+    /// informs the other end, and the next receive of this endpoint reports an error.
     pub(super) fn add_channel(
         &mut self,
         spid: Spid,
@@ -35,7 +35,7 @@ impl Endpoint {
         let enough = |transport: &Transport| fds.len() >= descriptors(*transport, has_pool);
         let transport = told.transport.filter(enough);
         if told.transport.is_some() && transport.is_none() {
-            // The system drops descriptors for which this process has no room.
+            // The kernel drops descriptors if this process has no room for them.
             self.starved = Some(spid);
             if !told.relay {
                 return self.control.say(&Request::NoChannel { spid });
@@ -81,7 +81,7 @@ impl Endpoint {
                     told.number,
                     pool,
                 )?;
-                // Each ring of the bell is reported once, so that nothing has to be read from it.
+                // Each wake-up is reported once, so nothing has to be read from the eventfd.
                 when = Trigger::Arrivals;
                 Channel::Ring(ring)
             }
@@ -103,12 +103,12 @@ impl Endpoint {
         }
     }
 
-    /// Reports once that signals for `to` were lost with their channel.
+    /// Returns an error, once, if signals for `to` were lost with their channel.
     pub(super) fn check_lost(&mut self, to: Spid) -> Result<(), Error> {
         if self.lost.remove(&to) { Err(Error::NoChannel { spid: to }) } else { Ok(()) }
     }
 
-    /// Reports once that this process had no descriptors for a channel.
+    /// Returns an error, once, if this process had no descriptors left for a channel.
     pub(super) fn check_starved(&mut self) -> Result<(), Error> {
         let Some(spid) = self.starved.take() else { return Ok(()) };
         Err(Error::Limit(format!(
@@ -140,7 +140,7 @@ mod tests {
             assert!(matches!(starved, Err(Error::Limit(_))), "{transport:?}: {starved:?}");
             let lost = loop {
                 match a.send(signal(), b.spid()) {
-                    // Signals are accepted until the end of the channel or the node's notice is seen.
+                    // Signals are accepted until the end of the channel or the node's notice arrives.
                     Ok(()) | Err(Error::Gone { .. }) => {}
                     Err(error) => break error,
                 }

@@ -13,7 +13,7 @@ use crate::Error;
 
 /// The descriptor that the program polls.
 pub(super) struct Pollable {
-    /// Readable while something is queued here that no other descriptor shows.
+    /// Readable while the queue contains something that no other descriptor shows.
     wake: EventFd,
     is_awake: bool,
     timer: TimerFd,
@@ -22,8 +22,9 @@ pub(super) struct Pollable {
 }
 
 impl Endpoint {
-    /// A descriptor that polls readable when something can be received; spurious readiness is possible. Do not read from it
-    /// or close it. When it is ready, receive with a deadline that has passed until there is nothing left.
+    /// Returns a descriptor that polls readable when something can be received; it may also be readable without a
+    /// signal. Do not read from it or close it. When it is ready, receive with a deadline that has passed until there
+    /// is nothing left.
     ///
     /// # Errors
     /// [`Error::Os`] if a system call fails.
@@ -43,14 +44,14 @@ impl Endpoint {
         Ok(self.epoll.as_fd())
     }
 
-    /// Updates the descriptor after a change of the queue or the timer: every call that may have taken in something ends with
-    /// this.
+    /// Updates the descriptor after a change of the queue or the timer. Every call that may have taken in arrivals ends
+    /// with this.
     #[inline]
     pub(super) fn show(&mut self) -> Result<(), Error> {
         if self.pollable.is_some() { self.announce() } else { Ok(()) }
     }
 
-    /// Makes the descriptor not readable for what is queued, before a call sleeps on it.
+    /// Stops the descriptor from showing the queue, before a call sleeps on it.
     pub(super) fn hush(&mut self) -> Result<(), Error> {
         if let Some(pollable) = &mut self.pollable
             && pollable.is_awake
@@ -61,7 +62,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Makes the descriptor readable for what no other descriptor shows.
+    /// Makes the descriptor readable if the queue contains something that no other descriptor shows.
     fn announce(&mut self) -> Result<(), Error> {
         let idle = self.mailbox.len() == 0 && self.starved.is_none() && self.arm_hot()?;
         let next_ns = self.mailbox.next_timeout_ns();

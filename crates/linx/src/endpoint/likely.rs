@@ -1,32 +1,32 @@
-//! Reads a busy channel before the endpoint sleeps.
+//! Reads from a busy channel before the endpoint sleeps.
 
 use super::Endpoint;
 use crate::channel::Filled;
 use crate::limits::LOOK_AROUND;
 
-/// How often an endpoint sleeps without reading first, after such a read has found nothing.
+/// After a read that found nothing, the endpoint sleeps this number of times without such a read.
 const RESTS: u32 = 8;
 
-/// The byte stream that is read before this endpoint sleeps, since a read of it has just returned something. To be woken costs
-/// both ends several times as much as a read that finds nothing.
+/// The channel that is read before this endpoint sleeps, because its last read returned something. Waking costs both
+/// ends several times as much as a read that finds nothing.
 #[derive(Default)]
 pub(super) struct Likely {
     pub(super) channel: Option<u32>,
-    /// Reads since the last check of everything.
+    /// Number of such reads since the last check of all descriptors.
     pub(super) reads: u32,
-    /// How often to sleep without such a read, since one has found nothing.
+    /// How many more times to sleep without such a read.
     rests: u32,
 }
 
 impl Endpoint {
-    /// Reads the channel that probably has something; returns whether it had.
+    /// Reads from the channel that was last found busy; returns whether something had arrived.
     pub(super) fn read_likely(&mut self) -> bool {
         let Some(number) = self.likely.channel else { return false };
         if self.likely.rests > 0 {
             self.likely.rests -= 1;
             return false;
         }
-        // Other channels and the node must be heard, too.
+        // Other channels and the node must be checked, too.
         if self.likely.reads == LOOK_AROUND || self.mailbox.is_full() {
             return false;
         }

@@ -35,25 +35,25 @@ pub(crate) use requests::refused;
 pub struct Options {
     /// The limits of its queue.
     pub queue: Queue,
-    /// The transport for signals to other endpoints of the node; `None`: the node's default. If both ends send, the choice
-    /// of the one that sends first counts.
+    /// The transport for signals to other endpoints of the node; `None` for the node's default. If both ends send, the
+    /// one that sends first chooses.
     pub transport: Option<Transport>,
 }
 
 const CONTROL: u64 = 0;
 const WAKE: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
-/// Number of descriptors handled by one check.
+/// Maximum number of descriptors that one check handles.
 const BATCH: usize = 64;
 
 /// A channel and the endpoint at its other end.
 struct Way {
     channel: Channel,
-    /// `None`: the node, which relays the signals of others.
+    /// `None` if the peer is the node, which relays signals of other nodes.
     peer: Option<Spid>,
-    /// The endpoints in whose name the peer may send, in addition to itself.
+    /// The endpoints in whose name the peer may also send.
     vouched: HashSet<Spid>,
-    /// Whether it is in `hot`.
+    /// Whether the channel is in `hot`.
     is_hot: bool,
 }
 
@@ -70,18 +70,18 @@ pub struct Endpoint {
     assembly: Assembly,
     epoll: Epoll,
     ways: HashMap<u32, Way>,
-    /// The channel for each endpoint.
+    /// The number of the channel to each endpoint.
     routes: HashMap<Spid, u32>,
-    /// Endpoints that could not receive their end of a channel, until a send reports it.
+    /// Endpoints that could not receive their end of a channel. The next send to one reports it.
     lost: HashSet<Spid>,
-    /// The other end of a channel whose descriptors did not arrive here, until a receive reports it.
+    /// The other end of a channel whose descriptors did not arrive here. The next receive reports it.
     starved: Option<Spid>,
     /// The route that was used last.
     last_route: Option<(Spid, u32)>,
-    /// Channels to check before sleeping: signals in them will not wake this endpoint.
+    /// Channels that must be checked before sleeping, because signals in them will not wake this endpoint.
     hot: VecDeque<u32>,
     likely: Likely,
-    /// Channels that hold back signals they have taken.
+    /// Channels with bytes that they have taken but not sent.
     unsent: HashSet<u32>,
     /// Pairs of a sender and a receiver: this endpoint may send to the receiver in the sender's name.
     may_send_as: HashSet<(Spid, Spid)>,
@@ -111,7 +111,7 @@ impl Endpoint {
         Self::open_with(dir, name, &Options::default())
     }
 
-    /// As [`Endpoint::open`], with options.
+    /// Like [`Endpoint::open`], with options.
     ///
     /// # Errors
     /// As [`Endpoint::open`].
@@ -173,20 +173,20 @@ impl Endpoint {
         })
     }
 
-    /// The number by which other endpoints of the node address it; it is never given to another endpoint.
+    /// Returns the number by which other endpoints of the node address this one; it is never given to another endpoint.
     pub fn spid(&self) -> Spid {
         self.spid
     }
 
-    /// The name by which other endpoints hunt for it, as it was given when it was opened.
+    /// Returns the name with which it was opened, by which other endpoints hunt for it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A signal in a buffer that was freed before ([`Endpoint::free`]), if one is large enough. Its payload is what earlier
-    /// signals have left there; [`Signal::new`] has one of zeros.
+    /// Allocates a signal in a buffer that was freed before ([`Endpoint::free`]), if one is large enough. Its payload
+    /// is whatever earlier signals have left there; that of [`Signal::new`] consists of zeros.
     ///
-    /// It is sent at less cost than other signals: its buffer has room for the header that is sent with it.
+    /// Sending it costs less than sending other signals: its buffer has room for the header that is sent with it.
     ///
     /// # Errors
     /// As [`Signal::new`].
@@ -196,7 +196,7 @@ impl Endpoint {
         Ok(Signal::with_headroom(number, buffer))
     }
 
-    /// As [`Endpoint::alloc`], with number and payload in the layout of C programs.
+    /// Like [`Endpoint::alloc`], with number and payload in the layout of C programs.
     ///
     /// # Errors
     /// As [`Signal::from_bytes`].
@@ -208,16 +208,17 @@ impl Endpoint {
         Ok(signal)
     }
 
-    /// A signal for one receiver, in memory that both share if they use [`Transport::Shm`] and belong to the same user: sent to
-    /// it, or back from it, the signal is passed by reference and never copied. Sent to another endpoint, it is copied like
-    /// any signal. Its payload is what earlier signals between the two have left there.
+    /// Allocates a signal for one receiver, in memory that both share if they use [`Transport::Shm`] and belong to the
+    /// same user. When it is sent to that receiver, or back from it, it is passed by reference and never copied. When
+    /// it is sent to another endpoint, it is copied like any signal. Its payload is whatever earlier signals between
+    /// the two have left there.
     ///
-    /// Without shared memory, or if all of it is in use ([`limits::POOL`](crate::limits::POOL)), it is a signal as by
-    /// [`Endpoint::alloc`]; [`Signal::is_shared`] tells which. The receiver's program can still change the memory after it has passed the signal
-    /// back or freed it: use this between programs that trust each other.
+    /// Without shared memory, or if all of it is in use ([`limits::POOL`](crate::limits::POOL)), the signal is like one
+    /// of [`Endpoint::alloc`]; [`Signal::is_shared`] tells which it is. The receiver's program can still change the
+    /// memory after it has passed the signal back or freed it, so use this only between programs that trust each other.
     ///
     /// # Errors
-    /// As [`Signal::new`], and those of [`Endpoint::send`] for a receiver that does not exist.
+    /// Those of [`Signal::new`], and those of [`Endpoint::send`] for a receiver that does not exist.
     pub fn alloc_for(
         &mut self,
         number: u32,
@@ -234,19 +235,20 @@ impl Endpoint {
         self.alloc(number, payload_len)
     }
 
-    /// Keeps a signal's buffer for further signals. Dropping a signal frees it as well.
+    /// Keeps a signal's buffer for further signals. A signal that is dropped is freed, too.
     pub fn free(&mut self, signal: Signal) {
         if let Some(buffer) = signal.into_buffer() {
             self.assembly.give_back(buffer);
         }
     }
 
-    /// Receives the first signal in the queue that the filter accepts, waiting for one until the deadline; `None` waits for
-    /// ever. `Ok(None)` means that the deadline has passed.
+    /// Receives the first signal in the queue that the filter accepts, waiting for one until the deadline, or as long
+    /// as necessary if there is none. `Ok(None)` means that the deadline has passed.
     ///
     /// # Errors
-    /// [`Error::QueueFull`] if none can arrive because the queue is full of others; [`Error::Limit`] once if this process had no descriptors
-    /// for another endpoint's channel; [`Error::NodeGone`] when everything was received and the node has ended.
+    /// [`Error::QueueFull`] if none can arrive because the queue is full of others; [`Error::Limit`], once, if this
+    /// process had no descriptors left for another endpoint's channel; [`Error::NodeGone`] when everything was received
+    /// and the node has ended.
     #[inline]
     pub fn receive(
         &mut self,
@@ -341,7 +343,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // Signals that were taken are still sent, for as long as a receiver may reasonably take.
+        // Signals that were taken are still sent, within the time that a receiver may reasonably need.
         let until = Instant::now() + Duration::from_secs(1);
         while !self.unsent.is_empty() && Instant::now() < until {
             if self.flush_some().is_err() {

@@ -1,4 +1,4 @@
-//! Requests of an endpoint to its node.
+//! Requests from an endpoint to its node.
 
 use std::time::{Duration, Instant};
 
@@ -24,9 +24,9 @@ pub(crate) fn refused(refusal: Refusal, why: String, of: Option<Spid>) -> Error 
 }
 
 impl Endpoint {
-    /// Hunts for an endpoint by its name, or by a path of link names with a name at its end. The answer is a signal that
-    /// appears to come from the endpoint found: `answer`, or one with number [`HUNT`]. It arrives as soon as there is such
-    /// an endpoint, however late.
+    /// Hunts for an endpoint by its name, or by a path: names of links, followed by the endpoint's name. The answer is
+    /// a signal that appears to come from the endpoint found: `answer`, or one with number [`HUNT`]. It arrives as soon
+    /// as there is such an endpoint, which may be much later.
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::Limit`], [`Error::NodeGone`].
@@ -34,7 +34,7 @@ impl Endpoint {
         self.hunt_for(path, answer, None)
     }
 
-    /// As [`Endpoint::hunt`], but the hunt ends without an answer when `owner` closes. The answer still arrives at this
+    /// Like [`Endpoint::hunt`], but the hunt ends without an answer when `owner` closes. The answer still goes to this
     /// endpoint.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Endpoint {
         self.give_up(hunt, RequestKind::Hunt, &Request::CancelHunt { id: hunt.0 })
     }
 
-    /// Waits until the hunt for a path is answered: a convenience for programs that have nothing else to do meanwhile.
+    /// Hunts for a path and waits for the answer: a convenience for programs that have nothing else to do meanwhile.
     ///
     /// # Errors
     /// As [`Endpoint::hunt`] and [`Endpoint::receive`]; [`Error::TimedOut`].
@@ -101,9 +101,9 @@ impl Endpoint {
         }
     }
 
-    /// Requests a signal for the end of an endpoint: when it was closed, its process or node has died, or it cannot be
-    /// reached. The signal appears to come from that endpoint: `signal`, or one with number [`ATTACH`]. Each attach results
-    /// in exactly one signal, immediately if the endpoint has already ended.
+    /// Requests a signal for the end of an endpoint, which means that it was closed, that its process or node has died,
+    /// or that it cannot be reached any more. The signal appears to come from that endpoint: `signal`, or one with
+    /// number [`ATTACH`]. Each attach results in exactly one signal, immediately if the endpoint has already ended.
     ///
     /// # Errors
     /// [`Error::Limit`], [`Error::NodeGone`].
@@ -157,9 +157,10 @@ impl Endpoint {
         self.show()
     }
 
-    /// Requests a signal with number [`NEW_LINK`](crate::signal::NEW_LINK) for a link that came up later than the link of
-    /// the token, or for any link if the token is 0. The signal's payload is the token of that link in 8 bytes, to be used
-    /// in the next request, and the link's name with a NUL byte after it. So no link is missed or reported twice.
+    /// Requests a signal with number [`NEW_LINK`](crate::signal::NEW_LINK) for the first link that came up later than
+    /// the token's link, or for any link if the token is 0. The signal's payload is the new link's token in 8 bytes,
+    /// followed by its name with a NUL byte at the end. With that token in the next request, no link is missed or
+    /// reported twice.
     ///
     /// # Errors
     /// [`Error::NodeGone`] if the node has ended.
@@ -170,7 +171,7 @@ impl Endpoint {
         self.ask_for(reference, RequestKind::NewLink, &request)
     }
 
-    /// Cancels such a request.
+    /// Cancels a request for a new link.
     ///
     /// # Errors
     /// [`Error::NotPending`] if the signal was received, or the request was cancelled before.
@@ -178,7 +179,8 @@ impl Endpoint {
         self.give_up(request, RequestKind::NewLink, &Request::CancelNewLink { id: request.0 })
     }
 
-    /// Information about an endpoint: its name, with the path of links to it if it is remote, its process and more.
+    /// Returns information about an endpoint: its name (with the path of links to it if it is remote), its process and
+    /// more.
     ///
     /// # Errors
     /// [`Error::Gone`], [`Error::Unknown`], [`Error::NodeGone`].
@@ -189,10 +191,10 @@ impl Endpoint {
         }
     }
 
-    /// The state of an endpoint of this node, with the numbers of signals that it has sent and received.
+    /// Returns the state of an endpoint of this node, including the numbers of signals that it has sent and received.
     ///
-    /// Only the endpoint's own program knows it: the endpoint reports it if it waits in a receive or makes another call within
-    /// 100 ms.
+    /// Only the endpoint's own program knows this state. The endpoint reports it if it is waiting in a receive or makes
+    /// another call within 100 ms.
     ///
     /// # Errors
     /// [`Error::Gone`], [`Error::Unknown`], [`Error::NotHere`] for links and for endpoints of other nodes,
@@ -220,7 +222,7 @@ impl Endpoint {
         )))
     }
 
-    /// Sends a request that is answered later.
+    /// Sends a request with a new reference; the answer arrives later.
     fn ask_for(
         &mut self,
         reference: Reference,
@@ -248,7 +250,7 @@ impl Endpoint {
         self.show()
     }
 
-    /// Creates a channel to an endpoint.
+    /// Requests a channel to an endpoint and waits for it; returns its number.
     pub(super) fn connect(&mut self, to: Spid) -> Result<u32, Error> {
         let request = Request::Connect { spid: to, transport: self.transport };
         self.control.say(&request)?;

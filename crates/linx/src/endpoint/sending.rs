@@ -1,4 +1,4 @@
-//! How an endpoint sends signals.
+//! Sending signals.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::Endpoint;
 use crate::channel::{Outgoing, Sent};
 use crate::{Error, Filter, Signal, Spid};
 
-/// How often an endpoint that waits for room tries again, even if it is not woken.
+/// While an endpoint waits for room, it tries again after this time even if it is not woken.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 impl Endpoint {
@@ -24,7 +24,7 @@ impl Endpoint {
         self.send_until(signal, to, None)
     }
 
-    /// As [`Endpoint::send`], waiting for room until the deadline at most.
+    /// Like [`Endpoint::send`], but waits for room only until the deadline.
     ///
     /// # Errors
     /// As [`Endpoint::send`], and [`Error::TimedOut`] if there was no room; nothing was sent in that case.
@@ -38,8 +38,8 @@ impl Endpoint {
         self.transmit_signal(signal, self.spid, to, false, until)
     }
 
-    /// Sends a signal out of band: it is placed before all others in the receiver's queue, but after earlier signals out of
-    /// band.
+    /// Sends a signal out of band: in the receiver's queue, it is placed in front of all ordinary signals and behind
+    /// earlier out-of-band signals.
     ///
     /// # Errors
     /// As [`Endpoint::send`].
@@ -60,7 +60,7 @@ impl Endpoint {
         self.transmit_signal(signal, from, to, false, None)
     }
 
-    /// Sends a signal whose payload is copied from `payload`, for payloads that are not in a signal.
+    /// Sends a signal with a copy of `payload`, for payloads that are not in a signal.
     ///
     /// # Errors
     /// As [`Endpoint::send_until`] and [`Signal::new`].
@@ -81,7 +81,8 @@ impl Endpoint {
         outcome.map(drop)
     }
 
-    /// Waits until the channels have sent everything: of a signal that was sent with a deadline, a part may be left.
+    /// Waits until all channels have sent everything they have taken. A part of a signal that was sent with a deadline
+    /// may still be waiting.
     ///
     /// # Errors
     /// [`Error::TimedOut`] if the deadline has passed.
@@ -109,7 +110,7 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let mut out = Outgoing::of(&mut signal, from, to, out_of_band);
         if out.block.is_some() && !self.is_untraced() {
-            // It is reported after it was sent, when it must still belong to this endpoint.
+            // This is reported after it was sent, and at that time it must still belong to this endpoint.
             out.block = None;
         }
         let outcome = self.transmit(&out, until);
@@ -122,7 +123,7 @@ impl Endpoint {
         outcome.map(drop)
     }
 
-    /// Sends a signal; returns whether it was copied or its block was passed on.
+    /// Sends a signal; returns whether it was taken or its block was passed on.
     #[inline]
     fn transmit(&mut self, out: &Outgoing<'_>, until: Option<Instant>) -> Result<Sent, Error> {
         if out.to == self.spid {
@@ -174,8 +175,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits until the channel has taken the rest of a signal: the program may not make another call for a long time. If the deadline passes
-    /// first, later calls of this endpoint send the rest.
+    /// Waits until the channel has sent the rest of a signal, because the program may not make another call for a long
+    /// time. If the deadline passes first, later calls of this endpoint send the rest.
     #[cold]
     fn send_rest(&mut self, number: u32, to: Spid, until: Option<Instant>) -> Result<(), Error> {
         while self.unsent.contains(&number) && until.is_none_or(|until| until > Instant::now()) {
@@ -199,7 +200,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The channel to an endpoint, created if there is none.
+    /// Returns the number of the channel to an endpoint; creates one if necessary.
     pub(super) fn route(&mut self, to: Spid) -> Result<u32, Error> {
         let number = match self.routes.get(&to) {
             Some(number) => *number,
@@ -212,8 +213,8 @@ impl Endpoint {
         Ok(number)
     }
 
-    /// Sleeps until a channel may have room, and takes in arrivals meanwhile: two endpoints that send to each other do not
-    /// block each other until both their queues are full.
+    /// Sleeps until a channel may have room, and takes in arrivals meanwhile. So two endpoints that send to each other
+    /// block each other only when both their queues are full.
     fn wait_for_room(&mut self, number: u32, until: Option<Instant>) -> Result<(), Error> {
         let soon = Instant::now() + TRY_AGAIN;
         let until = Some(until.map_or(soon, |until| until.min(soon)));
@@ -236,7 +237,7 @@ impl Endpoint {
         let Some(way) = self.ways.get(&number) else { return Ok(()) };
         let mut fds = vec![(self.control.as_fd(), Interest::Readable)];
         if full {
-            // Nothing more is taken in, so arrivals must not wake this endpoint.
+            // Nothing more can be taken in, so arrivals must not wake this endpoint.
             if way.channel.room_fd().is_none() {
                 fds.push((way.channel.read_fd(), Interest::Readable));
             }
@@ -264,7 +265,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends what channels hold back, as far as there is room.
+    /// Sends as much as there is room for of the bytes that channels hold back.
     pub(super) fn flush_some(&mut self) -> Result<(), Error> {
         let waiting: Vec<u32> = self.unsent.iter().copied().collect();
         for number in waiting {

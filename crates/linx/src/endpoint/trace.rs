@@ -29,7 +29,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether nothing that is sent will be reported, as far as known.
+    /// Whether signals that are sent are not reported at the moment, as far as this endpoint knows.
     pub(super) fn is_untraced(&mut self) -> bool {
         self.trace.is_current() && self.trace.tap().is_none()
     }
@@ -55,7 +55,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes part in a trace that has begun, or no longer in one that has ended. A failure costs records, but no signals.
+    /// Takes part in a trace that has begun, or stops doing so if it has ended. If this fails, records are lost, but no
+    /// signals.
     #[cold]
     fn follow_trace(&mut self) {
         if !self.trace.follow() || self.node_gone {

@@ -1,4 +1,4 @@
-//! Signals and shared memory that a receiving endpoint must withstand.
+//! Invalid signals and shared memory that a receiving endpoint must withstand.
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ use crate::{
     Endpoint, Filter, LinkSettings, Node, NodeThread, Options, Settings, Signal, Spid, Transport,
 };
 
-/// Headers and following bytes that a receiver must reject.
+/// Returns headers and following bytes that a receiver must reject.
 fn forgeries(own: Spid, other: Spid, to: Spid) -> Vec<Vec<u8>> {
     let of = |piece: u32, size: u32, from, flags| Header { piece, size, from, to: to.get(), flags };
     let with = |header: Header, body: &[u8]| [&header.encode()[..], body].concat();

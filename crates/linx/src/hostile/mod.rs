@@ -1,4 +1,4 @@
-//! Programs that may connect and then misbehave disturb only their own channels.
+//! Tests that programs that are allowed to connect, but misbehave, disturb only their own channels.
 
 mod channels;
 mod node;
@@ -14,7 +14,7 @@ use crate::signal::USER_BASE;
 use crate::wire::local::{Channel, Event, Request, VERSION};
 use crate::{Endpoint, Filter, Node, NodeThread, Options, Settings, Signal, Spid, Transport};
 
-/// A deadline that only catches hangs.
+/// A deadline that only serves to catch hangs.
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(60))
 }
@@ -69,12 +69,12 @@ impl Intruder {
         self.say_bytes(&request.encode());
     }
 
-    /// A failure because the node has already closed the connection is expected, too.
+    /// Sends bytes to the node. It is no error if the node has already closed the connection.
     fn say_bytes(&self, bytes: &[u8]) {
         let _ = socket::send(&self.fd, bytes, false);
     }
 
-    /// The next event, `None` at the end of the connection.
+    /// Waits for the next event; returns `None` at the end of the connection.
     fn hear(&self) -> Option<(Event, Vec<OwnedFd>)> {
         let (mut record, mut fds) = ([0; RECORD], Vec::new());
         match fdpass::receive(&self.fd, &mut record, &mut fds, false) {
@@ -100,7 +100,7 @@ impl Intruder {
         }
     }
 
-    /// The descriptors of a channel to an endpoint.
+    /// Requests a channel to an endpoint; returns its description and descriptors.
     fn channel_to(&self, spid: Spid, transport: Transport) -> (Channel, Vec<OwnedFd>) {
         self.say(&Request::Connect { spid, transport: Some(transport) });
         match self.hear() {

@@ -11,11 +11,12 @@ use crossway_sys::{OsError, shm};
 use crate::Transport;
 use crate::channel::dimensions;
 
-/// How long a call on a socket waits for room or for the rest of a signal before its endpoint checks for other arrivals.
+/// How long a call on a socket waits for room, or for the rest of a signal, before its endpoint checks for other
+/// arrivals.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Creates the descriptors of the two ends, first those of the endpoint that requested the channel. Shared memory has a pool
-/// with `pool` bytes for each end, unless that is 0.
+/// Creates the descriptors of both ends; those of the endpoint that requested the channel come first. Shared memory has
+/// a pool with `pool` bytes for each end, or none if that is 0.
 pub(super) fn make(
     transport: Transport,
     bytes: usize,

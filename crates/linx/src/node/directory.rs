@@ -1,4 +1,4 @@
-//! The directory in which a node serves: a program with access to it may use the node.
+//! The directory in which a node serves. A program with access to it may use the node.
 
 use std::fs::{DirBuilder, File, OpenOptions, set_permissions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,7 +30,7 @@ impl Listener {
         }
     }
 
-    /// The next connection; EAGAIN if there is none.
+    /// Accepts the next connection; EAGAIN if there is none.
     pub(super) fn accept(&self) -> Result<OwnedFd, Errno> {
         match self {
             Listener::Directory(directory) => socket::try_accept(&directory.listener),
@@ -48,7 +48,7 @@ impl Listener {
 pub(super) struct Directory {
     path: PathBuf,
     listener: OwnedFd,
-    /// Held as long as the node serves; the system releases it however the node ends.
+    /// The lock is held while the node serves; the system releases it however the node ends.
     _lock: File,
 }
 

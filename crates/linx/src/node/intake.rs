@@ -1,15 +1,15 @@
-//! Splits a stream of bytes into units of a head and a body. The body of a large unit is read directly into the buffer in
-//! which it is passed on.
+//! Splits a byte stream into units, each with a head and a body. The body of a large unit is read directly into the
+//! buffer from which it is sent on.
 
 use crossway_sys::Errno;
 
 use crate::wire::body::{Body, HEADROOM, Landing, Space};
 
-/// Number of bytes read at once while units are small.
+/// Maximum number of bytes per read while units are small.
 const MUCH: usize = 64 << 10;
 
-/// Number of bytes read at once after a large unit, so that little of the body of the next one, which is probably large, too,
-/// is read together with its head.
+/// Maximum number of bytes per read after a large unit. The next one is probably large, too, so that little of its body
+/// should be read together with its head.
 const LITTLE: usize = 1 << 10;
 
 /// If at least this many bytes of a body are missing, they are read directly into its buffer.
@@ -42,7 +42,7 @@ struct Large {
     left: usize,
 }
 
-/// What was read from a stream.
+/// The bytes that were read from a stream and not returned yet.
 #[derive(Default)]
 pub(super) struct Intake {
     buffer: Vec<u8>,
@@ -53,7 +53,7 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Reads once.
+    /// Reads once; returns the number of bytes.
     pub(super) fn fill(
         &mut self,
         read: impl FnOnce(Space<'_>) -> Result<usize, Errno>,
@@ -70,9 +70,9 @@ impl Intake {
         read(Space::Behind(&mut self.buffer, most))
     }
 
-    /// The next unit, if it is complete. `measure` returns the lengths of the head, at most [`HEADROOM`], and of the body of the
-    /// unit at the beginning of the bytes; `None` if there are too few bytes to tell. `land` may name another place for a body of
-    /// this length that is read directly.
+    /// Returns the next unit, if it is complete. `measure` returns the lengths of the head (at most [`HEADROOM`]) and
+    /// of the body of the unit at the beginning of the bytes, or `None` if there are too few bytes to tell. `land` may
+    /// provide another place for a body of a given length that is read directly.
     pub(super) fn next<E>(
         &mut self,
         measure: impl FnOnce(&[u8]) -> Result<Option<(usize, usize)>, E>,
@@ -113,7 +113,7 @@ impl Intake {
 mod tests {
     use super::*;
 
-    /// Units with a length in two bytes before each body.
+    /// Measures a unit whose head is the length of its body in two bytes.
     fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, ()> {
         Ok(bytes.first_chunk().map(|len| (2, u16::from_be_bytes(*len).into())))
     }
@@ -127,8 +127,8 @@ mod tests {
         lens.iter().enumerate().flat_map(unit).collect()
     }
 
-    /// Reads a stream of which at most `at_once` bytes are there at a time; returns the bodies' lengths, the number of reads, and
-    /// the number of bytes that were not read into their final place.
+    /// Reads a stream that provides at most `at_once` bytes at a time. Returns the lengths of the bodies, the number of
+    /// reads, and the number of bytes that were not read into their final place.
     fn read_all(bytes: &[u8], at_once: usize) -> (Vec<u16>, usize, usize) {
         let (mut intake, mut at, mut reads, mut found) = (Intake::default(), 0, 0, Vec::new());
         let mut moved = 0;

@@ -1,4 +1,4 @@
-//! The node: a process, or a thread of one, that knows all endpoints of a host and relays signals to other nodes.
+//! The node, in a process or thread of its own, which knows all endpoints of a host and relays signals to other nodes.
 //!
 //! Signals between endpoints of the node do not pass through it.
 
@@ -39,11 +39,12 @@ use trace::Tracing;
 pub struct Settings {
     /// The transport for signals between endpoints that do not specify one.
     pub transport: Transport,
-    /// Capacity of a channel in bytes for each direction; that of a FIFO is rounded up to a power of two pages.
+    /// Capacity of a channel in bytes for each direction. That of a FIFO is rounded up to a power-of-two number of
+    /// pages.
     pub channel_bytes: usize,
-    /// The mode of the node's directory, which controls access to the node; used if the node creates the directory.
+    /// The mode of the node's directory if the node creates it. It controls access to the node.
     pub mode: u32,
-    /// The group of its directory, if the node creates it; `None`: the system's default.
+    /// The group of the node's directory if the node creates it; `None` for the system's default.
     pub group: Option<u32>,
     /// The name that nodes dialled by this one use for their links to it.
     pub name: String,
@@ -51,12 +52,12 @@ pub struct Settings {
     pub listen: Vec<LinkAddress>,
     /// The links to nodes that this one dials.
     pub links: Vec<LinkSettings>,
-    /// A TIPC service type, 64 or above: this node is published under it, and links to all others that are. The links have the
-    /// names of the nodes ([`Settings::name`]), which must be different.
+    /// A TIPC service type, 64 or above. This node is published under it and links to all other nodes that are. The
+    /// links are named after the nodes ([`Settings::name`]), so the names must be different.
     pub cluster: Option<u32>,
-    /// How long a link's connection may be silent before it is closed, and how long a link without a connection stays up.
+    /// A link's connection is closed if it is silent for this long; a link without a connection stays up for this long.
     pub link_timeout: Duration,
-    /// Overrides how long a link without a connection stays up; `None`: [`Settings::link_timeout`].
+    /// How long a link without a connection stays up; `None` for [`Settings::link_timeout`].
     pub reconnect_within: Option<Duration>,
     /// The implementation of TIPC for TIPC addresses.
     pub tipc: TipcBackend,
@@ -128,9 +129,9 @@ pub struct Node {
     clients: Clients,
     relays: Relays,
     links: Links,
-    /// Outputs of the registry that must wait for something else to be done first.
+    /// Outputs of the registry that must wait until something else is done.
     waiting: VecDeque<Output>,
-    /// Endpoints to be closed because their programs misbehave.
+    /// Endpoints that will be closed because their programs misbehave.
     expelled: Vec<Spid>,
     tracing: Tracing,
 }
@@ -146,19 +147,19 @@ impl std::fmt::Debug for Node {
 pub struct NodeThread {
     stop: EventFd,
     thread: Option<JoinHandle<Result<(), Error>>>,
-    /// The socket that gives a private node its connections.
+    /// The socket through which a private node receives its connections.
     hand_in: Option<OwnedFd>,
     listens_at: Vec<LinkAddress>,
 }
 
 impl NodeThread {
-    /// The addresses at which other nodes may dial it, with the ports that the system chose.
+    /// Returns the addresses at which other nodes may dial it, with the ports that the system chose.
     pub fn listens_at(&self) -> &[LinkAddress] {
         &self.listens_at
     }
 
-    /// Creates a new connection to a private node ([`Node::spawn_private`]), from which this or another process makes an
-    /// endpoint ([`Endpoint::open_on`](crate::Endpoint::open_on)).
+    /// Creates a new connection to a private node ([`Node::spawn_private`]). This process, or another one to which it
+    /// is passed, opens an endpoint on it ([`Endpoint::open_on`](crate::Endpoint::open_on)).
     ///
     /// # Errors
     /// [`Error::NotPermitted`] if the node is not private, [`Error::NodeGone`] if it has ended.
@@ -185,8 +186,8 @@ impl Drop for NodeThread {
 }
 
 impl Node {
-    /// Serves in a directory, which is created if it does not exist. Endpoints can be opened from now on; [`Node::run`]
-    /// serves them.
+    /// Starts to serve in a directory, which is created if it does not exist. Endpoints can be opened from now on;
+    /// [`Node::run`] then serves them.
     ///
     /// # Errors
     /// [`Error::Limit`] if a node serves there already, [`Error::Os`].
@@ -217,7 +218,7 @@ impl Node {
         Ok(node)
     }
 
-    /// As [`Node::bind`] and [`Node::run`], in a thread of this process.
+    /// Does the same as [`Node::bind`] and [`Node::run`], in a thread of this process.
     ///
     /// # Errors
     /// As [`Node::bind`].
@@ -225,8 +226,8 @@ impl Node {
         Node::bind(dir, settings)?.start(None)
     }
 
-    /// A node in a thread of this process without a name: only the holder of a [`NodeThread::connection`] may use it, and
-    /// nothing of it remains, however the process ends.
+    /// Starts a private node in a thread of this process. It has no name in the file system: only the holder of a
+    /// [`NodeThread::connection`] can use it, and nothing remains of it, however the process ends.
     ///
     /// # Errors
     /// [`Error::Os`] if a system call fails.
@@ -251,7 +252,7 @@ impl Node {
     /// at most [`LINGER`].
     ///
     /// # Errors
-    /// [`Error::Os`] if a system call fails that the node cannot work without.
+    /// [`Error::Os`] if a system call fails without which the node cannot work.
     pub fn run(&mut self, stop: &EventFd) -> Result<(), Error> {
         self.epoll.add(stop, Token::Stop.number(), Trigger::WhileReadable)?;
         let mut ready: Vec<Ready> = Vec::new();
@@ -301,7 +302,7 @@ impl Node {
         }
     }
 
-    /// The next instant at which something must be done even without an event.
+    /// Returns the next instant at which something must be done even if there is no event.
     fn next_instant(&self) -> Option<Instant> {
         [self.clients.next_instant(), self.links.next_instant()].into_iter().flatten().min()
     }

@@ -1,10 +1,12 @@
 //! Relays signals between an endpoint of this node and a link, or from one link to another.
 //!
-//! An endpoint has one channel to its node for each link that it sends to or receives from. Limits: a node has at most
-//! [`WINDOW`](crate::limits::WINDOW) bytes (and a piece) in flight to any endpoint of the next node until that node has delivered them, or placed them
-//! in the pool that it shares with the endpoint. The channel of an endpoint that sends more is not read.
+//! An endpoint has one channel to its node for each link that it sends to or receives from. A node has at most
+//! [`WINDOW`](crate::limits::WINDOW) bytes (and a piece) in flight to any endpoint of the next node, until that node
+//! has delivered them or placed them in the pool that it shares with the endpoint. If an endpoint has sent more than
+//! that, its channel is not read.
 //!
-//! The bytes of large signals are not sent over these channels: they are in the pool, and only their places are sent.
+//! The bytes of large signals are not sent over these channels. They are in the pool, and only references to them are
+//! sent.
 
 mod arrivals;
 mod credit;
@@ -28,46 +30,46 @@ use crate::registry::{LinkId, Route};
 use crate::wire::body::{Body, Framed, Space};
 use crate::wire::link::{self, Message};
 
-/// Number of bytes read from an endpoint before others have their turn.
+/// Number of bytes read from an endpoint before it is the others' turn.
 const AT_A_TIME: usize = 4 * PIECE;
 
-/// Something for an endpoint, in its encoded form.
+/// Data for an endpoint, in encoded form.
 struct Letter {
     bytes: Framed,
     at: usize,
-    /// Number of bytes of a signal in it.
+    /// Number of bytes in it that belong to a signal.
     payload: u32,
 }
 
-/// A signal from an endpoint that waits until the peer has delivered others.
+/// A signal from an endpoint that waits until the peer has delivered earlier ones.
 struct Held {
     header: Header,
     rest: Rest,
 }
 
-/// What has to be sent of it.
+/// The part of a held signal that has not been sent.
 enum Rest {
     Piece(Body),
-    /// Everything from here on.
+    /// The bytes of a block from an index on.
     Block(Arc<Block>, usize),
 }
 
-/// The channel of an endpoint for a link.
+/// The channel between an endpoint and the node for one link.
 struct Relay {
     endpoint: Spid,
     link: LinkId,
     fd: OwnedFd,
-    /// `None` if the system gave no memory for one; signals then take the way of small ones.
+    /// `None` if the system provided no memory for a pool. Large signals are then sent like small ones.
     pool: Option<Pool>,
     intake: Intake,
     outbox: VecDeque<Letter>,
-    /// The senders of signals that were partially written or are about to be, and the number of missing bytes.
+    /// The senders of signals that are partially written or about to be, and the number of missing bytes.
     open: HashMap<Spid, u32>,
-    /// Those of them that are collected in a block.
+    /// Those of these signals that are collected in a block.
     gathered: HashMap<Spid, Gathering>,
     held: Option<Held>,
     is_ready: bool,
-    /// The link is down: only the rest of the outbox is still sent.
+    /// Whether the link is down, so that only the rest of the outbox is still sent.
     is_orphan: bool,
 }
 
@@ -108,7 +110,7 @@ impl Relays {
         !self.ready.is_empty()
     }
 
-    /// Called when the system reports a change of a channel.
+    /// Notes that the system reported a change of a channel.
     pub(super) fn changed(&mut self, index: usize) {
         if let Some(relay) = self.all.get_mut(index)
             && !std::mem::replace(&mut relay.is_ready, true)
@@ -161,7 +163,7 @@ impl Relays {
 }
 
 impl Node {
-    /// The channel of an endpoint for a link, created if there is none; the returned descriptors are the endpoint's.
+    /// Returns the channel of an endpoint for a link. If it is created, also returns the endpoint's descriptors.
     pub(super) fn relay_for(
         &mut self,
         endpoint: Spid,
@@ -195,7 +197,7 @@ impl Node {
         Ok((index, Some([theirs].into_iter().chain(memory).collect())))
     }
 
-    /// Moves signals from and to endpoints, some of each.
+    /// Moves signals from and to endpoints, a limited amount for each.
     pub(super) fn serve_relays(&mut self) {
         for _ in 0..self.relays.ready.len() {
             let Some(index) = self.relays.ready.pop_front() else { break };
@@ -213,7 +215,7 @@ impl Node {
         }
     }
 
-    /// Relays what an endpoint has sent. `bounded`: only as much as its receivers can take.
+    /// Relays signals that an endpoint has sent; with `bounded`, only as much as their receivers can take.
     fn read_relay(&mut self, index: usize, mut most: usize, bounded: bool) {
         loop {
             let Some(relay) = self.relays.all.get_mut(index) else { return };
@@ -327,7 +329,7 @@ impl Node {
         }
     }
 
-    /// Queues the notice that a remote endpoint has ended after its remaining signals. Returns false if none remain.
+    /// Queues the notice that a remote endpoint has ended behind its remaining signals. Returns false if none remain.
     pub(super) fn tell_behind(&mut self, endpoint: Spid, id: u32, spid: Spid) -> bool {
         let index = self.relays.all.iter().find(|(_, relay)| {
             relay.endpoint == endpoint && relay.outbox.iter().any(|letter| is_from(letter, spid))
@@ -356,7 +358,7 @@ fn is_from(letter: &Letter, spid: Spid) -> bool {
     header.is_some_and(|header| header.from == spid)
 }
 
-/// The lengths of the header and the piece at the beginning of what an endpoint has sent.
+/// Returns the lengths of the header and the piece at the beginning of the bytes that an endpoint has sent.
 fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, &'static str> {
     let Some(head) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
     let fits =
@@ -367,7 +369,7 @@ fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, &'static str> {
     }
 }
 
-/// Receives what there is room for from an endpoint.
+/// Receives as many bytes from an endpoint as the space allows.
 fn receive(fd: &OwnedFd, space: Space<'_>) -> Result<usize, Errno> {
     match space {
         Space::Behind(to, most) => socket::recv_behind(fd, to, most, true),
@@ -375,7 +377,7 @@ fn receive(fd: &OwnedFd, space: Space<'_>) -> Result<usize, Errno> {
     }
 }
 
-/// Converts a signal's number from one byte order to the other; the payload is left to the programs.
+/// Converts a signal's number from one byte order to the other; the payload's byte order is the programs' concern.
 fn swap_number(piece: &mut [u8], from: fn([u8; 4]) -> u32, to: fn(u32) -> [u8; 4]) {
     if let Some(number) = piece.first_chunk_mut::<LEAST_SIGNAL>() {
         *number = to(from(*number));

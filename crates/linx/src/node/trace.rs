@@ -1,5 +1,5 @@
-//! The node's part in a trace: it starts and ends it, gives its socket to programs, and reports hunts, attaches and the
-//! messages of links.
+//! The node's part in a trace: it starts and ends the trace, gives its socket to programs, and reports hunts, attaches
+//! and the messages of links.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -19,20 +19,20 @@ use crate::trace::tap::{LOST, Tap, WATCHED};
 use crate::wire::link::{self, Message};
 use crate::wire::local::{Event, Refusal, Request};
 
-/// Desired room in bytes for records that were not read yet; the system's limit may allow less.
+/// Desired room in bytes for unread records; the system's limit may allow less.
 const ROOM: usize = 4 << 20;
 
-/// A trace that runs.
+/// A running trace.
 struct Running {
     tap: Tap,
     sink: OwnedFd,
     lost: OwnedFd,
     payload: usize,
-    /// The process that reads it.
+    /// The process id of the tool that reads the trace.
     reader: u32,
 }
 
-/// Whether a trace runs, and the memory by which programs notice it.
+/// The running trace, if there is one, and the shared memory through which programs notice it.
 pub(super) struct Tracing {
     words: SharedWords,
     memory: OwnedFd,
@@ -45,7 +45,7 @@ impl Tracing {
         Ok(Tracing { words, memory, running: None })
     }
 
-    /// The memory, for a program.
+    /// Returns a descriptor of the memory, for a program.
     pub(super) fn memory(&self) -> Result<OwnedFd, OsError> {
         duplicate(&self.memory)
     }
@@ -60,7 +60,7 @@ impl Tracing {
 
     fn start(&mut self, payload: usize, reader: u32) -> Result<Vec<OwnedFd>, OsError> {
         let (sink, source) = socket::unix_pair(SocketType::Seqpacket)?;
-        // More room is only better: the default suffices.
+        // More room is better, but the default is sufficient.
         let _ = socket::set_buffers(sink.as_fd(), ROOM);
         let (words, lost) = SharedWords::create("crossway-linx-lost", LOST)?;
         let tap = Tap::new(duplicate(&sink)?, words, payload);
@@ -77,7 +77,7 @@ impl Tracing {
         }
     }
 
-    /// The answer to a program that wants to take part.
+    /// Returns the answer to a program that wants to take part.
     pub(super) fn invitation(&self) -> Result<(Event, Vec<OwnedFd>), OsError> {
         let generation = self.words.word(0).load(Ordering::Acquire);
         let (payload, fds) = match &self.running {
@@ -135,7 +135,7 @@ impl Tracing {
         });
     }
 
-    /// Reports a message of a link; numbers of endpoints are those of the message.
+    /// Reports a message of a link. Numbers of endpoints are given as they are in the message.
     pub(super) fn link_message(&self, way: Way, link: &str, message: &Message) {
         let base = |event| Record { event, way, link, ..Record::default() };
         let record = match message {
@@ -174,7 +174,7 @@ fn duplicate(fd: &OwnedFd) -> Result<OwnedFd, OsError> {
 }
 
 impl Node {
-    /// Whether a program may see all signals of the node: root, the node's user, and the members of the group that the node was given.
+    /// Whether a program may see all signals of the node. Root, the node's user and members of the node's group may.
     fn may_trace(&self, fd: &OwnedFd, credentials: Credentials) -> bool {
         let of_group = |group| {
             credentials.gid == group

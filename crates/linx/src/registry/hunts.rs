@@ -21,11 +21,11 @@ struct Hunt {
     hunter: Hunter,
     /// The hunt ends together with this endpoint.
     owner: Option<Spid>,
-    /// The name of an endpoint here, or of a link.
+    /// The name of an endpoint on this node, or of a link.
     name: String,
-    /// What to hunt for at the other end of that link.
+    /// The path to hunt for at the other end of that link; `None` if the name is that of an endpoint.
     rest: Option<String>,
-    /// The link whose peer was asked.
+    /// The link to whose peer the hunt was passed, if it was.
     asked: Option<LinkId>,
 }
 
@@ -111,7 +111,7 @@ impl Registry {
         }
     }
 
-    /// Handles the hunt of a link's peer for something here.
+    /// Handles a hunt by a link's peer for an endpoint that is reached through this node.
     pub(super) fn hunt_for_peer(&mut self, link: LinkId, id: u64, path: &str) {
         let Ok((name, rest)) = split(path) else { return };
         let hunt = Hunt { hunter: Hunter::Peer(link, id), owner: None, name, rest, asked: None };
@@ -177,8 +177,8 @@ impl Registry {
         }
     }
 
-    /// Ends a hunt without an answer and removes it from the records of its owner and its link; the caller removes it
-    /// from those of its hunter.
+    /// Ends a hunt without an answer, and removes it from the records of its owner and its link. The caller must remove
+    /// it from those of the hunter.
     pub(super) fn forget_hunt(&mut self, serial: u64) -> Option<Hunter> {
         let hunt = self.hunts.remove(serial)?;
         if let Some(owner) = hunt.owner.and_then(|owner| self.table.get_mut(owner)) {
@@ -204,7 +204,7 @@ impl Registry {
         }
     }
 
-    /// The link to which a hunt was passed is down: the hunt waits for its successor.
+    /// Handles the loss of the link to which a hunt was passed: the hunt waits for the next link with that name.
     pub(super) fn unask(&mut self, link: LinkId, name: &str) {
         for serial in self.hunts.waiting_for_link(name) {
             if let Some(hunt) = self.hunts.by_serial.get_mut(&serial)
@@ -216,7 +216,7 @@ impl Registry {
     }
 }
 
-/// Splits a path into its first name, and the rest to be found beyond the link with that name.
+/// Splits a path into its first name, and the rest that is to be found beyond the link with that name.
 fn split(path: &str) -> Result<(String, Option<String>), Refused> {
     let bad = |why: &str| (Refusal::Protocol, format!("'{path}' is not a valid hunt path: {why}"));
     if path.len() > LONGEST_PATH {

@@ -1,4 +1,4 @@
-//! What other nodes have published here, and what they know of this one.
+//! The endpoints that other nodes have published on this one, and those that other nodes know of this one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use crate::spid::Standing;
 use crate::wire::link::Message;
 use crate::wire::local::Event;
 
-/// A link while it is up; the number is not reused.
+/// The id of a link while it is up; it is not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LinkId(pub(crate) u64);
 
@@ -18,9 +18,9 @@ pub(crate) struct Link {
     pub(crate) name: String,
     /// The link's own number as an endpoint.
     pub(crate) spid: Spid,
-    /// The endpoints here that represent the peer's, by the peer's numbers.
+    /// For each number that the peer uses, the endpoint here that represents the peer's endpoint.
     pub(super) remotes: HashMap<Spid, Spid>,
-    /// The peer's hunts, by its numbers.
+    /// The peer's hunts: for each of its numbers, the number here.
     pub(super) queries: HashMap<u64, u64>,
     /// The endpoints of this node that the peer knows.
     pub(super) published: BTreeSet<Spid>,
@@ -57,7 +57,7 @@ impl Registry {
         }
     }
 
-    /// A link that is up, by its id.
+    /// Returns a link that is up, by its id.
     pub(crate) fn link(&self, link: LinkId) -> Option<&Link> {
         self.links.get(&link)
     }
@@ -117,7 +117,7 @@ impl Registry {
         self.end(link.spid);
     }
 
-    /// Handles a request for the next link that comes up after that of the token; 0 for any.
+    /// Handles a request for the next link that comes up after the token's link, or for any link if the token is 0.
     pub(crate) fn handle_new_link(&mut self, endpoint: Spid, id: u32, token: u64) {
         let next = self.links.keys().copied().find(|link| link.0 > token);
         match next {
@@ -131,7 +131,7 @@ impl Registry {
         }
     }
 
-    /// Handles the cancellation of such a request.
+    /// Handles the cancellation of a request for a new link.
     pub(crate) fn handle_cancel_new_link(&mut self, endpoint: Spid, id: u32) {
         if let Some(entry) = self.table.get_mut(endpoint) {
             entry.new_links.remove(&id);
@@ -139,8 +139,8 @@ impl Registry {
         self.link_waiters.remove(&(endpoint, id));
     }
 
-    /// Handles a message from the peer of a link; the caller handles signals and credit. Returns false if no
-    /// correct peer would send it.
+    /// Handles a message from the peer of a link, unless it is a signal or credit, which the caller handles. Returns
+    /// false if no correct peer would send the message.
     #[must_use]
     pub(crate) fn handle_message(&mut self, link: LinkId, message: Message) -> bool {
         let Some(state) = self.links.get(&link) else { return true };
@@ -183,8 +183,8 @@ impl Registry {
         true
     }
 
-    /// Where a signal from one endpoint to another must be sent. If that is a link, its peer knows the sender
-    /// afterwards.
+    /// Returns where a signal from one endpoint to another must be sent. If that is a link, the sender is published to
+    /// its peer.
     pub(crate) fn route(&mut self, from: Spid, to: Spid) -> Route {
         match self.table.get(to).map(|entry| entry.kind) {
             Some(EntryKind::Local { .. }) => Route::Local,
@@ -199,7 +199,7 @@ impl Registry {
         }
     }
 
-    /// The endpoint here that represents the peer's.
+    /// Returns the endpoint here that represents an endpoint of the peer.
     pub(crate) fn remote(&self, link: LinkId, spid: Spid) -> Option<Spid> {
         self.links.get(&link)?.remotes.get(&spid).copied()
     }

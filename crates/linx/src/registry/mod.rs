@@ -1,4 +1,5 @@
-//! The state of a node: endpoints, hunts, attaches, and what other nodes have published here. No I/O, no clock.
+//! The state of a node: endpoints, hunts, attaches, and the endpoints that other nodes have published here. No I/O, no
+//! clock.
 //!
 //! The owner calls a `handle_*` function for every event and then takes the resulting actions from
 //! [`Registry::poll_output`].
@@ -47,17 +48,17 @@ pub(crate) struct Entry {
     attaches: HashMap<u32, Spid>,
     /// Its pending hunts.
     hunts: HashMap<u32, u64>,
-    /// Hunts of others that end together with it.
+    /// Hunts by other endpoints that end when this one does.
     owns: BTreeSet<u64>,
-    /// Links whose peers know it.
+    /// Links whose peers know this endpoint.
     published_on: Vec<LinkId>,
     /// Endpoints to which it has a channel.
     partners: BTreeSet<Spid>,
-    /// Requests for new links: the token of the last one known, by reference.
+    /// Requests for new links: the token of the last link that the requester knows, by reference.
     new_links: BTreeMap<u32, u64>,
 }
 
-/// A refusal, with its explanation.
+/// The kind of a refusal, and its explanation.
 pub(crate) type Refused = (Refusal, String);
 
 /// The state of the node.
@@ -99,7 +100,7 @@ impl Registry {
         }
     }
 
-    /// The next action.
+    /// Returns the next action.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -116,7 +117,7 @@ impl Registry {
         self.table.standing(spid)
     }
 
-    /// Why a call that names this number fails.
+    /// Returns the reason why a call that refers to this number fails.
     pub(crate) fn refusal_of(&self, spid: Spid) -> Refused {
         match self.table.standing(spid) {
             Standing::Unknown => (Refusal::Unknown, String::new()),
@@ -139,7 +140,7 @@ impl Registry {
         self.table.insert(entry)
     }
 
-    /// Adds an entry that can be found here by its name.
+    /// Adds an entry that can be found on this node by its name.
     fn insert_named(&mut self, name: &str, kind: EntryKind) -> Result<Spid, Refused> {
         let spid = self.insert(name.to_owned(), kind).ok_or_else(|| {
             let why = "this node has used up all endpoint numbers; restart it".to_owned();
@@ -162,7 +163,7 @@ impl Registry {
         self.end(spid);
     }
 
-    /// Removes an endpoint and notifies everyone concerned.
+    /// Removes an endpoint, and notifies all endpoints and nodes concerned.
     fn end(&mut self, spid: Spid) {
         let Some(entry) = self.table.remove(spid) else { return };
         if !matches!(entry.kind, EntryKind::Remote { .. })
@@ -245,7 +246,7 @@ impl Registry {
         }
     }
 
-    /// Handles a request for a channel between two endpoints; returns false if they have one.
+    /// Handles a request for a channel between two endpoints; returns false if they already have one.
     pub(crate) fn handle_connect(&mut self, endpoint: Spid, to: Spid) -> Result<bool, Refused> {
         let has = |table: &SpidTable<Entry>, spid| table.get(spid).map(|e| e.partners.len());
         let Some(theirs) = has(&self.table, to) else { return Err(self.refusal_of(to)) };
@@ -277,7 +278,7 @@ impl Registry {
         Ok(true)
     }
 
-    /// Number of channels that the process of `endpoint` has to an endpoint of another process.
+    /// Returns the number of channels that the process of `endpoint` has to an endpoint of another process.
     fn channels_of_process(&self, to: Spid, endpoint: Spid) -> usize {
         let process = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(EntryKind::Local { pid, .. }) => Some(pid),
@@ -291,7 +292,7 @@ impl Registry {
         target.partners.iter().filter(|partner| process(**partner) == own).count()
     }
 
-    /// Called when the channel could not be created after all.
+    /// Handles the failure to create a channel after a request was accepted.
     pub(crate) fn handle_connect_failed(&mut self, endpoint: Spid, to: Spid) {
         for (spid, other) in [(endpoint, to), (to, endpoint)] {
             if let Some(entry) = self.table.get_mut(spid) {
@@ -300,8 +301,8 @@ impl Registry {
         }
     }
 
-    /// Called when an endpoint could not receive its end of a channel to another endpoint of this node; returns false if
-    /// they have no channel.
+    /// Handles a report that an endpoint could not receive its end of a channel to another endpoint of this node;
+    /// returns false if they have no channel.
     pub(crate) fn handle_no_channel(&mut self, endpoint: Spid, other: Spid) -> bool {
         let local =
             |spid| matches!(self.table.get(spid).map(|e| e.kind), Some(EntryKind::Local { .. }));
@@ -313,7 +314,8 @@ impl Registry {
         had
     }
 
-    /// Whether `endpoint` may use `from` as the sender of a signal to `to`: only endpoints of its own user.
+    /// Checks that `endpoint` may use `from` as the sender of a signal to `to`. It may do so only for endpoints of its
+    /// own user.
     pub(crate) fn may_send_as(&self, endpoint: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
         let user = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(EntryKind::Local { user, .. }) => Some(user),
@@ -333,7 +335,7 @@ impl Registry {
         Err((Refusal::NotPermitted, why))
     }
 
-    /// Information about an endpoint.
+    /// Returns information about an endpoint.
     pub(crate) fn row(&self, spid: Spid) -> Option<Row> {
         let entry = self.table.get(spid)?;
         let (kind, pid, user) = match entry.kind {
@@ -354,7 +356,7 @@ impl Registry {
         })
     }
 
-    /// All endpoints.
+    /// Returns the numbers of all endpoints.
     pub(crate) fn spids(&self) -> impl Iterator<Item = Spid> {
         self.table.iter().map(|(spid, _)| spid)
     }

@@ -1,4 +1,4 @@
-//! Delivers what is in flight in the simulation, and checks what arrives.
+//! Delivers the messages in flight in the simulation, and checks them.
 
 use crate::registry::Route;
 
@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// Delivers something that is in flight; returns false if there is nothing.
+    /// Delivers one of the messages in flight; returns false if there is none.
     pub(super) fn step(&mut self) -> bool {
         let mut ways = Vec::new();
         for (at, span) in self.spans.iter().enumerate() {
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// Where a path leads from a node, over links that are up.
+    /// Returns the node to which a path leads from another node over links that are up, and the name there.
     fn leads_to(&self, mut node: usize, path: &str) -> Option<(usize, String)> {
         let mut names: Vec<&str> = path.split('/').collect();
         let last = names.pop()?;
@@ -125,7 +125,7 @@ impl World {
         Some((node, last.to_owned()))
     }
 
-    /// Checks that no answers are missing after everything has arrived.
+    /// Checks that all answers have come after everything in flight was delivered.
     pub(super) fn check_rest(&mut self) {
         while self.step() {}
         for (node, site) in self.sites.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Simulates three nodes in a row, their programs and their links: a seed determines the order of all events, links break,
-//! endpoints end, and the guarantees of the model are checked at each step and at the end.
+//! Simulates three nodes in a row, their programs and their links. A seed determines the order of all events; links
+//! break, endpoints end, and the guarantees of the model are checked at each step and at the end.
 //!
 //! `CROSSWAY_LINX_SEEDS` sets the number of seeds to try, and `CROSSWAY_LINX_SEED` selects one to repeat.
 
@@ -45,9 +45,9 @@ struct Program {
     /// Its attaches that are neither answered nor cancelled, with their targets.
     attaches: BTreeMap<Reference, Spid>,
     hunts: BTreeMap<Reference, String>,
-    /// The endpoints whose end was reported: nothing more may arrive from them.
+    /// The endpoints whose end was reported. No more signals may arrive from them.
     ended: HashSet<Spid>,
-    /// Endpoints it has found.
+    /// Endpoints that it has found.
     known: Vec<Spid>,
     sent: HashMap<Spid, u64>,
     received: HashMap<Spid, u64>,
@@ -56,7 +56,7 @@ struct Program {
 struct Site {
     registry: Registry,
     programs: BTreeMap<Spid, Program>,
-    /// Every number that was ever assigned.
+    /// All numbers that were ever assigned.
     given: HashSet<Spid>,
 }
 
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// The span and the side at which a node has a link with this id.
+    /// Returns the span on which a node has a link with this id, and the node's side of it.
     fn span_of(&self, node: usize, id: LinkId) -> Option<(usize, usize)> {
         self.spans.iter().enumerate().find_map(|(at, span)| {
             let side = span.nodes.iter().position(|of| *of == node)?;

@@ -1,7 +1,8 @@
 //! Traces: every signal, hunt and attach of a node's endpoints, and every message of its links, as records for a capture file.
 //!
-//! Signals between endpoints of a node do not pass through it, so each endpoint reports its own; the node reports the rest. All
-//! records go to one socket, and nobody waits for its reader: a record without room is lost and counted.
+//! Signals between endpoints of a node do not pass through it, so each endpoint reports its own; the node reports
+//! everything else. All records go to one socket, and no program waits for its reader: a record for which there is no
+//! room is lost and counted.
 
 pub(crate) mod record;
 pub(crate) mod tap;
@@ -25,7 +26,7 @@ use crate::{EndpointKind, Error};
 pub use record::Traced;
 use record::{EventKind, Record};
 
-/// Maximum number of bytes of each payload that a trace can keep.
+/// Maximum number of bytes that a trace can keep of each payload.
 pub const MOST_PAYLOAD: usize = 32 << 10;
 
 /// A running trace of a node; dropping it ends the trace.
@@ -33,12 +34,12 @@ pub struct Trace {
     control: Control,
     source: OwnedFd,
     lost: SharedWords,
-    /// The endpoints that were open before.
+    /// Records of the endpoints that were open before the trace began.
     before: VecDeque<Vec<u8>>,
-    /// The record that was returned last, if it was one of `before`.
+    /// The last record that was returned, if it was from `before`.
     current: Vec<u8>,
     inbox: Inbox,
-    /// Number of records in the inbox, and how many of them were returned.
+    /// Number of records in the inbox, and below, how many of them were returned.
     received: usize,
     returned: usize,
     invalid: u64,
@@ -51,14 +52,14 @@ impl std::fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// Starts a trace of the node in a directory that keeps at most `payload` bytes of each signal's payload, at most
-    /// [`MOST_PAYLOAD`]. Its first records are the endpoints that exist.
+    /// Starts a trace of the node in a directory. It keeps up to `payload` bytes of each signal's payload, but no more
+    /// than [`MOST_PAYLOAD`]. Its first records are those of the endpoints that already exist.
     ///
     /// From now on, every signal that an endpoint sends or receives is reported. A node has one trace at a time.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for others than root, the node's user and the members of its group; [`Error::Limit`] if a
-    /// trace is running; [`Error::NoNode`], [`Error::NodeGone`], [`Error::Protocol`].
+    /// [`Error::NotPermitted`] unless the caller is root, the node's user or a member of its group; [`Error::Limit`] if
+    /// a trace is already running; [`Error::NoNode`], [`Error::NodeGone`], [`Error::Protocol`].
     pub fn start(dir: &Path, payload: usize) -> Result<Trace, Error> {
         let mut trace = Self::on(Control::connect(dir)?, payload)?;
         trace.before.extend(crate::list(dir)?.into_iter().map(|info| {
@@ -75,7 +76,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// As [`Trace::start`], on an existing connection and without the endpoints that exist.
+    /// Like [`Trace::start`], but on an existing connection and without records of existing endpoints.
     pub(crate) fn on(mut control: Control, payload: usize) -> Result<Trace, Error> {
         let payload = payload.min(MOST_PAYLOAD);
         control.say(&Request::StartTrace { version: VERSION, payload: payload as u32 })?;
@@ -98,7 +99,7 @@ impl Trace {
             source,
             lost: SharedWords::open(&lost, tap::LOST)?,
             current: Vec::new(),
-            // A path, the longest text of a correct record, is shorter than that.
+            // The longest text of a correct record is a path, which is shorter than that.
             inbox: Inbox::new(payload + RECORD),
             received: 0,
             returned: 0,
@@ -106,7 +107,7 @@ impl Trace {
         })
     }
 
-    /// The next record; `None` if there is none now.
+    /// Returns the next record; `None` if there is none now.
     ///
     /// # Errors
     /// [`Error::NodeGone`] when the node has ended and all records were returned.
@@ -154,12 +155,12 @@ impl Trace {
         Ok(())
     }
 
-    /// Number of records that are missing so far because they came faster than they were read.
+    /// Returns the number of records lost so far because they came faster than they were read.
     pub fn lost(&self) -> u64 {
         self.lost.word(0).load(Ordering::Relaxed)
     }
 
-    /// Number of records so far that no correct program reports; they were left out.
+    /// Returns the number of records left out so far because no correct program reports them.
     pub fn invalid(&self) -> u64 {
         self.invalid
     }

@@ -1,15 +1,15 @@
-//! The form of a trace's records, which the capture file and its dissector (`crossway_linx.lua`) have in common.
+//! The encoding of a trace's records, which capture files and the dissector (`crossway_linx.lua`) share.
 //!
-//! All numbers are big-endian: version, event, way and flags (a byte each), then reporter, from, to, number and size (4 bytes
-//! each), id (8), name and link (each with its length in 2 bytes), and the beginning of the payload. On its way to the tool,
-//! a record has its time before it.
+//! All numbers are big-endian. A record consists of version, event, way and flags (a byte each), then reporter, from,
+//! to, number and size (4 bytes each), id (8), name and link (each preceded by its length in 2 bytes), and the
+//! beginning of the payload. Between programs and the tool that traces, a record is preceded by its time.
 
 use crate::wire::fields::{Malformed, Reader, Writer};
 
-/// The version of the form.
+/// The version of the encoding.
 const VERSION: u8 = 1;
 
-/// Length in bytes of the time before a record: nanoseconds since 1970-01-01 UTC.
+/// Length in bytes of the time that precedes a record: nanoseconds since 1970-01-01 UTC.
 const TIME: usize = 8;
 
 /// Length in bytes of a record without texts and payload.
@@ -34,7 +34,7 @@ pub(crate) enum EventKind {
     Gone = 9,
     /// An endpoint that was open before the trace began.
     Exists = 10,
-    /// The messages of links.
+    /// From here on, messages of links.
     LinkQuery = 32,
     LinkCancel = 33,
     LinkPublish = 34,
@@ -44,7 +44,7 @@ pub(crate) enum EventKind {
     LinkCredit = 38,
 }
 
-/// From the point of view of the endpoint, for messages of links of the node.
+/// The direction of a signal, from the point of view of the endpoint. For messages of links, from that of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Way {
@@ -53,30 +53,30 @@ pub(crate) enum Way {
     Received = 2,
 }
 
-/// A record; what does not apply is 0 or empty.
+/// A record. Fields that do not apply are 0 or empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) event: EventKind,
     pub(crate) way: Way,
     pub(crate) out_of_band: bool,
-    /// The endpoint whose program reports it; 0: the node.
+    /// The number of the endpoint whose program reports it; 0 if the node does.
     pub(crate) reporter: u32,
     pub(crate) from: u32,
     pub(crate) to: u32,
-    /// The signal's number.
+    /// The number that identifies the signal's type.
     pub(crate) number: u32,
-    /// The signal's size in bytes with its number; for a credit, the number of bytes.
+    /// The signal's size in bytes, including its number; for credit, the number of bytes.
     pub(crate) size: u32,
     /// The reference of a hunt or attach.
     pub(crate) id: u64,
     pub(crate) name: &'a str,
     pub(crate) link: &'a str,
-    /// The payload, all of it.
+    /// The whole payload.
     pub(crate) payload: &'a [u8],
 }
 
 impl Record<'_> {
-    /// Encodes it with its time and at most `most` bytes of its payload.
+    /// Encodes the record with its time and at most `most` bytes of its payload.
     pub(crate) fn encode(&self, at_ns: u64, most: usize) -> Vec<u8> {
         let flags = if self.out_of_band { OUT_OF_BAND } else { 0 };
         let room = TIME + FIXED + self.name.len() + self.link.len() + self.payload.len().min(most);
@@ -102,16 +102,16 @@ impl Record<'_> {
 /// One record of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced<'a> {
-    /// When it happened: nanoseconds since 1970-01-01 UTC.
+    /// When the event happened, in nanoseconds since 1970-01-01 UTC.
     pub at_ns: u64,
     /// The record, in the form that the dissector reads.
     pub bytes: &'a [u8],
-    /// Length in bytes that it would have with its whole payload.
+    /// Length in bytes that the record would have with its whole payload.
     pub whole_len: usize,
 }
 
 impl<'a> Traced<'a> {
-    /// Reads a record, which an endpoint's program may have invented.
+    /// Reads a record, which may be invalid because an endpoint's program wrote it.
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Traced<'a>, Malformed> {
         let mut r = Reader::new(bytes);
         let at_ns = r.long()?;

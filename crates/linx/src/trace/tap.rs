@@ -1,5 +1,5 @@
-//! How a program takes part in its node's trace: it reads one word of shared memory with each signal, and asks the node for the trace's
-//! socket only if that word has changed.
+//! A program's part in its node's trace. With each signal, it reads one 64-bit counter in shared memory, and asks the
+//! node for the trace's socket only if the counter has changed.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,17 +13,18 @@ use crossway_sys::{Errno, OsError, socket};
 
 use super::record::Record;
 
-/// Number of words in a node's shared memory: one, the number of traces begun and ended so far, which is odd while one runs.
+/// Number of counters in a node's shared memory: one, the number of traces started and ended so far, which is odd while
+/// a trace runs.
 pub(crate) const WATCHED: usize = 1;
-/// Number of words in a trace's shared memory: one, the number of records lost.
+/// Number of counters in a trace's shared memory: one, the number of records lost.
 pub(crate) const LOST: usize = 1;
 
-/// The sink of a trace.
+/// The sending end of a trace.
 #[derive(Debug)]
 pub(crate) struct Tap {
     sink: OwnedFd,
     lost: SharedWords,
-    /// Maximum number of bytes of a payload in a record.
+    /// Maximum number of payload bytes in a record.
     payload: usize,
 }
 
@@ -32,7 +33,7 @@ impl Tap {
         Tap { sink, lost, payload }
     }
 
-    /// Passes on a record. It is lost, and counted, if there is no room: whoever reports never waits for the reader.
+    /// Sends a record. If there is no room, the record is lost and counted: a program never waits for the reader.
     pub(crate) fn write(&self, record: &Record<'_>) {
         match socket::send(&self.sink, &record.encode(unix_ns(), self.payload), true) {
             // The trace has ended.
@@ -44,11 +45,11 @@ impl Tap {
     }
 }
 
-/// A node's word and the trace that runs, shared by all endpoints that a process has on the node.
+/// A node's counter and the running trace, shared by all endpoints that a process has on the node.
 #[derive(Debug)]
 pub(crate) struct Watch {
     words: WatchedWords,
-    /// What identifies the memory: device and inode.
+    /// Device and inode, which identify the memory.
     identity: (u64, u64),
     tap: Mutex<(u64, Option<Arc<Tap>>)>,
 }
@@ -56,7 +57,7 @@ pub(crate) struct Watch {
 static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
 impl Watch {
-    /// The watch of the node with this memory, one for all endpoints of this process.
+    /// Returns the watch of the node with this memory; all endpoints of this process share it.
     pub(crate) fn of(memory: OwnedFd) -> Result<Arc<Watch>, OsError> {
         let file = File::from(memory);
         let about = file.metadata().map_err(|e| OsError::new("fstat", "LINX node's memory", e))?;
@@ -91,7 +92,7 @@ impl Follower {
         Follower { watch, generation: 0, tap: None }
     }
 
-    /// The trace that takes the endpoint's records.
+    /// Returns the trace to which the endpoint's records go, if there is one.
     #[inline]
     pub(crate) fn tap(&self) -> Option<&Arc<Tap>> {
         self.tap.as_ref()
@@ -103,7 +104,7 @@ impl Follower {
         self.watch.words.load(0) == self.generation
     }
 
-    /// Follows a change; returns true if the node must be asked for the trace's socket.
+    /// Notes that a trace has begun or ended; returns true if the node must be asked for the trace's socket.
     pub(crate) fn follow(&mut self) -> bool {
         self.generation = self.watch.words.load(0);
         if self.generation.is_multiple_of(2) {
@@ -116,7 +117,7 @@ impl Follower {
         self.tap.is_none()
     }
 
-    /// Takes part in a trace that the node has answered with. Without descriptors, none runs any more.
+    /// Handles the node's answer: takes part in the trace, or in none if there are no descriptors because it has ended.
     pub(crate) fn join(
         &mut self,
         generation: u64,

@@ -1,5 +1,5 @@
-//! The bytes of a piece of a signal on its way through a node: read once into a buffer, and written from there, with another
-//! head before them.
+//! The bytes of a piece of a signal on its way through a node. They are read once into a buffer and sent from there,
+//! with another header in front of them.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,18 +10,20 @@ use crossway_ring::pool::Block;
 
 use crate::limits::PIECE;
 
-/// Number of bytes before a body for the head with which it is passed on; the longest head has that length.
+/// Number of bytes reserved in front of a body for the header with which it is sent on. The longest header has that
+/// length.
 pub(crate) const HEADROOM: usize = 20;
 
 /// Maximum number of buffers that a thread keeps for further bodies.
 const KEPT: usize = 32;
 
 thread_local! {
-    /// Large buffers that are not in use. Memory for each piece from the system would cost as much as a copy of the piece.
+    /// Large buffers that are not in use. Allocating memory from the system for each piece would cost as much as
+    /// copying the piece.
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer that the thread keeps when it is no longer needed, if it is large enough for any piece.
+/// A buffer that its thread keeps for reuse if it is large enough for any piece.
 #[derive(PartialEq, Eq)]
 struct Buffer(Vec<u8>);
 
@@ -63,11 +65,11 @@ impl Clone for Buffer {
     }
 }
 
-/// The place of a signal's block while its pieces arrive; empty while one of them is being read into it.
+/// The place for a signal's block while its pieces arrive; empty while one of them is being read into the block.
 pub(crate) type Slot = Arc<Mutex<Option<Block>>>;
 
-/// A piece that is read directly into its signal's block. Dropping it puts the block back in its slot, whether all of the piece
-/// has arrived or its connection has ended before.
+/// A piece that is read directly into its signal's block. Dropping it puts the block back into its slot, whether the
+/// whole piece has arrived or its connection has ended before.
 pub(crate) struct Landing {
     slot: Slot,
     block: Option<Block>,
@@ -77,7 +79,8 @@ pub(crate) struct Landing {
 }
 
 impl Landing {
-    /// Begins to read a piece of `len` bytes to `at`; `None` if the block is not in its slot or is too short.
+    /// Prepares to read a piece of `len` bytes into the block at offset `at`; `None` if the block is not in its slot or
+    /// is too short.
     pub(crate) fn begin(slot: &Slot, at: usize, len: usize) -> Option<Landing> {
         let mut place = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let block = place.take_if(|block| at + len <= block.len())?;
@@ -85,7 +88,7 @@ impl Landing {
         Some(Landing { slot: Arc::clone(slot), block: Some(block), at, have: 0, len })
     }
 
-    /// Where the missing bytes belong.
+    /// Returns the place for the bytes that are still missing.
     fn rest(&mut self) -> &mut [u8] {
         let range = self.at + self.have..self.at + self.len;
         self.block.as_mut().map_or(&mut [], |block| &mut block[range])
@@ -98,48 +101,48 @@ impl Drop for Landing {
     }
 }
 
-/// Where the bytes of a body are.
+/// The place where the bytes of a body are.
 enum Place {
     /// In a buffer, with room before them.
     Own(Buffer),
-    /// A part of a signal in a pool, whose other parts have the same block.
+    /// In a part of a signal in a pool; the other parts share the block.
     Part { block: Arc<Block>, from: usize, to: usize },
-    /// In the block of a signal that arrives.
+    /// In the block of a signal whose pieces are arriving.
     Landed(Landing),
 }
 
-/// Space for bytes that are read.
+/// Space for bytes that will be read.
 pub(crate) enum Space<'a> {
-    /// Behind those of a vector, which has room for at most this many.
+    /// At the end of a vector, which has room for at least this many bytes.
     Behind(&'a mut Vec<u8>, usize),
-    /// In place.
+    /// At a given place.
     In(&'a mut [u8]),
 }
 
-/// A body.
+/// The bytes of a piece, without its header.
 pub(crate) struct Body(Place);
 
 impl Body {
-    /// An empty body with room for `len` bytes.
+    /// Creates an empty body with room for `len` bytes.
     pub(crate) fn with_capacity(len: usize) -> Body {
         let mut buffer = Buffer::with_capacity(HEADROOM + len);
         buffer.0.resize(HEADROOM, 0);
         Body(Place::Own(buffer))
     }
 
-    /// A body that is a copy of these bytes.
+    /// Creates a body that is a copy of these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Body {
         let mut body = Body::with_capacity(bytes.len());
         body.append(bytes);
         body
     }
 
-    /// A part of a signal's block.
+    /// Creates a body that is a part of a signal's block.
     pub(crate) fn part(block: &Arc<Block>, from: usize, to: usize) -> Body {
         Body(Place::Part { block: Arc::clone(block), from, to })
     }
 
-    /// An empty body that is completed in its signal's block.
+    /// Creates an empty body that will be completed in its signal's block.
     pub(crate) fn landing(landing: Landing) -> Body {
         Body(Place::Landed(landing))
     }
@@ -161,7 +164,7 @@ impl Body {
         }
     }
 
-    /// Appends at most `most` bytes with a function that reads them; returns what it returns.
+    /// Appends at most `most` bytes with a function that reads them; returns the function's result.
     pub(crate) fn read<E>(
         &mut self,
         most: usize,
@@ -178,7 +181,8 @@ impl Body {
         }
     }
 
-    /// The bytes, to be changed; none of those in a block, which programs can change, too.
+    /// Returns the bytes for changing. The result is empty for a body in a block, because programs can change those
+    /// bytes, too.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Place::Own(buffer) => &mut buffer.0[HEADROOM..],
@@ -186,7 +190,7 @@ impl Body {
         }
     }
 
-    /// The body with a head before it, without a copy of the body. The head has at most [`HEADROOM`] bytes.
+    /// Puts a header in front of the body, without copying the body. The header has at most [`HEADROOM`] bytes.
     pub(crate) fn behind(self, head: &[u8]) -> Framed {
         let from = HEADROOM - head.len();
         let (mut buffer, body) = match self.0 {
@@ -241,7 +245,7 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Bytes as they are sent.
+/// Bytes in the form in which they are sent.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Framed {
     buffer: Buffer,
@@ -255,7 +259,7 @@ impl Framed {
         self.parts().iter().map(|part| part.len()).sum()
     }
 
-    /// All bytes, in two parts, of which the second may be empty.
+    /// Returns all bytes in two parts; the second may be empty.
     pub(crate) fn parts(&self) -> [&[u8]; 2] {
         [&self.buffer.0[self.from..], self.body.as_deref().unwrap_or_default()]
     }

@@ -2,7 +2,7 @@
 
 use crate::Spid;
 
-/// The bytes do not have the expected form.
+/// The error for bytes that do not have the expected form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -11,7 +11,7 @@ pub(crate) struct Malformed;
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    /// Starts with the kind.
+    /// Starts a message with its kind.
     pub(crate) fn of(kind: u8) -> Writer {
         Writer(vec![kind])
     }
@@ -35,7 +35,7 @@ impl Writer {
         self.int(value.get())
     }
 
-    /// Appends a text of at most 65,535 bytes; a longer one is truncated.
+    /// Appends a text of at most 65,535 bytes, preceded by its length. A longer text is truncated.
     pub(crate) fn text(mut self, value: &str) -> Self {
         let mut len = value.len().min(usize::from(u16::MAX));
         while !value.is_char_boundary(len) {
@@ -46,7 +46,7 @@ impl Writer {
         self
     }
 
-    /// Appends the remaining bytes, without a length.
+    /// Appends bytes without a length; they must come last.
     pub(crate) fn rest(mut self, value: &[u8]) -> Self {
         self.0.extend_from_slice(value);
         self

@@ -1,8 +1,8 @@
-//! The protocol between two nodes: frames in a byte stream, each with a length (4 bytes, of what follows), a kind and
-//! fields.
+//! The protocol between two nodes. Each frame in the byte stream has a length (4 bytes; it does not include itself), a
+//! kind and fields.
 //!
-//! Frames that a session numbers (everything from [`Message`]) survive the loss of a connection; the others belong to one
-//! connection.
+//! Frames to which a session gives numbers (all variants of [`Message`]) survive the loss of a connection; the others
+//! belong to one connection.
 
 use super::body::{Body, Framed};
 use super::fields::{Malformed, Reader, Writer};
@@ -18,7 +18,7 @@ pub(crate) const MAGIC: u32 = 0x4c4e_5858;
 /// Maximum length of a frame in bytes: a piece of a signal with its fields.
 pub(crate) const LONGEST_FRAME: usize = PIECE + 256;
 
-/// The kind of a frame with a piece of a signal, and its length in bytes without the piece.
+/// The kind of a frame that contains a piece of a signal; below, its length in bytes without the piece.
 const DATA: u8 = 21;
 const DATA_HEAD: usize = 18;
 
@@ -50,14 +50,15 @@ pub(crate) struct Init {
     pub(crate) version: u32,
     /// Features, separated by commas; those that both ends list are used.
     pub(crate) features: String,
-    /// The dialling node's name, which the other node uses for the link unless configured otherwise.
+    /// The dialling node's name. The other node uses it for the link, unless it is configured otherwise.
     pub(crate) name: String,
     /// Chosen by the dialling end; the same on every connection of one session.
     pub(crate) session: u64,
-    /// The number of the session that the end knows, 0 if none: an end that has forgotten the session starts a new one.
+    /// The number of the session that this end remembers; 0 if none. An end that has forgotten the session starts a new
+    /// one.
     pub(crate) known: u64,
     pub(crate) received: u64,
-    /// How long the end waits for a sign of life, in milliseconds.
+    /// How long this end waits for a sign of life, in milliseconds.
     pub(crate) timeout_ms: u32,
 }
 
@@ -114,8 +115,8 @@ impl Frame {
         out.extend_from_slice(&body);
     }
 
-    /// The lengths of the head and the body of the first frame; `None` if there are too few bytes to tell. The head of a frame
-    /// with a piece of a signal has everything but the piece; that of others is their length.
+    /// Returns the lengths of the head and the body of the first frame; `None` if there are too few bytes to tell. For
+    /// a piece of a signal, the head is the whole frame without the piece; for other frames, it is only the length.
     pub(crate) fn measure(bytes: &[u8]) -> Result<Option<(usize, usize)>, Malformed> {
         let Some((len, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_be_bytes(*len) as usize;
@@ -130,7 +131,7 @@ impl Frame {
         }
     }
 
-    /// Sender, receiver, size and flags in the head of a frame with a piece of a signal.
+    /// Returns sender, receiver, size and flags from the head of a frame with a piece of a signal.
     pub(crate) fn data_head(head: &[u8]) -> Option<(Spid, Spid, u32, u8)> {
         if head.len() != DATA_HEAD {
             return None;
@@ -188,7 +189,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, Malformed> 
 }
 
 impl Message {
-    /// The message as it is sent; a piece of a signal is not copied.
+    /// Returns the message in the form in which it is sent; a piece of a signal is not copied.
     pub(crate) fn framed(self) -> Framed {
         let Message::Data { from, to, size, flags, piece } = self else {
             let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
-//! The protocol between a program and its node: records on a SEQPACKET socket, one connection for each endpoint. Signals
-//! are not sent here.
+//! The protocol between a program and its node: records on a SEQPACKET socket, with one connection for each endpoint.
+//! Signals are not sent here.
 
 mod about;
 
@@ -14,7 +14,7 @@ pub(crate) const VERSION: u32 = 4;
 /// A message from a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Opens the connection's endpoint; the first request of every connection but a tool's.
+    /// Opens the connection's endpoint. It is the first request on every connection, except on a tool's.
     Open { version: u32, name: String },
     /// Hunts for an endpoint; the answer may arrive at any time.
     Hunt { id: u32, owner: Option<Spid>, path: String },
@@ -26,7 +26,8 @@ pub(crate) enum Request {
     Detach { id: u32 },
     /// Requests a channel to an endpoint.
     Connect { spid: Spid, transport: Option<Transport> },
-    /// There was no room for the descriptors of the channel to an endpoint, so there is no channel.
+    /// Reports that there was no room for the descriptors of the channel to an endpoint, so that the channel does not
+    /// exist.
     NoChannel { spid: Spid },
     /// Requests permission to send as `from` on the channel to `to`.
     Vouch { from: Spid, to: Spid },
@@ -34,13 +35,13 @@ pub(crate) enum Request {
     Name { spid: Spid },
     /// Requests the list of all endpoints and links.
     List { version: u32 },
-    /// The state of the endpoint, as requested.
+    /// Reports the state of the endpoint, as requested by [`Event::Ask`].
     Report { serial: u32, report: Report },
-    /// Requests a notice of the next link after that of the token.
+    /// Requests a notice of the next link that comes up after the token's link.
     NewLink { id: u32, token: u64 },
-    /// Cancels such a request.
+    /// Cancels a request for a new link.
     CancelNewLink { id: u32 },
-    /// Requests to take part in the trace that runs.
+    /// Requests to take part in the running trace.
     JoinTrace,
     /// Requests the state of an endpoint.
     Condition { spid: Spid },
@@ -48,7 +49,7 @@ pub(crate) enum Request {
     StartTrace { version: u32, payload: u32 },
 }
 
-/// Why a node refuses a request.
+/// The reason why a node refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Gone,
@@ -61,7 +62,7 @@ pub(crate) enum Refusal {
 /// A message from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The endpoint is open. The memory by which its program notices traces is attached.
+    /// The endpoint is open. Attached is the memory through which its program notices traces.
     Opened { spid: Spid },
     /// The request that is waiting for an answer is refused.
     Refused { refusal: Refusal, why: String },
@@ -71,11 +72,12 @@ pub(crate) enum Event {
     Gone { id: u32, spid: Spid },
     /// The endpoint at the other end of a channel has ended.
     PeerGone { spid: Spid },
-    /// A channel to `spid`; descriptors are attached, unless the channel exists already.
+    /// A channel to `spid`. Its descriptors are attached, unless the channel already existed.
     Channel { spid: Spid, channel: Channel },
-    /// The endpoint at the other end of a channel had no room for its descriptors, so the signals sent over it are lost.
+    /// The endpoint at the other end of a channel had no room for the channel's descriptors, so the signals sent over
+    /// it are lost.
     NoChannel { spid: Spid },
-    /// The channel's peer may send as `from`.
+    /// The peer of a channel may send as `from`.
     Vouched { peer: Spid, from: Spid },
     /// Information about an endpoint.
     NameIs(Row),
@@ -83,22 +85,22 @@ pub(crate) enum Event {
     Row { row: Row, report: Option<Report> },
     /// The end of the list.
     End,
-    /// Requests a report.
+    /// Requests a [`Request::Report`].
     Ask { serial: u32 },
     /// A link came up.
     LinkUp { id: u32, token: u64, name: String },
-    /// The trace with this number; its socket and the memory that counts lost records are attached, if it still runs.
+    /// The trace with this number. Attached are its socket and the memory that counts lost records, if it still runs.
     Trace { generation: u64, payload: u32 },
 }
 
 /// The description of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channel {
-    /// Its number, unique at this endpoint.
+    /// The channel's number, unique at this endpoint.
     pub(crate) number: u32,
-    /// `None`: the channel exists already.
+    /// `None` if the channel already existed.
     pub(crate) transport: Option<Transport>,
-    /// Whether it leads to the node, which relays signals to another node.
+    /// Whether the other end is the node, which relays signals to another node.
     pub(crate) relay: bool,
     /// Whether this is the end that requested the channel.
     pub(crate) first: bool,

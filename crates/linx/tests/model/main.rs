@@ -1,4 +1,4 @@
-//! Tests of the model as programs see it, over every transport between endpoints of one node.
+//! Tests of the LINX model as programs see it, over every transport between endpoints of one node.
 
 mod node;
 mod queue;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crossway_linx::signal::USER_BASE;
 use crossway_linx::{Endpoint, Filter, Node, NodeThread, Options, Settings, Signal, Transport};
 
-/// A limit that only catches hangs.
+/// A time limit that only serves to catch hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn soon() -> Option<Instant> {

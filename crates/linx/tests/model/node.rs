@@ -1,4 +1,4 @@
-//! What the node reports, and its directory.
+//! Tests of the node's directory and of the information that a node provides.
 
 use crossway_linx::signal::{NEW_LINK, USER_BASE};
 use crossway_linx::{Count, Endpoint, Error, Filter, Node, Settings, Transport};

@@ -1,4 +1,4 @@
-//! Queues with a limit, and the descriptor that shows what they hold.
+//! Tests of queues with a limit, and of the descriptor that shows their state.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ fn readable(endpoint: &mut Endpoint, until: Option<Instant>) -> bool {
     wait_ready(endpoint.descriptor().unwrap(), Interest::Readable, until).unwrap()
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())

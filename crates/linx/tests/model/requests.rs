@@ -1,4 +1,4 @@
-//! Hunts, attaches and timeouts.
+//! Tests of hunts, attaches and time-outs.
 
 use std::time::Duration;
 

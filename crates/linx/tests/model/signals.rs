@@ -1,4 +1,4 @@
-//! Sending and receiving signals.
+//! Tests of sending and receiving signals.
 
 use crossway_linx::signal::{ATTACH, USER_BASE};
 use crossway_linx::{Endpoint, Error, Filter, Signal};

@@ -23,10 +23,10 @@ const EINVAL: c_int = libc::EINVAL;
 pub struct Linx {
     endpoint: Endpoint,
     signals: HashSet<usize>,
-    /// The signals that are in memory shared with another endpoint, by address. Their heads are here, where nobody else can
-    /// write to them.
+    /// The signals in memory shared with another endpoint, by address. Their headers are kept here, where the other
+    /// program cannot write to them.
     shared: HashMap<usize, (Head, Signal)>,
-    /// The endpoint to which something was sent, or from which something was received, last.
+    /// The endpoint to which the last signal was sent, or from which it was received.
     recent: Option<Spid>,
 }
 
@@ -50,7 +50,7 @@ fn done(outcome: Result<(), Error>) -> c_int {
 /// Returns the endpoint of a handle.
 ///
 /// # Safety
-/// NULL, or a result of `linx_open` that was not passed to `linx_close`.
+/// `linx` is NULL, or a result of `linx_open` that was not passed to `linx_close`.
 unsafe fn endpoint<'a>(linx: *mut Linx) -> Option<&'a mut Linx> {
     // SAFETY: guaranteed by the caller.
     unsafe { linx.as_mut() }
@@ -59,13 +59,13 @@ unsafe fn endpoint<'a>(linx: *mut Linx) -> Option<&'a mut Linx> {
 /// Converts a string from C; `None` for NULL and for invalid UTF-8.
 ///
 /// # Safety
-/// NULL, or a string that ends with a NUL byte.
+/// `string` is NULL or points to a NUL-terminated string.
 unsafe fn text<'a>(string: *const c_char) -> Option<&'a str> {
     // SAFETY: guaranteed by the caller.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_str().ok()).flatten()
 }
 
-/// Opens an endpoint with a name; NULL with errno on failure.
+/// Opens an endpoint with a name; returns NULL and sets errno on failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_open(
     name: *const c_char,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn linx_close(linx: *mut Linx) -> c_int {
     0
 }
 
-/// The descriptor that becomes readable when a signal can be received.
+/// Returns a descriptor that becomes readable when a signal can be received.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_descriptor(linx: *mut Linx) -> c_int {
     // SAFETY: a handle, as the header says.

@@ -1,4 +1,4 @@
-//! Signals that C owns: their headers, and the checks that a pointer is one of them.
+//! Signals that C programs own: their headers, and checks that a pointer is such a signal.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr;
@@ -18,8 +18,7 @@ fn abort_because(why: &str) -> ! {
     std::process::abort()
 }
 
-/// Returns the header of a signal that belongs to an endpoint; for any other pointer it ends the
-/// program.
+/// Returns the header of a signal that belongs to an endpoint; aborts the program if the pointer is anything else.
 ///
 /// # Safety
 /// `sig` may be any pointer: one that is not a live signal of this library is detected.
@@ -43,7 +42,7 @@ pub(super) unsafe fn head(linx: &mut Linx, sig: Sig) -> &mut Head {
     head
 }
 
-/// Converts a signal to one that C owns.
+/// Converts a signal to one that the C program owns.
 pub(super) fn to_c(linx: &mut Linx, mut signal: Signal) -> Sig {
     let head = Head::new(&signal, ptr::from_ref(linx) as usize);
     let size = signal.size();
@@ -74,13 +73,13 @@ pub(super) fn to_c(linx: &mut Linx, mut signal: Signal) -> Sig {
 /// Borrows a signal's bytes.
 ///
 /// # Safety
-/// As for [`head`]; C may change the bytes afterwards.
+/// As for [`head`]. The C program may change the bytes after the call.
 unsafe fn bytes<'a>(linx: &mut Linx, sig: Sig) -> &'a [u8] {
     // SAFETY: guaranteed by the caller; the header contains the number of bytes.
     unsafe { std::slice::from_raw_parts(sig, head(linx, sig).size as usize) }
 }
 
-/// Frees a signal owned by C.
+/// Frees a signal that the C program owns.
 ///
 /// # Safety
 /// As for [`head`].

@@ -9,7 +9,7 @@ use crossway_linx::{Condition, Endpoint, Error, Reference, Spid};
 use super::ownership::take;
 use super::{EINVAL, Linx, Sig, done, endpoint, fail, failed, text};
 
-/// The room in bytes that programs have for the version, according to the documentation of LINX.
+/// Number of bytes that programs reserve for the version, as the documentation of LINX specifies.
 const VERSION_ROOM: usize = 14;
 
 /// Hunts for an endpoint by name or path.
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn linx_hunt(
     unsafe { linx_hunt_from(linx, hunt_path, hunt_sig, 0) }
 }
 
-/// Hunts for an endpoint for as long as another one is open.
+/// Hunts for an endpoint; the hunt ends when another endpoint closes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_hunt_from(
     linx: *mut Linx,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn linx_hunt_from(
     }
 }
 
-/// Converts a reference, or an error, for C.
+/// Converts a request's reference, or its error, for C.
 fn reference(made: Result<Reference, Error>) -> u32 {
     made.map_or_else(
         |error| {
@@ -87,7 +87,7 @@ unsafe fn give_up(
     }
 }
 
-/// Cancels an attach; `*attref` becomes 0.
+/// Cancels an attach and sets `*attref` to 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_detach(linx: *mut Linx, attref: *mut u32) -> c_int {
     // SAFETY: as the header says.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn linx_request_tmo(linx: *mut Linx, tmo: u32, sig: *mut S
     }
 }
 
-/// Changes the time of a pending time-out.
+/// Changes the duration of a pending time-out.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_modify_tmo(linx: *mut Linx, tmoref: *mut u32, tmo: u32) -> c_int {
     // SAFETY: as the header says.
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn linx_modify_tmo(linx: *mut Linx, tmoref: *mut u32, tmo:
     }
 }
 
-/// Cancels a time-out; `*tmoref` becomes 0.
+/// Cancels a time-out and sets `*tmoref` to 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_cancel_tmo(linx: *mut Linx, tmoref: *mut u32) -> c_int {
     // SAFETY: as the header says.
@@ -140,21 +140,21 @@ pub unsafe extern "C" fn linx_request_new_link(linx: *mut Linx, token: u32) -> u
     reference(linx.endpoint.request_new_link(token.into()))
 }
 
-/// Cancels such a request.
+/// Cancels a request for the next new link and sets `*nlref` to 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_cancel_new_link(linx: *mut Linx, nlref: *mut u32) -> c_int {
     // SAFETY: as the header says.
     unsafe { give_up(linx, nlref, Endpoint::cancel_new_link) }
 }
 
-/// The number of an endpoint itself.
+/// Returns the number of the endpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_spid(linx: *mut Linx) -> u32 {
     // SAFETY: as the header says.
     unsafe { endpoint(linx) }.map_or(0, |linx| linx.endpoint.spid().get())
 }
 
-/// The name of an endpoint, with the path of links to it.
+/// Stores the name of an endpoint, with the path of links to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_name(
     linx: *mut Linx,
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn linx_free_name(_linx: *mut Linx, name: *mut *mut c_char
     }
 }
 
-/// The process of an endpoint.
+/// Returns the process id of an endpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_owner(linx: *mut Linx, spid: u32) -> libc::pid_t {
     // SAFETY: as the header says.
@@ -254,7 +254,7 @@ impl InfoStat {
     }
 }
 
-/// The statistics of an endpoint of this node.
+/// Stores the statistics of an endpoint of this node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_stat(
     linx: *mut Linx,
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn linx_free_stat(_linx: *mut Linx, stat: *mut *mut InfoSt
     }
 }
 
-/// The version of the library.
+/// Stores the version of the library; returns its length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_get_version(buf: *mut c_char) -> c_int {
     let version = concat!(env!("CARGO_PKG_VERSION"), "\0");

@@ -1,4 +1,4 @@
-//! Allocates and frees signals, and reads and changes what their headers hold.
+//! Allocates and frees signals, and reads and changes their headers.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -9,7 +9,7 @@ use super::ownership::{head, release, to_c};
 use super::{EINVAL, Linx, Sig, endpoint, fail, failed};
 use crate::buffer::{END_MARK, Head};
 
-/// Allocates a signal of a size in bytes with a number.
+/// Allocates a signal with a number; `size` is in bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> Sig {
     // SAFETY: a handle, as the header says.
@@ -30,8 +30,8 @@ pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> 
     }
 }
 
-/// Allocates a signal in memory that is shared with the endpoint which this one communicated with last; an ordinary one if
-/// there is no such memory. C programs do not say for whom they allocate a signal.
+/// Allocates a signal in memory shared with the endpoint with which this one communicated last, because C programs do
+/// not say for which receiver they allocate a signal. Without such memory, allocates an ordinary signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_s_alloc(linx: *mut Linx, size: u32, sig_no: u32, _flags: u32) -> Sig {
     // SAFETY: a handle, as the header says.
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn linx_s_alloc(linx: *mut Linx, size: u32, sig_no: u32, _
     shared.unwrap_or_else(|| unsafe { linx_alloc(linx, size, sig_no) })
 }
 
-/// Frees a signal; `*sig` becomes NULL.
+/// Frees a signal and sets `*sig` to NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_free_buf(linx: *mut Linx, sig: *mut Sig) -> c_int {
     // SAFETY: a handle and the address of a signal's pointer, as the header says.
@@ -77,7 +77,7 @@ unsafe fn with_head<R>(
     }
 }
 
-/// The sender of a received signal.
+/// Returns the sender of a received signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_sender(linx: *mut Linx, sig: *mut Sig) -> u32 {
     // SAFETY: as the header says.
@@ -87,14 +87,14 @@ pub unsafe extern "C" fn linx_sender(linx: *mut Linx, sig: *mut Sig) -> u32 {
     })
 }
 
-/// The size of a signal in bytes, including its number.
+/// Returns the size of a signal in bytes, including its number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_sigsize(linx: *mut Linx, sig: *mut Sig) -> u32 {
     // SAFETY: as the header says.
     unsafe { with_head(linx, sig, |head, _| head.size) }.unwrap_or_else(|| fail(EINVAL) as u32)
 }
 
-/// Reduces the size of a signal.
+/// Changes the size of a signal, to at most its size when it was allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_set_sigsize(linx: *mut Linx, sig: *mut Sig, sigsize: u32) -> c_int {
     // SAFETY: as the header says.

@@ -11,7 +11,7 @@ use super::ownership::{take, to_c};
 use super::{EINVAL, Linx, Sig, done, endpoint, fail, failed};
 use crate::buffer::filter;
 
-/// Takes ownership of a signal and passes it with an endpoint's number to a function.
+/// Takes ownership of a signal and calls a function that sends it to the endpoint with a given number.
 ///
 /// # Safety
 /// As `linx.h` requires of the handle and the signal.
@@ -130,7 +130,7 @@ unsafe fn receiving(
     }
 }
 
-/// Converts the notice of a link for C, where link tokens have 32 bits.
+/// Shortens the token in the signal for a new link, because link tokens have 32 bits in C.
 fn shorten_token(signal: Signal) -> Signal {
     match signal.payload().split_first_chunk::<8>() {
         Some((token, name)) if signal.number() == NEW_LINK => {
@@ -142,7 +142,7 @@ fn shorten_token(signal: Signal) -> Signal {
     }
 }
 
-/// Receives a signal, waiting for ever.
+/// Receives a signal, waiting as long as necessary.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_receive(
     linx: *mut Linx,

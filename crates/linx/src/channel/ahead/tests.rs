@@ -1,4 +1,4 @@
-//! Signals through a pair of sockets, written by hand in chunks of any size.
+//! Sends signals through a pair of sockets as bytes that the test writes in chunks of arbitrary sizes.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,8 @@ fn ends() -> (UnixStream, StreamChannel) {
     (ours, StreamChannel::new(Pipe::Socket(theirs.into()), 1, false, None))
 }
 
-/// The bytes on the channel of signal `number`, `size` bytes long, whose payload depends on its number.
+/// Returns the bytes of signal `number` on the channel. The signal has `size` bytes, and its payload depends on its
+/// number.
 fn frame(number: u32, size: usize, flags: u8) -> Vec<u8> {
     let size_field = size as u32;
     let header =
@@ -32,7 +33,7 @@ fn check(signal: &Signal, number: u32, size: usize) {
     assert_eq!(signal.as_bytes()[4..], frame(number, size, 0)[HEADER + 4..], "signal {number}");
 }
 
-/// Everything that arrives now.
+/// Receives all signals that have arrived.
 fn receive(channel: &mut StreamChannel, assembly: &mut Assembly) -> Vec<Signal> {
     let mut signals = Vec::new();
     loop {
@@ -56,7 +57,7 @@ fn signals_of_any_sizes_arrive_whole_in_order_however_they_are_chopped() {
     };
     let (mut sent, mut bytes, mut received, mut sizes) = (1, Vec::new(), 1, vec![0]);
     for _ in 0..400 {
-        // Runs of one size, of which some end with an exception.
+        // Runs of signals of one size, some of which end with an exception.
         let size = [4, 600, 1024, 1500, 4100, 20_000, 65_536, 70_000][random(8)];
         for _ in 0..1 + random(6) {
             let size = if random(10) == 0 { size + random(5) } else { size };

@@ -1,4 +1,4 @@
-//! Reports of endpoints about themselves, for lists and for single questions.
+//! Reports of endpoints about themselves, for lists and for single requests.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -7,10 +7,10 @@ use crate::Spid;
 use crate::node::{Node, REPORT_WITHIN};
 use crate::wire::local::{Event, Report};
 
-/// Endpoints whose reports were requested.
+/// A request for reports from endpoints.
 pub(super) struct Listing {
     pub(super) client: usize,
-    /// The endpoint that was asked about; `None`: all.
+    /// The endpoint that was asked about; `None` for all.
     pub(super) of: Option<Spid>,
     pub(super) waits_for: HashSet<Spid>,
     pub(super) reports: HashMap<Spid, Report>,
@@ -18,7 +18,7 @@ pub(super) struct Listing {
 }
 
 impl Node {
-    /// Asks an endpoint, or all, for a report, which a connection waits for.
+    /// Asks one endpoint, or all, for a report on behalf of a connection.
     pub(super) fn begin_listing(&mut self, index: usize, of: Option<Spid>) {
         if self.clients.all[index].listing.is_some() {
             return;
@@ -39,7 +39,7 @@ impl Node {
         self.clients.listings.insert(serial, listing);
     }
 
-    /// Sends the lists for which all reports have arrived, or the time limit has passed.
+    /// Sends the lists for which all reports have arrived or the time limit has passed.
     pub(super) fn finish_listings(&mut self) {
         let now = Instant::now();
         let done: Vec<u32> = self

@@ -1,4 +1,4 @@
-//! The connections of programs, one for each endpoint, and of tools.
+//! The connections of programs (one for each endpoint) and of tools.
 
 mod listings;
 mod partners;
@@ -19,8 +19,8 @@ use crate::registry::Refused;
 use crate::wire::local::Event;
 use listings::Listing;
 
-/// Maximum number of records that wait for a program to receive them. Each answers a pending request, and the number of
-/// those is limited.
+/// Maximum number of records that wait for a program to receive them. Each record answers a pending request, and the
+/// number of those is limited.
 const OUTBOX: usize = 2 * (HUNTS + ATTACHES + CHANNELS);
 
 /// A record with its descriptors.
@@ -35,13 +35,13 @@ struct Client {
     /// The endpoint of the connection, once it is open.
     spid: Option<Spid>,
     outbox: VecDeque<Letter>,
-    /// Whether it is in `unsent`.
+    /// Whether it is in `unsent` of [`Clients`].
     is_unsent: bool,
-    /// The number of channels created so far, which is the next channel's number.
+    /// Number of channels created so far. It is also the number of the next channel.
     channels: u32,
     /// The numbers of its channels by the endpoint at the other end.
     numbers: HashMap<Spid, u32>,
-    /// The list that it waits for.
+    /// The serial number of the list that it waits for.
     listing: Option<u32>,
 }
 
@@ -57,7 +57,8 @@ pub(super) struct Clients {
     last_listing: u32,
     /// The tool that traces the node.
     tracer: Option<usize>,
-    /// Closed for a moment to reject a connection that cannot be served for lack of descriptors.
+    /// A spare descriptor. It is closed for a moment to reject a connection that cannot be served for lack of
+    /// descriptors.
     reserve: Option<File>,
     record: Vec<u8>,
     /// Maximum number of connections per process.
@@ -65,7 +66,8 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// No process other than the node's own gets more than half of `descriptors`.
+    /// Creates the state without connections. No process other than the node's own gets more than half of
+    /// `descriptors`.
     pub(super) fn new(descriptors: u64) -> Result<Self, OsError> {
         Ok(Clients {
             all: Slab::new(),
@@ -102,7 +104,7 @@ impl Clients {
         self.listings.values().map(|listing| listing.until).min()
     }
 
-    /// Called when the system reports a change of a connection.
+    /// Notes that the system reported a change of a connection.
     pub(super) fn changed(&mut self, index: usize, writable: bool) {
         if !self.all.contains(index) {
             return;
@@ -142,7 +144,7 @@ impl Clients {
         self.post(index, &Event::Refused { refusal, why }, Vec::new());
     }
 
-    /// Sends what programs have room for. Returns the endpoints of programs that have ended.
+    /// Sends as many records as programs have room for. Returns the endpoints of programs that have ended.
     pub(super) fn flush(&mut self) -> Vec<Spid> {
         let mut gone = Vec::new();
         for index in std::mem::take(&mut self.unsent) {
@@ -198,7 +200,7 @@ impl Clients {
         }
     }
 
-    /// The number for a new channel of an endpoint.
+    /// Assigns a number to a new channel of an endpoint.
     fn number(&mut self, spid: Spid, other: Spid) -> u32 {
         let Some(client) = self.by_spid.get(&spid).and_then(|index| self.all.get_mut(*index))
         else {

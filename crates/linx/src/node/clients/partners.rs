@@ -1,4 +1,4 @@
-//! Channels between endpoints, and the permission to send in another's name.
+//! Channels between endpoints, and permissions to send in another endpoint's name.
 
 use std::os::fd::OwnedFd;
 
@@ -86,7 +86,7 @@ impl Node {
         }
     }
 
-    /// Announces to an endpoint the channel for a link, by which it reaches `asked`.
+    /// Announces the channel for a link to an endpoint, which reaches `asked` over it.
     pub(in crate::node) fn tell_of_relay(
         &mut self,
         endpoint: Spid,
@@ -123,7 +123,7 @@ impl Node {
         to: Spid,
     ) -> Result<(), Refused> {
         self.registry.may_send_as(own, from, to)?;
-        // Before the answer, so that the receiver knows when the first such signal arrives.
+        // This comes before the answer, so that the receiver knows it when the first such signal arrives.
         self.clients.tell(to, &Event::Vouched { peer: own, from }, Vec::new());
         self.clients.post(index, &Event::End, Vec::new());
         Ok(())

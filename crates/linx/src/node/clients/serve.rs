@@ -15,7 +15,7 @@ use crate::registry::Refused;
 use crate::trace::record::EventKind;
 use crate::wire::local::{Event, Refusal, Request, VERSION};
 
-/// Number of records of one program that are handled before the others have their turn.
+/// Number of records of one program that are handled before it is the others' turn.
 const AT_A_TIME: usize = 64;
 
 fn turn_away(fd: &OwnedFd, why: &str) {
@@ -180,7 +180,7 @@ impl Node {
         true
     }
 
-    /// Serves a connection without an endpoint, which may open one or request the list.
+    /// Serves a connection without an endpoint, which may open one or make a tool's request.
     fn serve_stranger(&mut self, index: usize, request: Request) -> bool {
         let client = &self.clients.all[index];
         let Credentials { pid, uid: user, .. } = client.credentials;

@@ -1,5 +1,5 @@
-//! Nodes that find each other by TIPC: each publishes an instance of one service type, computed from its name, and TIPC's topology service tells each of
-//! all others, wherever they are in the cluster, when they start and end.
+//! Nodes that find each other by TIPC. Each publishes an instance, computed from its name, of one service type. TIPC's
+//! topology service tells every node when another one starts or ends, wherever it is in the cluster.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const PUBLISHED: u32 = 1;
 const WITHDRAWN: u32 = 2;
 const EVENT_LEN: usize = 48;
 
-/// How soon a subscription that ended is requested again.
+/// Pause before a subscription that ended is requested again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// A node's part in a cluster.
@@ -29,7 +29,7 @@ pub(super) struct Cluster {
     service: u32,
     instance: u32,
     topology: Option<tipc::Socket>,
-    /// When the topology service is asked again, if it is not connected.
+    /// When to connect to the topology service again; `None` while it is connected.
     ask_at: Option<Instant>,
     is_ready: bool,
     /// Number of sockets that publish each instance.
@@ -51,7 +51,7 @@ impl Cluster {
         }
     }
 
-    /// The address at which this node is published.
+    /// Returns the address at which this node is published.
     pub(super) fn address(&self) -> LinkAddress {
         LinkAddress::Tipc { service: self.service, instance: self.instance }
     }
@@ -64,12 +64,12 @@ impl Cluster {
         self.is_ready
     }
 
-    /// Called when the system reports a change of the subscription.
+    /// Notes that the system reported a change of the subscription.
     pub(super) fn changed(&mut self) {
         self.is_ready = true;
     }
 
-    /// Of two nodes, the one with the lower instance dials.
+    /// Whether this node dials the one with `instance`: of two nodes, the one with the lower instance dials.
     fn dials(&self, instance: u32) -> bool {
         instance > self.instance
     }
@@ -87,7 +87,7 @@ impl Cluster {
         Ok(socket)
     }
 
-    /// The next event: the number of its kind and the instance. `None` if there is none now.
+    /// Returns the next event: its type and the instance. `None` if there is none now.
     fn event(&mut self) -> Result<Option<(u32, u32)>, String> {
         let Some(socket) = &self.topology else { return Ok(None) };
         let mut event = [0; EVENT_LEN];
@@ -105,13 +105,13 @@ impl Cluster {
     }
 }
 
-/// The instance for a node's name: FNV-1a of 32 bits.
+/// Returns the instance for a node's name: its 32-bit FNV-1a hash.
 fn instance_of(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 impl Node {
-    /// Asks the topology service, if that is due, and follows its events.
+    /// Connects to the topology service, if that is due, and handles its events.
     pub(in crate::node) fn follow_cluster(&mut self) {
         let Some(cluster) = &mut self.links.cluster else { return };
         if cluster.ask_at.is_some_and(|at| at <= Instant::now()) {
@@ -145,7 +145,7 @@ impl Node {
         }
     }
 
-    /// Forgets which nodes are published until the topology service answers again. Links that are up stay up.
+    /// Forgets which nodes are published, until the topology service answers again. Links that are up stay up.
     fn leave_cluster(&mut self, why: &str) {
         let Some(cluster) = &mut self.links.cluster else { return };
         cluster.topology = None;
@@ -194,7 +194,7 @@ impl Node {
         }
     }
 
-    /// No longer dials a node. Its link goes down when it has lost its connection.
+    /// Stops dialling a node. Its link goes down when it has lost its connection.
     fn forget_node(&mut self, instance: u32) {
         let Some(cluster) = &self.links.cluster else { return };
         let address = LinkAddress::Tipc { service: cluster.service, instance };

@@ -1,4 +1,5 @@
-//! The first messages of a connection between two nodes: which link it belongs to, and whether its session continues.
+//! The first messages on a connection between two nodes, which determine its link and whether the link's session
+//! continues.
 
 use std::time::Instant;
 
@@ -82,7 +83,7 @@ impl Node {
         Ok(())
     }
 
-    /// Names a link after the node at its other end, if the topology service told of that node.
+    /// Names a link after the node at its other end, if the topology service has reported that node.
     fn name_found(&mut self, at: usize, name: &str) -> Result<(), String> {
         let peer = &self.links.peers[at];
         if !peer.is_found || peer.id.is_some() {
@@ -98,7 +99,7 @@ impl Node {
         Ok(())
     }
 
-    /// The link that a dialling node refers to.
+    /// Returns the link that a dialling node refers to.
     fn peer_for(&mut self, init: &Init) -> Result<usize, String> {
         if crate::check_name(&init.name).is_err() {
             return Err(format!("'{}' cannot be the name of a link", init.name));

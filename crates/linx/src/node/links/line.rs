@@ -21,8 +21,8 @@ const TIPC_PIECE: usize = 66_000;
 pub enum LinkAddress {
     /// A TCP address and port.
     Tcp(SocketAddr),
-    /// A TIPC service, of the kernel's TIPC if there is one and otherwise of a `tipcd`. TIPC finds its node anywhere in the
-    /// cluster.
+    /// A TIPC service, of the kernel's TIPC if there is one and otherwise of a `tipcd`. TIPC finds the node wherever it
+    /// is in the cluster.
     Tipc {
         /// The service type, 64 or above.
         service: u32,
@@ -102,7 +102,7 @@ impl LinkListener {
         }
     }
 
-    /// The address, with the port that the system chose.
+    /// Returns the address, with the port that the system chose.
     pub(super) fn address(&self) -> Option<LinkAddress> {
         match self {
             LinkListener::Tcp(fd) => {
@@ -112,14 +112,15 @@ impl LinkListener {
         }
     }
 
-    /// Whether an error of [`LinkListener::accept`] means that there will be no more connections: the `tipcd` has ended.
+    /// Whether an error of [`LinkListener::accept`] means that no more connections will come, because the `tipcd` has
+    /// ended.
     pub(super) fn has_ended(&self, errno: Errno) -> bool {
         let of_one =
             matches!(errno, Errno::CONNABORTED | Errno::INTR | Errno::NOBUFS | Errno::NOMEM);
         matches!(self, LinkListener::Tipc(..)) && !of_one
     }
 
-    /// The next connection; EAGAIN if there is none.
+    /// Accepts the next connection; EAGAIN if there is none.
     pub(super) fn accept(&self) -> Result<Line, Errno> {
         match self {
             LinkListener::Tcp(fd) => socket::try_accept(fd).map(Line::Tcp),
@@ -139,14 +140,14 @@ impl AsFd for LinkListener {
     }
 }
 
-/// A connection, or one that is being established.
+/// A connection that is established or being established.
 pub(super) enum Line {
     Tcp(OwnedFd),
     Tipc(tipc::Socket),
 }
 
 impl Line {
-    /// Starts to connect; when the descriptor is writable, [`Line::take_error`] returns the result.
+    /// Starts to connect. When the descriptor is writable, [`Line::take_error`] returns the result.
     pub(super) fn dial(address: LinkAddress, backend: &tipc::Backend) -> Result<Line, OsError> {
         let (line, outcome) = match address {
             LinkAddress::Tcp(address) => {
@@ -186,7 +187,7 @@ impl Line {
         }
     }
 
-    /// Sends as many bytes as there is room for.
+    /// Sends as many bytes as there is room for; returns their number.
     pub(super) fn send(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
         match self {
             Line::Tcp(fd) => records::send_parts(fd, parts, true),
@@ -209,7 +210,7 @@ impl Line {
         }
     }
 
-    /// Receives what there is room for; returns 0 at the end.
+    /// Receives as many bytes as the space allows; returns their number, 0 at the end of the connection.
     pub(super) fn receive(&self, space: Space<'_>) -> Result<usize, Errno> {
         match (self, space) {
             (Line::Tcp(fd), Space::Behind(inbox, most)) => {

@@ -1,4 +1,4 @@
-//! The addresses at which a node listens for others.
+//! The addresses at which a node listens for other nodes.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ use crate::Error;
 /// Maximum number of connections whose peer has not introduced itself; more are refused.
 const STRANGERS: usize = 64;
 
-/// How soon an address of a `tipcd` that has ended is opened again.
+/// Pause before an address of a `tipcd` that has ended is opened again.
 const REOPEN: Duration = Duration::from_millis(500);
 
 /// An address at which this node listens.
 pub(super) struct ListenAddress {
     address: LinkAddress,
-    /// `None` while it cannot be opened: its `tipcd` has ended.
+    /// `None` while it cannot be opened because its `tipcd` has ended.
     listener: Option<LinkListener>,
-    /// When to try again.
+    /// When to try to open it again.
     open_at: Option<Instant>,
 }
 
@@ -33,7 +33,7 @@ impl ListenAddress {
 }
 
 impl Node {
-    /// Starts to listen for other nodes, and to dial them.
+    /// Starts to listen for other nodes and to dial them.
     pub(in crate::node) fn open_links(&mut self) -> Result<(), Error> {
         let mut listen = self.settings.listen.clone();
         if let Some(service) = self.settings.cluster {
@@ -58,7 +58,7 @@ impl Node {
         Ok(())
     }
 
-    /// The addresses at which this node listens, with the ports that the system chose.
+    /// Returns the addresses at which this node listens, with the ports that the system chose.
     pub fn listens_at(&self) -> Vec<LinkAddress> {
         let listeners = self.links.listeners.iter().filter_map(|place| place.listener.as_ref());
         listeners.filter_map(LinkListener::address).collect()
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// Listens again at addresses of a `tipcd` that had ended.
+    /// Listens again at addresses whose `tipcd` had ended.
     pub(super) fn reopen_listeners(&mut self) -> Result<(), OsError> {
         let now = Instant::now();
         for (index, place) in self.links.listeners.iter_mut().enumerate() {

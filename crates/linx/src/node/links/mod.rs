@@ -65,19 +65,20 @@ struct Wire {
 /// A link, up or not.
 struct Peer {
     name: String,
-    /// Whether the cluster's topology service told of it; it gets its name when it introduces itself.
+    /// Whether the cluster's topology service has reported its node. The link then gets its name when that node
+    /// introduces itself.
     is_found: bool,
     /// The addresses to dial; empty if the other node dials.
     addresses: Vec<LinkAddress>,
     next: usize,
     session: Session,
     wire: Option<usize>,
-    /// Its id while it is up.
+    /// The link's id while it is up.
     id: Option<LinkId>,
-    /// When it will go down for lack of a connection.
+    /// When the link will go down because it has no connection.
     down_at: Option<Instant>,
     dial_at: Option<Instant>,
-    /// The last failure that was logged, so that each is logged only once.
+    /// The last failure that was logged, so that the same failure is not logged twice in a row.
     told: String,
 }
 
@@ -98,7 +99,7 @@ impl Peer {
         }
     }
 
-    /// A node that the topology service told of.
+    /// Creates the link to a node that the topology service has reported.
     fn found(address: LinkAddress) -> Result<Peer, OsError> {
         let unnamed = Peer::new(address.to_string(), vec![address], chance()?);
         Ok(Peer { is_found: true, ..unnamed })
@@ -132,14 +133,14 @@ impl Links {
         dials.chain(opens).chain([self.tick_at, asks]).flatten().min()
     }
 
-    /// Called when the system reports a change of the subscription to the cluster's nodes.
+    /// Notes that the system reported a change of the subscription to the cluster's nodes.
     pub(super) fn cluster_changed(&mut self) {
         if let Some(cluster) = &mut self.cluster {
             cluster.changed();
         }
     }
 
-    /// Called when the system reports a change of a connection.
+    /// Notes that the system reported a change of a connection.
     pub(super) fn changed(&mut self, index: usize, writable: bool) {
         if let Some(wire) = self.wires.get_mut(index) {
             wire.is_writable |= writable;
@@ -153,7 +154,7 @@ impl Links {
         self.peers.iter_mut().map(|(_, peer)| peer).find(|peer| peer.id == Some(id))
     }
 
-    /// The link that a connection carries.
+    /// Returns the link that a connection carries.
     fn link_of(&self, wire: usize) -> Option<LinkId> {
         self.peers.get(self.wires.get(wire)?.peer?)?.id
     }
@@ -274,7 +275,7 @@ impl Node {
         }
     }
 
-    /// Asks all peers once to acknowledge everything that was sent to them.
+    /// Asks all peers to acknowledge everything that was sent to them, once for each state.
     pub(super) fn ask_for_acks(&mut self) {
         let mut behind = Vec::new();
         for (index, wire) in &mut self.links.wires {
@@ -299,13 +300,13 @@ impl Node {
         !self.links.wires.iter().any(|(_, wire)| waits(wire))
     }
 
-    /// Whether no more signals should be sent over a link now.
+    /// Whether no more signals should be sent over a link at the moment.
     pub(super) fn is_link_full(&self, id: LinkId) -> bool {
         let peer = self.links.peers.iter().find(|(_, peer)| peer.id == Some(id));
         peer.is_none_or(|(_, peer)| peer.session.is_full())
     }
 
-    /// Sends the registry's messages to other nodes; its other outputs are kept.
+    /// Sends the registry's messages to other nodes; its other outputs stay in the queue.
     pub(super) fn work_off_links(&mut self) {
         while let Some(output) = self.registry.poll_output() {
             match output {

@@ -8,7 +8,7 @@ use super::line::Line;
 use crate::session::Session;
 use crate::wire::link::Frame;
 
-/// How soon a failed connection is retried.
+/// Pause before a failed connection is tried again.
 const REDIAL: Duration = Duration::from_millis(100);
 
 impl Node {
@@ -94,7 +94,7 @@ impl Node {
         }
     }
 
-    /// Takes a link down and discards everything that the two nodes knew of each other.
+    /// Takes a link down and discards everything that the two nodes know about each other.
     pub(super) fn take_down(&mut self, index: usize, why: &str) {
         let Some(peer) = self.links.peers.get_mut(index) else { return };
         peer.down_at = None;

@@ -1,7 +1,7 @@
 //! Signals that arrive over a link: delivered to an endpoint of this node, or relayed to another link.
 //!
-//! The pieces of a large signal are collected in a block of the pool that the node shares with the endpoint, into which the connection is
-//! read directly. Other pieces are sent over the endpoint's channel.
+//! The pieces of a large signal are collected in a block of the pool that the node shares with the endpoint; they are
+//! read from the connection directly into that block. Other pieces are sent over the endpoint's channel.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +26,7 @@ pub(super) struct Gathering {
 }
 
 impl Relay {
-    /// Collects the pieces of a signal in a block, if it is large and there is room.
+    /// Starts to collect the pieces of a signal in a block, if it is large and there is room.
     fn gather(&mut self, sender: Spid, size: usize) {
         if size >= SHARED_FROM
             && let Some(pool) = &self.pool
@@ -54,8 +54,8 @@ impl Relays {
         self.changed(index);
     }
 
-    /// The place for a piece of a signal that is about to be read from a link, in the block of the signal; `None` if it has
-    /// none. The piece is checked when it is complete.
+    /// Returns the place, in its signal's block, for a piece that is about to be read from a link; `None` if the signal
+    /// has no block. The piece is checked when it is complete.
     pub(in crate::node) fn land(
         &self,
         registry: &Registry,
@@ -155,8 +155,9 @@ impl Node {
         true
     }
 
-    /// Adds a piece to the block of its signal, and passes the block to the endpoint when it is complete. The peer gets credit for the
-    /// piece immediately, because the room for it is taken from the endpoint's pool, whether the endpoint receives or not.
+    /// Adds a piece to its signal's block, and passes the block to the endpoint when it is complete. The peer gets
+    /// credit for the piece immediately, because its room comes from the endpoint's pool, whether or not the endpoint
+    /// receives.
     fn collect(&mut self, index: usize, sender: Spid, piece: Body, out_of_band: bool) -> bool {
         let relay = &mut self.relays.all[index];
         let Some(gathering) = relay.gathered.get_mut(&sender) else { return false };
@@ -184,7 +185,7 @@ impl Node {
         true
     }
 
-    /// Writes what an endpoint has room for, and gives its senders credit for that.
+    /// Writes as much as an endpoint has room for, and gives the senders credit for that.
     pub(super) fn write_relay(&mut self, index: usize) {
         let Some(relay) = self.relays.all.get_mut(index) else { return };
         let (endpoint, link) = (relay.endpoint, relay.link);

@@ -1,4 +1,5 @@
-//! Flow control between nodes: how much may be in flight to an endpoint of the next node, and what waits until there is room.
+//! Flow control between nodes: limits the bytes in flight to each endpoint of the next node, and holds signals back
+//! until there is room.
 
 use crate::Spid;
 use crate::limits::WINDOW;
@@ -37,7 +38,7 @@ impl Node {
         self.move_transit(link, to);
     }
 
-    /// Called when the session with a link's peer has room again.
+    /// Continues sending after the session with a link's peer has room again.
     pub(in crate::node) fn link_has_room(&mut self, link: LinkId) {
         self.relays.retry(link);
         let to: Vec<Spid> = self

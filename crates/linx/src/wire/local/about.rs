@@ -1,9 +1,9 @@
-//! What a node and its programs report about endpoints, in records of the protocol.
+//! Information about endpoints in records of the protocol, from the node and from programs.
 
 use super::super::fields::{Malformed, Reader, Writer};
 use crate::{Count, Spid, Traffic};
 
-/// The state of an endpoint that only the endpoint itself knows.
+/// The part of an endpoint's state that only the endpoint itself knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     /// Whether it waits in a receive.
