@@ -16,7 +16,7 @@ use crate::role_context::{RoleContext, RoleError};
 /// A channel that accepts this many messages without becoming full is considered never to become full.
 const NEVER_FULL: u64 = 20_000;
 
-/// Number of messages longer than its buffer after which a receiver stops.
+/// A receiver stops after this number of messages that are too long for its buffer.
 const REFUSALS: u32 = 8;
 
 /// How long a sender waits for room in [`Act::FillThenWait`].
