@@ -1,4 +1,4 @@
-//! The messages of the fault matrix: any two of them differ in every byte.
+//! The messages of the fault matrix: any two of them differ in every whole 64-bit word.
 
 use crate::payload::next_random;
 
