@@ -30,7 +30,8 @@ enum Mix {
     Exchange(usize, usize),
     /// Messages of these lengths in turn, as fast as possible. Compared by time per message.
     Stream(&'static [usize]),
-    /// This number of messages of 64 bytes every millisecond. Compared by the CPU time of both ends per message, because the rate is fixed.
+    /// This number of messages of 64 bytes every millisecond. Compared by the CPU time of both ends per message,
+    /// because the rate is fixed.
     Paced(u32),
 }
 

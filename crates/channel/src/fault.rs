@@ -1,4 +1,5 @@
-//! Points at which a test kills this process: each step of a switch and of a move has one. Builds without debug assertions have none.
+//! Points at which a test kills this process: each step of a switch and of a move has one. Builds without debug
+//! assertions have none.
 
 /// Kills this process if CROSSWAY_CHANNEL_FAULT is `POINT@COUNT` with this point's name, and this is the COUNTth time
 /// that it is reached.

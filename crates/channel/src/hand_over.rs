@@ -63,7 +63,7 @@ pub(crate) fn hand_over(
             }
             Ok(None) => {}
             Err(error) => {
-                // Because the channel is parked, the peer cannot be told over a transport.
+                // Because the channel is parked, no message about this can be sent over a transport.
                 channel.link().give_up();
                 match error {
                     Error::CannotFollow { .. } => cannot = Some(error),

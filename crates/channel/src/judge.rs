@@ -214,7 +214,7 @@ fn best(
     if let Some(preferred) = policy.prefer.filter(|t| candidates.contains(t)) {
         return Some(preferred);
     }
-    // Programs that allow loss do not want to wait for what was lost, whatever a message costs.
+    // Programs that allow loss do not want to wait for lost messages, whatever a message costs.
     if candidates.contains(&Transport::Udp) {
         return Some(Transport::Udp);
     }

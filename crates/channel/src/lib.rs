@@ -3,7 +3,7 @@
 //! A program listens on a name or connects to it, and sends and receives whole messages. The channel begins on a pair
 //! of sockets, which always works, moves to shared memory as soon as that is open, and from then on to the transport
 //! that suits the traffic, the machine and the policy. A switch never loses, duplicates or reorders messages
-//! ([`protocol`] says why), makes nobody wait, and is explained in a log.
+//! ([`protocol`] says why), blocks neither program, and is explained in a log.
 //!
 //! ```no_run
 //! use crossway_channel::{connect, listen};
@@ -71,7 +71,7 @@ pub use transport::{Transport, UnknownTransport};
 /// Listens on a name, with the default [`Options`].
 ///
 /// # Errors
-/// As [`Options::listen`].
+/// Those of [`Options::listen`].
 pub fn listen(name: &str) -> Result<Listener, Error> {
     Options::default().listen(name)
 }
@@ -79,7 +79,7 @@ pub fn listen(name: &str) -> Result<Listener, Error> {
 /// Connects to a name, with the default [`Options`].
 ///
 /// # Errors
-/// As [`Options::connect`].
+/// Those of [`Options::connect`].
 pub fn connect(name: &str, until: Deadline) -> Result<Channel, Error> {
     Options::default().connect(name, until)
 }

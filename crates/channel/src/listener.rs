@@ -152,7 +152,8 @@ impl Listener {
         }
     }
 
-    /// Whether another process asks to take over this one's channels ([`Options::take_over`](crate::Options::take_over)).
+    /// Whether another process asks to take over this one's channels
+    /// ([`Options::take_over`](crate::Options::take_over)).
     pub fn is_asked_to_hand_over(&self) -> bool {
         let successors = self.core.successors();
         let waiting = self.core.waiting.lock().unwrap_or_else(PoisonError::into_inner);

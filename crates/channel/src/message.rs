@@ -65,7 +65,7 @@ impl Hello {
     /// Creates the connector's first packet about a new channel, with a random id.
     ///
     /// # Errors
-    /// As [`random::unguessable`].
+    /// Those of [`random::unguessable`].
     pub(crate) fn new(
         name: &str,
         shape: Shape,
@@ -184,7 +184,8 @@ pub(crate) enum Message {
     /// First packet of a new connection between hosts for the messages of an epoch: the number of items that the
     /// connector has received.
     Attach { id: u64, secret: [u64; 2], epoch: u32, received: u64 },
-    /// Answer to [`Message::Resume`] and [`Message::Attach`]: the number of packets or items that this end has received.
+    /// Answer to [`Message::Resume`] and [`Message::Attach`]: the number of packets or items that this end has
+    /// received.
     Resumed { received: u64 },
     /// Answer to [`Message::Attach`]: the epoch is over.
     Settled,

@@ -65,8 +65,8 @@ pub struct TakenOver {
     pub listener: Listener,
     /// The channels that were handed over. They now belong to this process alone.
     pub channels: Vec<Channel>,
-    /// Why further channels may be lost: the other process died, failed, or did not finish before the deadline. `None` if it
-    /// has handed over all of its channels.
+    /// Why further channels may be lost: the other process died, failed, or did not finish before the deadline. `None`
+    /// if it has handed over all of its channels.
     pub incomplete: Option<Error>,
 }
 
@@ -99,17 +99,17 @@ impl Options {
     /// over ([`Listener::hand_over`]). New connectors reach this process from the time of the call.
     ///
     /// # Errors
-    /// As [`Options::listen`]; [`Error::NobodyListens`] if no process listens on the name before the deadline; [`Error::NoAnswer`] if the
-    /// listening process dies, or has handed over nothing before the deadline. After the first channel, the error is in
-    /// [`TakenOver::incomplete`] instead.
+    /// Those of [`Options::listen`]; [`Error::NobodyListens`] if no process listens on the name before the deadline;
+    /// [`Error::NoAnswer`] if the listening process dies, or has handed over nothing before the deadline. After the
+    /// first channel, the error is in [`TakenOver::incomplete`] instead.
     pub fn take_over(self, name: &str, until: Deadline) -> Result<TakenOver, Error> {
         let listener = self.clone().listen(name)?;
         let (channels, incomplete) = hand_over::take_over(&self, name, &listener, until)?;
         Ok(TakenOver { listener, channels, incomplete })
     }
 
-    /// Connects to the listener of a name, on this host if there is one, otherwise on another host; waits for a listener until
-    /// the deadline.
+    /// Connects to the listener of a name, on this host if there is one, otherwise on another host; waits for a
+    /// listener until the deadline.
     ///
     /// # Errors
     /// See [`Error`].

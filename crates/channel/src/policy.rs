@@ -4,18 +4,21 @@ use crate::error::Error;
 use crate::profile::Profile;
 use crate::transport::Transport;
 
-/// Which transports a channel may use, and how it chooses among them. Where the two ends differ, the stricter setting holds.
+/// Which transports a channel may use, and how it chooses among them. Where the two ends differ, the stricter setting
+/// holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// Use only this transport. Both ends must allow it.
     pub pin: Option<Transport>,
-    /// Use this transport whenever both ends allow it, even if another one is cheaper. Spinning is still avoided on a single CPU,
-    /// under load, and beyond the CPU budget. Only the preference of the accepting end counts, because it chooses the transport.
+    /// Use this transport whenever both ends allow it, even if another one is cheaper. Spinning is still avoided on a
+    /// single CPU, under load, and beyond the CPU budget. Only the preference of the accepting end counts, because it
+    /// chooses the transport.
     pub prefer: Option<Transport>,
     /// Never use these transports. A channel may still begin on sockets that are forbidden, and then leaves them
     /// immediately.
     pub forbid: Vec<Transport>,
-    /// The receiver has a descriptor for poll ([`Receiver::poll_fd`](crate::Receiver::poll_fd)); restricts the transports to those with one.
+    /// The receiver has a descriptor for poll ([`Receiver::poll_fd`](crate::Receiver::poll_fd)); restricts the
+    /// transports to those with one.
     pub pollable: bool,
     /// Maximum CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is only used for
     /// streams whose receiver never waits.

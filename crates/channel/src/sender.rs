@@ -31,8 +31,8 @@ impl Sender {
     /// Sends a message, waiting for room until the deadline.
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] and [`SendError::TooLarge`]: nothing was sent. [`SendError::PeerClosed`]: the peer is gone or has dropped its
-    /// receiver; what was sent before may not have been received.
+    /// [`SendError::TimedOut`] and [`SendError::TooLarge`]: nothing was sent. [`SendError::PeerClosed`]: the peer is
+    /// gone or has dropped its receiver; what was sent before may not have been received.
     #[inline]
     pub fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError> {
         let link = &*self.link;
@@ -77,10 +77,11 @@ impl Sender {
         })
     }
 
-    /// Sends a message of `len` bytes, which `fill` writes directly into the transport's memory. `fill` must write every byte.
+    /// Sends a message of `len` bytes, which `fill` writes directly into the transport's memory. `fill` must write
+    /// every byte.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// Those of [`Sender::send`].
     #[inline]
     pub fn send_in_place(
         &mut self,
@@ -132,7 +133,7 @@ impl Sender {
     /// provided that this process still runs.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// Those of [`Sender::send`].
     pub fn close(mut self, until: Deadline) -> Result<(), SendError> {
         let link = &*self.link;
         self.tx.with(|tx, flags| {

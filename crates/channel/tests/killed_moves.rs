@@ -2,8 +2,8 @@
 //! process, the new one, and the connecting end. The others get an error, or continue if the channel is intact, and no
 //! resources are left behind.
 //!
-//! The process to be killed is a child that runs this test program with a role; the two others are threads of this process. The survivors'
-//! searches for each other, which take most of the time, run in parallel.
+//! The process to be killed is a child that runs this test program with a role; the two others are threads of this
+//! process. The survivors' searches for each other, which take most of the time, run in parallel.
 
 mod addresses;
 mod child;
@@ -300,7 +300,8 @@ fn survive(death: Death, hosts: &[Host; 2], turns: &Turns) -> Option<Duration> {
         (!goes_on).then(|| died.elapsed())
     });
     for host in hosts {
-        // The name of a listener that was killed is removed by the next process that looks for it. The control thread may be about to.
+        // The name of a listener that was killed is removed by the next process that looks for it. The control thread
+        // may be about to.
         let found = host.options(&[], None).connect(NAME, Some(Instant::now())).map(drop);
         assert!(matches!(found, Err(Error::NobodyListens { .. })), "{death:?}: {found:?}");
         let limit = soon().unwrap();

@@ -1,5 +1,5 @@
-//! Measures what a node can handle: many endpoints, hunts among them, the death of an endpoint that thousands are attached
-//! to, and the throughput of a link compared with bare TCP.
+//! Measures what a node can handle: many endpoints, hunts among them, the death of an endpoint that thousands are
+//! attached to, and the throughput of a link compared with bare TCP.
 //!
 //! `cargo bench -p crossway-linx --bench node`, with `-- hunts`, `-- storm` or `-- link` for only one of the three. The
 //! node runs in a thread of this process, which has one descriptor for each endpoint. The endpoints are in other

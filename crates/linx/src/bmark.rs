@@ -1,8 +1,8 @@
-//! The cases of LINX's own benchmark, `linx_bmark`: attach delay, round trip, burst, ramps of sizes with their CPU time, and
-//! many pairs.
+//! The cases of LINX's own benchmark, `linx_bmark`: attach delay, round trip, burst, ramps of sizes with their CPU
+//! time, and many pairs.
 //!
-//! A server ([`serve`]) answers; it runs in its own process, on this node or beyond links. A [`Client`] sends requests and
-//! measures.
+//! A server ([`serve`]) answers; it runs in its own process, on this node or beyond links. A [`Client`] sends requests
+//! and measures.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ impl Figures {
 /// Serves clients at an endpoint with this name, until the node ends.
 ///
 /// # Errors
-/// As [`Endpoint::open`] and [`Endpoint::receive`].
+/// Those of [`Endpoint::open`] and [`Endpoint::receive`].
 pub fn serve(dir: &Path, name: &str) -> Result<(), Error> {
     let mut own = Endpoint::open(dir, name)?;
     loop {
@@ -122,7 +122,7 @@ impl Client {
     /// Finds the server at this path. `patience` limits this wait and the wait for every answer.
     ///
     /// # Errors
-    /// As [`Endpoint::open`] and [`Endpoint::hunt_and_wait`].
+    /// Those of [`Endpoint::open`] and [`Endpoint::hunt_and_wait`].
     pub fn new(dir: &Path, server: &str, patience: Duration) -> Result<Client, Error> {
         let mut own = Endpoint::open(dir, "crossway-linx-bench-client")?;
         let server = own.hunt_and_wait(server, Some(Instant::now() + patience))?;
@@ -192,7 +192,7 @@ impl Client {
     /// its end arrives.
     ///
     /// # Errors
-    /// As [`Endpoint::receive`]; [`Error::Gone`] if the server ends, [`Error::TimedOut`] if it does not answer.
+    /// Those of [`Endpoint::receive`]; [`Error::Gone`] if the server ends, [`Error::TimedOut`] if it does not answer.
     pub fn attach_delay(&mut self, times: usize) -> Result<Figures, Error> {
         self.times(crate::limits::LEAST_SIGNAL, times, 1, |client| {
             client.send(OPEN, &[])?;
@@ -210,7 +210,7 @@ impl Client {
     /// Measures how long it takes to send a signal and receive its echo.
     ///
     /// # Errors
-    /// As [`Client::attach_delay`].
+    /// Those of [`Client::attach_delay`].
     pub fn round_trip(&mut self, size: usize, times: usize) -> Result<Figures, Error> {
         let payload = payload(size)?;
         self.times(size, times, 1, |client| {
@@ -225,7 +225,7 @@ impl Client {
     /// Measures how long it takes to send a number of signals, until the server has received the last one.
     ///
     /// # Errors
-    /// As [`Client::attach_delay`].
+    /// Those of [`Client::attach_delay`].
     pub fn burst(&mut self, size: usize, signals: u32, times: usize) -> Result<Figures, Error> {
         let payload = payload(size)?;
         self.times(size, times, u64::from(signals), |client| {

@@ -1,9 +1,9 @@
 //! The LINX messaging model over any transport, without a kernel module.
 //!
-//! An [`Endpoint`] has a name and sends and receives [`Signal`]s. It finds others with [`Endpoint::hunt`], whenever they
-//! start, and is notified of their end after [`Endpoint::attach`], however they end. Between endpoints of one node, signals
-//! are sent directly, over UNIX sockets, FIFOs or shared memory ([`Transport`]); the node ([`Node`]) only knows names and
-//! numbers, and relays signals to other nodes.
+//! An [`Endpoint`] has a name and sends and receives [`Signal`]s. It finds others with [`Endpoint::hunt`], whenever
+//! they start, and is notified of their end after [`Endpoint::attach`], however they end. Between endpoints of one
+//! node, signals are sent directly, over UNIX sockets, FIFOs or shared memory ([`Transport`]); the node ([`Node`]) only
+//! knows names and numbers, and relays signals to other nodes.
 //!
 //! `docs/LINX.md` lists every call of LINX with its equivalent here.
 

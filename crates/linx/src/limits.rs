@@ -24,8 +24,8 @@ pub const ATTACHES: usize = 65_536;
 /// Maximum number of channels of an endpoint; requests for more are refused.
 pub const CHANNELS: usize = 4096;
 
-/// Maximum number of channels from the endpoints of one process to one endpoint of another process. More are refused, so
-/// that other processes can still get a channel.
+/// Maximum number of channels from the endpoints of one process to one endpoint of another process. More are refused,
+/// so that other processes can still get a channel.
 pub const PROCESS_CHANNELS: usize = CHANNELS / 2;
 
 /// Maximum number of other senders in whose name an endpoint may send on one channel; more are refused.
@@ -43,12 +43,12 @@ pub const PIECE: usize = 64 << 10;
 /// Maximum length in bytes of a record of the protocol between a program and its node, without descriptors.
 pub const RECORD: usize = 4096;
 
-/// Maximum number of bytes in flight from one node to an endpoint of the next, until that node has delivered them. Senders
-/// wait while this limit is reached.
+/// Maximum number of bytes in flight from one node to an endpoint of the next, until that node has delivered them.
+/// Senders wait while this limit is reached.
 pub const WINDOW: usize = 1 << 20;
 
-/// Maximum number of bytes that a node keeps for a link until the peer has acknowledged them; beyond it, all senders over
-/// that link wait.
+/// Maximum number of bytes that a node keeps for a link until the peer has acknowledged them; beyond it, all senders
+/// over that link wait.
 pub const UNACKNOWLEDGED: usize = 8 << 20;
 
 /// Number of bytes of each half of the pool that two endpoints of a user share over

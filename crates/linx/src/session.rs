@@ -122,7 +122,7 @@ impl Session {
         self.unacknowledged_bytes >= UNACKNOWLEDGED
     }
 
-    /// Handles an acknowledgement of `received` messages; returns false if so many were never sent.
+    /// Handles an acknowledgement of `received` messages; returns false if that many were never sent.
     #[must_use]
     pub(crate) fn handle_ack(&mut self, received: u64) -> bool {
         if received < self.acknowledged || received > self.sent {

@@ -26,8 +26,8 @@ pub const USER_BASE: u32 = 0x1000_0000;
 pub(crate) const HEADROOM: usize = 32;
 const _: () = assert!(HEADROOM >= HEADER);
 
-/// A message: a number that identifies its type, and bytes. Sending moves it away from the sender, so that a program cannot
-/// access a signal after sending it.
+/// A message: a number that identifies its type, and bytes. Sending moves it away from the sender, so that a program
+/// cannot access a signal after sending it.
 ///
 /// The buffer starts with the number in the machine's byte order, as in C programs.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Signal {
     /// Creates a signal with a payload.
     ///
     /// # Errors
-    /// As [`Signal::new`].
+    /// Those of [`Signal::new`].
     pub fn with_payload(number: u32, payload: &[u8]) -> Result<Signal, Error> {
         let mut bytes = Vec::with_capacity(check(number, payload.len())?);
         bytes.extend_from_slice(&number.to_ne_bytes());

@@ -112,7 +112,8 @@ impl<T> SpidTable<T> {
             slot.instance += 1;
             self.free.push_back(index as u32);
         } else {
-            // The index is used up: another use would repeat a number. An instance beyond the last one matches no number.
+            // The index is used up: another use would repeat a number. An instance beyond the last one matches no
+            // number.
             slot.instance = last + 1;
         }
         Some(value)

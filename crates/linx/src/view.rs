@@ -55,7 +55,8 @@ impl std::ops::Add for Count {
     }
 }
 
-/// What an endpoint has sent and received so far. The answers to its own hunts, attaches and time-outs are received locally.
+/// What an endpoint has sent and received so far. The answers to its own hunts, attaches and time-outs are received
+/// locally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Sent to endpoints of this node.

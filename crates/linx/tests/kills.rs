@@ -343,7 +343,7 @@ impl Place {
                 child.0.wait().unwrap();
                 dead = true;
             }
-            // A victim whose link timed out ends by itself.
+            // A victim whose link timed out exits by itself.
             dead |= act == Act::Node && child.0.try_wait().unwrap().is_some();
         }
         // A link's peer may be too slow for its short timeout.

@@ -89,7 +89,7 @@ fn a_trace_ends_with_its_reader_and_another_one_can_follow() {
         drop(first);
         exchange(&mut a, &mut b, 3);
     }
-    // A new endpoint takes part at once, and an endpoint may send to itself.
+    // A new endpoint takes part immediately, and an endpoint may send to itself.
     let mut last = trace(&at);
     let mut c = Endpoint::open(&at, "c").unwrap();
     let own = c.spid();

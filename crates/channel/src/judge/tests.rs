@@ -78,7 +78,8 @@ fn frequent_exchanges_are_worth_spinning_for_and_seldom_ones_are_not() {
 
 #[test]
 fn wake_ups_are_charged_as_they_are_counted_and_not_one_for_each_message() {
-    // The receiver takes messages in batches, so few of them wake it. More threads want to run than there are CPUs, which rules out spinning.
+    // The receiver takes messages in batches, so few of them wake it. More threads want to run than there are CPUs,
+    // which rules out spinning.
     let now = Instant::now();
     let stream = |current, wakes_per_msg| Sight {
         wakes_per_msg,
@@ -98,7 +99,8 @@ fn wake_ups_are_charged_as_they_are_counted_and_not_one_for_each_message() {
     let seen = stream(Transport::UdsSeqpacket, None);
     let left = decide(&mut settled(), &policy(), &seen, now);
     assert!(matches!(left, Some((Transport::ShmFutex, Reason::Traffic { .. }))), "{left:?}");
-    // If the socket wakes its receiver at a lower cost, a channel on the ring moves to it only if most messages wake the receiver.
+    // If the socket wakes its receiver at a lower cost, a channel on the ring moves to it only if most messages wake
+    // the receiver.
     let mut cheap = policy();
     if let Some(cost) = cheap.profile.costs.get_mut(&Transport::UdsSeqpacket) {
         cost.wake_ns = 1_000.0;
@@ -181,7 +183,7 @@ fn what_is_preferred_is_used_unless_it_is_forbidden_or_ruled_out() {
     assert_eq!(decide(&mut judge, &costly, &seen(Transport::UdsSeqpacket), now), None, "stays");
     let forbidden = Sight { allowed: vec![Transport::ShmFutex], ..seen(Transport::ShmFutex) };
     assert_eq!(decide(&mut judge, &costly, &forbidden, now), None);
-    // A preferred ring that spins is left on one CPU, and not taken up again at once.
+    // A preferred ring that spins is left on one CPU, and not used again immediately.
     let spinning = preferring(Transport::ShmSpin);
     let mut judge = Judge::default();
     let taken = judge.judge(&spinning, &seen(Transport::UdsSeqpacket), now);

@@ -84,7 +84,7 @@ mod tests {
             ..Options::default()
         };
         let listener = options.clone().listen("wakes").unwrap();
-        // Nobody but this test asks the connecting end for what it has counted.
+        // Only this test takes the counts of the connecting end.
         let mut there = options.connect("wakes", soon()).unwrap();
         let mut here = listener.accept(soon()).unwrap();
         let link = there.link();

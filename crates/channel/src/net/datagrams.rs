@@ -148,8 +148,8 @@ impl Datagrams {
         Ok(Arc::new(Datagrams { socket, ours, theirs, peer, leads, in_use }))
     }
 
-    /// Seals and sends a message. Its number must not have been used before, since it is the nonce. EAGAIN means that there is no room; after
-    /// any other error the message is lost.
+    /// Seals and sends a message. Its number must not have been used before, since it is the nonce. EAGAIN means that
+    /// there is no room; after any other error the message is lost.
     pub(super) fn send(
         &self,
         number: u64,

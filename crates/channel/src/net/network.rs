@@ -147,7 +147,7 @@ impl Key {
     /// Generates a key with the kernel's random generator.
     ///
     /// # Errors
-    /// As [`random::unguessable`].
+    /// Those of [`random::unguessable`].
     pub fn generate() -> Result<Key, crossway_sys::OsError> {
         let mut bytes = [0; KEY_LEN];
         for chunk in bytes.chunks_exact_mut(8) {

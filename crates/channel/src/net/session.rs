@@ -174,7 +174,8 @@ impl Session {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Returns the number of a connection that broke, if the peer has not been told; counts as telling it.
+    /// Returns the number of a connection that broke, if the peer has not been told. Later calls do not return it
+    /// again.
     pub(crate) fn untold(&self) -> Option<u64> {
         let connections = self.connections();
         let news = self.is_down() && self.told.swap(connections, Ordering::AcqRel) < connections;

@@ -237,7 +237,8 @@ impl RxState {
             TransportError::Empty => RecvError::Empty,
             TransportError::TimedOut => RecvError::TimedOut,
             TransportError::TooSmall { need, have } => RecvError::TooSmall { need, have },
-            // A socket whose peer closed with unread messages reports that once before it returns what the peer had sent.
+            // A socket whose peer closed with unread messages reports that once before it returns what the peer had
+            // sent.
             TransportError::PeerClosed if !self.gone && matches!(self.half, RxHalf::Uds(_)) => {
                 self.gone = true;
                 return Ok(());

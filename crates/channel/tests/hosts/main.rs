@@ -1,4 +1,5 @@
-//! Channels between hosts: directories that share nothing, TCP between them, keys, peers that die, and (in `cuts`) connections that are cut.
+//! Channels between hosts: directories that share nothing, TCP between them, keys, peers that die, and (in `cuts`)
+//! connections that are cut.
 
 #[path = "../addresses/mod.rs"]
 mod addresses;

@@ -156,7 +156,7 @@ impl StreamChannel {
         }
         self.unsent.clear();
         self.unsent_from = 0;
-        // Memory for a large signal is not kept for ever.
+        // Memory for a large signal is not kept forever.
         self.unsent.shrink_to(BUFFER);
         Ok(true)
     }

@@ -223,7 +223,8 @@ impl Endpoint {
         self.assembly.forget(number);
         self.hot.retain(|hot| *hot != number);
         self.unsent.remove(&number);
-        // The route stays, so that an endpoint that has ended is not requested again before the node has reported its end.
+        // The route stays, so that an endpoint that has ended is not requested again before the node has reported its
+        // end.
         if self.last_route.is_some_and(|(_, of)| of == number) {
             self.last_route = None;
         }

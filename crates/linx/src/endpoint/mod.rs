@@ -59,8 +59,8 @@ struct Way {
 
 /// An endpoint: a name by which others find it, a unique number, and a queue of signals.
 ///
-/// Only one thread at a time can use it; a program opens one for each of its threads. Dropping it closes it: every attached
-/// endpoint is notified.
+/// Only one thread at a time can use it; a program opens one for each of its threads. Dropping it closes it: every
+/// attached endpoint is notified.
 pub struct Endpoint {
     control: Control,
     name: String,
@@ -114,16 +114,17 @@ impl Endpoint {
     /// Like [`Endpoint::open`], with options.
     ///
     /// # Errors
-    /// As [`Endpoint::open`].
+    /// Those of [`Endpoint::open`].
     pub fn open_with(dir: &Path, name: &str, options: &Options) -> Result<Endpoint, Error> {
         crate::check_name(name)?;
         Self::on(Control::connect(dir)?, name, options)
     }
 
-    /// Opens an endpoint on a connection to a node in a thread ([`NodeThread::connection`](crate::NodeThread::connection)).
+    /// Opens an endpoint on a connection to a node in a thread
+    /// ([`NodeThread::connection`](crate::NodeThread::connection)).
     ///
     /// # Errors
-    /// As [`Endpoint::open`].
+    /// Those of [`Endpoint::open`].
     pub fn open_on(connection: OwnedFd, name: &str, options: &Options) -> Result<Endpoint, Error> {
         crate::check_name(name)?;
         Self::on(Control::on(connection), name, options)
@@ -189,7 +190,7 @@ impl Endpoint {
     /// Sending it costs less than sending other signals: its buffer has room for the header that is sent with it.
     ///
     /// # Errors
-    /// As [`Signal::new`].
+    /// Those of [`Signal::new`].
     pub fn alloc(&mut self, number: u32, payload_len: usize) -> Result<Signal, Error> {
         let size = crate::signal::check(number, payload_len)?;
         let buffer = self.assembly.filled(HEADROOM + size);
@@ -199,7 +200,7 @@ impl Endpoint {
     /// Like [`Endpoint::alloc`], with number and payload in the layout of C programs.
     ///
     /// # Errors
-    /// As [`Signal::from_bytes`].
+    /// Those of [`Signal::from_bytes`].
     pub fn alloc_copy(&mut self, bytes: &[u8]) -> Result<Signal, Error> {
         let (number, payload) =
             bytes.split_first_chunk().ok_or(Error::BadSize { size: bytes.len() })?;

@@ -38,7 +38,7 @@ impl Endpoint {
     /// endpoint.
     ///
     /// # Errors
-    /// As [`Endpoint::hunt`].
+    /// Those of [`Endpoint::hunt`].
     pub fn hunt_for(
         &mut self,
         path: &str,
@@ -68,7 +68,7 @@ impl Endpoint {
     /// Hunts for a path and waits for the answer: a convenience for programs that have nothing else to do meanwhile.
     ///
     /// # Errors
-    /// As [`Endpoint::hunt`] and [`Endpoint::receive`]; [`Error::TimedOut`].
+    /// Those of [`Endpoint::hunt`] and [`Endpoint::receive`]; [`Error::TimedOut`].
     pub fn hunt_and_wait(&mut self, path: &str, until: Option<Instant>) -> Result<Spid, Error> {
         let found = self.wait_for_answer(path, until);
         self.show()?;
@@ -122,8 +122,8 @@ impl Endpoint {
         self.give_up(attach, RequestKind::Attach, &Request::Detach { id: attach.0 })
     }
 
-    /// Requests a signal after some time, `signal` or one with number [`TIMEOUT`], which appears to come from this endpoint
-    /// itself.
+    /// Requests a signal after some time, `signal` or one with number [`TIMEOUT`], which appears to come from this
+    /// endpoint itself.
     ///
     /// # Errors
     /// [`Error::Limit`] if too many time-outs are pending.

@@ -17,8 +17,8 @@ impl Endpoint {
     /// Sends a signal; waits for room if the receiver is slow.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the receiver has ended, [`Error::Unknown`] if it never existed, [`Error::NoChannel`] if its process has no
-    /// descriptors left. The signal is freed in any case.
+    /// [`Error::Gone`] if the receiver has ended, [`Error::Unknown`] if it never existed, [`Error::NoChannel`] if its
+    /// process has no descriptors left. The signal is freed in any case.
     #[inline]
     pub fn send(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
         self.send_until(signal, to, None)
@@ -27,7 +27,7 @@ impl Endpoint {
     /// Like [`Endpoint::send`], but waits for room only until the deadline.
     ///
     /// # Errors
-    /// As [`Endpoint::send`], and [`Error::TimedOut`] if there was no room; nothing was sent in that case.
+    /// Those of [`Endpoint::send`], and [`Error::TimedOut`] if there was no room; nothing was sent in that case.
     #[inline]
     pub fn send_until(
         &mut self,
@@ -42,7 +42,7 @@ impl Endpoint {
     /// earlier out-of-band signals.
     ///
     /// # Errors
-    /// As [`Endpoint::send`].
+    /// Those of [`Endpoint::send`].
     pub fn send_out_of_band(&mut self, signal: Signal, to: Spid) -> Result<(), Error> {
         self.transmit_signal(signal, self.spid, to, true, None)
     }
@@ -50,7 +50,7 @@ impl Endpoint {
     /// Sends a signal that appears to come from another endpoint of the same user.
     ///
     /// # Errors
-    /// As [`Endpoint::send`], and [`Error::NotPermitted`] for an endpoint of another user or node.
+    /// Those of [`Endpoint::send`], and [`Error::NotPermitted`] for an endpoint of another user or node.
     pub fn send_as(&mut self, signal: Signal, from: Spid, to: Spid) -> Result<(), Error> {
         if from != self.spid && to != self.spid && !self.may_send_as.contains(&(from, to)) {
             self.route(to)?;
@@ -63,7 +63,7 @@ impl Endpoint {
     /// Sends a signal with a copy of `payload`, for payloads that are not in a signal.
     ///
     /// # Errors
-    /// As [`Endpoint::send_until`] and [`Signal::new`].
+    /// Those of [`Endpoint::send_until`] and [`Signal::new`].
     #[inline]
     pub fn send_copy(
         &mut self,

@@ -221,7 +221,7 @@ impl Node {
     /// Does the same as [`Node::bind`] and [`Node::run`], in a thread of this process.
     ///
     /// # Errors
-    /// As [`Node::bind`].
+    /// Those of [`Node::bind`].
     pub fn spawn(dir: &Path, settings: Settings) -> Result<NodeThread, Error> {
         Node::bind(dir, settings)?.start(None)
     }
@@ -248,8 +248,8 @@ impl Node {
         Ok(NodeThread { stop, thread: Some(thread), hand_in, listens_at })
     }
 
-    /// Serves until `stop` is signalled. Then continues until the linked nodes have acknowledged everything sent before, for
-    /// at most [`LINGER`].
+    /// Serves until `stop` is signalled. Then continues until the linked nodes have acknowledged everything sent
+    /// before, for at most [`LINGER`].
     ///
     /// # Errors
     /// [`Error::Os`] if a system call fails without which the node cannot work.

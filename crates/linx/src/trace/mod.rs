@@ -1,4 +1,5 @@
-//! Traces: every signal, hunt and attach of a node's endpoints, and every message of its links, as records for a capture file.
+//! Traces: every signal, hunt and attach of a node's endpoints, and every message of its links, as records for a
+//! capture file.
 //!
 //! Signals between endpoints of a node do not pass through it, so each endpoint reports its own; the node reports
 //! everything else. All records go to one socket, and no program waits for its reader: a record for which there is no

@@ -157,7 +157,8 @@ impl Clients {
                     Ok(_) => {
                         client.outbox.pop_front();
                     }
-                    // Room is reported later. With too many descriptors in flight, it is retried when some were received.
+                    // Room is reported later. With too many descriptors in flight, it is retried when some were
+                    // received.
                     Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => break false,
                     Err(Errno::TOOMANYREFS) => break false,
                     Err(_) => break true,

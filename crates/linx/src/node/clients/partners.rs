@@ -48,8 +48,8 @@ impl Node {
         }
         let transport = wish.unwrap_or(self.settings.transport);
         let bytes = self.settings.channel_bytes;
-        // A program can confuse another one by changing a signal that the other one reads. Programs of one user can do worse to each
-        // other.
+        // A program can confuse another one by changing a signal that the other one reads. Programs of one user can do
+        // worse to each other.
         let shares = transport == Transport::Shm && self.user_of(own) == self.user_of(to);
         let pool = if shares { POOL } else { 0 };
         let (first, second) = channels::make(transport, bytes, pool).map_err(|error| {
@@ -78,7 +78,8 @@ impl Node {
         }
     }
 
-    /// Handles a report that an endpoint had no room for the descriptors of its channel to another endpoint of this node.
+    /// Handles a report that an endpoint had no room for the descriptors of its channel to another endpoint of this
+    /// node.
     pub(super) fn no_channel(&mut self, own: Spid, other: Spid) {
         if self.registry.handle_no_channel(own, other) {
             self.clients.forget_number(own, other);
