@@ -65,7 +65,7 @@ fn pair(pin: Option<Transport>) -> (Channel, Channel) {
     (listener.accept(None).unwrap(), there)
 }
 
-/// CPU time of this process in nanoseconds.
+/// Returns the CPU time of this process in nanoseconds.
 fn cpu_ns() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let of = |task: std::fs::DirEntry| {

@@ -31,7 +31,7 @@ pub struct Checked {
     pub received: u64,
     /// Messages that did not come back.
     pub lost: u64,
-    /// Additional copies of messages that came back.
+    /// Copies of messages that came back in addition to the first.
     pub duplicated: u64,
     /// Messages that came back after a later one.
     pub reordered: u64,

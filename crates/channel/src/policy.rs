@@ -23,7 +23,7 @@ pub struct Policy {
     /// Maximum CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is only used for
     /// streams whose receiver never waits.
     pub cpu_budget: f64,
-    /// Allow the loss of messages between hosts. They travel by UDP if the other end allows loss, too, and the hosts
+    /// Allow messages between hosts to be lost. Messages travel by UDP if the other end allows loss, too, and the hosts
     /// are connected by TCP. Each message that arrives does so once and in order. Messages are at most
     /// [`MAX_LOSSY_MESSAGE`](crate::MAX_LOSSY_MESSAGE) bytes long. Within a host, nothing is lost.
     pub lossy: bool,

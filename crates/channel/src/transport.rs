@@ -165,7 +165,7 @@ impl TxHalf {
         }
     }
 
-    /// The UDP socket, if the transport is UDP.
+    /// Returns the UDP socket, if the transport is UDP.
     pub(crate) fn datagrams(&self) -> Option<&Arc<Datagrams>> {
         match self {
             TxHalf::Lossy(tx) => Some(tx.datagrams()),

@@ -225,7 +225,7 @@ const ATTACHES: u32 = 3;
 struct Place {
     near: PathBuf,
     far: PathBuf,
-    /// The directory of a node linked to nodes that are killed.
+    /// The directory of a node with a short link timeout, linked to nodes that are killed.
     short: PathBuf,
     /// The address at which that node listens.
     address: String,

@@ -16,8 +16,8 @@ use crate::transport::{Halves, Transport};
 
 /// Time between the follower's greetings.
 const AGAIN: Duration = Duration::from_millis(20);
-/// How long the ends try to exchange greetings. If none has passed in both directions by then, UDP is taken not to
-/// work.
+/// How long the ends try to exchange greetings. If none has passed in both directions by then, the switch to
+/// UDP fails.
 const PROOF: Duration = Duration::from_secs(1);
 
 /// An exchange of greetings by the control thread, over the sockets of halves that are not in use yet.

@@ -12,9 +12,9 @@ const RESTS: u32 = 8;
 #[derive(Default)]
 pub(super) struct Likely {
     pub(super) channel: Option<u32>,
-    /// Number of such reads since the last check of all descriptors.
+    /// Number of reads of this channel since the last check of all descriptors.
     pub(super) reads: u32,
-    /// How many more times to sleep without such a read.
+    /// How many more times to sleep without reading the channel first.
     rests: u32,
 }
 

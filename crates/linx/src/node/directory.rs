@@ -53,8 +53,8 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Creates the directory with these permissions if it does not exist; those of an existing one
-    /// do not change.
+    /// Locks the directory for this node. If it does not exist, creates it with these permissions; an existing directory
+    /// keeps its own.
     pub(super) fn take(path: &Path, mode: u32, group: Option<u32>) -> Result<Directory, Error> {
         let failed = |call, error| Error::Os(OsError::new(call, path.display(), error));
         // Prevents access before the directory has its group.

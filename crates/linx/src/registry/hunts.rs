@@ -33,9 +33,9 @@ struct Hunt {
 #[derive(Default)]
 pub(crate) struct Hunts {
     by_serial: HashMap<u64, Hunt>,
-    /// Hunts for a name on this node.
+    /// The hunts for each name on this node.
     for_name: HashMap<String, BTreeSet<u64>>,
-    /// Hunts that continue over a link with that name.
+    /// The hunts that continue over a link with this name.
     by_link: HashMap<String, BTreeSet<u64>>,
     last: u64,
 }

@@ -18,7 +18,7 @@ use crate::{Error, Spid};
 pub(crate) use hunts::Hunts;
 pub(crate) use links::{Link, LinkId, Route};
 
-/// An action for the owner.
+/// An action that the owner of the registry must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Send an event to a local endpoint.

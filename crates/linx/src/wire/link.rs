@@ -22,9 +22,9 @@ pub(crate) const LONGEST_FRAME: usize = PIECE + 256;
 const DATA: u8 = 21;
 const DATA_HEAD: usize = 18;
 
-/// The piece is the first of its signal.
+/// Flag: the piece is the first of its signal.
 pub(crate) const FIRST: u8 = 1;
-/// The signal is out of band.
+/// Flag: the signal is out of band.
 pub(crate) const OUT_OF_BAND: u8 = 2;
 
 /// A frame on a connection.

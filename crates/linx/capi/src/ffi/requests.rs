@@ -71,7 +71,7 @@ pub unsafe extern "C" fn linx_attach(linx: *mut Linx, sig: *mut Sig, spid: u32) 
 /// Cancels a pending request and sets its reference to 0.
 ///
 /// # Safety
-/// As `linx.h` requires of the handle and the reference.
+/// The handle and the reference meet the requirements of `linx.h`.
 unsafe fn give_up(
     linx: *mut Linx,
     place: *mut u32,

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn linx_free_buf(linx: *mut Linx, sig: *mut Sig) -> c_int 
 /// Applies a function to a signal's header.
 ///
 /// # Safety
-/// As `linx.h` requires of the handle and the signal.
+/// The handle and the signal meet the requirements of `linx.h`.
 unsafe fn with_head<R>(
     linx: *mut Linx,
     sig: *mut Sig,

@@ -14,7 +14,7 @@ use crate::buffer::filter;
 /// Takes ownership of a signal and calls a function that sends it to the endpoint with a given number.
 ///
 /// # Safety
-/// As `linx.h` requires of the handle and the signal.
+/// The handle and the signal meet the requirements of `linx.h`.
 unsafe fn sending(
     linx: *mut Linx,
     sig: *mut Sig,
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn linx_send_w_opt(
 /// Receives a signal.
 ///
 /// # Safety
-/// As `linx.h` requires of the handle, the signal's pointer and the filter.
+/// The handle, the signal's pointer and the filter meet the requirements of `linx.h`.
 unsafe fn receiving(
     linx: *mut Linx,
     sig: *mut Sig,
