@@ -1,9 +1,10 @@
-//! Measures the cost of the LINX model compared with the mechanism below it, and compares its transports.
+//! Measures the cost of the LINX model relative to the mechanism below it, and compares the transports of the LINX
+//! model.
 //!
-//! `cargo bench -p crossway-mech --bench linx`. Trials are paired: the two trials of a ratio run one after the other, each
-//! first in every other pair. Both ends are threads of this process, pinned to two CPUs. Signals and messages are received in place, and their bytes are not
-//! touched, so the relative cost of the calls is as high as possible. This is a benchmark, not a test: the exit status is 0 whatever the
-//! result.
+//! `cargo bench -p crossway-mech --bench linx`. Trials are paired: the two trials of a ratio run one after the other,
+//! and their order alternates from pair to pair. Both ends are threads of this process, pinned to two CPUs. Signals and
+//! messages are received in place and their bytes are not touched, so the relative cost of the calls is as high as
+//! possible. This is a benchmark, not a test: the exit status is 0 whatever the result.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
@@ -21,12 +22,12 @@ use crossway_sys::pipe::{PipeEnd, pipe};
 use crossway_sys::socket::SocketType;
 use crossway_sys::{Errno, affinity, records, socket};
 
-/// Length in bytes of a signal's header and number on a channel.
+/// Length in bytes of a signal's header and signal number on a channel.
 const HEADER: usize = 24;
 const PAIRS: usize = 11;
 const TRIAL: Duration = Duration::from_millis(150);
 
-/// Both ends of a mechanism, with a buffer each.
+/// Both ends of a channel, each with a buffer.
 struct Ends<M: Mechanism> {
     here: (M::Tx, M::Rx, Vec<u8>),
     there: (M::Tx, M::Rx, Vec<u8>),
@@ -43,7 +44,7 @@ fn open<M: Mechanism>(len: usize) -> Ends<M> {
     Ends { here: (here.0, here.1, vec![7; len]), there: (there.0, there.1, vec![7; len]) }
 }
 
-/// The two CPUs of every trial, determined before any thread is pinned.
+/// Returns the two CPUs that all trials use. They are determined before any thread is pinned.
 fn cpus() -> (u32, u32) {
     static CPUS: OnceLock<(u32, u32)> = OnceLock::new();
     *CPUS.get_or_init(|| {
@@ -52,11 +53,11 @@ fn cpus() -> (u32, u32) {
     })
 }
 
-/// What to measure, in nanoseconds per message or round trip.
+/// What to measure. The result is in nanoseconds per message or round trip.
 #[derive(Clone, Copy)]
 enum What {
     Stream,
-    /// As `Stream`, but each message is sent from memory that the mechanism allocates for it.
+    /// Like `Stream`, but each message is sent from memory that the mechanism allocates for it.
     Allocated,
     RoundTrip,
 }
@@ -101,12 +102,12 @@ impl<M: Mechanism> Ends<M> {
     }
 }
 
-/// Measures and prints the ratio of the speeds of two mechanisms, which should be at least `least`.
+/// Measures two mechanisms and prints how many times as fast the first one is. The target of that ratio is `least`.
 fn compare<M: Mechanism, N: Mechanism>(what: What, len: usize, least: f64) {
     compare_lengths::<M, N>(what, [len, len], least);
 }
 
-/// As [`compare`], with messages of other lengths for the second mechanism.
+/// Like [`compare`], with messages of a different length for the second mechanism.
 fn compare_lengths<M: Mechanism, N: Mechanism>(
     what: What,
     [len, of_other]: [usize; 2],
@@ -150,8 +151,9 @@ fn compare_lengths<M: Mechanism, N: Mechanism>(
     );
 }
 
-/// Prints what it costs to send `len` bytes in the kernel alone, without a header, with one in front of the bytes, and with one in a buffer of its
-/// own: the least time of many, without a receiver that runs or has to be woken. `send` sends its parts, and `to` is the other end.
+/// Prints the cost of sending `len` bytes in the kernel alone: without a header, with one in front of the bytes, and
+/// with one in a separate buffer. Each is the least time of many calls, without a receiver that runs or has to be
+/// woken. `send` sends the parts given to it; `to` is the other end.
 fn print_cost_of_calls(
     what: &str,
     len: usize,

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundaries {
-    /// A sent message is a received message, including the empty one if [`Caps::carries_empty`].
+    /// Each send corresponds to one receive, even that of an empty message if [`Caps::carries_empty`].
     Message,
-    /// Bytes in order; [`Rx::recv`](crate::Rx::recv) collects as many as the buffer holds, over short reads. An empty send
-    /// transfers nothing.
+    /// A sequence of bytes. [`Rx::recv`](crate::Rx::recv) fills its buffer, with several reads if necessary. An empty
+    /// send transfers nothing.
     Stream,
 }
 
@@ -23,7 +23,7 @@ pub enum Order {
     None,
 }
 
-/// Whether an accepted message arrives.
+/// Whether messages arrive that a send has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reliability {
@@ -39,7 +39,7 @@ pub enum Reliability {
 pub enum Privilege {
     /// Any user may use it.
     None,
-    /// Permission to trace the peer (`CAP_SYS_PTRACE`, or same user and a permissive `ptrace_scope`).
+    /// Permission to trace the peer (`CAP_SYS_PTRACE`, or the same user and a permissive `ptrace_scope`).
     Ptrace,
     /// A kernel module that only root can load.
     Module,
@@ -48,32 +48,32 @@ pub enum Privilege {
 /// The capabilities of a mechanism, declared once and checked by the conformance suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
-    /// Whether it carries messages, or bytes whose boundaries the receiver must know.
+    /// Whether it carries messages, or a stream of bytes in which the receiver must know the boundaries.
     pub boundaries: Boundaries,
-    /// Largest message in bytes that any configuration on this machine can carry; `None`: limited by memory only. The limit
-    /// of a particular channel is `max_message_bytes` in its [`Facts`](crate::Facts).
+    /// Length in bytes of the largest message that any configuration on this machine can carry; `None` if only memory
+    /// limits it. The limit of a particular channel is `max_message_bytes` in its [`Facts`](crate::Facts).
     pub max_message: Option<usize>,
     /// Whether messages arrive in the order in which they were sent.
     pub order: Order,
     /// Whether accepted messages arrive.
     pub reliability: Reliability,
-    /// Whether an empty message arrives. Never for streams. TIPC's connectionless sockets drop it.
+    /// Whether an empty message arrives. Always false for streams and for TIPC's connectionless sockets, which drop it.
     pub carries_empty: bool,
     /// Whether the sender can write in place ([`Tx::send_in_place`](crate::Tx::send_in_place)) and the receiver read in
     /// place.
     pub in_place: bool,
     /// Whether [`Rx::wait_fd`](crate::Rx::wait_fd) returns a descriptor for poll and epoll.
     pub waitable_fd: bool,
-    /// Whether several [`Mechanism::connect`](crate::Mechanism::connect)s to one [`Offer`](crate::Offer) send to the same
-    /// [`Rx`](crate::Rx).
+    /// Whether several ends that [`Mechanism::connect`](crate::Mechanism::connect) to one [`Offer`](crate::Offer) send
+    /// to the same [`Rx`](crate::Rx).
     pub fan_in: bool,
     /// Whether one send of the [`Listener`](crate::Listener)'s [`Tx`](crate::Tx) reaches every end connected to its
     /// [`Offer`](crate::Offer).
     pub fan_out: bool,
-    /// Whether [`Listener::accept`](crate::Listener::accept) and [`Mechanism::connect`](crate::Mechanism::connect) can be
-    /// repeated with one offer, each time creating a new channel.
+    /// Whether [`Listener::accept`](crate::Listener::accept) and [`Mechanism::connect`](crate::Mechanism::connect) can
+    /// be repeated with one offer, and create a new channel each time.
     pub reconnects: bool,
-    /// Whether the ends may be on different hosts; the offer is then text only.
+    /// Whether the ends may be on different hosts. The offer is then text only.
     pub crosses_hosts: bool,
     /// Whether waiting ends may sleep ([`Wait::Block`](crate::Wait::Block)).
     pub can_block: bool,
@@ -88,8 +88,8 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// A plain channel between two ends on one host: whole messages of any size, in order, copied, without loss. Mechanisms
-    /// override what differs.
+    /// The capabilities of a plain channel between two ends on one host: whole messages of any size, in order, copied,
+    /// without loss. Mechanisms override what differs.
     pub const PLAIN: Caps = Caps {
         boundaries: Boundaries::Message,
         max_message: None,

@@ -2,14 +2,14 @@
 //!
 //! Each mechanism declares its [`Carrier`] beside its id, so that nothing has to be derived from the id.
 
-/// A group of related mechanisms or contenders, drawn in one hue.
+/// A group of related mechanisms or contenders. Charts draw it in one hue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// Memory that both ends map: rings, a heap, memfds that are passed.
     SharedMemory,
     /// UNIX sockets: streams, datagrams and sequenced packets.
     Unix,
-    /// Pipes and FIFOs, whether bytes are written to them or pages are put into them.
+    /// Pipes and FIFOs, whether bytes are copied to them or pages are put into them.
     Pipe,
     /// IP sockets (TCP, UDP, MPTCP, SCTP, SMC) and vsock.
     Network,
@@ -23,7 +23,7 @@ pub enum Family {
     Library,
     /// Contenders that use a language's own facilities, such as Go channels.
     Language,
-    /// Fits none of the others: `cma`, and contenders that say so.
+    /// What fits none of the others: `cma`, and contenders that declare this family.
     Other,
 }
 
@@ -54,7 +54,7 @@ impl Family {
         Family::Other,
     ];
 
-    /// The name in declarations and records.
+    /// The family's name in declarations and records.
     pub fn word(self) -> &'static str {
         match self {
             Family::SharedMemory => "shared-memory",
@@ -70,13 +70,13 @@ impl Family {
         }
     }
 
-    /// How often its members usually copy the payload: once if it is written to shared memory and read there, twice if
-    /// it goes through the kernel.
+    /// Number of times that its members usually copy the payload: once if it is written to shared memory and read
+    /// there, twice if it goes through the kernel.
     pub const fn copies(self) -> u32 {
         if matches!(self, Family::SharedMemory) { 1 } else { 2 }
     }
 
-    /// The family that a contender's declaration or record names, if contenders can have it.
+    /// Returns the family that a contender's declaration or record names; `None` if contenders cannot have it.
     pub fn of_contender(word: &str) -> Option<Family> {
         Self::OF_CONTENDERS.into_iter().find(|family| family.word() == word)
     }
@@ -110,7 +110,7 @@ pub enum Transport {
 /// A program or thread in user space that passes messages on between the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// A LINX node, which knows the endpoints or forwards their signals.
+    /// A LINX node, which registers the endpoints, and forwards their signals if they are on different nodes.
     Linx,
     /// A `tipcd`, Crossway's TIPC node in user space.
     Tipcd,
@@ -123,24 +123,24 @@ pub struct Carrier {
     pub family: Family,
     /// What moves the bytes.
     pub transport: Transport,
-    /// The node in user space that the mechanism needs; `None`: the kernel and the ends are enough.
+    /// The node in user space that the mechanism needs; `None` if the kernel and the ends are enough.
     pub node: Option<NodeKind>,
-    /// How often the payload is copied on its way.
+    /// Number of times that the payload is copied on its way.
     pub copies: u32,
 }
 
 impl Carrier {
-    /// A carrier without a node, with the number of copies that is usual in its family.
+    /// Creates a carrier without a node, with the number of copies that is usual in its family.
     pub const fn new(family: Family, transport: Transport) -> Carrier {
         Carrier { family, transport, node: None, copies: family.copies() }
     }
 
-    /// The same with a node between the ends.
+    /// Adds a node between the ends.
     pub const fn through(self, node: NodeKind) -> Carrier {
         Carrier { node: Some(node), ..self }
     }
 
-    /// The same with a single copy of the payload.
+    /// Sets the number of copies of the payload to one.
     pub const fn copied_once(self) -> Carrier {
         Carrier { copies: 1, ..self }
     }
@@ -151,7 +151,8 @@ mod tests {
     use super::*;
     use crate::registry;
 
-    /// Every mechanism must be in a family, for legends and colours; only reading another process's memory fits none.
+    /// Tests that every mechanism is in a family, for legends and colours; only reading another process's memory fits
+    /// none.
     #[test]
     fn every_mechanism_has_a_family() {
         for entry in registry::ALL {
@@ -162,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Exactly those that a `tipcd` or a LINX node carries have a node.
+    /// Tests that exactly those mechanisms that a `tipcd` or a LINX node carries have a node.
     #[test]
     fn ids_tell_of_the_node_that_is_needed() {
         for entry in registry::ALL {
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Mechanisms that cross hosts use a network protocol.
+    /// Tests that the mechanisms that cross hosts use a network protocol.
     #[test]
     fn transports_agree_with_the_capabilities() {
         for entry in registry::ALL {

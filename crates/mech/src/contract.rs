@@ -2,15 +2,16 @@
 //!
 //! Enea's study names four functions of IPC, which are the four parts of the contract: *initialization*
 //! ([`Mechanism::probe`], [`Mechanism::listen`], [`Listener::accept`], [`Mechanism::connect`]), *communication*
-//! ([`Tx`], [`Rx`]: by copy, and in place where the mechanism supports it), *monitoring* (how an end detects the
-//! death of its peer: [`SendError::PeerClosed`], [`RecvError::PeerClosed`]), and *termination* (`Drop`: nothing
-//! remains).
+//! ([`Tx`], [`Rx`]: by copy, and in place where the mechanism supports it), *monitoring* (how an end detects the death
+//! of its peer: [`SendError::PeerClosed`], [`RecvError::PeerClosed`]), and *termination* (`Drop`, which leaves nothing
+//! behind).
 //!
-//! Every channel is bidirectional: each end holds a [`Tx`] towards its peer and an [`Rx`] from it. Mechanisms that
-//! carry only one direction (a pipe) use two objects.
+//! Every channel is bidirectional: each end holds a [`Tx`] to send to its peer and an [`Rx`] to receive from it. A
+//! mechanism that works in one direction only, such as a pipe, uses two objects.
 //!
-//! Blocking is controlled by [`Spec::wait`]. With [`Wait::Block`] an end does what an ordinary program would do: a
-//! pipe blocks in `read` without being polled first, so that a result measures the mechanism and not the harness.
+//! [`Spec::wait`] controls how ends wait. With [`Wait::Block`], an end does what an ordinary program would do. For
+//! example, it blocks in `read` on a pipe without polling first, so that a result measures the mechanism and not the
+//! harness.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -33,24 +34,24 @@ pub enum Access {
     InPlace,
 }
 
-/// The requirements for a channel; both ends get the same.
+/// The requirements for a channel. Both ends get the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     /// The size of the largest message in bytes; rings and queues are laid out for it.
     pub max_message: usize,
     /// How the ends wait.
     pub wait: Wait,
-    /// Capacity between the ends in bytes (ring, pipe with F_SETPIPE_SZ, queue); `None`: the mechanism's own
-    /// default.
+    /// Capacity in bytes between the ends (ring, pipe with F_SETPIPE_SZ, queue); `None` for the mechanism's default.
     pub capacity_bytes: Option<usize>,
-    /// SO_SNDBUF and SO_RCVBUF in bytes, before the kernel doubles and clamps them; `None`: the default.
+    /// SO_SNDBUF and SO_RCVBUF in bytes, before the kernel doubles and clamps them; `None` for the system's default.
     pub socket_buffer_bytes: Option<usize>,
-    /// The address a cross-host listener binds to; `None`: loopback.
+    /// The address to which a listener for other hosts binds; `None` for loopback.
     pub bind_address: Option<std::net::IpAddr>,
     /// Time limit of [`Mechanism::connect`] and [`Listener::accept`].
     pub open_timeout: Duration,
-    /// Fault in the memory of rings when they are opened, so that no page fault falls into a measurement. Without this, opening and closing a
-    /// ring costs little, and the first pass through it takes the page faults.
+    /// Whether the memory of rings is faulted in when they are opened, so that no page fault occurs during a
+    /// measurement. Without this, opening and closing a ring costs little, and the first pass through it takes the page
+    /// faults.
     pub fault_in: bool,
 }
 
@@ -68,11 +69,11 @@ impl Default for Spec {
     }
 }
 
-/// Values read back from the system after opening: `so_sndbuf_bytes`, `so_rcvbuf_bytes`, `pipe_bytes`,
-/// `queue_messages`, `max_message_bytes`, `mtu_bytes`, `tcp_nodelay` ... The unit is part of the name.
+/// Values read back from the system after opening, such as `so_sndbuf_bytes`, `so_rcvbuf_bytes`, `pipe_bytes`,
+/// `queue_messages`, `max_message_bytes`, `mtu_bytes` and `tcp_nodelay`. The unit is part of the name.
 pub type Facts = std::collections::BTreeMap<String, i64>;
 
-/// Converts sizes and counts to facts; values beyond the range of a fact are omitted.
+/// Converts sizes and counts to facts. Values that do not fit into a fact are omitted.
 pub(crate) fn facts_of<const N: usize>(counts: [(&str, usize); N]) -> Facts {
     counts
         .into_iter()
@@ -99,12 +100,12 @@ pub enum OpenError {
         /// How long it waited.
         waited: Duration,
     },
-    /// The offer does not fit the mechanism: a descriptor or word is missing or invalid.
+    /// The offer does not fit the mechanism: a descriptor or value is missing or invalid.
     #[error("{mechanism}: bad offer: {why}")]
     BadOffer {
         /// Id of the mechanism, [`Mechanism::ID`].
         mechanism: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the offer.
         why: String,
     },
     /// A system call failed.
@@ -112,21 +113,22 @@ pub enum OpenError {
     Os(#[from] crossway_sys::OsError),
 }
 
-/// The sending half of a channel. Halves belong to one thread at a time and can be moved to others independently.
+/// The sending half of a channel. A half belongs to one thread at a time; the two halves of an end can be in different
+/// threads.
 pub trait Tx: Send + 'static {
-    /// Sends if there is room now; otherwise returns [`SendError::Full`].
+    /// Sends a message if there is room now; otherwise returns [`SendError::Full`].
     ///
-    /// A stream that took part of the message keeps the rest in this half and returns `Ok`: the message is accepted.
-    /// The next call sends the rest before anything else; [`Tx::flush`] waits until it is sent. The same applies to
-    /// [`Tx::send`] with a deadline.
+    /// If a stream has taken only a part of the message, this half keeps the rest and returns `Ok`: the message is
+    /// accepted. The next call sends the rest before anything else; [`Tx::flush`] waits until it is sent. The same
+    /// applies to [`Tx::send`] with a deadline.
     fn try_send(&mut self, msg: &[u8]) -> Result<(), SendError>;
 
-    /// Sends a message; waits for room as [`Spec::wait`] says, until the deadline.
+    /// Sends a message. If there is no room, waits as [`Spec::wait`] specifies, until the deadline.
     fn send(&mut self, msg: &[u8], until: Deadline) -> Result<(), SendError>;
 
-    /// Sends a message of `len` bytes that `fill` writes directly into the mechanism's memory. `fill` must write
-    /// every byte: bytes it leaves out are unspecified, though initialised. Mechanisms without [`Caps::in_place`]
-    /// let it fill `scratch` (at least `len` bytes) and send that.
+    /// Sends a message of `len` bytes that `fill` writes directly into the mechanism's memory. `fill` must write every
+    /// byte; the bytes that it leaves out have unspecified values (the memory is initialised). A mechanism without
+    /// [`Caps::in_place`] makes `fill` write to `scratch`, which must have at least `len` bytes, and sends that.
     fn send_in_place(
         &mut self,
         len: usize,
@@ -149,7 +151,8 @@ pub trait Tx: Send + 'static {
     }
 }
 
-/// The receiving half of a channel. Halves belong to one thread at a time and can be moved to others independently.
+/// The receiving half of a channel. A half belongs to one thread at a time; the two halves of an end can be in
+/// different threads.
 pub trait Rx: Send + 'static {
     /// Receives what is available now; otherwise returns [`RecvError::Empty`]. For messages: receives one and
     /// returns its length. For streams: fills the whole buffer or nothing; bytes of a partially filled buffer are
@@ -171,7 +174,7 @@ pub trait Rx: Send + 'static {
         Ok(read(&scratch[..n]))
     }
 
-    /// A descriptor that polls readable when [`Rx::try_recv`] would find something, if the mechanism has one.
+    /// A descriptor that polls readable when [`Rx::try_recv`] would return something; `None` if the mechanism has none.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -189,16 +192,16 @@ pub trait Listener: Send + 'static {
     /// The receiving half that [`Listener::accept`] returns.
     type Rx: Rx;
 
-    /// Completes one channel; waits for the peer until the deadline. Mechanisms whose channel is complete with the
-    /// offer return immediately. With [`Caps::reconnects`] each call returns another channel; with [`Caps::fan_in`]
-    /// all connectors send to the one channel that the first call returns; for other mechanisms a second call fails
+    /// Completes one channel, waiting for the peer until the deadline. If the channel is complete with the offer,
+    /// returns immediately. With [`Caps::reconnects`], each call returns another channel. With [`Caps::fan_in`], all
+    /// connecting ends send to the one channel that the first call returns. For other mechanisms, a second call fails
     /// with [`OpenError::Unsupported`].
     fn accept(&mut self, until: Deadline) -> Result<(Self::Tx, Self::Rx), OpenError>;
 }
 
 /// A communication mechanism between two processes.
 pub trait Mechanism: 'static {
-    /// The stable kebab-case id.
+    /// The stable id, in kebab case.
     const ID: &'static str;
     /// A one-line description for users, with the name that the kernel or a study uses.
     const ABOUT: &'static str;
@@ -208,28 +211,28 @@ pub trait Mechanism: 'static {
     type Tx: Tx;
     /// The receiving half of either end of a channel.
     type Rx: Rx;
-    /// What [`Mechanism::listen`] returns, to wait for the other end.
+    /// The result of [`Mechanism::listen`], which waits for the other end.
     type Listener: Listener<Tx = Self::Tx, Rx = Self::Rx>;
 
     /// The capabilities of the mechanism.
     fn caps() -> Caps;
 
-    /// The exact step that raises [`Caps::max_message`] on this machine to at least `len` bytes; `None` if nothing
-    /// does.
+    /// Returns the exact step by which the user raises [`Caps::max_message`] on this machine to at least `len` bytes;
+    /// `None` if there is none.
     fn remedy_for_size(_len: usize) -> Option<String> {
         None
     }
 
-    /// Tests whether the mechanism works here by actually opening what it needs and closing it again.
+    /// Tests whether the mechanism works here, by opening what it needs and closing it again.
     fn probe() -> Probe;
 
-    /// Creates one end and the [`Offer`] from which the other process creates its end.
+    /// Creates one end, and the [`Offer`] from which the other process creates its end.
     ///
-    /// After the offer was handed over, the listener must not hold copies of the peer's descriptors, otherwise it
-    /// would not notice the peer's death: descriptors are moved into the offer.
+    /// Once the offer has been passed on, the listener must not hold copies of the peer's descriptors, otherwise it
+    /// would not notice the peer's death. Descriptors are therefore moved into the offer.
     fn listen(spec: &Spec) -> Result<(Self::Listener, Offer), OpenError>;
 
-    /// Creates the other end. Descriptors are taken out of the offer; with [`Caps::reconnects`] or [`Caps::fan_in`]
-    /// the offer's text alone must suffice, so that it can be used again.
+    /// Creates the other end, and takes the descriptors out of the offer. With [`Caps::reconnects`] or
+    /// [`Caps::fan_in`], the offer's text alone must suffice, so that it can be used again.
     fn connect(spec: &Spec, offer: &mut Offer) -> Result<(Self::Tx, Self::Rx), OpenError>;
 }

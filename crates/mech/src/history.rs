@@ -1,16 +1,16 @@
-//! Mechanisms that the studies or users name and that cannot be measured: each is looked for and listed with its replacement.
-//! docs/HISTORY.md has more.
+//! Mechanisms that the studies or users name and that cannot be measured. Crossway checks for each on this machine, and
+//! lists it with what to use instead. docs/HISTORY.md has more.
 
 use std::path::Path;
 
 /// A mechanism that Crossway cannot measure.
 #[derive(Clone, Copy)]
 pub struct Unmeasurable {
-    /// Its id, as a mechanism's.
+    /// Its id, in the form of a mechanism's.
     pub id: &'static str,
     /// A one-line description for users.
     pub about: &'static str,
-    /// The part of the system that was looked for, and why the mechanism cannot be measured.
+    /// Looks for it on this machine. Returns what was found, and why it cannot be measured.
     pub why: fn() -> String,
     /// What to use instead.
     pub instead: &'static str,

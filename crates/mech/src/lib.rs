@@ -1,9 +1,8 @@
 //! All communication mechanisms between two Linux processes, behind one contract.
 //!
-//! [`contract`] defines what a mechanism is; [`registry`] lists them all; each mechanism is one file below
-//! [`mechanisms`]; parts that several mechanisms share are in [`building_blocks`], and channels of shared-memory rings in
-//! [`ring`]; `crates/conformance` is the one test suite
-//! that all of them pass.
+//! [`contract`] defines what a mechanism is, and [`registry`] lists all of them. Each mechanism is one file below
+//! [`mechanisms`]. Parts that several mechanisms share are in [`building_blocks`], and channels of shared-memory rings
+//! in [`ring`]. All mechanisms pass one test suite, `crates/conformance`.
 
 #![deny(unsafe_code)]
 

@@ -1,12 +1,13 @@
-//! The offer that the listening end passes to the connecting end: words, and descriptors if both are on one host.
+//! The offer that the listening end passes to the connecting end: values as text and, if both ends are on one host,
+//! descriptors.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use crate::OpenError;
 
-/// Words and descriptors by name. The words are passed as text, the descriptors by `SCM_RIGHTS`; dropping an offer
-/// closes the descriptors that were not taken.
+/// Named values ("words") and named descriptors. The values are passed as text, the descriptors by `SCM_RIGHTS`.
+/// Dropping an offer closes the descriptors that were not taken.
 #[derive(Debug, Default)]
 pub struct Offer {
     /// Named values, e.g. `path`, `address`, `port`, `pid`.
@@ -21,7 +22,7 @@ impl Offer {
         Self::default()
     }
 
-    /// Adds a value as text, which [`Offer::word`] parses again; it replaces one of the same name.
+    /// Adds a value as text, which [`Offer::word`] parses again. Replaces a value of the same name.
     pub fn with_word(mut self, name: &str, value: impl ToString) -> Self {
         self.words.insert(name.to_owned(), value.to_string());
         self
@@ -33,7 +34,7 @@ impl Offer {
         self
     }
 
-    /// Reads and parses a word.
+    /// Parses the value with this name.
     pub fn word<T: std::str::FromStr>(
         &self,
         mechanism: &'static str,

@@ -13,7 +13,7 @@ pub enum Probe {
     },
     /// It does not work here.
     Missing {
-        /// What is missing, in one sentence.
+        /// What is missing, as a sentence.
         why: String,
         /// The exact step that makes it work, or why that is impossible.
         remedy: String,

@@ -6,7 +6,7 @@
 use crate::mechanisms;
 use crate::{Caps, Carrier, Mechanism, Probe};
 
-/// Code to run with a mechanism that is chosen at run time.
+/// Code that works with any mechanism, which is chosen at run time.
 pub trait Visitor {
     /// The result of the code.
     type Out;
@@ -25,9 +25,9 @@ pub struct Entry {
     pub carrier: Carrier,
     /// The capabilities of the mechanism.
     pub caps: fn() -> Caps,
-    /// How to raise its largest message here ([`Mechanism::remedy_for_size`]).
+    /// How to raise the mechanism's largest message here ([`Mechanism::remedy_for_size`]).
     pub remedy_for_size: fn(usize) -> Option<String>,
-    /// Tests whether it works here.
+    /// Tests whether the mechanism works here.
     pub probe: fn() -> Probe,
 }
 
@@ -43,7 +43,7 @@ macro_rules! registry {
             probe: <mechanisms::$module::$name as Mechanism>::probe,
         }),*];
 
-        /// Runs `visitor` with the mechanism `id`; `None` if there is none.
+        /// Runs `visitor` with the mechanism `id`. Returns `None` if there is no such mechanism.
         pub fn dispatch<V: Visitor>(id: &str, visitor: V) -> Option<V::Out> {
             $(if id == <mechanisms::$module::$name as Mechanism>::ID {
                 return Some(visitor.visit::<mechanisms::$module::$name>());
@@ -53,7 +53,7 @@ macro_rules! registry {
     };
 }
 
-/// Calls a macro with all mechanisms, `module::Type`. A line here is enough to add a mechanism everywhere, including the
+/// Calls a macro with all mechanisms, as `module::Type`. A line here adds a mechanism everywhere, including the
 /// conformance suite.
 #[macro_export]
 macro_rules! for_every_mechanism {

@@ -1,4 +1,4 @@
-//! Tests a mechanism within one process, and converts the result.
+//! Tests a mechanism within one process, and converts the outcome to a probe's result.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use crate::{Listener, Mechanism, Probe, Rx, Spec, Tx, Wait};
 
 impl Probe {
-    /// The result of testing a mechanism of the kernel.
+    /// Returns the result for a mechanism that the kernel provides.
     pub(crate) fn of_kernel<T, E: Display>(tried: Result<T, E>, remedy: &str) -> Self {
         Self::of(tried, kernel_version, remedy)
     }
 
-    /// The result of testing a mechanism; `version` returns the version of the software that provides
-    /// it.
+    /// Returns the result for any mechanism. `version` returns the version of the software that provides it.
     pub(crate) fn of<T, E: Display>(
         tried: Result<T, E>,
         version: impl FnOnce() -> String,
@@ -25,12 +24,12 @@ impl Probe {
     }
 }
 
-/// The version of the kernel, which provides most mechanisms.
+/// Returns the version of the kernel, which provides most mechanisms.
 pub(crate) fn kernel_version() -> String {
     format!("linux {}", crossway_sys::kernel::release())
 }
 
-/// Opens a channel to itself and sends one byte through it.
+/// Opens a channel within this process and sends one byte through it.
 pub(crate) fn exchange_a_byte<M: Mechanism>() -> Result<(), String> {
     // On a busy machine, above all in a guest, one byte may take seconds; a missing mechanism fails
     // immediately.

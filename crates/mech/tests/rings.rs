@@ -29,7 +29,7 @@ fn spec(wait: Wait, max_message: usize) -> Spec {
     Spec { max_message, wait, capacity_bytes: Some(0), ..Spec::default() }
 }
 
-/// Bytes that differ by message and by position.
+/// Returns content that differs from message to message and from byte to byte.
 fn content(nth: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (nth * 31 + i * 7 + (i >> 8)) as u8).collect()
 }

@@ -1,4 +1,5 @@
-//! System calls per message, counted by strace: exactly those that each mechanism's documentation states.
+//! Counts the system calls per message with strace: they must be exactly those that each mechanism's documentation
+//! states.
 //!
 //! The test runs itself under strace with few and with many messages; the difference is the cost of the messages.
 
@@ -13,10 +14,11 @@ const SIZE: usize = 4096;
 const FEW: usize = 128;
 const MANY: usize = FEW + 1024;
 
-/// Passes the task to the program under strace: the mechanism's id and the number of messages.
+/// Environment variable that passes the task to the program under strace: the mechanism's id and the number of
+/// messages.
 const TASK: &str = "CROSSWAY_SYSTEM_CALLS_TASK";
 
-/// Sends messages from one thread to another, each end blocking, the receiver reading in place.
+/// Sends messages from one thread to another. Both ends block, and the receiver reads in place.
 struct OneWay {
     messages: usize,
 }
@@ -53,7 +55,7 @@ fn a_task_from_the_environment_is_done() {
     registry::dispatch(id, OneWay { messages: messages.parse().unwrap() }).unwrap();
 }
 
-/// Counts the calls of all threads by name with strace; the error is the reason if that is impossible.
+/// Counts the calls of all threads by name with strace. If that is impossible, the error is the reason.
 fn counted(id: &str, messages: usize) -> Result<BTreeMap<String, f64>, String> {
     let table = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new("strace");
@@ -98,8 +100,8 @@ fn per_message(id: &str) -> Result<BTreeMap<String, f64>, String> {
     Ok(many.iter().map(more).collect())
 }
 
-/// Checks a mechanism's calls per message. A hundredth is allowed for the scheduler's influence: a wait that a signal
-/// of the tracer interrupts, the start of a thread.
+/// Checks a mechanism's calls per message. Deviations of up to a hundredth are allowed, because scheduling has an
+/// influence: a signal of the tracer may interrupt a wait, and a thread starts once.
 fn makes<const N: usize>(id: &str, expected: [(&str, f64); N]) {
     let entry = registry::find(id).unwrap();
     if let Probe::Missing { why, remedy } = (entry.probe)() {

@@ -1,7 +1,7 @@
-//! Waits for names that are not known yet. A TIPC name is published on one node and known on another only when the node's
-//! announcement has arrived over the link between them; while that link is down, none of the node's names is known, and
-//! messages in flight are returned. So an end with a valid offer may connect too early. With TCP this cannot happen, because
-//! the listener has been listening since before the offer was created.
+//! Waits for names that are not known yet. A TIPC name is published on one node and becomes known on another only when
+//! the node's announcement has arrived over the link between them. While that link is down, none of the node's names is
+//! known, and messages in flight are returned. So an end with a valid offer may connect too early. With TCP this cannot
+//! happen, because the listener has been listening since before the offer was created.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,25 @@ use crossway_sys::Errno;
 
 use crate::OpenError;
 
-/// The errors of a connection that was attempted too early. EHOSTUNREACH: the name is not in this node's table, or its node
-/// is not reachable (reported immediately). ECONNREFUSED: the connection request was returned, because its name or port did
-/// not exist or its node was lost; it is not queued anywhere, so a second one does no harm. ETIMEDOUT is not included: the
-/// first request may still wait for accept, and a second one would leave the listener with an unused channel.
+/// The errors of a connection that was attempted too early. EHOSTUNREACH is reported immediately: the name is not in
+/// this node's table, or its node is not reachable. ECONNREFUSED means that the connection request was returned,
+/// because its name or port did not exist or its node was lost; it is not queued anywhere, so a second one does no
+/// harm. ETIMEDOUT is not included: the first request may still wait for accept, and a second one would leave the
+/// listener with an unused channel.
 pub(crate) const CONNECTION: &[Errno] = &[Errno::HOSTUNREACH, Errno::CONNREFUSED];
-/// The errors of a message that was sent too early. EAGAIN: the link to its node is congested.
+/// The errors of a message that was sent too early. EAGAIN means that the link to its node is congested.
 pub(crate) const MESSAGE: &[Errno] = &[Errno::HOSTUNREACH, Errno::AGAIN];
 
-/// Long enough not to take CPU time that the name's arrival may need, short compared with the time in which a link comes up.
+/// Time between two attempts. It is long enough not to take CPU time that the name's arrival may need, and short
+/// compared with the time in which a link comes up.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Added to the object of an error that occurs at the end of that time.
+/// Returns the text that is added to an error if the attempts still fail at the end of that time.
 pub(crate) fn tried_for(limit: Duration) -> String {
     format!("(tried for {limit:?})")
 }
 
-/// Repeats `attempt`, which gets the remaining time, while its errno is in `not_yet` and time remains.
+/// Repeats `attempt` while its errno is in `not_yet` and time remains. `attempt` is given the remaining time.
 pub(crate) fn await_name<T>(
     limit: Duration,
     not_yet: &[Errno],

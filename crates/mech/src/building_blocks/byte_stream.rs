@@ -1,8 +1,9 @@
 //! The two halves of every kernel byte stream: pipes, FIFOs, stream sockets.
 //!
-//! A message of N bytes costs one system call at each end if the kernel takes and returns it whole. Only the
-//! kernel copies, with one exception: bytes of a message that a call with limited or no waiting time has
-//! transferred partially are kept in the half, because a stream cannot return what it took.
+//! A message of N bytes costs one system call at each end if the kernel takes and returns it whole. Only the kernel
+//! copies, with one exception: if a call with limited or no waiting time has transferred only a part of a message, the
+//! half keeps a copy of the bytes that are still to be sent, or of those already received, because a stream cannot take
+//! back what it has transferred.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -13,16 +14,15 @@ use crossway_sys::{Errno, OsError};
 use super::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
 
-/// The sending side of a byte stream in the kernel, which reports a closed peer as EPIPE or ECONNRESET.
+/// The sending side of a kernel byte stream. It reports a closed peer as EPIPE or ECONNRESET.
 pub trait ByteSink: Send + 'static {
     /// Whether blocking is a mode of the descriptor, which costs a system call to switch.
     const SWITCHES_MODE: bool = false;
 
-    /// Writes part or all of the bytes; EAGAIN if it can take none.
+    /// Writes some or all of the bytes and returns their number; EAGAIN if there is no room.
     fn write(&mut self, bytes: &[u8], nonblocking: bool) -> Result<usize, Errno>;
 
-    /// Writes part or all of the bytes, waiting as requested. A sink whose kernel interface can wait by itself
-    /// overrides this.
+    /// Like `write`, but waits as requested. A sink whose kernel interface can wait by itself overrides this.
     #[inline(always)]
     fn write_within(&mut self, bytes: &[u8], wait: Wait, patience: Patience) -> Result<usize, Stop>
     where
@@ -31,22 +31,21 @@ pub trait ByteSink: Send + 'static {
         wait_for(&mut Writing { sink: self, bytes }, wait, patience)
     }
 
-    /// The descriptor for waiting with a deadline.
+    /// The descriptor to poll when waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
     fn facts(&self) -> Facts;
 }
 
-/// The receiving side of a byte stream in the kernel.
+/// The receiving side of a kernel byte stream.
 pub trait ByteSource: Send + 'static {
     /// Whether blocking is a mode of the descriptor, which costs a system call to switch.
     const SWITCHES_MODE: bool = false;
 
-    /// Reads available bytes; EAGAIN if there are none, 0 at the end.
+    /// Reads available bytes and returns their number; EAGAIN if there are none, 0 at the end.
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno>;
 
-    /// Reads arriving bytes, waiting as requested. A source whose kernel interface can wait by itself overrides
-    /// this.
+    /// Like `read`, but waits as requested. A source whose kernel interface can wait by itself overrides this.
     #[inline(always)]
     fn read_within(&mut self, buf: &mut [u8], wait: Wait, patience: Patience) -> Result<usize, Stop>
     where
@@ -55,7 +54,7 @@ pub trait ByteSource: Send + 'static {
         wait_for(&mut Reading { source: self, buf }, wait, patience)
     }
 
-    /// The descriptor for waiting.
+    /// The descriptor to poll when waiting.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
     fn facts(&self) -> Facts;
@@ -66,7 +65,7 @@ pub trait ByteSource: Send + 'static {
 pub struct StreamTx<S> {
     sink: S,
     wait: Wait,
-    /// The part of an accepted message that the kernel has not taken yet, from `sent` on.
+    /// The unsent part of an accepted message; its bytes before `sent` have been sent.
     rest: Vec<u8>,
     sent: usize,
 }
@@ -101,7 +100,7 @@ impl<S: ByteSink> StreamTx<S> {
         self.sink.write_within(bytes, self.wait, patience).map_err(send_error)
     }
 
-    /// Writes the rest of an accepted message.
+    /// Writes the unsent part of an accepted message.
     #[cold]
     fn write_rest(&mut self, patience: Patience) -> Result<(), SendError> {
         while self.sent < self.rest.len() {
@@ -125,7 +124,7 @@ impl<S: ByteSink> StreamTx<S> {
         if done < msg.len() { self.write_remainder(msg, done, patience) } else { Ok(()) }
     }
 
-    /// Writes what the kernel did not take of a message at once.
+    /// Writes the remainder of a message of which the kernel took only a part in the first call.
     #[inline(never)]
     fn write_remainder(
         &mut self,
@@ -147,7 +146,7 @@ impl<S: ByteSink> StreamTx<S> {
     }
 }
 
-/// Converts the reason why a send stopped.
+/// Converts the reason why a send stopped to the contract's error.
 #[cold]
 pub(crate) fn send_error(stop: Stop) -> SendError {
     match stop {
@@ -161,7 +160,7 @@ pub(crate) fn send_error(stop: Stop) -> SendError {
     }
 }
 
-/// Converts the reason why a receive stopped.
+/// Converts the reason why a receive stopped to the contract's error.
 #[cold]
 pub(crate) fn recv_error(stop: Stop) -> RecvError {
     match stop {
@@ -203,7 +202,7 @@ impl<S: ByteSink> Tx for StreamTx<S> {
 pub struct StreamRx<S> {
     source: S,
     wait: Wait,
-    /// The part of a message that had arrived when a receive timed out; the next call returns it first.
+    /// The part of a message that had arrived when a receive timed out. The next call returns it first.
     held: Vec<u8>,
 }
 
@@ -269,7 +268,7 @@ impl<S: ByteSource> Rx for StreamRx<S> {
         self.read_exactly(buf, Patience::Until(until))
     }
 
-    /// Also readable when only a part of the requested bytes has arrived.
+    /// Returns the descriptor, which is also readable when only a part of the requested bytes has arrived.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.source.fd())
     }

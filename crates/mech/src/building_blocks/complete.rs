@@ -1,10 +1,10 @@
-//! Channels that are complete once the offer exists: no peer has to be waited for, and there is only one channel.
+//! Channels that are complete once the offer exists: no end waits for the other, and an offer makes only one channel.
 
 use std::os::fd::OwnedFd;
 
 use crate::{Deadline, Listener, Offer, OpenError, Rx, Tx};
 
-/// The listening side, which holds the halves of its end until accept.
+/// The listening side, which holds the halves of its end until accept returns them.
 #[derive(Debug)]
 pub struct Complete<T, R> {
     mechanism: &'static str,
@@ -26,7 +26,7 @@ impl<T: Tx, R: Rx> Listener for Complete<T, R> {
     }
 }
 
-/// The error of a second accept if an offer makes only one channel.
+/// Returns the error of a second accept if an offer makes only one channel.
 pub(crate) fn no_second_channel(mechanism: &'static str) -> OpenError {
     OpenError::Unsupported {
         mechanism,
@@ -34,9 +34,9 @@ pub(crate) fn no_second_channel(mechanism: &'static str) -> OpenError {
     }
 }
 
-/// Creates the listening side of a channel that consists of a descriptor pair in each direction, and the offer for the peer.
-/// `there` and `back` are pairs of a read end and a write end; `halves` makes an end's halves from the descriptor to write
-/// to and the one to read from.
+/// Creates the listening side of a channel that consists of a descriptor pair for each direction, and the offer for the
+/// peer. `there` and `back` are pairs of a read end and a write end. `halves` makes an end's halves, given the
+/// descriptor to write to and the one to read from.
 pub(crate) fn listen<T, R>(
     mechanism: &'static str,
     there: (OwnedFd, OwnedFd),
@@ -48,7 +48,7 @@ pub(crate) fn listen<T, R>(
     Ok((Complete::new(mechanism, halves(here_writes, here_reads)?), offer))
 }
 
-/// Creates the connecting end of such a channel.
+/// Creates the connecting end of a channel whose other end [`listen`] has created.
 pub(crate) fn connect<T, R>(
     mechanism: &'static str,
     offer: &mut Offer,

@@ -24,7 +24,7 @@ pub trait Endpoint: AsFd + Send + Sized + 'static {
     /// Accepts the next connection of this listening socket; `mechanism` names it in errors.
     fn accept_until(&self, mechanism: &'static str, until: Deadline) -> Result<Self, OpenError>;
 
-    /// Connects within `limit`; the error is EAGAIN, EINPROGRESS or ETIMEDOUT when it has passed.
+    /// Connects within `limit`. If that time has passed, the error is EAGAIN, EINPROGRESS or ETIMEDOUT.
     fn connect_within(
         &self,
         address: &Self::Address,
@@ -53,7 +53,7 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     /// Creates a bound and listening socket, and the offer with its address.
     fn listening(spec: &Spec) -> Result<(Self::Socket, Offer), OpenError>;
 
-    /// Creates a socket of the family, and the address to which to connect it.
+    /// Creates a socket of the family, and returns it with the address to which it must be connected.
     fn dialling(spec: &Spec, offer: &Offer) -> Result<Dialling<Self::Socket>, OpenError>;
 
     /// Creates the halves of a channel over a connected socket.
@@ -67,13 +67,13 @@ pub trait ConnectionFamily: Send + Sized + 'static {
         crate::self_test::exchange_a_byte::<Self>()
     }
 
-    /// Whether sending to a peer that has closed fails by itself, sooner or later.
+    /// Whether the kernel itself makes sends to a peer that has closed fail, sooner or later.
     const SENDS_FAIL_AFTER_CLOSE: bool = true;
 
     /// How to make the family available if it is missing.
     fn remedy() -> &'static str;
 
-    /// The version of the software that provides it.
+    /// The version of the software that provides the family.
     fn version() -> String {
         crate::self_test::kernel_version()
     }
@@ -85,7 +85,7 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     fn add_facts(_fd: BorrowedFd<'_>, _facts: &mut Facts) {}
 }
 
-/// A socket to be connected, and the address.
+/// A socket that is to be connected, and the address to connect it to.
 pub type Dialling<S> = (S, <S as Endpoint>::Address);
 
 /// One direction of a connected socket; the two halves of a channel share it.
@@ -93,7 +93,7 @@ pub type Dialling<S> = (S, <S as Endpoint>::Address);
 pub struct SocketHalf<F> {
     shared: Arc<Shared>,
     sends: bool,
-    /// Largest number of bytes returned by one receive (study item C6).
+    /// Largest number of bytes that one receive has returned (item C6 of the cluster study).
     largest_recv: usize,
     family: std::marker::PhantomData<fn() -> F>,
 }
@@ -105,7 +105,8 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// The half that is dropped first notifies the peer, as a pipe's end would; the last one closes the socket.
+/// Notifies the peer when the first half is dropped, as closing a pipe's end does. Dropping the last half closes the
+/// socket.
 impl<F> Drop for SocketHalf<F> {
     fn drop(&mut self) {
         if Arc::strong_count(&self.shared) > 1 {
@@ -119,7 +120,7 @@ impl<F> Drop for SocketHalf<F> {
 }
 
 impl<F: ConnectionFamily> SocketHalf<F> {
-    /// The two directions of a connected socket, the sending one first.
+    /// Returns the two directions of a connected socket, the sending one first.
     pub(crate) fn both(fd: OwnedFd) -> (Self, Self) {
         let shared = Arc::new(Shared { fd, ended: AtomicBool::new(false) });
         let family = std::marker::PhantomData;
@@ -127,19 +128,19 @@ impl<F: ConnectionFamily> SocketHalf<F> {
         (half(true), half(false))
     }
 
-    /// Records that the peer sends no more.
+    /// Records that the peer will send nothing more.
     #[cold]
     pub(crate) fn note_end(&self) {
         self.shared.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the peer is known to send no more.
+    /// Whether the peer is known to send nothing more.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.shared.ended.load(Ordering::Relaxed)
     }
 
-    /// Records the result of one receive.
+    /// Records the number of bytes that a receive has returned.
     #[inline]
     pub(crate) fn note_received(&mut self, bytes: usize) {
         self.largest_recv = self.largest_recv.max(bytes);
@@ -163,7 +164,7 @@ impl<F> AsFd for SocketHalf<F> {
     }
 }
 
-/// SO_SNDBUF and SO_RCVBUF as the kernel reports them, doubled.
+/// Returns SO_SNDBUF and SO_RCVBUF as the kernel reports them, which is doubled.
 pub(crate) fn buffer_facts(fd: BorrowedFd<'_>) -> Facts {
     let mut facts = Facts::new();
     for (name, value) in [
@@ -177,7 +178,7 @@ pub(crate) fn buffer_facts(fd: BorrowedFd<'_>) -> Facts {
     facts
 }
 
-/// The listening side, which opens a channel for every connection.
+/// The listening side, which accepts a new channel for every connection.
 #[derive(Debug)]
 pub struct ConnectionListener<F: ConnectionFamily> {
     socket: F::Socket,

@@ -1,11 +1,10 @@
-//! Connectionless message sockets: each direction has a socket that sends and one that receives.
+//! Connectionless message sockets of AF_UNIX and UDP. Each end has one socket to send with and one to receive with.
+//! (TIPC uses one socket for both, see tipc_port.rs.)
 //!
-//! (AF_UNIX and UDP; TIPC has one socket for both, tipc_port.rs.)
-//!
-//! The receiving socket is bound and not connected, so that several senders can send to it; the sending one is connected,
-//! so that a plain `send` suffices, `poll` knows about room at the receiver, and the kernel can report that the receiver
-//! has closed. A connecting end introduces itself by a message to a third socket of the listener, called the greeting socket; the
-//! source of the message is the address at which the connecting end receives.
+//! The receiving socket is bound and not connected, so that several senders can send to it. The sending one is
+//! connected, so that a plain `send` suffices, `poll` reports room at the receiver, and the kernel can report that the
+//! receiver has closed. A connecting end introduces itself by a message to a third socket of the listener, the
+//! *greeting socket*. The source of that message is the address at which the connecting end receives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -31,10 +30,10 @@ pub trait Inbox: AsFd + Send + 'static {
     /// The address type of the socket.
     type Address: Clone + Send + 'static;
 
-    /// Sends `word` to the greeting socket `to`, waiting no longer than `within`.
+    /// Sends the introduction `word` to the greeting socket `to`, waiting no longer than `within`.
     fn greet(&self, to: &Self::Address, word: &[u8], within: Duration) -> Result<(), Errno>;
 
-    /// Receives a message: returns its full length and its sender, if that can be replied to. EAGAIN when there is none.
+    /// Receives a message. Returns its full length, and its sender if that can be replied to. EAGAIN if there is none.
     fn hear(&self, buf: &mut [u8]) -> Result<(usize, Option<Self::Address>), Errno>;
 }
 
@@ -67,17 +66,17 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const CARRIES_EMPTY: bool = true;
     /// Whether one send reaches all connected ends.
     const FAN_OUT: bool = false;
-    /// The largest message in bytes that this machine or any other can carry.
+    /// Maximum length of a message in bytes, on any machine; `None` if there is no general limit.
     const LARGEST: Option<usize>;
     /// Whether the ends may be on different hosts.
     const CROSSES_HOSTS: bool;
     /// The privilege needed to use it.
     const PRIVILEGE: Privilege = Privilege::None;
-    /// How often an end introduces itself: more than once if the network may lose the message.
+    /// Number of times that an end introduces itself, more than one if the network may lose the message.
     const HELLOS: usize;
     /// The errors of sending while the listening end's name is not known yet; sending is then retried.
     const NOT_YET: &'static [Errno] = &[];
-    /// What the user can do about the size limit of messages.
+    /// What the user can do about the size limit of messages, as part of an error message.
     const ADVICE: &'static str;
     /// The receiving socket, as needed for the introduction.
     type Inbox: Inbox;
@@ -86,16 +85,16 @@ pub trait DatagramFamily: Send + Sized + 'static {
     /// Receives what peers send to this end's socket.
     type Source: MessageSource;
 
-    /// Creates the listening end's receiving socket, and the word with its address.
+    /// Creates the listening end's receiving socket. Returns it and the value with its address for the offer.
     fn inbox_to_offer(spec: &Spec) -> Result<(Self::Inbox, String), OpenError>;
 
-    /// Creates the connecting end's receiving socket, to which `to` can send.
+    /// Creates the connecting end's receiving socket, to which the owner of the address `to` can send.
     fn inbox_for(spec: &Spec, to: &AddressOf<Self>) -> Result<Self::Inbox, OpenError>;
 
-    /// Reads an address from a word of the offer.
+    /// Reads the address that the offer has under `name`.
     fn address(offer: &Offer, name: &str) -> Result<AddressOf<Self>, OpenError>;
 
-    /// Creates the two directions; also returns the length of the largest message to send.
+    /// Creates the two directions. Also returns the length in bytes of the largest message that can be sent.
     fn halves(
         spec: &Spec,
         inbox: Self::Inbox,
@@ -105,13 +104,13 @@ pub trait DatagramFamily: Send + Sized + 'static {
     /// How to make the family available if it is missing.
     fn remedy() -> &'static str;
 
-    /// The version of the software that provides it.
+    /// The version of the software that provides the family.
     fn version() -> String {
         crate::self_test::kernel_version()
     }
 }
 
-/// A sending or a receiving socket.
+/// A sending or receiving socket.
 #[derive(Debug)]
 pub struct DatagramSocket {
     fd: OwnedFd,
@@ -119,7 +118,7 @@ pub struct DatagramSocket {
 }
 
 impl DatagramSocket {
-    /// Creates the two directions over two sockets; connects `outbox` to `to`, which errors call `name`.
+    /// Creates the two directions over two sockets, and connects `outbox` to `to`. Errors call that address `name`.
     pub(crate) fn both(
         outbox: OwnedFd,
         inbox: OwnedFd,
@@ -189,7 +188,8 @@ fn halves<F: DatagramFamily>(
     Ok((MessageTx::new(sink, spec.wait, max), MessageRx::new(source, spec.wait)))
 }
 
-/// The listening side: one channel, to which all connected ends send; it sends to the end that connected first.
+/// The listening side. It has one channel, to which all connected ends send; its own messages go to the end that
+/// connected first.
 #[derive(Debug)]
 pub struct DatagramListener<F: DatagramFamily> {
     inbox: Option<F::Inbox>,

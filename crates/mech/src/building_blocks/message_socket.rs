@@ -1,5 +1,4 @@
-//! The two halves of every kernel message channel: one system call sends one message, and one receives
-//! one.
+//! The two halves of every kernel message channel: each message costs one system call to send and one to receive.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -11,11 +10,11 @@ use super::byte_stream::{recv_error, send_error};
 use super::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Spec, Tx, Wait};
 
-/// The sending side of a message channel in the kernel.
+/// The sending side of a kernel message channel.
 pub trait MessageSink: Send + 'static {
     /// Sends one whole message; EAGAIN if there is no room, EMSGSIZE if it can never fit.
     fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno>;
-    /// The descriptor for waiting with a deadline.
+    /// The descriptor to poll when waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
     fn facts(&self) -> Facts;
@@ -24,17 +23,17 @@ pub trait MessageSink: Send + 'static {
 /// The result of one receiving call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A message of this many bytes; truncated if that is more than the buffer holds.
+    /// A message of this length in bytes. It is truncated if that is more than the buffer holds.
     Message(usize),
     /// The channel has ended.
     End,
 }
 
-/// The receiving side of a message channel in the kernel.
+/// The receiving side of a kernel message channel.
 pub trait MessageSource: Send + 'static {
     /// Receives one message; EAGAIN if there is none.
     fn recv(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno>;
-    /// The descriptor for waiting.
+    /// The descriptor to poll when waiting.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
     fn facts(&self) -> Facts;
@@ -171,7 +170,7 @@ impl<S: MessageSource> Rx for MessageRx<S> {
     }
 }
 
-/// Returns an error if the channel could not carry the messages that the spec announces.
+/// Checks that the channel can carry the messages that the spec announces.
 pub(crate) fn check_limit(
     mechanism: &'static str,
     spec: &Spec,

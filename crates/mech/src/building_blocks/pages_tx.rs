@@ -17,11 +17,12 @@ use super::waiting::{Attempt, Patience, wait_for};
 use crate::contract::facts_of;
 use crate::{Caps, Deadline, Facts, OpenError, SendError, Spec, Tx, Wait};
 
-/// How references to pages get into a pipe.
+/// The way in which references to pages get into a pipe.
 pub trait Placing: Send + 'static {
-    /// The name of the memory.
+    /// The name of the memory that holds the pages.
     const LABEL: &'static str;
-    /// Puts some or all pages of the range into the pipe, at least a part of one; EAGAIN only if `nonblocking`.
+    /// Puts references to some or all of the range's bytes into the pipe and returns the number of bytes. Returns
+    /// EAGAIN only if `nonblocking` is set.
     fn place(
         pipe: impl AsFd,
         pages: &Pages,
@@ -30,12 +31,12 @@ pub trait Placing: Send + 'static {
     ) -> Result<usize, Errno>;
 }
 
-/// Determines the pages of the next message.
+/// Chooses the pages of the next message.
 ///
-/// A pipe of S slots holds at most the S pages that were spliced last; earlier pages have been read. A message takes at most
-/// M consecutive pages, so up to M - 1 pages are skipped at the end of each round. When a message's pages are reused, all
-/// others except the skipped ones and its own have been spliced since: at least P - (M - 1) - M of P. With P = S + 2 M that
-/// is more than S.
+/// A pipe of S slots holds at most the S pages that were spliced last; earlier pages have been read. A message takes at
+/// most M consecutive pages, so up to M - 1 pages are skipped at the end of each round. Before a message's pages are
+/// reused, all others except the skipped ones have been spliced, at least P - (M - 1) - M of P. With P = S + 2 M that
+/// is more than S, so the message's pages have been read.
 #[derive(Debug)]
 struct Rotation {
     pages: usize,
@@ -47,7 +48,7 @@ impl Rotation {
         Rotation { pages: pipe_slots + 2 * message_pages, next: 0 }
     }
 
-    /// The first of `count` pages that are no longer in the pipe.
+    /// Returns the first of `count` consecutive pages that are no longer in the pipe.
     #[inline]
     fn take(&self, count: usize) -> usize {
         if self.next + count > self.pages { 0 } else { self.next }
@@ -70,9 +71,9 @@ pub struct PagesTx<P> {
     page_len: usize,
     wait: Wait,
     max: usize,
-    /// The part of an accepted message that is in the pages but not in the pipe yet.
+    /// The part of an accepted message that is in the pages and still has to be put into the pipe, as a range of bytes.
     rest: Range<usize>,
-    /// The remainder of a message longer than `max`, of which the bytes from `tail_at` on are still to be sent.
+    /// A message longer than `max`, of which the bytes from `tail_at` on are still to be sent.
     tail: Vec<u8>,
     tail_at: usize,
 }
@@ -117,7 +118,7 @@ impl<P: Placing> PagesTx<P> {
         })
     }
 
-    /// Puts the rest of `range` into the pipe and removes from it what was put there.
+    /// Puts the bytes of `range` into the pipe. Removes from the range what has been put there.
     #[inline]
     fn splice_range(&self, range: &mut Range<usize>, patience: Patience) -> Result<(), SendError> {
         while range.start < range.end {
@@ -139,7 +140,7 @@ impl<P: Placing> PagesTx<P> {
         outcome
     }
 
-    /// Puts everything into the pipe that was accepted and is not there yet.
+    /// Puts everything that was accepted and is not in the pipe yet into it.
     fn finish(&mut self, patience: Patience) -> Result<(), SendError> {
         self.splice_rest(patience)?;
         while self.tail_at < self.tail.len() {
@@ -181,7 +182,8 @@ impl<P: Placing> PagesTx<P> {
         Ok(())
     }
 
-    /// Lets `fill` write at most `max` bytes and puts them into the pipe, or keeps the rest if only some fit.
+    /// Makes `fill` write at most `max` bytes and puts them into the pipe. If only some of them fit, the others are
+    /// kept.
     #[inline]
     fn put(
         &mut self,
@@ -256,7 +258,7 @@ impl<P: Placing> Tx for PagesTx<P> {
     }
 }
 
-/// The receiving half, which is that of any pipe.
+/// The receiving half, which is the same as for any pipe.
 pub(crate) type PagesRx = StreamRx<PipeEnd>;
 
 /// The capabilities of a pipe into which pages are put.
@@ -273,7 +275,8 @@ pub(crate) fn try_to_place<P: Placing>() -> Result<(), OsError> {
     read.map(drop).map_err(|e| OsError::new("read", "pipe", e))
 }
 
-/// Opens a channel; both ends of a pipe request the same capacity, so that it does not grow after the slots were counted.
+/// Opens a channel. Both ends of a pipe request the same capacity, so that it does not change after the slots were
+/// counted.
 pub(crate) fn channel<P: Placing>(
     spec: &Spec,
     write: OwnedFd,
@@ -289,7 +292,7 @@ mod tests {
 
     use super::*;
 
-    /// With any sizes and fill levels of the pipe, no page in the pipe is reused.
+    /// Tests that no page in the pipe is reused, with any sizes and fill levels of the pipe.
     #[test]
     fn the_rotation_never_gives_out_a_page_that_is_in_the_pipe() {
         for slots in [1, 2, 16] {

@@ -1,9 +1,9 @@
-//! Messages that stay with the sender until the receiver has taken them: a notice is sent over a socket, the payload is
-//! transferred another way.
+//! Messages that stay with the sender until the receiver has taken them: only a notice is sent over a socket, and the
+//! payload is transferred in another way.
 //!
-//! The sender has a number of slots, used in turn. Notices are sent over a UNIX SEQPACKET socket. In the other direction, one acknowledgement for every half of
-//! the slots reports how many messages were taken, which frees their slots. The
-//! end of the peer is detected by the end of the socket.
+//! The sender has a number of slots, which it uses in turn. Notices are sent over a UNIX SEQPACKET socket. Each time
+//! that the receiver has taken as many messages as half of the slots hold, it sends an acknowledgement, which frees
+//! these slots. The end of the socket shows the end of the peer.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -16,19 +16,19 @@ use super::waiting::{Attempt, Patience, Stop, wait_for};
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, RecvError, Rx, SendError, Spec, Tx, Wait};
 
-/// Total size in bytes of a direction's slots, unless a capacity is requested or this would be too few slots.
+/// Total size in bytes of a direction's slots, unless a capacity is requested or this size would give too few slots.
 const DEFAULT_BYTES: usize = 1 << 20;
 
-/// With fewer slots, the two ends could not work at the same time.
+/// Minimum number of slots. With fewer, the two ends could not work at the same time.
 const FEWEST_SLOTS: usize = 4;
-/// More notices might not fit the socket's buffer, and the sender never waits for that; also, a memfd in flight counts as
-/// an open file.
+/// Maximum number of slots. More notices might not fit into the socket's buffer, and the sender never waits for room
+/// there. Also, a memfd in flight counts as an open file.
 const MOST_SLOTS: usize = 64;
 
-/// The layout of a direction; both ends compute the same layout from the same spec.
+/// The layout of a direction's slots. Both ends compute the same layout from the same spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Maximum number of messages in flight.
+    /// Number of slots, which is the maximum number of messages in flight.
     pub(crate) slots: usize,
     /// Distance in bytes between slots, a multiple of the page size.
     pub(crate) slot_bytes: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout for messages of the spec's size after `header` bytes.
+    /// Computes the layout for messages of the spec's size that follow a header of `header` bytes.
     pub(crate) fn of(spec: &Spec, header: usize) -> Self {
         let page = crossway_sys::shm::page_len();
         let slot_bytes = (header + spec.max_message).max(1).next_multiple_of(page);
@@ -51,18 +51,18 @@ impl Layout {
     }
 }
 
-/// The notice that announces a message to the receiver.
+/// The notice that tells the receiver of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Uniquely identifies the message.
     pub stamp: u64,
-    /// The address of its slot in the sender's memory.
+    /// The address of the slot in the sender's memory.
     pub address: u64,
-    /// Its length in bytes.
+    /// The length of the message in bytes.
     pub len: u64,
     /// The index of its slot.
     pub slot: u32,
-    /// The sender's process id.
+    /// The sender's process ID.
     pub pid: u32,
 }
 
@@ -86,21 +86,21 @@ impl Notice {
     }
 }
 
-/// The slots in which a sender keeps its messages until the receiver has taken them.
+/// The slots in which a sender keeps messages until the receiver has taken them.
 pub trait Store: Send + 'static {
     /// Borrows the first `len` bytes of a slot's payload for writing.
     fn payload(&mut self, slot: usize, len: usize) -> &mut [u8];
-    /// Makes the slot's message ready to be taken, and returns its notice.
+    /// Makes the message in a slot ready to be taken, and returns its notice.
     fn notice(&mut self, slot: usize, number: u64, len: usize) -> Notice;
-    /// The descriptor that is sent with the notice, if any.
+    /// The descriptor that is sent with the notice of a slot, if any.
     fn descriptor(&self, slot: usize) -> Option<BorrowedFd<'_>>;
 }
 
-/// How the receiver takes an announced message.
+/// The way in which the receiver takes an announced message.
 pub trait Taker: Send + 'static {
     /// Whether descriptors are sent with notices.
     const DESCRIPTORS: bool;
-    /// Copies the message to `buf`, whose length is that of the message.
+    /// Copies the message to `buf`, which has the length of the message.
     fn copy(
         &mut self,
         notice: &Notice,
@@ -108,7 +108,7 @@ pub trait Taker: Send + 'static {
         socket: BorrowedFd<'_>,
         buf: &mut [u8],
     ) -> Result<(), RecvError>;
-    /// Passes the message to `read`, in place or in `scratch`.
+    /// Passes the message to `read`, in place or copied to `scratch`.
     fn show<R>(
         &mut self,
         notice: &Notice,
@@ -119,7 +119,7 @@ pub trait Taker: Send + 'static {
     ) -> Result<R, RecvError>;
 }
 
-/// The sending half of a channel whose messages stay in slots `S` of the sender; only notices pass through a socket.
+/// The sending half of a channel whose messages stay in the sender's slots `S`. Only notices pass through a socket.
 #[derive(Debug)]
 pub struct ParcelTx<S> {
     store: S,
@@ -215,7 +215,7 @@ impl<S: Store> Tx for ParcelTx<S> {
     }
 }
 
-/// The receiving half of such a channel, which takes announced messages with `T`.
+/// The receiving half of a channel whose messages stay with the sender. It takes announced messages with `T`.
 #[derive(Debug)]
 pub struct ParcelRx<T> {
     taker: T,
@@ -225,7 +225,7 @@ pub struct ParcelRx<T> {
     taken: u64,
     acknowledged: u64,
     fds: Vec<OwnedFd>,
-    /// A message that did not fit the caller's buffer.
+    /// The notice of a message that did not fit into the caller's buffer, with its descriptor.
     held: Option<(Notice, Option<OwnedFd>)>,
 }
 
@@ -277,7 +277,7 @@ impl<T: Taker> ParcelRx<T> {
         }
     }
 
-    /// The next notice, if its message fits `room`.
+    /// Returns the next notice. If its message is longer than `room`, keeps the notice and returns an error.
     #[inline]
     fn next(
         &mut self,
@@ -311,7 +311,7 @@ impl<T: Taker> ParcelRx<T> {
         Ok((notice, fd))
     }
 
-    /// Informs the sender, for every half of its slots, that they are free.
+    /// Counts a message as taken. After every half of the slots, informs the sender that they are free.
     #[inline]
     fn acknowledge(&mut self) {
         self.taken += 1;
@@ -357,7 +357,7 @@ impl<T: Taker> Rx for ParcelRx<T> {
         Ok(result)
     }
 
-    /// Readable when a notice has arrived or the sender has ended.
+    /// Returns the descriptor that is readable when a notice has arrived or the sender has ended.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
@@ -367,7 +367,7 @@ impl<T: Taker> Rx for ParcelRx<T> {
     }
 }
 
-/// The error for a failed system call of the taker.
+/// Returns the error for a system call of the taker that failed.
 pub(crate) fn os_error(call: &'static str, object: &str, errno: Errno) -> RecvError {
     OsError::new(call, object, errno).into()
 }

@@ -1,4 +1,4 @@
-//! The halves of a channel of two pipes or FIFOs.
+//! The halves of a channel of two pipes or two FIFOs.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -48,7 +48,7 @@ pub(crate) fn pipe_facts(end: &PipeEnd) -> Facts {
     bytes.into_iter().map(|n| ("pipe_bytes".to_owned(), n)).collect()
 }
 
-/// Makes the halves of a channel from a write end and a read end, with the requested capacity.
+/// Makes the halves of a channel from a write end and a read end. Requests the spec's capacity.
 pub(crate) fn halves(
     spec: &Spec,
     write: OwnedFd,
@@ -58,7 +58,7 @@ pub(crate) fn halves(
     Ok((StreamTx::new(write, spec.wait), StreamRx::new(read, spec.wait)))
 }
 
-/// Wraps a write end and a read end, with the requested capacity.
+/// Wraps a write end and a read end. Requests the spec's capacity.
 pub(crate) fn ends(
     spec: &Spec,
     write: OwnedFd,

@@ -1,4 +1,4 @@
-//! How the ends of message queues wait: the kernel's calls support deadlines themselves.
+//! Waiting at message queues, whose system calls support deadlines themselves.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crossway_sys::patience::Patience;
 
 use crate::{Deadline, Wait};
 
-/// Makes `call` with the channel's way of waiting; returns `None` when the deadline has passed.
+/// Makes `call` with the channel's way of waiting. Returns `None` if the deadline has passed.
 #[inline]
 pub(crate) fn wait_for<T>(
     wait: Wait,

@@ -1,6 +1,6 @@
-//! TIPC's RDM and DGRAM over any implementation of TIPC: one socket for both directions, as in TIPC programs.
+//! TIPC's RDM and DGRAM over any implementation of TIPC. One socket serves both directions, as in other TIPC programs.
 //!
-//! Undeliverable messages are returned to the socket that sent them, and so wake a receiver that waits there for an
+//! Undeliverable messages are returned to the socket that sent them, so they wake a receiver that waits there for an
 //! answer.
 
 use std::marker::PhantomData;
@@ -20,19 +20,19 @@ use crate::{Carrier, Facts, Offer, OpenError, Privilege, Reliability, Spec};
 /// The result of one receiving call at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A message of this many bytes; truncated if that is more than the buffers hold.
+    /// A message of this length in bytes. It is truncated if that is more than the buffers hold.
     Message(usize),
-    /// A returned message of this port: the receiver was overloaded.
+    /// A message of this port came back because the receiver was overloaded.
     Rejected,
-    /// A returned message of this port: the port, name or node no longer exists.
+    /// A message of this port came back because the port, name or node no longer exists.
     Unreachable,
-    /// The socket is no longer usable.
+    /// The socket can no longer be used.
     End,
 }
 
 /// A connectionless TIPC socket.
 pub trait PortSocket: Inbox + Sync {
-    /// Sends one message; EHOSTUNREACH when the name or the node is no longer in the name table.
+    /// Sends one message; EHOSTUNREACH if the name or the node is no longer in the name table.
     fn send_to(&self, msg: &[u8], to: &Self::Address, nonblocking: bool) -> Result<(), Errno>;
 
     /// Receives one message into `buf`, and the part that does not fit into `overflow`.
@@ -50,11 +50,11 @@ pub trait Tipc: 'static {
     type Socket: PortSocket;
     /// The privilege needed to use it.
     const PRIVILEGE: Privilege;
-    /// The largest message in bytes of every socket type except streams.
+    /// The largest message in bytes, for every socket type except streams.
     const LARGEST: usize;
     /// What carries its messages.
     const CARRIER: Carrier;
-    /// What the user can do about that limit.
+    /// What the user can do about that limit, as part of an error message.
     const ADVICE: &'static str;
     /// How to make it available if it is missing.
     const REMEDY: &'static str;
@@ -62,25 +62,25 @@ pub trait Tipc: 'static {
     /// Creates a connectionless socket to which undeliverable messages are returned.
     fn port(kind: SocketKind, spec: &Spec) -> Result<Self::Socket, OpenError>;
 
-    /// Binds the socket to its own service, so that peers can connect from this moment on. Returns the word that names
-    /// the service.
+    /// Binds the socket to a service of its own, so that peers can connect from this moment on. Returns the value for
+    /// the offer that identifies the service.
     fn publish(socket: &Self::Socket) -> Result<String, OpenError>;
 
-    /// Reads a service from a word of an offer.
+    /// Reads a service from the offer.
     fn offered(
         mechanism: &'static str,
         offer: &Offer,
         name: &str,
     ) -> Result<<Self::Socket as Inbox>::Address, OpenError>;
 
-    /// The buffer for the part of a message that exceeds the caller's buffer.
+    /// Creates the buffer for the part of a message that exceeds the caller's buffer.
     fn overflow(spec: &Spec) -> Vec<u8>;
 
     /// The version of the software that provides it.
     fn version() -> String;
 }
 
-/// One of the types of connectionless sockets, of one implementation.
+/// One of the two types of connectionless sockets, of one implementation of TIPC.
 pub trait MessageType: Send + 'static {
     /// Id of the mechanism, [`Mechanism::ID`](crate::Mechanism::ID).
     const NAME: &'static str;
@@ -108,7 +108,7 @@ impl<S: AsFd> Port<S> {
     }
 }
 
-/// The sending direction of an end: one socket for both, and the peer's address.
+/// The sending direction of an end: the socket that serves both directions, and the peer's address.
 #[derive(Debug)]
 pub struct PortSink<S: Inbox> {
     port: Arc<Port<S>>,
@@ -136,7 +136,7 @@ impl<S: PortSocket> MessageSink for PortSink<S> {
     }
 }
 
-/// The receiving direction of an end, which also sees messages that come back undelivered.
+/// The receiving direction of an end. It also receives messages that come back undelivered.
 #[derive(Debug)]
 pub struct PortSource<S> {
     port: Arc<Port<S>>,
@@ -173,7 +173,7 @@ impl<S: PortSocket> MessageSource for PortSource<S> {
     }
 }
 
-/// Creates the two directions over one socket that sends to `to`.
+/// Creates the two directions over one socket. Messages are sent to `to`.
 pub(crate) fn port_halves<S: PortSocket>(
     socket: S,
     to: S::Address,

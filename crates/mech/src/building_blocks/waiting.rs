@@ -1,4 +1,4 @@
-//! How the ends of kernel channels wait: a single implementation of block, spin, hybrid, and deadlines.
+//! Waiting at the ends of kernel channels: the only implementation of blocking, spinning, hybrid waiting and deadlines.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::{Deadline, Wait};
 /// How long a call may take.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
-    /// Return at once: [`Stop::WouldBlock`] if the operation would have to wait.
+    /// Return immediately: [`Stop::WouldBlock`] if the operation would have to wait.
     Now,
     /// Wait until the deadline, in the channel's way of waiting.
     Until(Deadline),
@@ -20,32 +20,33 @@ pub enum Patience {
 pub enum Stop {
     /// It would have to wait.
     WouldBlock,
-    /// It could not proceed until the deadline.
+    /// It could not proceed before the deadline.
     TimedOut,
     /// The kernel returned an error.
     Errno(Errno),
 }
 
-/// An operation that can be tried without sleeping, tried with sleeping in the call, and waited for with a deadline.
+/// An operation that can be tried without sleeping, called so that it sleeps until it can proceed, and waited for with
+/// a deadline.
 pub(crate) trait Attempt {
     /// The result of the operation.
     type Out;
 
-    /// Whether blocking is a mode of the descriptor, so that changing it costs a system call, rather than a flag of each call.
+    /// Whether blocking is a mode of the descriptor, which costs a system call to switch, and not a flag of each call.
     const SWITCHES_MODE: bool = false;
 
-    /// Tries once, without sleeping if `nonblocking`; EAGAIN when it cannot proceed.
+    /// Tries once, without sleeping if `nonblocking` is set; EAGAIN if the operation cannot proceed.
     fn attempt(&mut self, nonblocking: bool) -> Result<Self::Out, Errno>;
 
-    /// Sleeps until another attempt makes sense, but no longer than until the deadline.
+    /// Sleeps until another attempt makes sense, but not beyond `until`.
     fn sleep_until(&mut self, until: Instant) -> Result<(), Errno>;
 }
 
 /// Repeats the attempt until it succeeds or the time limit has passed.
 ///
-/// Without a deadline, a blocking end makes only the plain blocking call, as an ordinary program does. That call is inlined
-/// into the caller: the kernel overwrites the processor's return predictions when it switches to another process, so every
-/// function that a call sleeps in costs a mispredicted return.
+/// Without a deadline, a blocking end makes only the plain blocking call, as an ordinary program does. That call is
+/// inlined into the caller: the kernel overwrites the processor's return predictions when it switches to another
+/// process, so after a sleep every function on the call's path costs a mispredicted return.
 #[inline(always)]
 pub(crate) fn wait_for<A: Attempt>(
     what: &mut A,
@@ -108,7 +109,8 @@ fn block<A: Attempt>(what: &mut A, until: Deadline) -> Result<A::Out, Stop> {
     }
 }
 
-/// Blocks without the blocking call, where two mode changes would cost more than the poll.
+/// Blocks by polling instead of in the call itself, for descriptors on which two mode changes would cost more than the
+/// poll.
 fn sleep_by_poll<A: Attempt>(what: &mut A) -> Result<A::Out, Stop> {
     loop {
         match block(what, Some(Instant::now() + Duration::from_secs(3600))) {

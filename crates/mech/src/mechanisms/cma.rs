@@ -1,18 +1,19 @@
 //! Cross-memory attach: the receiver copies the message straight out of the sender's memory (`process_vm_readv(2)`), as MPI
 //! libraries do.
 //!
-//! Each message costs one system call at the sender (`sendto` of the notice), two at the receiver (`recvfrom`,
-//! `process_vm_readv`), and one more at each end for every half of the slots.
-//! [`Tx::send_in_place`](crate::Tx::send_in_place) needs one copy in total; bytes passed to [`Tx::send`](crate::Tx::send)
-//! are copied to a slot first, so that the caller can reuse its buffer immediately.
+//! Each message costs one system call at the sender (`sendto` of the notice) and two at the receiver (`recvfrom`,
+//! `process_vm_readv`), plus one at each end for every half of the slots. With
+//! [`Tx::send_in_place`](crate::Tx::send_in_place), a message is copied once in total. Bytes passed to
+//! [`Tx::send`](crate::Tx::send) are copied to a slot first, so that the caller can reuse its buffer immediately.
 //!
-//! The receiver needs permission to trace the sender: the same user, and where Yama is active (`ptrace_scope` 1) the sender
-//! permits tracing when the channel is opened. The sender's process id has no meaning in another PID namespace: both ends
-//! must be in the same one.
+//! The receiver needs permission to trace the sender: both must run as the same user, and where Yama is active
+//! (`ptrace_scope` 1), the sender permits tracing when the channel is opened. The sender's process ID has no meaning in
+//! another PID namespace, so both ends must be in the same one.
 //!
-//! The slots are a memfd of which the receiver has the descriptor and no mapping: messages sent before the sender closed or
-//! died are read from there, because the sender's memory no longer exists. Each slot has a stamp, which is read after the
-//! payload: if it is correct, the memory was the sender's, even if its process id or addresses have been reused since.
+//! The slots are in a memfd. The receiver has its descriptor but does not map it. From this descriptor it reads
+//! messages that were sent before the sender closed or died, because the sender's memory then no longer exists. Each
+//! slot has a stamp, which is read after the payload. If the stamp is correct, the memory was the sender's, even if its
+//! process ID or addresses have been reused since.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,14 +34,14 @@ use crate::{
 /// Length in bytes of a slot's header: the stamp, padded to a cache line.
 const HEADER: usize = 64;
 
-/// How long a dying process may have lost its memory and still hold its descriptors.
+/// How long a dying process may have no memory any more and still hold its descriptors.
 const DYING: Duration = Duration::from_secs(10);
 
 /// The mechanism `cma`: process_vm_readv(2) from the sender's memory, announced over a UNIX socket.
 #[derive(Debug)]
 pub struct Cma;
 
-/// The sending half: a pool of slots in its own memory, and the socket for notices.
+/// The sending half: a pool of slots in its own memory, and the socket on which notices are sent.
 pub type CmaTx = ParcelTx<Slots>;
 /// The receiving half: reads announced messages out of the sender's memory.
 pub type CmaRx = ParcelRx<Reader>;
@@ -50,7 +51,7 @@ pub type CmaRx = ParcelRx<Reader>;
 pub struct Slots {
     pages: Pages,
     layout: Layout,
-    /// Added to a message's number, it makes a stamp that no other memory contains.
+    /// A random number. Added to a message's number, it makes a stamp that no other memory contains.
     nonce: u64,
     pid: u32,
 }
@@ -98,7 +99,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Called when the message could not be read from the sender's memory. If the sender has ended, reads it from the memfd.
+    /// Reads a message that could not be read from the sender's memory: if the sender has ended, from the memfd.
     #[cold]
     fn read_late(
         &self,
@@ -165,8 +166,8 @@ fn copy_of(fd: impl AsFd) -> Result<OwnedFd, OpenError> {
     Ok(fd.map_err(|e| OsError::new("dup", "memfd", e))?)
 }
 
-/// Rejects a listening end in another PID namespace, where the pid in its notices names another process or none. `seen`: its
-/// pid as the kernel translates it into this namespace, 0 if it is not visible here.
+/// Rejects a listening end in another PID namespace, because there the process ID in its notices names another process
+/// or none. `seen` is its process ID as the kernel translates it into this namespace, 0 if it is not visible here.
 fn check_namespace(claimed: u32, seen: u32) -> Result<(), OpenError> {
     if claimed == seen {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Named pipes: two FIFOs in the run's private directory, one each way.
 //!
-//! Several connectors may send to one listener: their messages arrive unbroken if they are not larger than PIPE_BUF
-//! (4096 bytes). Messages from the listener are then read by any one of them.
+//! Several connecting ends may send to one listening end. Their messages arrive intact if they are not larger than
+//! PIPE_BUF (4096 bytes). A message from the listening end is then read by any one of them.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ use crate::{
     Transport,
 };
 
-/// The mechanism `fifo`, fifo(7): one write(2) and one read(2) per message, two copies.
+/// The mechanism `fifo`, fifo(7): one write(2), one read(2) and two copies per message.
 #[derive(Debug)]
 pub struct Fifo;
 
-/// An end of one of the FIFOs. On the listening side it keeps the names as long as a peer may connect.
+/// An end of one of the FIFOs. On the listening side, it keeps the FIFOs' names for as long as a peer may connect.
 #[derive(Debug)]
 pub struct FifoEnd {
     end: PipeEnd,
@@ -90,7 +90,7 @@ fn open_end(path: &Path, side: FifoSide, spec: &Spec) -> Result<PipeEnd, OsError
     Ok(end)
 }
 
-/// Opens the write end before any reader has opened the FIFO, which needs a temporary reader.
+/// Opens the write end although no reader has opened the FIFO yet, with the help of a temporary reader.
 fn open_writer_first(path: &Path, spec: &Spec) -> Result<PipeEnd, OsError> {
     let _reader = open_fifo(path, FifoSide::Read)?;
     open_end(path, FifoSide::Write, spec)

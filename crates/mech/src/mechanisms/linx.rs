@@ -1,11 +1,12 @@
 //! The LINX messaging model between two processes: signals between named endpoints, over each of its transports.
 //!
-//! What the studies call `lfs_socket_sig` is `linx-uds`, and `lfs_fifo_sig` is `linx-fifo`. The listening end runs a node
-//! without a name in a thread, which knows the endpoints but does not forward signals. Each end has one endpoint to send
-//! from and one to receive at, like a program that has one for each of its threads. A message is a signal's payload; 24
-//! bytes of header and signal number are added. Each message costs one system call to send, and two to receive if the
-//! receiver sleeps; compared with the raw mechanism there is one more copy of signals below 1 KiB, or of another size
-//! than the signal before. The receiver is attached to the sender, so the sender's death arrives as a signal after the last message.
+//! What the studies call `lfs_socket_sig` is `linx-uds`, and `lfs_fifo_sig` is `linx-fifo`. The listening end runs a
+//! private node in a thread. The node registers the endpoints but does not forward signals. Each end has one endpoint
+//! to send from and one to receive at, like a program that has one for each of its threads. A message is the payload of
+//! a signal; header and signal number add 24 bytes. Each message costs one system call to send, and two to receive if
+//! the receiver sleeps. Compared with the raw mechanism, a signal is copied once more if it is shorter than 1 KiB or
+//! has a different length than the signal before. The receiver is attached to the sender, so it is notified of the
+//! sender's death by a signal after the last message.
 
 use std::cell::{OnceCell, RefCell};
 use std::marker::PhantomData;
@@ -27,13 +28,13 @@ use crate::{
     RecvError, Rx, SendError, Spec, Tx, Wait, carrier,
 };
 
-/// Messages of this length in bytes and above that are written in place are allocated in memory shared with the receiver, if the transport has
-/// any. Copying a shorter message costs no more than the management of such memory.
+/// Length in bytes from which on messages that are written in place are allocated in memory shared with the receiver,
+/// if the transport has any. Copying a shorter message costs no more than the management of such memory.
 const SHARED_FROM: usize = 4096;
 
 /// The number of a signal that carries a message.
 const MESSAGE: u32 = USER_BASE;
-/// The number of the connecting end's first signal, which says where to send.
+/// The number of the connecting end's first signal, which contains the endpoint to send to.
 pub(super) const HELLO: u32 = USER_BASE + 1;
 
 pub(super) const MAX_MESSAGE: usize = LARGEST_SIGNAL - LEAST_SIGNAL;
@@ -60,13 +61,13 @@ pub struct Uds;
 /// The transport of [`LinxFifo`]: two named pipes, one each way.
 #[derive(Debug)]
 pub struct Fifo;
-/// Over rings in shared memory.
+/// The transport of [`LinxShm`]: rings in shared memory.
 #[derive(Debug)]
 pub struct Shm;
 
-/// LINX over UNIX sockets, `lfs_socket_sig`.
+/// LINX over UNIX sockets, `lfs_socket_sig` in the studies.
 pub type LinxUds = Linx<Uds>;
-/// LINX over FIFOs, `lfs_fifo_sig`.
+/// LINX over FIFOs, `lfs_fifo_sig` in the studies.
 pub type LinxFifo = Linx<Fifo>;
 /// LINX over rings in shared memory.
 pub type LinxShm = Linx<Shm>;
@@ -100,7 +101,7 @@ impl Via for Shm {
 pub struct LinxTx {
     endpoint: Endpoint,
     to: Spid,
-    /// How long there must be no room before the channel counts as full.
+    /// How long there must continuously be no room before the channel counts as full.
     settles_within: Duration,
     // Declared after the endpoint, so that the endpoint's signals are passed on before the node ends.
     _node: Option<Arc<NodeThread>>,
@@ -110,9 +111,10 @@ pub struct LinxTx {
 #[derive(Debug)]
 pub struct LinxRx {
     endpoint: RefCell<Endpoint>,
-    /// A copy of the endpoint's own descriptor to wait for, made when somebody asks for it: to keep it up to date costs system calls.
+    /// A copy of the endpoint's descriptor to wait for. It is made only when requested, because keeping it up to date
+    /// costs system calls.
     wait: OnceCell<OwnedFd>,
-    /// A message that did not fit the caller's buffer.
+    /// A message that did not fit into the caller's buffer.
     refused: Option<Signal>,
     peer_gone: bool,
     _node: Option<Arc<NodeThread>>,
@@ -284,7 +286,7 @@ impl Ends {
     }
 }
 
-/// The listening side: the node in its thread, and this end's two endpoints.
+/// The listening side: the thread with the node, and this end's two endpoints.
 #[derive(Debug)]
 pub struct LinxListener {
     mechanism: &'static str,
@@ -319,7 +321,7 @@ impl Listener for LinxListener {
     }
 }
 
-/// Rejects specifications that signals cannot satisfy.
+/// Rejects specs that signals cannot satisfy.
 pub(super) fn check(mechanism: &'static str, spec: &Spec) -> Result<(), OpenError> {
     let why = if spec.max_message > MAX_MESSAGE {
         format!("a signal carries at most {MAX_MESSAGE} bytes; request a smaller size")

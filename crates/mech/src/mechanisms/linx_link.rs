@@ -1,9 +1,9 @@
-//! The LINX messaging model between two nodes, joined by a link: over TCP, or over TIPC.
+//! The LINX messaging model between two nodes that are joined by a link, over TCP or over TIPC.
 //!
-//! Each end runs a node without a name in a thread and has two endpoints on it, one to send from and one to receive at,
-//! which the other end hunts for by the path of the link. A signal passes through both nodes: three socket hops and two more
-//! threads, compared with one hop of the bare mechanism. Here a link without a connection goes down immediately, so that the
-//! death of a peer is visible as on a socket.
+//! Each end runs a private node in a thread and has two endpoints on it, one to send from and one to receive at. The
+//! other end hunts for them by the path of the link. A signal passes through both nodes, which takes three socket hops
+//! and two more threads, compared with one hop for the mechanism below. A link that loses its connection goes down
+//! immediately here, so the death of a peer is noticed as on a socket.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,14 +26,14 @@ use crate::{
     Probe, Spec, carrier,
 };
 
-/// The service type of every link here; any number above 63 would do.
+/// The service type of the TIPC links; any number above 63 would do.
 const SERVICE: u32 = 0x4357_0003;
 
-/// Long, because a stopped peer is not dead.
+/// Time after which a silent peer counts as dead. It is long, because a stopped peer is not dead.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A node forwards signals after a moment and then has room again, so a channel is full only if it has no room for this
-/// long.
+/// How long a channel must have no room before it counts as full: a node forwards signals after a moment, and then has
+/// room again.
 const SETTLES_WITHIN: Duration = Duration::from_millis(50);
 
 /// The protocol that carries the link.
@@ -47,13 +47,13 @@ pub trait Over: fmt::Debug + 'static {
     /// How to make it available if it is missing.
     const REMEDY: &'static str;
 
-    /// The address to listen on.
+    /// Returns the address to listen on.
     ///
     /// # Errors
     /// [`OpenError::Os`] if a system call fails.
     fn address(spec: &Spec) -> Result<LinkAddress, OpenError>;
 
-    /// The TIPC implementation to use.
+    /// Returns the TIPC implementation to use.
     ///
     /// # Errors
     /// [`OpenError`] if there is none.
@@ -114,7 +114,7 @@ impl Over for Tipc {
     }
 }
 
-/// A node, and an end's two endpoints on it.
+/// Starts a node, and opens an end's two endpoints on it.
 fn place<V: Over>(
     name: &str,
     listen: Vec<LinkAddress>,
@@ -135,18 +135,19 @@ fn place<V: Over>(
     Ok((node, ends))
 }
 
-/// Tells the other end's receiver from which endpoint it will get signals, or to which endpoint it can send.
+/// Introduces an endpoint to the other end: as the one from which it will get signals (`sends`), or as the one to which
+/// it can send.
 fn hello(endpoint: &mut Endpoint, sends: bool, to: Spid) -> Result<(), OpenError> {
     endpoint.send_copy(HELLO, &[u8::from(sends)], to, None).map_err(os)?;
     Ok(())
 }
 
-/// The listening side: this end's node and endpoints, until the connecting end's are known.
+/// The listening side: this end's node and endpoints, and those of the connecting end once they are known.
 #[derive(Debug)]
 pub struct LinxLinkListener {
     mechanism: &'static str,
     ends: Option<Ends>,
-    /// The connecting end's endpoints, as they become known: the sending one and the receiving one.
+    /// The connecting end's sending and receiving endpoint, each `None` before its first signal has arrived.
     known: [Option<Spid>; 2],
     node: Arc<NodeThread>,
 }

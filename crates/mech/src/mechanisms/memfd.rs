@@ -1,12 +1,13 @@
 //! Messages in memfds that are passed over a UNIX socket (`SCM_RIGHTS`), as kdbus did for large payloads.
 //!
-//! The sender has a pool of memfds, sealed in size and mapped once; the receiver gets the descriptor with each message, maps
-//! it and reads in place, or reads it through the descriptor into its own buffer. Each message costs one system call at the
-//! sender (`sendmsg`), and at the receiver six in place (`recvmsg`, `fstat` and `fcntl` to check the seals, `mmap`,
-//! `munmap`, `close`) or three by copy (`recvmsg`, `pread`, `close`); one more at each end for every half of the pool.
+//! The sender has a pool of memfds, which are sealed in size and mapped once. The receiver gets the descriptor with
+//! each message, and either maps it and reads in place, or reads it into its own buffer. Each message costs one system
+//! call at the sender (`sendmsg`). At the receiver it costs six in place (`recvmsg`, `fstat` and `fcntl` to check the
+//! seals, `mmap`, `munmap`, `close`) or three by copy (`recvmsg`, `pread`, `close`). Each end makes one more call for
+//! every half of the pool.
 //!
-//! A new memfd for each message, sealed against writing, would need no trust in the sender but costs several times as much:
-//! docs/decisions/0021-memfd-pool.md.
+//! A new memfd for each message, sealed against writing, would make it unnecessary to trust the sender, but would cost
+//! several times as much: docs/decisions/0021-memfd-pool.md.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,7 +20,7 @@ use crate::{
     Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, RecvError, Spec, Transport,
 };
 
-/// Every descriptor in flight counts against the user's RLIMIT_NOFILE.
+/// Maximum number of memfds in a pool, because every descriptor in flight counts against the user's RLIMIT_NOFILE.
 const MOST_MEMFDS: usize = 16;
 
 /// The mechanism `memfd`: memfd_create(2) for the messages, unix(7) with SCM_RIGHTS to pass their descriptors.
@@ -28,10 +29,10 @@ pub struct Memfd;
 
 /// The sending half: a pool of memfds, and the socket that passes them.
 pub type MemfdTx = ParcelTx<Pool>;
-/// The receiving half: maps each memfd for as long as its message is read, or copies out of it.
+/// The receiving half: maps each memfd while its message is read, or copies out of it.
 pub type MemfdRx = ParcelRx<Mapper>;
 
-/// The sender's memfds, mapped and sealed in size; one message each.
+/// The sender's memfds, mapped and sealed in size, with one message each.
 #[derive(Debug)]
 pub struct Pool(Vec<Pages>);
 
@@ -163,7 +164,8 @@ mod tests {
             .count()
     }
 
-    /// Regardless of the number of messages, there are no more descriptors than the pool has, and none after it is dropped.
+    /// Tests that there are never more descriptors than the pool has, whatever the number of messages, and none after
+    /// the channel is dropped.
     #[test]
     fn descriptors_do_not_accumulate() {
         let layout = Layout { slots: 4, slot_bytes: 4096, max: 4096 };

@@ -1,4 +1,4 @@
-//! One file per mechanism, or per group of closely related ones. What several of them share is in
+//! One file per mechanism, or per group of closely related ones. Parts that several of them share are in
 //! [`building_blocks`](crate::building_blocks).
 
 pub mod cma;

@@ -1,8 +1,8 @@
-//! Multipath TCP: a TCP connection that can use several paths at once; over loopback there is only one.
+//! Multipath TCP: TCP connections that can use several paths at the same time. Over loopback there is only one path.
 //!
 //! For up to a minute, the kernel continues to accept and discard data that is sent to an end that has closed properly:
-//! only a receiver notices the close. So a sender here gets an error as soon as its own receiving half has seen the end;
-//! an end that never receives notices it late.
+//! only a receiver notices the close. A sender here therefore gets an error as soon as its own receiving half has
+//! reached the end of the stream. An end that never receives notices the close late.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 

@@ -7,8 +7,8 @@ use crate::building_blocks::complete::{self, Complete};
 use crate::building_blocks::pipe_halves::{halves, pipe_caps, probe_pipe};
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
-/// The mechanism `pipe`, pipe(2): one write(2) and one read(2) per message, two copies. The peer's end gives EPIPE or
-/// an end of file.
+/// The mechanism `pipe`, pipe(2): one write(2), one read(2) and two copies per message. The end of the peer shows as
+/// EPIPE or as the end of the file.
 #[derive(Debug)]
 pub struct Pipe;
 
@@ -43,7 +43,7 @@ mod tests {
     use crate::Listener;
     use crate::{Rx, Tx, Wait};
 
-    /// How many read and write calls this thread has made.
+    /// Returns the number of read and write calls that this thread has made.
     fn calls() -> (u64, u64) {
         let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
         let number = |name: &str| {

@@ -1,12 +1,13 @@
 //! POSIX message queues, one each way.
 //!
-//! One system call per message at each end (`mq_timedsend`, `mq_timedreceive`), with a deadline or without.
+//! Each message costs one system call at each end (`mq_timedsend`, `mq_timedreceive`), with or without a deadline.
 //!
 //! A queue does not know which processes have it open, so after a peer's death the other end would sleep for ever. Each
-//! half therefore holds one end of a lifeline and a thread that sleeps on it ([`PeerWatch`]). When the peer ends, the
-//! watcher of a receiver puts a note into the queue, with a lower priority than any message, so that it is received
-//! after everything the peer has sent; the watcher of a sender empties the queue, which nobody reads any more. Either
-//! wakes an end that sleeps in the plain call. docs/decisions/0020-queues-and-peer-death.md describes the alternatives.
+//! half therefore holds one end of a lifeline, and has a thread that sleeps on it ([`PeerWatch`]). When the peer ends,
+//! the thread of a receiver puts a note into the queue with a lower priority than any message, so that the note is
+//! received after everything that the peer has sent. The thread of a sender empties the queue, which nobody reads any
+//! more. Either wakes an end that sleeps in the plain call. docs/decisions/0020-queues-and-peer-death.md describes the
+//! alternatives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -25,18 +26,18 @@ use crate::{
     SendError, Spec, Transport, Tx, Wait,
 };
 
-/// The priority of messages; the note that the sender has ended has the one below.
+/// The priority of messages. The note that the sender has ended has the next lower one.
 const MESSAGE: u32 = 1;
 const NOTE: u32 = 0;
 
 /// Number of messages in a queue if no capacity is requested: the kernel's own default (`msg_default`).
 const DEFAULT_MESSAGES: usize = 10;
 
-/// The mechanism `posix-mq`, mq_overview(7): two queues, one each way, whose names are removed at once.
+/// The mechanism `posix-mq`, mq_overview(7): two queues, one each way, whose names are removed immediately.
 #[derive(Debug)]
 pub struct PosixMq;
 
-/// The sending half: a queue, and the watch that wakes it when the receiver ends.
+/// The sending half: a queue, and the thread that wakes this half when the receiver ends.
 #[derive(Debug)]
 pub struct MqTx {
     queue: Arc<MessageQueue>,
@@ -45,14 +46,14 @@ pub struct MqTx {
     max: usize,
 }
 
-/// The receiving half: a queue, and the watch that adds a note to it when the sender ends.
+/// The receiving half: a queue, and the thread that puts a note into it when the sender ends.
 #[derive(Debug)]
 pub struct MqRx {
     queue: Arc<MessageQueue>,
     watch: PeerWatch,
     wait: Wait,
     max: usize,
-    /// For callers whose buffer is smaller than the queue's largest message, which the kernel rejects.
+    /// Buffer for callers whose own buffer is smaller than the queue's largest message, which the kernel rejects.
     bounce: Vec<u8>,
 }
 
@@ -127,7 +128,8 @@ impl MqRx {
         Ok(MqRx { queue, watch, wait, max, bounce: Vec::new() })
     }
 
-    /// Receives into `buf` if that is large enough for the kernel, otherwise into `self.bounce`; returns the length.
+    /// Receives into `buf` if that is large enough for the kernel, otherwise into `self.bounce`. Returns the length of
+    /// the message.
     #[inline]
     fn take(
         &mut self,
@@ -207,7 +209,7 @@ impl Rx for MqRx {
         Ok(read(&whole[..len]))
     }
 
-    /// Also readable when the peer has ended.
+    /// Returns the queue's descriptor, which is also readable when the peer has ended.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.queue.as_fd())
     }
@@ -225,7 +227,7 @@ fn queue_facts(queue: &MessageQueue) -> Facts {
     ])
 }
 
-/// Creates two queues for the spec. The capacity is reduced to what the system grants, the message size is not.
+/// Creates two queues for the spec. The capacity is reduced to what the system grants; the message size is not reduced.
 fn two_queues(spec: &Spec) -> Result<(MessageQueue, MessageQueue), OpenError> {
     let message_bytes = spec.max_message.max(1);
     let mut messages = spec.capacity_bytes.map_or(DEFAULT_MESSAGES, |n| (n / message_bytes).max(1));
@@ -260,7 +262,7 @@ fn two_queues(spec: &Spec) -> Result<(MessageQueue, MessageQueue), OpenError> {
     made
 }
 
-/// The errnos that `mq_open` returns for limits.
+/// The errnos by which `mq_open` reports that a limit is exceeded.
 mod libc_errno {
     pub(super) const EINVAL: i32 = crossway_sys::Errno::INVAL.raw_os_error();
     pub(super) const EMFILE: i32 = crossway_sys::Errno::MFILE.raw_os_error();

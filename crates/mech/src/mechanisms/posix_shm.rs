@@ -1,10 +1,11 @@
 //! `posix-shm`: a ring in named POSIX shared memory whose ends sleep on named POSIX semaphores (Enea's study, item E3).
 //!
-//! A message costs one copy in and one out and, while both ends run, no system call; an end that sleeps costs a `futex` call of the C
-//! library at each side. The connector opens memory and semaphores by their names and removes the names immediately, which POSIX allows: objects that are open
-//! stay usable and are freed with the last process that has them open. Until then the listener's leases cover them. Neither memory nor semaphores reveal that a
-//! peer died; a socket pair does, and is checked between periods of sleep. The memory cannot be sealed, so a peer that shrinks it kills the
-//! process that reads it (`SIGBUS`); `shm-futex` does not have this weakness.
+//! A message is copied once in and once out and, while both ends run, costs no system call. An end that sleeps costs a
+//! `futex` call of the C library at each side. The connecting end opens memory and semaphores by their names and
+//! removes the names immediately. POSIX allows this: objects that are open remain usable, and are freed with the last
+//! process that has them open. Before that, the listening end's leases cover them. Neither memory nor semaphores reveal
+//! that a peer died; a socket pair does, and is checked between periods of sleep. The memory cannot be sealed, so a
+//! peer that shrinks it kills the process that reads it (`SIGBUS`); `shm-futex` does not have this weakness.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +25,10 @@ use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Tra
 /// The mechanism `posix-shm`: shm_open(3) for the rings, sem_open(3) for the semaphores.
 pub struct PosixShm;
 
-/// The named objects, opened by this process.
+/// The named objects of a channel, opened by this process.
 pub struct Named {
     semaphores: [NamedSemaphore; 4],
-    /// The listener's leases, until it closes; usually the names are removed long before.
+    /// The leases of the listening end. They last until it closes, although the names are usually removed long before.
     _leases: Vec<Lease>,
 }
 
@@ -64,7 +65,8 @@ fn semaphore_name(name: &str, nth: Nth) -> String {
     format!("{name}-{}", purpose(nth))
 }
 
-/// Creates an object under a lease on its name; an existing object of that name, made by another program, is left alone.
+/// Creates an object with a lease on its name. If another program has already made an object with that name, it is left
+/// alone.
 fn leased<T>(
     name: String,
     leases: &mut Vec<Lease>,

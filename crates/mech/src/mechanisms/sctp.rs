@@ -1,17 +1,17 @@
-//! SCTP in the one-to-one style (RFC 6458, section 4): SOCK_STREAM with IPPROTO_SCTP, with default options or with
-//! SCTP_NODELAY.
+//! SCTP in the one-to-one style (RFC 6458, section 4), which is SOCK_STREAM with IPPROTO_SCTP, with default options or
+//! with SCTP_NODELAY.
 //!
-//! A program that was written for TCP and is switched to SCTP gets this style: listen, connect, accept, one socket per
-//! association. (SOCK_SEQPACKET is the one-to-many style: one socket for all associations, and no connection that can be
-//! lost.) Unlike TCP it preserves message boundaries. The kernel may deliver a large message in pieces, the last of which is
-//! marked; they are reassembled here, so that one receive returns one message.
+//! This is the style that a program written for TCP gets when it is switched to SCTP: listen, connect, accept, one
+//! socket per association. (SOCK_SEQPACKET is the one-to-many style, in which one socket serves all associations, and
+//! there is no connection that can be lost.) Unlike TCP, it preserves message boundaries. The kernel may deliver a
+//! large message in pieces and marks the last one. The pieces are reassembled here, so one receive returns one message.
 //!
-//! By default a small message waits until the previous one is acknowledged, and the receiver's kernel delays that by up to
-//! 200 ms if it sends nothing in the other direction. This does not affect streams and round trips, but it delays occasional
-//! single messages.
+//! By default, a small message waits until the previous one is acknowledged, and the receiver's kernel delays
+//! acknowledgements by up to 200 ms if it sends nothing in the other direction. This does not affect streams and round
+//! trips, but it delays single messages at intervals.
 //!
-//! SCTP has no half-closed associations: an end that drops its sending half can still receive what is in flight, but nothing
-//! more.
+//! SCTP has no half-closed associations: an end that drops its sending half can still receive what is in flight, but
+//! nothing after that.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ use crate::{
     Boundaries, Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport,
 };
 
-/// How to raise the limit.
+/// How the user raises the limit of the message size.
 const LARGER: &str =
     "set socket_buffer_bytes to at least half of that; net.core.wmem_max clamps it";
 
@@ -49,7 +49,7 @@ pub trait Delaying: std::fmt::Debug + Send + 'static {
     const NODELAY: bool;
 }
 
-/// A small message may wait for the acknowledgement of the previous one.
+/// By default, a small message may wait for the acknowledgement of the previous one.
 #[derive(Debug)]
 pub struct Delays;
 
@@ -60,7 +60,7 @@ impl Delaying for Delays {
     const NODELAY: bool = false;
 }
 
-/// Every message is sent immediately.
+/// With SCTP_NODELAY, every message is sent immediately.
 #[derive(Debug)]
 pub struct SendsAtOnce;
 
@@ -134,7 +134,7 @@ fn hurry<D: Delaying>(fd: &OwnedFd) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Checks the size of the largest message, which by RFC 6458 (section 8.1.14) is limited by SO_SNDBUF.
+/// Checks the size of the largest message, which SO_SNDBUF limits according to RFC 6458 (section 8.1.14).
 fn check<D: Delaying>(spec: &Spec, fd: impl AsFd) -> Result<usize, OpenError> {
     let max = socket::send_buffer_bytes(fd)?;
     check_limit(D::NAME, spec, max, LARGER)?;
@@ -162,7 +162,7 @@ impl<D: Delaying> MessageSink for SocketHalf<OneToOne<D>> {
     }
 }
 
-/// Whether an errno means that the association has ended; ESRCH if it ended while the call waited.
+/// Whether an errno means that the association has ended. ESRCH does if the association ended while the call waited.
 fn is_the_end(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::SHUTDOWN | Errno::NOTCONN | Errno::SRCH)
 }
@@ -171,14 +171,14 @@ fn is_the_end(errno: Errno) -> bool {
 #[derive(Debug)]
 pub struct SctpSource<D> {
     half: SocketHalf<OneToOne<D>>,
-    /// The pieces received so far of a message that arrives in pieces.
+    /// The pieces that have been received of an incomplete message.
     parts: Vec<u8>,
 }
 
-/// Receives a piece and returns whether it is the last one of its message; a length of 0 is the end.
+/// Receives a piece of a message. Returns its length and whether it is the last piece; a length of 0 is the end.
 ///
-/// The kernel reports only once that the peer has aborted the association, to the first call afterwards, even if that sends;
-/// without a record of it a receiving call would then wait for ever.
+/// The kernel reports only once that the peer has aborted the association: to the first call afterwards, even if that
+/// is a send. This is recorded, because a receive call would otherwise wait for ever.
 #[inline]
 fn receive<D: Delaying>(
     half: &SocketHalf<OneToOne<D>>,
@@ -197,7 +197,7 @@ fn receive<D: Delaying>(
 }
 
 impl<D: Delaying> SctpSource<D> {
-    /// Receives the rest of a message of which a part has arrived, as far as it is available.
+    /// Receives the remaining pieces of a message, as far as they are available.
     #[cold]
     fn complete(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno> {
         const PIECE: usize = 64 * 1024;

@@ -17,8 +17,8 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::{AtomicU32, Ordering};
 use crossway_ring::{Bell, RingMemory, RingRx, RingTx};
 
-/// The mechanism `shm-eventfd`: no call per message while both ends run; a write(2) to wake an end, and a poll(2) and a
-/// read(2) of the woken one.
+/// The mechanism `shm-eventfd`. While both ends run, messages cost no system call. Waking an end costs a write(2), and
+/// the end that is woken makes a poll(2) and a read(2).
 pub struct ShmEventfd;
 
 /// Sleeps in `poll` on an eventfd and on the lifeline, so that the peer's death is noticed immediately.
@@ -27,12 +27,12 @@ pub struct EventBell {
     lifeline: Arc<Lifeline>,
     own: EventFd,
     other: EventFd,
-    /// Polls readable when `own` does or the peer has ended; only receivers have it.
+    /// A descriptor that polls readable when `own` does or the peer has ended; `None` for senders.
     either: Option<OwnedFd>,
 }
 
 impl EventBell {
-    /// A wake-up that arrived before this end announced a sleep is stale; a later one must stay.
+    /// Removes a wake-up that arrived before this end announced its sleep; a later wake-up must stay.
     fn drop_stale_ring(&self, own_state: &AtomicU32) -> Result<(), OsError> {
         if own_state.load(Ordering::SeqCst) == ASLEEP
             && self.own.clear()?
@@ -90,10 +90,10 @@ impl Bell for EventBell {
 
 /// The sending half, which sleeps in poll(2) when the ring is full.
 pub type ShmEventfdTx = RingTx<SharedRing, EventBell>;
-/// The receiving half, which sleeps in poll(2), or lets an event loop do so, when the ring is empty.
+/// The receiving half, which sleeps in poll(2) when the ring is empty, or can be waited for by an event loop.
 pub type ShmEventfdRx = RingRx<SharedRing, EventBell>;
 
-/// The four counters of a channel, one per end that may sleep, with the names used in the offer.
+/// The four eventfds of a channel, one per half that may sleep, with their names in the offer.
 struct Counters {
     /// The connector has something to receive.
     to_connector: EventFd,

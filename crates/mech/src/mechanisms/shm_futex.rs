@@ -1,4 +1,4 @@
-//! `shm-futex`: a ring in shared memory whose ends sleep on a futex (ipc-bench's mempipe).
+//! `shm-futex`: a ring in shared memory whose ends sleep on a futex (mempipe in ipc-bench).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
 use crossway_ring::{Bell, RingRx, RingTx};
 
-/// The mechanism `shm-futex`: no call per message while both ends run; a futex(2) call each to sleep and to wake.
+/// The mechanism `shm-futex`. While both ends run, messages cost no system call. Sleeping and waking cost a futex(2)
+/// call each.
 pub struct ShmFutex;
 
-/// Sleeps on the end's own state word.
+/// A bell that sleeps on the end's own state word.
 pub struct FutexBell {
     lifeline: Arc<Lifeline>,
     fences: Fences,

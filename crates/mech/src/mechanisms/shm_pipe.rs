@@ -1,8 +1,8 @@
-//! `shm-pipe`: the payload in shared memory, its location through a pipe (ipc-bench's shmem_pipe).
+//! `shm-pipe`: passes the payload in shared memory and its location through a pipe (shmem_pipe in ipc-bench).
 //!
 //! The sender allocates space in a ring-shaped heap, writes the payload there, and writes its position and length to a
-//! pipe; the receiver blocks in reading that pipe, as with any pipe. A shared word announces freed space; a sender that
-//! waits for it blocks in reading a second pipe. Pipes report the peer's death by themselves.
+//! pipe. The receiver blocks in reading that pipe, as with any pipe. A word in shared memory announces freed space, and
+//! a sender that waits for space blocks in reading a second pipe. The pipes themselves report the peer's death.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -23,14 +23,15 @@ use crossway_ring::RingMemory;
 use crossway_ring::heap::{DamagedHead, HeapReader, HeapWriter};
 use crossway_ring::region::{Direction, SharedRing};
 
-/// The mechanism `shm-pipe`: a heap in shared memory and a pipe(2) of tickets; one write(2) and one read(2) of 16 bytes
-/// per message.
+/// The mechanism `shm-pipe`: a heap in shared memory, and a pipe(2) for the locations of messages ("tickets"). Each
+/// message costs one write(2) and one read(2) of 16 bytes.
 pub struct ShmPipe;
 
-/// Length in bytes of a ticket: the position in the heap since it was created, and the length, both in native byte order.
+/// Length of a ticket in bytes. It consists of the number of bytes allocated in the heap before the message, which
+/// gives its position, and its length, both in native byte order.
 const TICKET: usize = 16;
 
-/// The sending half: writes payloads into the heap and their places into the pipe.
+/// The sending half: writes payloads into the heap and their tickets into the pipe.
 pub struct ShmPipeTx {
     heap: HeapWriter,
     tickets: PipeEnd,
@@ -75,7 +76,7 @@ impl Attempt for ForRoom<'_> {
     }
 }
 
-/// A write of a ticket, which is atomic on a pipe.
+/// A write of a ticket; on a pipe it is atomic.
 struct Ticket<'a> {
     pipe: &'a mut PipeEnd,
     bytes: [u8; TICKET],
@@ -161,13 +162,13 @@ impl Tx for ShmPipeTx {
     }
 }
 
-/// The receiving half: reads places from the pipe and payloads from the heap.
+/// The receiving half: reads tickets from the pipe and payloads from the heap.
 pub struct ShmPipeRx {
     heap: HeapReader,
     tickets: PipeEnd,
     room: PipeEnd,
     wait: Wait,
-    /// The length of a message whose ticket was read and which did not fit the buffer.
+    /// The length of a message whose ticket was read and which did not fit into the caller's buffer.
     waiting: Option<usize>,
 }
 
@@ -189,7 +190,7 @@ impl Attempt for NextTicket<'_> {
 }
 
 impl ShmPipeRx {
-    /// The length of the next message, which starts at the head.
+    /// Returns the length of the next message, which starts at the head of the heap.
     #[inline]
     fn next_len(&mut self, patience: Patience) -> Result<usize, RecvError> {
         if let Some(len) = self.waiting {

@@ -1,5 +1,5 @@
-//! `shm-spin`: a ring in shared memory whose ends never sleep (ipc-bench's mempipe_spin). Each end occupies a core
-//! while it waits.
+//! `shm-spin`: a ring in shared memory whose ends never sleep (mempipe_spin in ipc-bench). An end that waits occupies a
+//! CPU.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crossway_ring::region::{Direction, SharedRing};
 use crossway_ring::sync::AtomicU32;
 use crossway_ring::{Bell, RingRx, RingTx};
 
-/// The mechanism `shm-spin`: no system call per message; an end that waits keeps its CPU busy.
+/// The mechanism `shm-spin`. Messages cost no system call; an end that waits keeps its CPU busy.
 pub struct ShmSpin;
 
-/// A bell without function, since neither end sleeps; it only detects the end of the peer.
+/// A bell that wakes nobody, because neither end sleeps. It only detects the end of the peer.
 pub struct NoBell(Arc<Lifeline>);
 
 impl Bell for NoBell {

@@ -1,7 +1,9 @@
-//! Shared Memory Communications: the calls of TCP, with the bytes transferred by RDMA or, on one machine, through a loopback device.
+//! Shared Memory Communications: the calls of TCP, but the bytes are transferred by RDMA or, on one machine, through a
+//! loopback device.
 //!
-//! A connection is opened over TCP, by which the ends agree on a device. If they find none, it silently remains a TCP connection; the probe
-//! therefore sends more than opening takes, and reads how much of it TCP has carried. A message costs one system call and one copy at each end.
+//! A connection is opened over TCP, through which the ends agree on a device. If they find none, it silently remains a
+//! TCP connection. The probe therefore sends more bytes than opening takes, and reads how many of them TCP has carried.
+//! A message costs one system call and one copy at each end.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,14 +18,14 @@ use crate::{
     Transport, Tx,
 };
 
-/// SMC-R and SMC-D, shared memory behind the sockets interface (AF_SMC).
+/// The mechanism `smc`: SMC-R and SMC-D, shared memory behind the sockets interface (AF_SMC).
 #[derive(Debug)]
 pub struct Smc;
 
-/// Number of bytes that the probe sends: far more than opening exchanges over TCP, and less than either buffer holds.
+/// Number of bytes that the probe sends: many more than opening exchanges over TCP, and fewer than either buffer holds.
 const TRIED_BYTES: usize = 16 << 10;
 
-/// The fact with the number of bytes that TCP has received on a connection.
+/// Name of the fact with the number of bytes that TCP has received on a connection.
 const BY_TCP: &str = "tcp_bytes_received";
 
 impl ConnectionFamily for Smc {

@@ -1,15 +1,15 @@
 //! Anonymous pipes into which pages of a file in memory are put without a copy (`splice(2)` from a memfd).
 //!
-//! Like [`vmsplice`](super::vmsplice), but the pages are addressed through their file instead of through the sender's memory, as in a program that passes on a
-//! file, a received buffer or another pipe. One system call per message at the sender, one
-//! `read` at the receiver, which makes the only copy.
+//! Like [`vmsplice`](super::vmsplice), but the pages are addressed through their file instead of through the sender's
+//! memory, as in a program that passes on a file, a received buffer or another pipe. A message costs one system call at
+//! the sender, and one `read` at the receiver, which makes the only copy.
 //!
-//! The lifetime of the pages is the same: the pipe holds references, so a page that is written again before it was read
-//! changes the message. The pages are used in rotation (see [`vmsplice`](super::vmsplice)), each takes a slot of the pipe
-//! however few bytes of it are used, and a peer that can write to the file can change a message that is in the pipe.
+//! The pipe holds references to the pages, as with [`vmsplice`](super::vmsplice), so a page that is written again
+//! before it was read changes the message. The pages are used in rotation. Each page takes a slot of the pipe, however
+//! few of its bytes are used. A peer that can write to the file can change a message that is in the pipe.
 //!
-//! `tee(2)` is not a mechanism of its own: it duplicates references from one pipe into another, and the receiver still reads from a pipe, so a channel that
-//! uses it is this one with one more system call.
+//! `tee(2)` is not a separate mechanism: it duplicates references from one pipe into another, and the receiver still
+//! reads from a pipe. A channel that uses it is this one with an additional system call.
 
 use std::ops::Range;
 use std::os::fd::AsFd;

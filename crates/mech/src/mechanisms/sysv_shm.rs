@@ -1,8 +1,8 @@
 //! `sysv-shm`: a ring in System V shared memory whose ends sleep on System V semaphores.
 //!
-//! The segments are removed as soon as the listener has attached them. Linux still lets the connector attach them by
-//! id, and they are freed when the last end detaches, whatever kills it. Semaphores have no such feature: the end that
-//! closes first removes them, or a lease does if the listener is killed.
+//! The segments are removed as soon as the listening end has attached them. Linux still allows the connecting end to
+//! attach them by ID, and frees them when the last end has detached, even if it was killed. Semaphores have no such
+//! feature: the end that closes first removes them, or a lease does if the listening end is killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,15 @@ use crate::self_test::round_trip;
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport, Wait};
 use crossway_ring::region::Dimensions;
 
-/// The mechanism `sysv-shm`: shmget(2) for the rings, semget(2) for the semaphores; no call per message while both ends
-/// run.
+/// The mechanism `sysv-shm`: shmget(2) for the rings, semget(2) for the semaphores. While both ends run, messages cost
+/// no system call.
 pub struct SysvShm;
 
 /// Number of random keys to try until one is free.
 const KEYS_TO_TRY: u32 = 16;
 
-/// The set of a channel. Removed when an end has dropped both its halves, since the channel is unusable then.
+/// The semaphores of a channel. They are removed when an end has dropped both its halves, because the channel is
+/// unusable then.
 pub struct SharedSemaphores {
     set: Semaphores,
     _lease: Option<Lease>,
@@ -40,7 +41,8 @@ impl Drop for SharedSemaphores {
 }
 
 impl SharedSemaphores {
-    /// A removed set is an error only while the peer lives, because then another process removed it.
+    /// Decides what an error of a semaphore call means. That the semaphores were removed is an error only while the
+    /// peer lives, because then another process removed them.
     fn judge(
         &self,
         call: &'static str,
@@ -70,7 +72,7 @@ pub type SysvShmTx = SemaphoreTx<SharedSemaphores>;
 /// The receiving half, which sleeps on a System V semaphore when the ring is empty.
 pub type SysvShmRx = SemaphoreRx<SharedSemaphores>;
 
-/// The segments of a channel: the control words, then one ring for each direction.
+/// The segments of a channel: one for the control words, then one ring for each direction.
 struct Segments([Segment; 3]);
 
 const SEGMENT_WORDS: [&str; 3] = ["control-segment", "listener-segment", "connector-segment"];
@@ -105,14 +107,14 @@ impl Segments {
         Ok((segments, mapping))
     }
 
-    /// Attaches the segments as the rings need them: each ring twice in a row.
+    /// Attaches the segments as the rings need them, with each ring mapped twice in a row.
     fn attach(&self) -> Result<shm::Mapping, OsError> {
         let [control, listener, connector] = self.0;
         Segment::attach_in_a_row(&[control, listener, listener, connector, connector])
     }
 }
 
-/// Creates a kernel object under an unused key, with a lease on it.
+/// Creates a kernel object with a key that is not in use, and a lease on it.
 fn with_fresh_key<T>(
     resource: impl Fn(i32) -> Resource,
     make: impl Fn(i32) -> Result<T, OsError>,

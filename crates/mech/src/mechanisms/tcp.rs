@@ -46,12 +46,12 @@ impl ConnectionFamily for Tcp {
     }
 }
 
-/// The address to bind to, with a port that the kernel chooses.
+/// Returns the address to bind to, with port 0, so that the kernel chooses one.
 pub(super) fn bind_address(spec: &Spec) -> SocketAddr {
     SocketAddr::new(spec.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 0)
 }
 
-/// Creates a bound socket and the offer of its address.
+/// Creates a bound socket, and the offer with its address.
 pub(super) fn bound(protocol: Inet, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let wanted = bind_address(spec);
     let fd = socket::inet(protocol, wanted)?;
@@ -61,14 +61,14 @@ pub(super) fn bound(protocol: Inet, spec: &Spec) -> Result<(OwnedFd, Offer), Ope
     Ok((fd, Offer::new().with_word("address", address)))
 }
 
-/// Creates a listening socket and the offer of its address.
+/// Creates a listening socket, and the offer with its address.
 pub(super) fn listening(protocol: Inet, spec: &Spec) -> Result<(OwnedFd, Offer), OpenError> {
     let (fd, offer) = bound(protocol, spec)?;
     socket::listen(&fd, BACKLOG)?;
     Ok((fd, offer))
 }
 
-/// Creates a socket to connect to the offered address.
+/// Creates a socket, and returns it with the offered address to which it must be connected.
 pub(super) fn dialling(
     mechanism: &'static str,
     protocol: Inet,

@@ -9,7 +9,7 @@ use crate::building_blocks::connection::{ConnectionFamily, Dialling};
 use crate::building_blocks::stream_socket::{SocketRx, SocketTx, channel, stream_caps};
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
-/// tcp(7) with TCP_NODELAY at both ends.
+/// The mechanism `tcp-nodelay`, tcp(7) with TCP_NODELAY at both ends.
 #[derive(Debug)]
 pub struct TcpNodelay;
 

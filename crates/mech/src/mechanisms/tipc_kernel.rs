@@ -2,10 +2,10 @@
 //!
 //! A listening end binds a service address, `{SERVICE, its own port}`, which every node of the cluster can look up.
 //!
-//! Connections (stream, seqpacket) are reliable and flow-controlled. RDM and DGRAM are not, even on one node: a receiver
-//! whose buffer is full rejects messages, and nothing slows down the sender. Such messages are returned to the sender
-//! (DEST_DROPPABLE is off), which counts them (`returned_messages`), but they are lost. This is the raw mechanism, without
-//! a flow-control window added by Crossway.
+//! Connections (stream, seqpacket) are reliable and flow-controlled. RDM and DGRAM are not flow-controlled, even on one
+//! node: a receiver whose buffer is full rejects messages, and nothing slows down the sender. Such messages are
+//! returned to the sender (DEST_DROPPABLE is off), which counts them (`returned_messages`), but they are lost. This is
+//! the raw mechanism, without a flow-control window added by Crossway.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -34,8 +34,8 @@ pub(super) fn tipc_socket(kind: SocketType, spec: &Spec) -> Result<OwnedFd, Open
     Ok(fd)
 }
 
-/// The service address at which `fd` can be found. Its own port number makes the address unique on the node, and, since
-/// the node generates these numbers at random, practically unique in the cluster.
+/// Returns the service address by which peers find `fd`. Its instance is the port number of `fd`, which is unique on
+/// the node and, since the node generates port numbers at random, practically unique in the cluster.
 pub(super) fn service_of(fd: &OwnedFd) -> Result<TipcAddress, OsError> {
     let instance = match TipcAddress::of(fd)? {
         TipcAddress::Socket { port, .. } => port,
@@ -53,7 +53,7 @@ pub(super) fn publish(fd: &OwnedFd) -> Result<TipcAddress, OpenError> {
     Ok(service)
 }
 
-/// Reads the address in an offer.
+/// Reads the address from an offer.
 pub(super) fn offered(
     mechanism: &'static str,
     offer: &Offer,

@@ -1,4 +1,4 @@
-//! AF_TIPC, SOCK_STREAM and SOCK_SEQPACKET.
+//! The kernel's TIPC with connections: AF_TIPC with SOCK_STREAM and SOCK_SEQPACKET.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

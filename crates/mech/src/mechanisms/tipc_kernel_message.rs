@@ -1,4 +1,4 @@
-//! AF_TIPC, SOCK_RDM and SOCK_DGRAM.
+//! The kernel's TIPC without connections: AF_TIPC with SOCK_RDM and SOCK_DGRAM.
 
 use std::os::fd::OwnedFd;
 
@@ -12,7 +12,7 @@ use crate::building_blocks::datagram::Datagram;
 use crate::building_blocks::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
 use crate::{Carrier, Family, Offer, OpenError, Privilege, Spec, Transport};
 
-/// Reliably delivered messages: reliable in transit, but a full receiver rejects them.
+/// RDM (reliably delivered messages): messages are not lost in transit, but a full receiver rejects them.
 pub type TipcKernelRdm = Datagram<TipcMessages<Rdm>>;
 /// Datagrams, which may also be dropped in transit.
 pub type TipcKernelDgram = Datagram<TipcMessages<Dgram>>;
@@ -39,8 +39,9 @@ impl MessageType for Dgram {
     type Tipc = KernelTipc;
 }
 
-/// The kernel's TIPC. Its sockets are used directly instead of through [`crossway_tipc_client::Socket`], whose receiving
-/// call also asks for the sender's address and all of TIPC's control data, which costs more than an ordinary program's call.
+/// The kernel's TIPC. Its sockets are used directly, not through [`crossway_tipc_client::Socket`]. The receive call of
+/// the latter also requests the sender's address and all of TIPC's control data, and so costs more than an ordinary
+/// program's call.
 #[derive(Debug)]
 pub struct KernelTipc;
 

@@ -1,12 +1,13 @@
-//! AF_TIPC, SOCK_RDM, service multicast: one send reaches every socket that is bound to the service.
+//! Service multicast of the kernel's TIPC (AF_TIPC, SOCK_RDM): one send reaches every socket that is bound to the
+//! service.
 //!
 //! Every channel has two services: one to which all connecting ends are bound, so that one message of the listening end
 //! reaches all of them, and one to which the listening end is bound, for the opposite direction. Both directions use
 //! multicast. With two ends this is multicast to one receiver, which costs more than a plain message.
 //!
-//! Between nodes the kernel sends a multicast message once to all (over the broadcast link) or once per node, whichever it
-//! considers cheaper, and repairs losses in transit. A receiver whose buffer is full drops messages; unlike with plain RDM,
-//! nothing is returned to the sender.
+//! Between nodes, the kernel sends a multicast message either once to all nodes (over the broadcast link) or once per
+//! node, whichever it considers cheaper, and repairs losses in transit. A receiver whose buffer is full drops messages.
+//! Unlike with plain RDM, nothing is returned to the sender.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -25,7 +26,7 @@ use crate::{Carrier, Family, Offer, OpenError, Privilege, Reliability, Spec, Tra
 /// Service multicast over RDM sockets.
 pub type TipcKernelMulticast = Datagram<ServiceMulticast>;
 
-/// The service type to which all connecting ends are bound; its instance is that of the listening end's own service.
+/// The service type to which all connecting ends are bound. The instance is that of the listening end's own service.
 const AUDIENCE: u32 = 0x4357_0002;
 
 /// The family of multicast sockets.
@@ -94,7 +95,7 @@ impl DatagramFamily for ServiceMulticast {
     }
 }
 
-/// The service of all ends that connect to the end with address `listener`.
+/// Returns the service of all ends that connect to the end with address `listener`.
 fn audience_of(listener: &Address) -> Result<TipcAddress, OpenError> {
     match TipcAddress::from_any(listener) {
         Some(TipcAddress::Service { instance, .. }) => {

@@ -1,7 +1,8 @@
-//! TIPC through Crossway's node in user space: the four socket types through a `tipcd`.
+//! TIPC through Crossway's node in user space: the four socket types of a `tipcd`.
 //!
-//! The `tipcd` is the one that serves the path in `$TIPCD_SOCKET` or the default path. If there is none, a program may have
-//! specified how to start one ([`start_by`]); that is a lone node, which ends with the program.
+//! The `tipcd` used is the one that listens at `$TIPCD_SOCKET` or at the default path. If there is none and the program
+//! has specified how to start one ([`start_by`]), a private node without bearers is started, which ends with the
+//! program.
 //!
 //! The mechanisms mirror those of the kernel's TIPC ([`super::tipc_kernel`]), so that the two can be compared.
 
@@ -31,7 +32,7 @@ pub(super) const MAX_MESSAGE_BYTES: usize = crossway_tipc_client::protocol::MESS
 pub(super) const REMEDY: &str =
     "start a node: crossway tipcd & (no privilege needed with --socket PATH and TIPCD_SOCKET=PATH)";
 
-/// How a lone node is started, and the node that was started.
+/// How a private node is started, and the node that was started.
 struct OnDemand {
     how: Option<(fn() -> Command, PathBuf)>,
     lone: Option<LoneTipcd>,
@@ -43,27 +44,28 @@ fn on_demand() -> MutexGuard<'static, OnDemand> {
     ON_DEMAND.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Specifies how this program starts a node if none serves: a command that takes a `tipcd`'s arguments, and the directory
-/// for the node's socket. The node is started when the first mechanism needs it, and ends with this process.
+/// Specifies how this program starts a node if none is running: a command that takes a `tipcd`'s arguments, and the
+/// directory for the node's socket. The node is started when a mechanism first needs it, and ends with this process.
 pub fn start_by(command: fn() -> Command, dir: PathBuf) {
     on_demand().how = Some((command, dir));
 }
 
-/// The environment variable by which another process finds the node that this process started; `None` if it started none.
+/// Returns the environment variable, with its value, by which another process finds the node that this process started;
+/// `None` if it started none.
 pub fn variable() -> Option<(&'static str, PathBuf)> {
     on_demand().lone.as_ref().map(|lone| (SOCKET_VARIABLE, lone.path().to_owned()))
 }
 
-/// The process id of the node that serves this process's sockets, 0 before the first one.
+/// The process ID of the node that provides this process's sockets; 0 before the first one is opened.
 static SERVED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// The process id of the node that serves this process's channels, whose CPU time is part of their cost. `None` while there
-/// was no channel, or if the node is in a PID namespace that this process cannot see.
+/// Returns the process ID of the node that provides this process's channels; the node's CPU time is part of their cost.
+/// Returns `None` if there has been no channel, or if the node is in a PID namespace that this process cannot see.
 pub fn served_by() -> Option<u32> {
     Some(SERVED_BY.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
 }
 
-/// The path of the node's socket.
+/// Returns the path of the node's socket; starts a node if necessary.
 pub(super) fn node() -> Result<PathBuf, Error> {
     let path = default_path();
     let mut on_demand = on_demand();
@@ -97,8 +99,8 @@ pub(super) fn node_socket(kind: SocketKind, spec: &Spec) -> Result<NodeSocket, O
     Ok(fd)
 }
 
-/// Binds a socket to its own service, so that peers can connect from this moment on. Returns the word that names the
-/// service.
+/// Binds a socket to a service of its own, so that peers can connect from this moment on. Returns the value for the
+/// offer that identifies the service.
 pub(super) fn publish(socket: &NodeSocket) -> Result<String, OpenError> {
     let own = socket.local_address().map_err(|e| call("getsockname", e))?;
     let range = ServiceRange::single(SERVICE, own.port);
@@ -106,7 +108,7 @@ pub(super) fn publish(socket: &NodeSocket) -> Result<String, OpenError> {
     Ok(own.port.to_string())
 }
 
-/// Reads a service from a word of an offer.
+/// Reads a service from an offer.
 pub(super) fn offered(
     mechanism: &'static str,
     offer: &Offer,
@@ -123,7 +125,7 @@ pub(super) fn open_error(error: Error) -> OpenError {
     OsError::new("open", "TIPC node", std::io::Error::other(error)).into()
 }
 
-/// The version of the software that provides it.
+/// Returns the version of the software that provides the mechanisms.
 pub(super) fn version() -> String {
     format!("tipcd, local protocol {}", crossway_tipc_client::protocol::VERSION)
 }

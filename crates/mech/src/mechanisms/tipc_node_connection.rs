@@ -22,8 +22,8 @@ use crate::{
     Spec, Transport,
 };
 
-/// A connected socket, used for both directions. The half that is dropped last closes it: TIPC has no half-closed
-/// connections.
+/// A connected socket that is used for both directions. Dropping the last half closes it, because TIPC has no
+/// half-closed connections.
 #[derive(Debug)]
 pub struct NodeHalf(Arc<NodeSocket>);
 

@@ -10,11 +10,11 @@ use crate::building_blocks::datagram::{Datagram, Inbox};
 use crate::building_blocks::tipc_port::{Arrival, MessageType, PortSocket, Tipc, TipcMessages};
 use crate::{Carrier, Family, NodeKind, Offer, OpenError, Privilege, Spec, Transport};
 
-/// How long a call that should not wait gives the node's process to run. If the descriptor is full, the node merely has not
-/// run yet: within a node nothing else holds these messages back.
+/// How long a call that should not wait still waits for the node's process to run. If the descriptor is full, the node
+/// has merely not run yet: within a node nothing else holds these messages back.
 const NODE_RUNS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Reliably delivered messages: reliable in transit, but a full receiver rejects them.
+/// RDM (reliably delivered messages): messages are not lost in transit, but a full receiver rejects them.
 pub type TipcNodeRdm = Datagram<TipcMessages<Rdm>>;
 /// Datagrams, which may also be dropped in transit.
 pub type TipcNodeDgram = Datagram<TipcMessages<Dgram>>;

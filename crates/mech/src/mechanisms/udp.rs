@@ -1,4 +1,4 @@
-//! UDP: messages that arrive in order on one host if the receiver has room, and are lost otherwise.
+//! UDP: on one host, messages arrive in order if the receiver has room, and are lost otherwise.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,17 +10,17 @@ use crate::building_blocks::connection::set_buffers;
 use crate::building_blocks::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use crate::{Carrier, Facts, Family, Offer, OpenError, Reliability, Spec, Transport};
 
-/// The mechanism `udp`, udp(7): one call and one copy per message at each end; a full receiver drops silently.
+/// The mechanism `udp`, udp(7): one call and one copy per message at each end. A full receiver drops messages silently.
 pub type Udp = Datagram<UdpDatagrams>;
 
 /// The family of [`Udp`].
 #[derive(Debug)]
 pub struct UdpDatagrams;
 
-/// The largest payload of an IPv4 packet of 65535 bytes, after its own header and UDP's.
+/// The largest payload in bytes of an IPv4 packet of 65535 bytes, without its own header and UDP's.
 const LARGEST_OVER_IPV4: usize = 65_535 - 20 - 8;
 
-/// IPv6 does not count its own header.
+/// The largest payload in bytes over IPv6, where the packet length does not include the IPv6 header.
 const LARGEST_OVER_IPV6: usize = 65_535 - 8;
 
 impl DatagramFamily for UdpDatagrams {
@@ -89,7 +89,7 @@ fn socket_towards(spec: &Spec, to: &Address) -> Result<OwnedFd, OpenError> {
     Ok(fd)
 }
 
-/// Adds the path MTU, which is known only for a connected socket, and so only for the sending half.
+/// Adds the path MTU. It is known only for a connected socket, and so only for the sending half.
 fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {
     if let Ok(bytes) = socket::ip_mtu_bytes(fd) {
         facts.insert("mtu_bytes".to_owned(), bytes.into());

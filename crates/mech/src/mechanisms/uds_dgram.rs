@@ -10,7 +10,8 @@ use crate::building_blocks::connection::set_buffers;
 use crate::building_blocks::datagram::{Datagram, DatagramFamily, DatagramSocket};
 use crate::{Carrier, Family, Offer, OpenError, Reliability, Spec, Transport};
 
-/// unix(7), SOCK_DGRAM. A sender sleeps while the receiver holds net.unix.max_dgram_qlen messages.
+/// The mechanism `uds-dgram`, unix(7) with SOCK_DGRAM. A sender sleeps while net.unix.max_dgram_qlen messages wait at
+/// the receiver.
 pub type UdsDgram = Datagram<UnixDatagrams>;
 
 /// The family of [`UdsDgram`].

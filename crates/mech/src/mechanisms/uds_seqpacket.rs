@@ -1,4 +1,4 @@
-//! AF_UNIX sockets that preserve message boundaries, order and the connection.
+//! AF_UNIX sequenced packets: connected sockets that preserve message boundaries and order.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -37,9 +37,9 @@ impl MessageSink for SocketHalf<UdsSeqpacket> {
 /// The receiving side.
 ///
 /// The kernel returns 0 both for an empty message and at the end. Only a message has a sender's address (both ends are
-/// bound for this reason), but asking for it makes every receive about 7 % more expensive. So it is requested only from
-/// the first 0 on. One case is lost: if the first empty message is also the very last message before the peer closes, it
-/// is taken for the end.
+/// bound for this reason), but requesting it makes every receive about 7 % more expensive, so it is requested only
+/// after the first 0. One case goes wrong: if the first empty message is also the last message before the peer closes,
+/// it is taken for the end.
 #[derive(Debug)]
 pub struct SeqpacketSource {
     half: SocketHalf<UdsSeqpacket>,
@@ -47,7 +47,7 @@ pub struct SeqpacketSource {
 }
 
 impl SeqpacketSource {
-    /// Determines what a first 0 meant: the end is final, so if more can still arrive, it was an empty message.
+    /// Determines what a first 0 meant. The end is final, so if more can still arrive, it was an empty message.
     #[cold]
     fn first_zero(&mut self) -> Result<Received, Errno> {
         if is_hung_up(self.half.as_fd())? && !socket::has_message(self.half.as_fd())? {
@@ -82,8 +82,8 @@ impl MessageSource for SeqpacketSource {
     }
 }
 
-/// The largest message in bytes of an AF_UNIX message socket: the size of SO_SNDBUF minus the 32 bytes that the kernel
-/// sets aside (net/unix/af_unix.c).
+/// The largest message in bytes of an AF_UNIX message socket: SO_SNDBUF minus the 32 bytes that the kernel sets aside
+/// (net/unix/af_unix.c).
 pub(super) fn max_message(fd: impl AsFd) -> Result<usize, OsError> {
     Ok(socket::send_buffer_bytes(fd)?.saturating_sub(32))
 }

@@ -1,6 +1,6 @@
 //! Anonymous pipes whose reads and writes are io_uring requests: one `io_uring_enter` per message at each end.
 //!
-//! A message larger than the room in the pipe takes one more request for every part.
+//! A message that is larger than the room in the pipe takes an additional request for every part.
 
 use std::os::fd::OwnedFd;
 

@@ -1,8 +1,8 @@
-//! The byte streams, with every read and write made as an io_uring request.
+//! Byte streams whose reads and writes are all made as io_uring requests.
 //!
-//! Blocking is one system call per message at each end: `io_uring_enter` submits the request and waits for its
-//! completion. Spinning also submits with one call and then polls the completion queue without any. Each half has its
-//! own ring, because the halves may be in different threads.
+//! Blocking takes one system call per message at each end: `io_uring_enter` submits the request and waits for its
+//! completion. Spinning also submits with one call, and then polls the completion queue without any call. Each half has
+//! its own ring, because the halves may be in different threads.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -18,11 +18,11 @@ use crate::building_blocks::pipe_halves::pipe_facts;
 use crate::building_blocks::waiting::{Patience, Stop};
 use crate::{Facts, OpenError, Spec, Wait};
 
-/// An object on which requests can be made.
+/// An object on which io_uring requests can be made.
 pub trait Object: AsFd + Send + 'static {
-    /// Writes part or all of the bytes; `None` when there was no room in time.
+    /// Writes some or all of the bytes and returns their number; `None` if there was no room in time.
     fn put(&self, ring: &mut Ring, bytes: &[u8], how: Waiting) -> Result<Option<usize>, Errno>;
-    /// Reads arriving bytes, 0 at the end; `None` when nothing arrived in time.
+    /// Reads available bytes and returns their number, 0 at the end; `None` if nothing arrived in time.
     fn get(&self, ring: &mut Ring, buf: &mut [u8], how: Waiting) -> Result<Option<usize>, Errno>;
     /// Values read back from the system.
     fn read_back(&self) -> Facts;
@@ -60,7 +60,7 @@ impl<F: ConnectionFamily> Object for SocketHalf<F> {
     }
 }
 
-/// One direction of a stream and the ring that serves it.
+/// One direction of a stream, and the io_uring that serves it.
 #[derive(Debug)]
 pub struct UringEnd<O> {
     object: O,
@@ -73,7 +73,7 @@ impl<O: Object> UringEnd<O> {
     }
 }
 
-/// Makes the halves of a channel whose directions are `sink` and `source`.
+/// Makes the halves of a channel with the directions `sink` and `source`.
 pub(super) fn halves<O: Object>(
     spec: &Spec,
     sink: O,
@@ -83,9 +83,9 @@ pub(super) fn halves<O: Object>(
     Ok((tx, StreamRx::new(UringEnd::new(source)?, spec.wait)))
 }
 
-/// The sending half of a byte stream `O`, with a ring of its own.
+/// The sending half of a byte stream `O`, with its own io_uring.
 pub type UringTx<O> = StreamTx<UringEnd<O>>;
-/// The receiving half of a byte stream `O`, with a ring of its own.
+/// The receiving half of a byte stream `O`, with its own io_uring.
 pub type UringRx<O> = StreamRx<UringEnd<O>>;
 
 /// Makes a request with the channel's way of waiting.
@@ -164,7 +164,7 @@ impl<O: Object> ByteSource for UringEnd<O> {
     }
 }
 
-/// Why no ring can be created here and what to do about it; `None` if one can.
+/// Returns the reason why no io_uring can be created here, and what to do about it; `None` if one can be created.
 pub(super) fn missing_ring() -> Option<(String, &'static str)> {
     Ring::new().err().map(|error| why_missing(&error))
 }

@@ -10,7 +10,7 @@ use crate::building_blocks::stream_socket::stream_caps;
 use crate::self_test::exchange_a_byte;
 use crate::{Caps, Carrier, Facts, Family, Offer, OpenError, Privilege, Spec, Transport};
 
-/// unix(7), SOCK_STREAM, by io_uring(7).
+/// The mechanism `uring-uds`: unix(7) with SOCK_STREAM, whose sends and receives are requests of io_uring(7).
 #[derive(Debug)]
 pub struct UringUds;
 

@@ -1,12 +1,14 @@
 //! Anonymous pipes into which the sender's pages are put without a copy (`vmsplice(2)`).
 //!
-//! One system call per message at the sender, one `read` at the receiver, which makes the only copy. Bytes passed to
-//! [`Tx::send`](crate::Tx::send) are copied into the sender's pages first; [`Tx::send_in_place`](crate::Tx::send_in_place) writes them there.
+//! A message costs one system call at the sender, and one `read` at the receiver, which makes the only copy. Bytes
+//! passed to [`Tx::send`](crate::Tx::send) are copied into the sender's pages first; with
+//! [`Tx::send_in_place`](crate::Tx::send_in_place), the caller writes them there.
 //!
-//! A page in the pipe remains the sender's own: if it were written again before it was read, the reader would see the new
-//! content. The pages are used in rotation, and there are enough of them that the oldest ones have always been read
-//! (see `pages_tx`). Each message takes whole pages, and each page a slot of the pipe: by default 16 messages, however small,
-//! fill it. So this is a mechanism for large messages; with a capacity (F_SETPIPE_SZ) there are more slots.
+//! A page in the pipe still belongs to the sender: if it were written again before it was read, the reader would get
+//! the new content. The pages are therefore used in rotation, and there are enough of them that the oldest ones have
+//! always been read (see `pages_tx`). Each message takes whole pages, and each page a slot of the pipe. By default, 16
+//! messages fill the pipe, however small they are, so this is a mechanism for large messages. With a capacity
+//! (F_SETPIPE_SZ) there are more slots.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -22,7 +24,7 @@ use crate::building_blocks::pages_tx::{
 };
 use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Transport};
 
-/// vmsplice(2) into a pipe.
+/// The mechanism `vmsplice`: vmsplice(2) into a pipe.
 #[derive(Debug)]
 pub struct Vmsplice;
 

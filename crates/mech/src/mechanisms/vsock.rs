@@ -1,4 +1,4 @@
-//! vsock(7) over its loopback: the sockets between a virtual machine and its host.
+//! vsock(7) over its loopback: the sockets with which a virtual machine and its host communicate.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -1,14 +1,15 @@
-//! The two fences of a sleep: full fences on both sides, or the whole cost on the side that sleeps.
+//! The two fences of an end that sleeps and the end that wakes it. Either both are full fences, or the end that sleeps
+//! bears the whole cost, with membarrier(2).
 
 use crossway_ring::sync::{Ordering, fence};
 use crossway_sys::{OsError, futex};
 
 use crate::{Offer, OpenError};
 
-/// The word in the offer that says whether both ends use `membarrier`.
+/// The name of the value in the offer that says whether both ends use `membarrier`.
 const WORD: &str = "asymmetric_fence";
 
-/// The fences between a store that the other end must see and the check of the other end's state.
+/// The fences that each end needs between storing what the other must see and checking the state of the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Fences {
     /// Whether both processes are registered for `membarrier`, so that the sleeper's fence also
@@ -17,13 +18,13 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// Chooses the listener's fences and adds the choice to the offer.
+    /// Chooses the fences for the listener, and adds the choice to the offer.
     pub fn offer(offer: Offer) -> (Fences, Offer) {
         let asymmetric = futex::register_heavy_fence();
         (Fences { asymmetric }, offer.with_word(WORD, u8::from(asymmetric)))
     }
 
-    /// The connector's fences, as offered. `id` names the mechanism in errors.
+    /// Returns the fences for the connector that the offer specifies. `id` names the mechanism in errors.
     pub fn join(id: &'static str, offer: &Offer) -> Result<Fences, OpenError> {
         let asymmetric = offer.word::<u8>(id, WORD)? == 1;
         if asymmetric && !futex::register_heavy_fence() {
@@ -37,8 +38,8 @@ impl Fences {
         Ok(Fences { asymmetric })
     }
 
-    /// The fence of the end that wakes the other, on the path of every message: only a compiler fence if the sleeper's
-    /// is a membarrier.
+    /// The fence of the end that wakes the other, executed for every message. It is only a compiler fence if the fence
+    /// of the end that sleeps is a membarrier.
     #[inline]
     pub fn light(self) {
         if self.asymmetric {
@@ -51,7 +52,7 @@ impl Fences {
     /// The fence of an end that is about to sleep.
     ///
     /// # Errors
-    /// [`OsError`] of membarrier(2), if the ends agreed on it.
+    /// [`OsError`] of membarrier(2), if the ends agreed to use it.
     pub fn heavy(self) -> Result<(), OsError> {
         if self.asymmetric {
             futex::heavy_fence()

@@ -1,4 +1,4 @@
-//! Creates the two ends of a channel of two rings, and implements the contract's halves on top of a ring.
+//! Creates the two ends of a channel of two rings, and implements the contract's halves over a ring.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -29,8 +29,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Creates the listener's view, and the offer for the connector. `id` names the mechanism in errors and in
-    /// `/proc`.
+    /// Creates the listener's view, and the offer for the connector. `id` names the mechanism in errors and in `/proc`.
     pub fn listen(id: &'static str, spec: &Spec) -> Result<(Shared, Offer), OpenError> {
         let dimensions = dimensions(id, spec)?;
         let memory = shm::create_sealed(&format!("crossway-{id}"), dimensions.memory_len())?;
@@ -96,7 +95,7 @@ pub fn probe<M: Mechanism>(wait: Wait) -> Probe {
     )
 }
 
-/// The sizes of the rings for a spec. `id` names the mechanism in errors.
+/// Computes the sizes of the rings for a spec. `id` names the mechanism in errors.
 pub fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError> {
     let asked = spec.capacity_bytes.unwrap_or(0);
     if spec.max_message > MAX_PAYLOAD || asked > 4 * MAX_PAYLOAD {

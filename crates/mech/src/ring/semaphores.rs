@@ -1,4 +1,5 @@
-//! The ends of a channel of two rings that sleep on semaphores: one semaphore for each end that may sleep.
+//! The ends of a channel of two rings that sleep on semaphores. Each half of each end has a semaphore on which it
+//! sleeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crossway_sys::shm::Mapping;
 use super::asymmetry::Fences;
 use crate::Wait;
 
-/// The semaphores of a channel, one for each end that may sleep.
+/// The semaphores of a channel, named after the event for which a half sleeps on it.
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
 pub enum Nth {
@@ -29,27 +30,27 @@ pub enum Nth {
 }
 
 impl Nth {
-    /// All of them, in the order of their numbers.
+    /// All semaphores, in the order of their numbers.
     pub const ALL: [Nth; 4] =
         [Nth::ToConnector, Nth::ListenerRoom, Nth::ToListener, Nth::ConnectorRoom];
 }
 
 /// The semaphores of a channel, open in this process.
 pub trait SemaphoreSet: Send + Sync + 'static {
-    /// Sleeps until a semaphore is above zero and decrements it, at most for `slice`; may return earlier.
+    /// Sleeps until a semaphore is above zero, at most for `slice`, and decrements it. May return earlier.
     ///
     /// # Errors
-    /// The call failed, unless because the peer, which `lifeline` watches, has ended.
+    /// The call failed for another reason than that the peer, which `lifeline` watches, has ended.
     fn wait(&self, nth: Nth, slice: Duration, lifeline: &Lifeline) -> Result<(), OsError>;
 
     /// Increments a semaphore.
     ///
     /// # Errors
-    /// As [`SemaphoreSet::wait`].
+    /// Those of [`SemaphoreSet::wait`].
     fn post(&self, nth: Nth, lifeline: &Lifeline) -> Result<(), OsError>;
 }
 
-/// Sleeps on one semaphore and wakes the peer by another one.
+/// A bell that sleeps on one semaphore and wakes the peer by another one.
 pub struct SemaphoreBell<S> {
     fences: Fences,
     // Dropped before the semaphores, so that a peer that finds them removed finds that we have ended.

@@ -1,4 +1,4 @@
-//! The two halves of a channel of signals, and the address of an end.
+//! The two halves of a channel of signals, and the address to which an end's signals go.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,20 +12,23 @@ use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, Mechanism, OpenError, RecvError, Rx, SendError, Tx, Wait};
 
-/// The kinds of signals, in the low byte of their note; smaller values are the length of a message.
+/// Marks a credit, in the low byte of a signal's note. Smaller values are the length of a message in bytes.
 const CREDIT: i32 = 0x40;
+/// Marks the end of the peer, in the same way.
 const END: i32 = 0x41;
 
-/// The number that identifies the signals of one direction, above the low byte of their note.
+/// Returns a random number that identifies the signals of one direction. Signals carry it above the low byte of their
+/// note.
 pub(super) fn tag() -> Result<i32, OsError> {
     Ok((random::unguessable()? as i32) & !0xff)
 }
 
-/// The address of an end: where its signals go, and how they are marked.
+/// The address of an end: the signal numbers on which it receives, and how its signals are marked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
-    /// Signal for messages, and signal for credits.
+    /// The signal number for messages.
     pub(super) messages: i32,
+    /// The signal number for credits.
     pub(super) credits: i32,
     pub(super) tag: i32,
 }
@@ -76,7 +79,8 @@ impl Peer {
     }
 }
 
-/// Queues a note about the peer's end to an inbox of this process, which wakes a caller that sleeps on it.
+/// Starts a thread that queues a note to an inbox of this process when the peer ends, which wakes a caller that sleeps
+/// on that inbox.
 pub(super) fn watch(lifeline: OwnedFd, inbox: &Inbox, tag: i32) -> Result<PeerWatch, OpenError> {
     let (process, signal) = (signal_queue::this_process()?, inbox.signal());
     let watch = PeerWatch::watch(lifeline, move |event| {
@@ -149,7 +153,7 @@ impl SignalTx {
     }
 }
 
-/// Explains the errors of queuing a signal.
+/// Turns an error of queuing a signal into one that explains it.
 fn queue_error(errno: Errno) -> OsError {
     let what = match errno {
         Errno::AGAIN => {
@@ -240,7 +244,7 @@ impl SignalRx {
         Ok(len)
     }
 
-    /// The peer has ended. Keeps the descriptor readable, as at the end of a stream.
+    /// Handles the end of the peer. Keeps the descriptor readable, as at the end of a stream.
     #[cold]
     fn end(&mut self) -> Result<usize, RecvError> {
         let _ = queue(&self.own, self.inbox.signal(), Value { note: self.tag | END, word: 0 });
@@ -259,7 +263,7 @@ impl Rx for SignalRx {
         self.get(buf, Some(until))
     }
 
-    /// Also readable when the peer has ended.
+    /// Returns the descriptor, which is also readable when the peer has ended.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.inbox.as_fd())
     }

@@ -1,19 +1,20 @@
 //! Real-time signals that carry a value (`sigqueue(3)`), one signal number for each direction.
 //!
-//! One system call per message at each end (`pidfd_send_signal`, `sigtimedwait`); the kernel allocates an entry for each
-//! queued signal. A message is the value of one signal, so it has at most 8 bytes; its length and a number that
-//! identifies the channel are in `si_errno`, which the kernel passes on. Larger messages are refused and not divided, because no program would send them by
-//! signals.
+//! Each message costs one system call at each end (`pidfd_send_signal`, `sigtimedwait`), and the kernel allocates an
+//! entry for each queued signal. A message is the value of one signal, so it has at most 8 bytes. Its length and a
+//! number that identifies the channel are in `si_errno`, which the kernel passes on. Larger messages are refused, not
+//! divided, because no program would send them by signals.
 //!
-//! The kernel limits the queued signals of all processes of a user together (`RLIMIT_SIGPENDING`); a sender that reaches the limit gets EAGAIN, and nothing
-//! informs it when there is room again. So the receiver grants credits: after each half of the window it
-//! queues one signal to the sender. The receiver is addressed by its pidfd, which it passes in the offer: a pid may have
-//! been reused, and the signal would kill an unrelated process. Signals do not reveal that the peer has closed or died, so each half holds
-//! one end of a lifeline and a thread that sleeps on it ([`peer_watch`]) and queues a note to its own process.
+//! The kernel limits the total number of queued signals of a user's processes (`RLIMIT_SIGPENDING`). A sender that
+//! reaches the limit gets EAGAIN, and is not notified when there is room again. So the receiver grants credits: after
+//! each half of the window it queues one signal to the sender. The receiver passes its pidfd in the offer and is
+//! addressed by it, because a process ID may be reused, and the signal would kill an unrelated process. Signals do not
+//! reveal that the peer has closed or died. Each half therefore holds one end of a lifeline, and has a thread that
+//! sleeps on it ([`peer_watch`]) and queues a note to its own process.
 //!
-//! A signal kills a process in which a thread does not block it. Opening therefore fails unless all threads of the
-//! process block real-time signals (`crossway_sys::signal_queue::block_all`, before the first thread is started).
-//! docs/decisions/0022-signals.md gives the reasons.
+//! A signal kills a process if one of its threads does not block that signal. Opening a channel therefore fails unless
+//! all threads of the process block real-time signals (`crossway_sys::signal_queue::block_all`, before the first thread
+//! is started). docs/decisions/0022-signals.md gives the reasons.
 
 mod halves;
 
@@ -37,7 +38,7 @@ use crate::{
 /// Number of signals in flight in each direction if no capacity is requested.
 const DEFAULT_MESSAGES: usize = 64;
 
-/// A channel may use at most one in this many of the signals that all processes of the user may queue together.
+/// The inverse of the share that one channel may use of the signals that all processes of the user may have queued.
 const SHARE: usize = 8;
 
 /// The mechanism `signal`: real-time signals with a value of up to 8 bytes, pidfd_send_signal(2) to queue and
@@ -45,7 +46,7 @@ const SHARE: usize = 8;
 #[derive(Debug)]
 pub struct Signal;
 
-/// An end that lacks its peer.
+/// An end whose peer is not known yet.
 #[derive(Debug)]
 struct Half {
     messages: Inbox,
@@ -66,7 +67,7 @@ impl Half {
         Ok(Half { messages, credits, at })
     }
 
-    /// Completes the end with its peer, the window, and the lifelines of the direction to the peer and from it.
+    /// Completes the end with its peer, the window, and the lifelines to the peer and from the peer.
     fn with(
         self,
         peer: Peer,
@@ -98,7 +99,7 @@ impl Half {
     }
 }
 
-/// The listening side: waits for the address of the connecting end, which arrives on a lifeline.
+/// The listening side. It waits for the address of the connecting end, which arrives on a lifeline.
 #[derive(Debug)]
 pub struct SignalListener {
     waiting: Option<(Half, OwnedFd, OwnedFd)>,
@@ -135,7 +136,7 @@ impl Listener for SignalListener {
     }
 }
 
-/// Number of messages in flight for this spec, as far as the user's limit allows.
+/// Number of messages in flight for this spec, as far as the user's limit of queued signals allows.
 fn window(spec: &Spec) -> u64 {
     let wanted = spec.capacity_bytes.map_or(DEFAULT_MESSAGES, |bytes| bytes / VALUE_BYTES);
     let granted = signal_queue::most_queued()
@@ -231,7 +232,7 @@ mod tests {
         assert!(error.contains("at most 8 bytes") && error.contains("not 9"), "{error}");
     }
 
-    /// The threads of a test process do not block real-time signals.
+    /// Tests that opening fails in this process, whose threads do not block real-time signals.
     #[test]
     fn a_process_that_a_signal_would_kill_is_refused() {
         let spec = Spec { max_message: 8, ..Spec::default() };

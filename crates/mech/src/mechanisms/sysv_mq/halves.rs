@@ -18,9 +18,9 @@ use crate::{Deadline, Facts, OpenError, RecvError, Rx, SendError, Tx, Wait};
 #[derive(Debug)]
 pub struct SysvTx {
     queue: SysvQueue,
-    /// `None` only while dropping.
+    /// The thread that watches for the end of the receiver; `None` only while this half is being dropped.
     watch: Option<PeerWatch>,
-    /// Held until the receiver holds its own lease.
+    /// The lease on the queue, held until the receiver has a lease of its own.
     lease: Arc<Mutex<Option<Lease>>>,
     wait: Wait,
     max: usize,
@@ -34,7 +34,7 @@ pub struct SysvRx {
     watch: PeerWatch,
     wait: Wait,
     envelope: Envelope,
-    /// Removes the queue when dropped.
+    /// The lease on the queue. Dropping it removes the queue.
     _lease: Lease,
 }
 
@@ -115,7 +115,7 @@ impl Tx for SysvTx {
         self.put(msg.len(), Some(until))
     }
 
-    /// The kernel expects the message after its type, so writing it there directly saves a copy.
+    /// Makes `fill` write the message directly behind its type, where the kernel expects it. That saves a copy.
     #[inline]
     fn send_in_place(
         &mut self,
@@ -151,7 +151,7 @@ impl SysvRx {
         Ok(SysvRx { queue, watch, wait, envelope: Envelope::with_room(max), _lease: lease })
     }
 
-    /// Receives into the envelope; returns the length.
+    /// Receives into the envelope, which holds the type and the message. Returns the length of the message.
     #[inline]
     fn take(&mut self, until: Option<Deadline>) -> Result<usize, RecvError> {
         let (queue, envelope) = (self.queue, &mut self.envelope);
@@ -201,7 +201,7 @@ impl Rx for SysvRx {
         self.copy_out(buf, len)
     }
 
-    /// The message is read after its type, where the kernel put it.
+    /// Passes the message to `read` where the kernel put it, behind its type.
     #[inline]
     fn recv_in_place<R>(
         &mut self,

@@ -1,12 +1,12 @@
 //! System V message queues, one each way.
 //!
-//! One system call per message at each end (`msgsnd`, `msgrcv`). A wait with a deadline makes four: the calls take no
-//! timeout, so they are tried once without waiting and then made under a timer that interrupts them.
+//! Each message costs one system call at each end (`msgsnd`, `msgrcv`). Waiting with a deadline takes four: these calls
+//! have no timeout, so they are tried once without waiting, and then made under a timer that interrupts them.
 //!
-//! A queue exists until it is removed, and knows nothing of processes. The receiving end removes its queue and holds a
-//! lease on it; the sending end removes it when the receiver has died, which wakes a sleeping sender (`EIDRM`). When the
-//! sender has ended, the receiver's watcher puts a note into the queue, of a type that is received after every message.
-//! docs/decisions/0020-queues-and-peer-death.md describes the alternatives.
+//! A queue exists until it is removed, and does not know which processes use it. The receiving end removes its queue
+//! and holds a lease on it. If the receiver has died, the sending end removes the queue, which wakes a sleeping sender
+//! (`EIDRM`). When the sender has ended, the receiver's watching thread puts a note into the queue, with a type that is
+//! received after all messages. docs/decisions/0020-queues-and-peer-death.md describes the alternatives.
 
 mod halves;
 
@@ -21,18 +21,18 @@ use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Tra
 
 pub use halves::{SysvRx, SysvTx};
 
-/// The type of messages; the note that the sender has ended has the next type, which is received last.
+/// The type of messages. The note that the sender has ended has the next higher type, which is received last.
 const MESSAGE: i64 = 1;
 const NOTE: i64 = 2;
 
-/// Number of random keys to try: one of 2^31 is normally free at once, unless the table is full.
+/// Number of random keys to try. Usually the first of 2^31 is free, unless the table of queues is full.
 const KEYS_TO_TRY: usize = 16;
 
 /// The mechanism `sysv-mq`, svipc(7): two queues with random keys, one each way.
 #[derive(Debug)]
 pub struct SysvMq;
 
-/// Creates a queue for the spec, and returns its lease and key, too.
+/// Creates a queue for the spec. Returns it with its lease and key.
 fn leased_queue(spec: &Spec) -> Result<(SysvQueue, Lease, i32), OpenError> {
     let mut tries = 0;
     let (queue, lease, key) = loop {

@@ -208,8 +208,8 @@ impl Bearer {
         }
     }
 
-    /// Returns the ring through which an Ethernet bearer receives its frames, for the caller to read. Only the first call
-    /// returns it. Other media have none.
+    /// Returns the ring through which an Ethernet bearer receives its frames, for the caller to read. Only the first
+    /// call returns it. Other media have none.
     pub const fn take_ring(&mut self) -> Option<PacketRing> {
         match self {
             Self::Ethernet(b) => b.take_ring(),

@@ -247,8 +247,8 @@ fn peer(site: &Site, job: &str) -> std::process::Child {
 const FULL: &str = "the connection is full";
 
 /// Minimum number of messages that a peer sends to fill its connection.
-/// Length of these messages in bytes.
 const FILLING: usize = 30;
+/// Length of these messages in bytes.
 const FILLING_BYTES: usize = 4096;
 
 #[test]

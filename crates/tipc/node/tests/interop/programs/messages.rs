@@ -8,8 +8,8 @@ const SIZES: [usize; 7] = [1, 100, 1_400, 1_429, 5_000, 20_000, 66_000];
 /// Number of messages in flight at the same time.
 const BURST: u32 = 300;
 /// Offset, from a check's first service, of a service whose socket does not read and is closed on request.
-/// Offset of a service whose socket does not read, so that its queue fills up.
 const DEAF: u32 = 1;
+/// Offset of a service whose socket does not read, so that its queue fills up.
 const FULL: u32 = 2;
 /// Maximum payload length of a returned message in bytes.
 const RETURNED: usize = 1_024;

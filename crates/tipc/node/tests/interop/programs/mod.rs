@@ -21,8 +21,8 @@ use topology::Subscriber;
 /// Time limit for a single step. It is only reached if something hangs.
 const PATIENCE: Duration = Duration::from_secs(200);
 /// Time limit for all steps together, in seconds.
-/// Additional time for each connection that ends in good order, in seconds.
 const WATCHDOG: u32 = 900;
+/// Additional time for each connection that ends in good order, in seconds.
 const WATCHDOG_PER_END: u32 = 2;
 /// Number of connections of each kind and direction that are to end in good order, unless `CROSSWAY_ORDERLY_ENDS` is
 /// set.
