@@ -1,8 +1,8 @@
 //! Points at which a test kills this process: each step of a switch and of a move has one. Builds without debug
 //! assertions have none.
 
-/// Kills this process if CROSSWAY_CHANNEL_FAULT is `POINT@COUNT` with this point's name, and this is the COUNTth time
-/// that it is reached.
+/// Kills this process if CROSSWAY_CHANNEL_FAULT is `POINT@COUNT` with this point's name, and the point has now been
+/// reached COUNT times.
 #[cfg(debug_assertions)]
 pub(crate) fn point(name: &str) {
     static WANTED: std::sync::OnceLock<Option<(String, u32)>> = std::sync::OnceLock::new();

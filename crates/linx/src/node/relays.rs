@@ -131,7 +131,7 @@ impl Relays {
         }
     }
 
-    /// Retries everything that waits for a link's peer.
+    /// Retries sending all signals that wait for a link's peer.
     pub(super) fn retry(&mut self, link: LinkId) {
         let waiting: Vec<usize> = self
             .all
