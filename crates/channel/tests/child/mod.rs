@@ -13,7 +13,7 @@ impl Drop for Killed {
 }
 
 /// Starts the test `child` of this program with environment variables. If `fault` is `STEP@COUNT`, the child dies when
-/// it reaches that step for the COUNTth time.
+/// it has reached that step COUNT times.
 pub(crate) fn start(environment: &[(&str, String)], fault: Option<&str>) -> Killed {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]).envs(environment.iter().cloned());
