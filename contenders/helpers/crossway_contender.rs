@@ -1,7 +1,9 @@
-//! The contenders' protocol of Crossway, version 1, for programs in Rust: one file, standard library only.
+//! Version 1 of Crossway's protocol for contenders, for programs in Rust. A single file that needs only the standard
+//! library.
 //!
-//! A contender implements [`Contender`] and calls `serve::<Mine>()` in `main`. docs/CONTENDERS.md defines what it must do.
-//! Let the build command copy this file next to yours, and declare `mod crossway_contender;`.
+//! A contender implements [`Contender`] and calls `serve::<Mine>()` in `main`. docs/CONTENDERS.md defines what it must
+//! do. The build command should copy this file into the directory of the program's own source, which declares `mod
+//! crossway_contender;`.
 //!
 //! SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -15,52 +17,53 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 const PROTOCOL: u64 = 1;
-/// Numbers are written this many messages ahead: if a number were written right before it is sent, a copy that loads wider
-/// words than the number would have to wait for the store, and the measurement would include that wait.
+/// Number of messages between the one that is sent and the one whose number is written. If a number were written right
+/// before it is sent, a copy that loads wider units than the number would have to wait for the store, and the
+/// measurement would include that wait.
 const LEAD: usize = 8;
 
-/// An error; the text is one sentence for the user.
+/// The result of a call; the error is a sentence for the user.
 pub type Result<T> = std::result::Result<T, String>;
-/// The words of an offer, which one end passes to the other before the channel is open: names and texts.
+/// An offer: names and values that the listening end passes to the connecting end before the channel is open.
 pub type Words = BTreeMap<String, String>;
 
-/// One end of a channel.
+/// The role of this process in a trial, which is one end of a channel.
 #[derive(Clone, Debug)]
 #[allow(dead_code)]
 pub struct Role {
-    /// `sender`, `receiver`, `client` or `server`.
+    /// Name of the role: `sender`, `receiver`, `client` or `server`.
     pub part: String,
     /// Maximum length of a message in bytes.
     pub size_bytes: usize,
-    /// Whether it should wait by spinning.
+    /// Whether to wait by spinning instead of sleeping.
     pub spins: bool,
     /// The address to listen on.
     pub bind: String,
-    /// A private directory, removed afterwards; also the working directory.
+    /// A private directory, which is also the working directory; it is removed after the trial.
     pub dir: PathBuf,
-    /// A prefix in /dev/shm; everything with it is removed afterwards.
+    /// A prefix for names in /dev/shm; all objects with this prefix are removed after the trial.
     pub shm_prefix: String,
-    /// Capacity between the ends in bytes, if the plan requests one.
+    /// Capacity of the channel in bytes, if the plan requests one.
     pub capacity_bytes: Option<u64>,
     /// Size of the socket buffers in bytes, if the plan requests one.
     pub socket_buffer_bytes: Option<u64>,
 }
 
-/// The program to be measured.
+/// A program to be measured; a value is an open channel.
 pub trait Contender: Sized {
-    /// The library's name and version.
+    /// Returns the library's name and version.
     fn library() -> String;
-    /// Listens and returns the offer.
+    /// Listens, and writes the offer to `words`.
     fn listen(role: &Role, words: &mut Words) -> Result<Self>;
     /// Waits for the other end to connect.
     fn accept(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Connects to the other end's offer.
+    /// Connects to the offer of the listening end.
     fn connect(role: &Role, words: &Words) -> Result<Self>;
-    /// Sends one message, all of it.
+    /// Sends one whole message.
     fn send(&mut self, message: &[u8]) -> Result<()>;
-    /// Receives one message and passes it to a function; a byte stream receives exactly `len` bytes.
+    /// Receives one message and passes it to `take`. If the channel is a byte stream, receives exactly `len` bytes.
     fn receive(&mut self, len: usize, take: impl FnOnce(&[u8])) -> Result<()>;
     /// Closes the channel.
     fn close(self) -> Result<()>;
@@ -68,8 +71,8 @@ pub trait Contender: Sized {
 
 static ANSWERS: OnceLock<Mutex<File>> = OnceLock::new();
 
-/// Serves orders until the end, and ends the process. Standard output is redirected to standard error, so that output of a
-/// library is not taken for an answer.
+/// Executes the orders of Crossway until the last one, then exits. Standard output is redirected to standard error, so
+/// that output of a library is not mistaken for an answer.
 pub fn serve<C: Contender>() -> ! {
     let answers = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let Ok(answers) = answers else { std::process::exit(2) };
@@ -343,7 +346,7 @@ impl Window {
     }
 }
 
-/// Uses the prepared messages in rotation.
+/// Cycles through the prepared messages.
 struct Cursor {
     size: usize,
     stride: usize,
@@ -373,7 +376,7 @@ impl Cursor {
     }
 }
 
-/// The sum of the 64-bit little-endian words of a message, the last padded with zeros; reads every byte.
+/// Returns the sum of the message's 64-bit little-endian words, the last one padded with zeros. It reads every byte.
 #[inline(always)]
 fn sum64(message: &[u8]) -> u64 {
     let (words, rest) = message.as_chunks::<8>();
@@ -394,7 +397,7 @@ unsafe extern "C" {
     fn dup2(from: std::ffi::c_int, to: std::ffi::c_int) -> std::ffi::c_int;
 }
 
-/// CLOCK_MONOTONIC, of which the standard library provides only differences.
+/// Returns the time of CLOCK_MONOTONIC in nanoseconds. The standard library provides only differences of times.
 fn now_ns() -> u64 {
     let mut time = Timespec { seconds: 0, nanoseconds: 0 };
     // SAFETY: the structure is the C library's and lives for the length of the call.
@@ -468,7 +471,7 @@ impl Json {
         }
     }
 
-    /// The elements between two brackets, separated by commas.
+    /// Parses the elements up to the closing bracket, which are separated by commas.
     fn each(
         rest: &mut &str,
         close: char,

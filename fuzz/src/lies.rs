@@ -1,4 +1,4 @@
-//! What the man in the middle does to a frame.
+//! Forges frames, as a man in the middle between two nodes would.
 
 use crossway_tipc_proto::addr::{BearerId, NodeAddr};
 use crossway_tipc_proto::seq::Seq;
@@ -9,13 +9,14 @@ use crossway_tipc_proto::wire::{
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 
-/// Frames kept as material.
+/// Maximum number of frames that are kept as material for forgeries.
 const MEMORY: usize = 400;
 
-/// A man in the middle: the frames that passed, to take lies from.
+/// A man in the middle, with the frames that passed it as material for forgeries.
 #[derive(Debug)]
 pub(crate) struct Liar {
-    /// Frames that pass as they are, in per cent, beyond those that chance lets pass.
+    /// Probability in per cent that a frame passes unchanged without a further draw; the further draw lets frames pass,
+    /// too.
     honesty: u32,
     seen: Vec<Vec<u8>>,
 }
@@ -25,7 +26,7 @@ impl Liar {
         Self { honesty, seen: Vec::new() }
     }
 
-    /// Remembers a frame.
+    /// Adds a frame to the material.
     pub(crate) fn see(&mut self, rng: &mut Pcg64Mcg, frame: &[u8]) {
         if self.seen.len() < MEMORY {
             self.seen.push(frame.to_vec());
@@ -39,7 +40,7 @@ impl Liar {
         (!self.seen.is_empty()).then(|| self.seen[rng.random_range(0..self.seen.len())].clone())
     }
 
-    /// What arrives instead of `frame`: nothing, itself, something else, several things.
+    /// Returns the frames that arrive instead of `frame`: none, the frame itself, another one, or several.
     pub(crate) fn pass(&self, rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<Vec<u8>> {
         if rng.random_range(0..100) < self.honesty {
             return vec![frame.to_vec()];
@@ -65,7 +66,8 @@ impl Liar {
         }
     }
 
-    /// The frame, or an old one, inside a tunnel, a bundle or a fragment that carries the frame's own link fields.
+    /// Returns the frame, or an old one, inside a tunnel, a bundle or a fragment that carries the frame's own link
+    /// fields.
     fn nest(&self, rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<u8> {
         let Ok(view) = View::parse(frame) else { return frame.to_vec() };
         let mut link = LinkFields::of(&view);
@@ -104,7 +106,8 @@ impl Liar {
     }
 }
 
-/// Forges the nodes that a STATE message lists as present, mostly in a well-formed record; leaves other frames unchanged.
+/// Forges the nodes that a STATE message lists as present, mostly in a well-formed record; leaves other frames
+/// unchanged.
 fn gossip(rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<u8> {
     let mut out = frame.to_vec();
     let is_state =
@@ -112,7 +115,7 @@ fn gossip(rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<u8> {
     if !is_state || frame.len() < 44 {
         return out;
     }
-    // Behind a gap-ack record that reports nothing.
+    // Goes after a gap-ack record that reports no gap.
     out.truncate(40);
     out.extend_from_slice(&[0, 4, 0, 0]);
     let member = |rng: &mut Pcg64Mcg| NodeAddr(0x0fff + rng.random_range(0..4));
@@ -131,14 +134,14 @@ fn gossip(rng: &mut Pcg64Mcg, frame: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A few lies in a frame, mostly in its header.
+/// Changes up to three things in a frame, mostly in its header.
 fn bend(rng: &mut Pcg64Mcg, mut frame: Vec<u8>) -> Vec<u8> {
     for _ in 0..rng.random_range(1..4) {
         if frame.len() < 24 {
             break;
         }
         match rng.random_range(0..8) {
-            // A number that is nearly right.
+            // Change a number field a little.
             0 | 1 => {
                 let at = [6, 8, 10, 16, 18, 20, 36, 38][rng.random_range(0..8)];
                 if at + 2 <= frame.len() {
@@ -147,7 +150,7 @@ fn bend(rng: &mut Pcg64Mcg, mut frame: Vec<u8>) -> Vec<u8> {
                     frame[at..at + 2].copy_from_slice(&old.add(by).0.to_be_bytes());
                 }
             }
-            // Another user, another type.
+            // Change the user or the message type.
             2 => frame[0] = frame[0] & 0xe1 | rng.random_range(0..16) << 1,
             3 => frame[4] = frame[4] & 0x1f | rng.random_range(0..8) << 5,
             4 => {
@@ -157,7 +160,7 @@ fn bend(rng: &mut Pcg64Mcg, mut frame: Vec<u8>) -> Vec<u8> {
                     [rng.random_range(0..4)];
             }
             5 => {
-                // Cut, with a size that agrees.
+                // Truncate the frame, and set its size field accordingly.
                 let len = rng.random_range(24..=frame.len());
                 frame.truncate(len);
                 set_size(&mut frame);
@@ -182,7 +185,8 @@ fn set_size(frame: &mut [u8]) {
     frame[..4].copy_from_slice(&word.to_be_bytes());
 }
 
-/// Decodes whatever it is; what is understood must come out as it went in, as far as it was understood.
+/// Decodes a frame. If it is valid, checks that what was decoded is unchanged after it was encoded and decoded again.
+/// Returns whether it is valid.
 pub(crate) fn decode(frame: &[u8]) -> bool {
     let Ok(first) = Frame::decode(frame) else { return false };
     let mut again = Vec::new();

@@ -1,8 +1,9 @@
-//! Fuzzing of the TIPC decoders and state machine, in this process and for a stated time.
+//! Fuzzes the TIPC decoders and state machine, within this process and for a given time.
 //!
-//! Two nodes talk over two media with a man in the middle who changes, repeats, holds back, invents and nests frames. Because the honest half
-//! of the talk is real, the lies carry session and sequence numbers that are believed, and reach states that random bytes never
-//! reach. Every round has a seed of its own; a failure prints it and `--seed N --rounds 1` repeats it.
+//! Two nodes communicate over two media through a man in the middle, who changes, repeats, delays, invents and nests
+//! frames. Because most frames are genuine, forged ones carry session and sequence numbers that nodes accept, and reach
+//! states that random bytes never reach. Every round has a seed of its own; a failure prints it, and `--seed N --rounds
+//! 1` repeats the round.
 //!
 //!     cargo run --profile fuzz -p crossway-fuzz -- --minutes 20
 
@@ -18,13 +19,13 @@ use clap::Parser;
 /// Fuzzes the TIPC node with a hostile peer.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How long to go on
+    /// Minutes after which to stop
     #[arg(long, default_value_t = 1)]
     minutes: u64,
-    /// Seed of the first round; each further round takes the next number
+    /// Seed of the first round; each further round uses the next number
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Rounds at most
+    /// Maximum number of rounds
     #[arg(long, default_value_t = u64::MAX)]
     rounds: u64,
 }

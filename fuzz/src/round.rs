@@ -1,4 +1,4 @@
-//! One round: two nodes, two media, the man in the middle, and commands at random.
+//! A round: two nodes on two media, with the man in the middle, and random commands.
 
 use core::fmt;
 use core::time::Duration;
@@ -15,14 +15,14 @@ use rand_pcg::Pcg64Mcg;
 use crate::lies::{Liar, decode};
 
 const STEPS: usize = 3_000;
-/// A node that holds more leaks.
+/// Maximum memory of a node in bytes; a node that holds more has a leak.
 const BYTES_MAX: usize = 96 << 20;
-/// Frames that one thing may cause.
+/// Maximum number of frames that a node may send in response to one event.
 const FRAMES_MAX: usize = 50_000;
 const SERVICE: u32 = 1000;
 const GROUP: u32 = 2000;
 
-/// What happened, over all rounds.
+/// Counts of what happened, over all rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     frames: u64,
@@ -72,7 +72,7 @@ struct Talk {
     nodes: [Node; 2],
     ports: [Vec<Port>; 2],
     liar: Liar,
-    /// Frames under way: the receiver, its bearer, the bytes.
+    /// Frames in transit: index of the receiving node, its bearer, and the bytes.
     wire: Vec<(usize, BearerId, Vec<u8>)>,
     tally: Tally,
 }
@@ -93,7 +93,7 @@ pub(crate) fn run(seed: u64) -> Tally {
     let nodes = [0, 1].map(|n| {
         let addr = Some(NodeAddr(0x1000 + n as u32));
         let mut node = Node::new(Config { addr, seed: rng.random(), ..Config::default() });
-        // In half of the rounds two nodes are already a ring.
+        // In half of the rounds, the threshold is so low that two nodes already form a monitoring ring.
         let threshold = if seed % 8 < 4 { 1 } else { 32 };
         node.set_monitor_threshold(threshold).expect("a legal threshold");
         for plane in 0..2 {
@@ -136,13 +136,13 @@ impl Talk {
         }
     }
 
-    /// Some of the frames under way arrive, one way or another.
+    /// Delivers some of the frames in transit, possibly forged.
     fn deliver(&mut self) {
         for _ in 0..self.rng.random_range(1..20) {
             if self.wire.is_empty() {
                 return;
             }
-            // Mostly the oldest.
+            // Usually the oldest frame is delivered.
             let at = if self.rng.random_bool(0.9) {
                 0
             } else {
@@ -165,7 +165,7 @@ impl Talk {
             sent += 1;
             assert!(sent < FRAMES_MAX, "one thing makes the node talk for ever");
             assert!(frame.len() <= 1500, "{} bytes on a medium of 1500", frame.len());
-            // A medium has an end, and loses what is too much.
+            // A medium holds a limited number of frames, and loses further ones.
             if self.wire.len() < 400 {
                 self.wire.push((1 - n, transmit.bearer, frame.clone()));
             }
@@ -201,7 +201,7 @@ impl Talk {
         let range = ServiceRange { service: SERVICE, lower: instance, upper: instance + 2 };
         let kind = self.rng.random_range(0..4);
         let (node, now) = (&mut self.nodes[n], self.now);
-        // What a command answers does not matter here; that it answers does.
+        // The results of commands do not matter here; they only have to return.
         match (self.rng.random_range(0..14), port) {
             (0..3, _) | (_, None) if count < 60 => {
                 let kinds = [SocketKind::Rdm, SocketKind::Dgram, SocketKind::Stream];
@@ -232,7 +232,7 @@ impl Talk {
                 }
             }
             (8, Some(port)) => self.read(n, port),
-            // In or out of a group.
+            // Leave the group, or join it.
             (9, Some(port)) if node.leave(now, port).is_err() => {
                 let (loopback, events, scope) = (true, true, Scope::Cluster);
                 let request = GroupRequest { group: GROUP, instance, loopback, events, scope };

@@ -1,6 +1,6 @@
-//! iceoryx2: publish-subscribe over shared memory, one service for each direction. The sender writes into a loaned sample,
-//! the receiver reads in place. An end that sleeps waits for an event of the library, which the sender raises with each
-//! message; an end that spins polls.
+//! Contender for iceoryx2: publish-subscribe over shared memory, with one service for each direction. The sender writes
+//! into a loaned sample, and the receiver reads in place. An end that sleeps waits for an event of the library, which
+//! the sender triggers with each message. An end that spins polls.
 //!
 //! The library does not end a channel when a peer dies, so a UNIX connection between the two processes reports that.
 
@@ -23,7 +23,7 @@ use iceoryx2::prelude::*;
 
 /// Capacity between the ends in bytes if the plan does not specify it.
 const ROOM_BYTES: u64 = 4 << 20;
-/// Minimum and maximum number of messages that fit into it.
+/// Minimum and maximum number of messages that a channel holds.
 const ROOM_MESSAGES: (u64, u64) = (4, 128);
 
 type Service = ipc::Service;
@@ -31,12 +31,12 @@ type Service = ipc::Service;
 struct Iceoryx2 {
     publisher: Publisher<Service, [u8], ()>,
     subscriber: Subscriber<Service, [u8], ()>,
-    /// Wakes the other end and this one, unless both spin.
+    /// Notifies the other end, and waits for its notifications; `None` if both ends spin.
     bell: Option<(Notifier<Service>, Listener<Service>)>,
     door: Option<UnixListener>,
     /// The connection that the other end watches.
     peer: Option<UnixStream>,
-    /// Whether the other end has closed properly.
+    /// Whether the other end has closed its channel, and not died.
     closed: Arc<AtomicBool>,
     _node: Node<Service>,
 }
@@ -45,7 +45,7 @@ fn why<E: Display>(what: &'static str) -> impl Fn(E) -> String {
     move |e| format!("iceoryx2: {what}: {e}")
 }
 
-/// Both ends open everything with the same settings, in any order.
+/// Opens the services. Both ends do this with the same settings, in any order.
 fn open(role: &Role, prefix: &str, listens: bool) -> Result<Iceoryx2> {
     let mut config = Config::default();
     // The library puts sockets into this folder, whose paths must be short.
@@ -95,11 +95,11 @@ fn open(role: &Role, prefix: &str, listens: bool) -> Result<Iceoryx2> {
     Ok(Iceoryx2 { publisher, subscriber, bell, door: None, peer: None, closed: Arc::default(), _node: node })
 }
 
-/// The byte that says that this end closes properly and has not died.
+/// The byte that an end sends before it closes its channel; without it, the end has died.
 const GOODBYE: u8 = b'.';
 
 impl Iceoryx2 {
-    /// Ends this process when the other one has ended without that byte.
+    /// Starts a thread that ends this process if the other one ends without having sent that byte.
     fn watch(&mut self, peer: UnixStream) -> Result<()> {
         let mut other = peer.try_clone().map_err(|e| format!("dup: {e}"))?;
         self.peer = Some(peer);

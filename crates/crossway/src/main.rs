@@ -100,8 +100,8 @@ fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(command).var(COMPLETE).complete();
     let matches = command().try_get_matches().unwrap_or_else(|error| explained(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    // Where no tipcd is running, mechanisms that need one start this program as a tipcd, for as long as it runs; nothing starts
-    // before a mechanism needs it.
+    // Where no tipcd is running, mechanisms that need one start this program as a tipcd, for as long as it runs;
+    // nothing starts before a mechanism needs it.
     crossway_mech::mechanisms::tipc_node::start_by(tipcd, std::env::temp_dir());
     let ui = Ui::new(cli.color, cli.verbose);
     ui::start_tracing(cli.verbose, &ui);

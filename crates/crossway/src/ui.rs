@@ -91,7 +91,8 @@ impl Ui {
         println!("{}{line}", self.paint(sgr, word));
     }
 
-    /// Wraps `text` in an SGR code (`1` bold, `2` dim, `31` red, `32` green, `33` yellow) if standard output is coloured.
+    /// Wraps `text` in an SGR code (`1` bold, `2` dim, `31` red, `32` green, `33` yellow) if standard output is
+    /// coloured.
     pub(crate) fn paint(&self, sgr: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{sgr}m{text}\x1b[0m") } else { text.to_owned() }
     }

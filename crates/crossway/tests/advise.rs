@@ -126,7 +126,7 @@ fn asked(place: &Place, arguments: &[&str]) -> (serde_json::Value, String) {
     (answer, errors)
 }
 
-/// Candidates with figures.
+/// Returns the candidates that have figures.
 fn compared(answer: &serde_json::Value) -> Vec<&str> {
     let all = answer["compared"].as_array().expect("a list");
     all.iter().filter_map(|c| c["candidate"].as_str()).collect()
@@ -149,7 +149,8 @@ fn between_hosts_only_what_crosses_them_is_measured_by_their_agents() {
         pipe["why"].as_str().is_some_and(|why| why.contains("does not work between hosts")),
         "{pipe}"
     );
-    // These records answer for these hosts, and for no others. A command that reproduces figures has the filter of their run.
+    // These records answer for these hosts, and for no others. A command that reproduces figures has the filter of
+    // their run.
     for run in std::fs::read_dir(place.dir.path().join("out")).expect("runs") {
         let path = run.expect("a run").path().join("run.json");
         let mut info: serde_json::Value =

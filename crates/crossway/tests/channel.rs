@@ -1,4 +1,5 @@
-//! `crossway channel`: two programs, a name, a switch while lines are sent, and the messages about it; the same two programs on two hosts.
+//! `crossway channel`: two programs that connect by a name, a switch while lines are sent, and the messages about it;
+//! then the same programs on two hosts.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -96,7 +97,7 @@ fn what_cannot_be_is_one_clear_line() {
     assert!(String::from_utf8(top.stdout).unwrap().starts_with("No channel is open in "));
 }
 
-/// One of the two programs, with its standard input and its output.
+/// A running program with its standard input and its output.
 struct Sending {
     child: Running,
     input: Option<ChildStdin>,
@@ -122,7 +123,7 @@ impl Sending {
         assert_eq!(answer, line);
     }
 
-    /// Waits for its next line that contains these words.
+    /// Waits for the program's next line that contains `words`, and returns it.
     fn says(&mut self, words: &str) -> String {
         let line = self.said.by_ref().map_while(Result::ok).find(|line| line.contains(words));
         line.unwrap_or_else(|| panic!("it never says {words}"))
@@ -164,7 +165,7 @@ impl TwoHosts {
         self.dir.path().join(format!("tipcd{n}"))
     }
 
-    /// `crossway channel` on a host.
+    /// Returns a command that runs `crossway channel` on a host.
     fn channel(&self, n: usize, args: &[&str]) -> Command {
         let host = &self.lab.network().hosts[n];
         let mut command = host.command(assert_cmd::cargo::cargo_bin!("crossway"));
@@ -173,7 +174,7 @@ impl TwoHosts {
         command
     }
 
-    /// Starts a listener on the first host, and on each host a program that sends to it, with the same arguments everywhere.
+    /// Starts a listener on the first host, and on each host a program that sends to it, all with the same arguments.
     fn exchange(&self, settings: &dyn Fn(usize) -> Vec<(&'static str, String)>, between: &str) {
         let start = |n: usize, args: &[&str]| {
             let mut command = self.channel(n, args);
@@ -189,7 +190,7 @@ impl TwoHosts {
             let connected = sending.says("connected on");
             assert!(connected.ends_with(on), "{connected}");
             if n == 0 {
-                // By itself, as soon as memory is there.
+                // It switches without being asked, as soon as memory is available.
                 sending.says("uds-seqpacket -> shm-futex");
             }
             sending.exchange("another line");
@@ -220,7 +221,7 @@ fn the_same_words_lead_through_memory_within_a_host_and_over_tcp_or_tipc_between
         |_| vec![("CROSSWAY_CHANNEL_HOSTS", list.clone()), ("CROSSWAY_CHANNEL_KEY", key.clone())];
     hosts.exchange(&tcp, "tcp");
 
-    // By UDP if both ends allow loss.
+    // Messages travel by UDP if both ends allow loss.
     let network = ["--hosts", &list, "--key", &key, "--lossy"];
     let listen = [&["listen", "camera/left", "--echo", "--once"], &network[..]].concat();
     let listening = Running(hosts.channel(0, &listen).spawn().unwrap());
@@ -240,13 +241,13 @@ fn the_same_words_lead_through_memory_within_a_host_and_over_tcp_or_tipc_between
     };
     hosts.exchange(&tipc, "tipc");
 
-    // Without a key, and without the word that none is wanted.
+    // Neither a key nor --plain is given.
     let said = hosts.channel(1, &["send", "camera/left", "--hosts", &list]).output().unwrap();
     assert_eq!(said.status.code(), Some(2));
     let said = String::from_utf8(said.stderr).unwrap();
     assert!(said.contains("CROSSWAY_CHANNEL_KEY"), "{said}");
 
-    // A tipcd that ends and comes back: at either host the channel goes on where it was.
+    // If a tipcd ends and is restarted, at either host, the channel continues where it stopped.
     let [here, there] = sockets.each_ref().map(|socket| socket.display().to_string());
     let listen = ["listen", "camera/left", "--echo", "--plain", "--tipc", &here];
     let _listening = Running(hosts.channel(0, &listen).spawn().unwrap());
@@ -264,7 +265,7 @@ fn the_same_words_lead_through_memory_within_a_host_and_over_tcp_or_tipc_between
     sending.end();
 }
 
-/// A plan with one small case, and the moves.
+/// A plan with one small case, which also measures a process that moves between nodes.
 const PLAN: &str = r#"
 moves = true
 [group.one]
@@ -295,7 +296,7 @@ fn a_program_moves_to_another_node_and_back_and_the_run_keeps_what_came_of_it() 
     let [away, back] = checked.moves.as_slice() else { panic!("{checked:?}") };
     let there_and_back = (away.to.id(), back.from.id(), back.to.id());
     assert_eq!(there_and_back, ("tipc", "tipc", "uds-seqpacket"), "{checked:?}");
-    // At home it is on whatever local transport the policy takes for the cheapest.
+    // On its first node it uses whichever local transport the policy considers cheapest.
     let ids: Vec<&str> = checked.legs.iter().map(|leg| leg.transport.id()).collect();
     assert!(ids.first() != Some(&"tipc") && ids.last() != Some(&"tipc"), "{checked:?}");
 }
@@ -343,7 +344,7 @@ fn a_check_counts_and_says_what_is_wrong_with_its_arguments() {
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8(refused.stderr).unwrap().contains(arg));
     }
-    // Another process takes the name over; the first one ends in order.
+    // Another process takes the name over; the first one exits successfully.
     let nobody = run(&dir, &["listen", "nobody", "--take-over", "--wait-s", "0"]);
     assert_eq!(nobody.status.code(), Some(2));
 }

@@ -1,4 +1,4 @@
-//! The command line: runs by name, filters, orders, widths, completions.
+//! The command line: runs found by name, filters, sort orders, widths, completions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
-/// Five trials of a mechanism: with a rate if `rate` is set, otherwise round trips.
+/// Returns five trials of a mechanism: with a message rate if `rate` is set, otherwise with round trips.
 fn trials(mechanism: &str, size: u64, rate: bool, by: f64) -> Vec<Value> {
     let base: Value = serde_json::from_str(RECORD).expect("JSON");
     (0..5u32)
@@ -48,7 +48,7 @@ fn trials(mechanism: &str, size: u64, rate: bool, by: f64) -> Vec<Value> {
         .collect()
 }
 
-/// A run below `out`, as `measure --name` would create it.
+/// Creates the folder of a run below `out`, as `measure --name` would.
 fn write_run(
     dir: &Path,
     folder: &str,
@@ -245,7 +245,7 @@ fn sizes_on_the_command_line_may_have_a_unit() {
     assert!(error(&crossway(dir.path(), &["limits", "--sizes", "65MiB"])).contains("64 MiB"));
 }
 
-/// Checks the answer to values that are no numbers.
+/// Checks that each command rejects each of these values, and that the error message contains the example.
 fn rejects(commands: &[&str], wrong: &[&str], example: &str) {
     let dir = tempfile::tempdir().unwrap();
     for command in commands {

@@ -15,7 +15,7 @@ const PLAN: &str = "[testbed.apart]\nkind = \"containers\"\n\
     mechanisms = [\"pipe\", \"fifo\", \"uds-stream\", \"tcp-nodelay\", \"sysv-mq\", \"shm-futex\", \"cma\"]\n\
     workload = \"ping-pong\"\nsize_bytes = 64\nplacement = \"unpinned\"\ntrials = 1\nmessages = 50\nwarmup_ms = 1\n";
 
-/// Whether namespaces can be created here; prints why if they cannot.
+/// Returns whether namespaces can be created here; prints why if they cannot.
 fn can_contain() -> bool {
     let made = Command::new("ip").args(["netns", "list"]).output();
     let root = crossway_sys::proc::is_root();

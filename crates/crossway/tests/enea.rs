@@ -1,4 +1,4 @@
-//! A small version of Enea's study, with its fault matrix, in one command.
+//! A small version of Enea's study, with its fault matrix, measured by a single command.
 
 use std::fs;
 use std::path::Path;

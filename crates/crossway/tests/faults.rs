@@ -1,4 +1,4 @@
-//! The fault matrix for mechanisms that every kernel has.
+//! The fault matrix of mechanisms that every kernel supports.
 
 use std::process::{Command, Output, Stdio};
 
@@ -26,7 +26,7 @@ fn measured(records: &[FaultRecord], fault: Fault) -> Vec<&FaultRecord> {
     records.iter().filter(|r| r.fault == fault && r.status == Status::Ok).collect()
 }
 
-/// Every death is noticed, nothing is made up, and nothing is left behind that has to be removed manually.
+/// Checks that every death is noticed, no message is made up, and nothing is left behind that must be removed by hand.
 fn deaths_are_told(records: &[FaultRecord], states: &[State]) {
     let kills = measured(records, Fault::Kill);
     for state in states {

@@ -1,5 +1,5 @@
-//! `make install`: the files that it installs, a C program that finds the library by pkg-config and runs on the
-//! installed tipcd, and `make uninstall`.
+//! `make install`: the installed files; a C program that finds the library by pkg-config and uses the installed tipcd;
+//! and `make uninstall`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// All files below a directory, without directories.
+/// Returns all files below a directory, without directories.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {

@@ -1,11 +1,11 @@
-//! No dependency may have a licence that is incompatible with the project's own (MIT OR Apache-2.0).
+//! Checks that no dependency has a licence that is incompatible with the project's own (MIT OR Apache-2.0).
 
 use std::process::Command;
 
 use serde_json::Value;
 use spdx::{Expression, LicenseItem};
 
-/// Licences that require no more than attribution.
+/// Licences that require nothing but attribution.
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",

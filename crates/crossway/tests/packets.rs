@@ -1,5 +1,5 @@
-//! The packet meters of two hosts, compared with what the protocols must send and what tshark captures; and how eight
-//! senders share a slow receiver. Needs root, `ip`, `tc`, `ethtool` and `tshark`.
+//! The packet counters of two hosts, compared with what the protocols must send and with what tshark captures; and how
+//! eight senders share a slow receiver. Needs root, `ip`, `tc`, `ethtool` and `tshark`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use crossway_lab::record::{Record, Status, Transport};
 use crossway_lab::records_io::read_records;
 use crossway_netlab::{Impairment, Lab, Link, NetError, Topology};
 
-/// Runs a plan and returns its records; returns `None` and prints the reason if this machine cannot create hosts.
+/// Runs a plan and returns its records. Returns `None` and prints the reason if this machine cannot create hosts.
 fn measure(plan: &str, more: &[&str]) -> Option<Vec<Record>> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plan.toml");
@@ -41,7 +41,7 @@ fn measure(plan: &str, more: &[&str]) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// A network of hosts `a` and `b`, and the value for `--hosts`.
+/// Creates a network of the hosts `a` and `b`; returns it with the value for `--hosts`.
 fn up(name: &str, impairment: Impairment) -> Option<(Lab, String)> {
     let name = format!("{name}{:x}", std::process::id() % 0xfff);
     let link = Link { impairment, ..Link::default() };
@@ -125,7 +125,7 @@ fn a_stream_s_small_messages_share_packets_and_datagrams_do_not() {
     }
 }
 
-/// Captures packets on a host's interface; killed when dropped.
+/// A process that captures packets on a host's interface; killed on drop.
 struct Capture(Child);
 
 impl Capture {
@@ -154,13 +154,13 @@ impl Capture {
     }
 }
 
-/// A port without a listener: a connection to it is the last event in the capture.
+/// A port without a listener. An attempt to connect to it is the last event in a capture.
 const LAST_CALL: &str = "9";
 
 impl Capture {
-    /// Stops the capture once it contains everything sent over the link so far. tshark receives packets in blocks,
-    /// and an unfinished block is lost when it stops; therefore a last connection is attempted, and this waits until
-    /// it is in the file.
+    /// Stops the capture after everything that was sent over the link is in the file. tshark receives packets in blocks
+    /// and loses an unfinished block when it stops. Therefore this attempts a last connection, and waits until it is in
+    /// the file.
     fn finish(self, lab: &Lab, host: &str, other: &str, file: &Path) {
         let call = format!("exec 3<>/dev/tcp/{other}/{LAST_CALL}");
         let refused = lab.host(host).unwrap().command("bash").args(["-c", &call]).output().unwrap();
@@ -180,7 +180,7 @@ impl Drop for Capture {
     }
 }
 
-/// Number of frames in each TCP connection, in the order of the connections.
+/// Returns the number of frames in each TCP connection, in the order of the connections.
 fn connections(file: &Path) -> Vec<u64> {
     let mut frames = BTreeMap::<u64, u64>::new();
     for stream in fields(file, &format!("!(tcp.port == {LAST_CALL})")) {
@@ -189,7 +189,7 @@ fn connections(file: &Path) -> Vec<u64> {
     frames.into_values().collect()
 }
 
-/// The connection number of each captured frame that matches the display filter.
+/// Returns the connection number of each captured frame that matches the display filter.
 fn fields(file: &Path, filter: &str) -> Vec<u64> {
     let told = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-Y", filter, "-T", "fields", "-e", "tcp.stream"])
@@ -199,7 +199,7 @@ fn fields(file: &Path, filter: &str) -> Vec<u64> {
     text.lines().map(|line| line.trim().parse().unwrap()).collect()
 }
 
-/// Study item C5: an exchange on a separate connection takes TCP at least seven packets.
+/// An exchange on a separate connection takes TCP at least seven packets (item C5 of the cluster study).
 #[test]
 fn an_exchange_s_packets_are_those_that_tshark_sees() {
     const EXCHANGES: usize = 40;
@@ -245,7 +245,7 @@ fn what_a_lossy_link_makes_tcp_send_again_is_told() {
     assert!(sent > 1_000, "{:?}", records[0].retransmissions);
 }
 
-/// Study item T11.
+/// Many senders share one slow receiver (item T11 of the Toshiba study).
 #[test]
 fn eight_senders_share_a_slow_receiver_and_the_record_says_how() {
     const WORK_US: u64 = 40;

@@ -1,4 +1,4 @@
-//! Profiles with the real perf, without perf, and with one that fails.
+//! Profiles with the real perf, without perf, and with a perf that fails.
 
 mod browser;
 mod place;
@@ -23,12 +23,12 @@ fn profiles(place: &Place, words: &[&str]) -> Vec<Profile> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The words of an output, independent of line breaks.
+/// Returns an output as one line, independent of its line breaks.
 fn words_of(written: &[u8]) -> String {
     String::from_utf8_lossy(written).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether samples were taken; prints why if not.
+/// Returns whether samples were taken; prints why if not.
 fn sampled(profile: &Profile) -> bool {
     if let Some(why) = &profile.sampling.missing {
         eprintln!("SKIP: {why}; {:?}", profile.sampling.remedy);

@@ -1,4 +1,4 @@
-//! Commands that read records, as run by a user: their output, their errors, their exit codes.
+//! Commands that read records, run as by a user: their output, their errors, their exit codes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ fn crossway() -> Command {
     command
 }
 
-/// Standard output, standard error and exit code of a command.
+/// Runs a command; returns its standard output, standard error and exit code.
 fn run(args: &[&str]) -> (String, String, i32) {
     let out = crossway().args(args).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
@@ -28,7 +28,7 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// Five trials of a mechanism, all times multiplied by a factor.
+/// Returns five trials of a mechanism, with all times multiplied by a factor.
 fn trials(mechanism: &str, by: f64) -> Vec<Value> {
     let base: Value = serde_json::from_str(RECORD).expect("JSON");
     TRIALS
@@ -47,7 +47,7 @@ fn trials(mechanism: &str, by: f64) -> Vec<Value> {
         .collect()
 }
 
-/// Creates a run's folder with these records and, if given, a machine's fingerprint.
+/// Creates the folder of a run with these records and, if given, the fingerprint of a machine.
 fn write_run(dir: &Path, name: &str, records: &[Value], machine: Option<&Value>) -> PathBuf {
     let run = dir.join(name);
     fs::create_dir_all(&run).expect("a folder");
@@ -59,7 +59,7 @@ fn write_run(dir: &Path, name: &str, records: &[Value], machine: Option<&Value>)
     run
 }
 
-/// This machine's fingerprint as printed by `crossway env --json`, without the parts that are not stored.
+/// Returns this machine's fingerprint as printed by `crossway env --json`, without the parts that are not stored.
 fn this_machine() -> Value {
     let (out, err, code) = run(&["env", "--json"]);
     assert_eq!((code, err.as_str()), (0, ""));
@@ -333,7 +333,7 @@ fn limits_refuse_cpus_that_cannot_be_used() {
     assert!(err.contains('0'), "{err}");
 }
 
-/// The figures of a Markdown table's rows by head, from the first line with this head on.
+/// Returns the rows of the Markdown table whose first column has this head, as maps from head to cell.
 fn rows(text: &str, first_head: &str) -> Vec<BTreeMap<String, String>> {
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()

@@ -31,11 +31,12 @@ const CHARTS: &str = "document.querySelectorAll('.plot').length";
 const DRAWN: &str = "[...document.querySelectorAll('.plot')]
     .filter((p) => p.querySelector('.main-svg') && p.querySelector('.trace, .heatmaplayer image, .barlayer path')).length";
 const OVERFLOW: &str = "document.documentElement.scrollWidth - innerWidth";
-/// Lightness of the background behind the text, 0..255.
+/// Expression for the lightness of the background behind the text, 0..255.
 const GROUND: &str = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3)
     .reduce((sum, part) => sum + Number(part), 0) / 3";
 
-/// Names on the horizontal axes that overlap. Names at an angle are compared where their lines begin.
+/// Expression for the names on the horizontal axes that overlap. Names at an angle are compared by where their lines
+/// begin.
 const TICKS_OVERLAP: &str = "[...document.querySelectorAll('.plot')].flatMap((p) => {
     const names = [...p.querySelectorAll('.xtick text')].map((e) => [e.textContent, e.getBoundingClientRect(), /rotate\\((?!0)/.test(e.getAttribute('transform') || '')])
         .sort((a, b) => a[1].left - b[1].left);
@@ -122,8 +123,8 @@ fn the_report_works_in_a_browser() {
         "[...document.querySelectorAll('#raw-table tbody tr')].every((r) => r.textContent.includes('posix-mq'))",
     );
 
-    // Tables use the available width, their first column stays visible, and commands are formatted as such. Figures beyond
-    // their limit have the longest remarks.
+    // Tables use the available width, their first column stays visible, and commands are formatted as such. Figures
+    // beyond their limit have the longest remarks.
     let mut beyond = synthetic::rich();
     beyond.iter_mut().for_each(|record| record.calibration.blocking_exchange_ns = Some(1e9));
     let wide = browser.open(&report("browser-beyond", &beyond), 1400, "light");
@@ -221,7 +222,7 @@ fn hostile_records_run_nothing() {
     assert_eq!(browser.requests_outside(), [""; 0]);
 }
 
-/// Changes the charts in a page's data.
+/// Changes the data of the charts in a page.
 fn edit_charts(page: &Path, edit: impl FnOnce(&mut [serde_json::Value])) {
     let text = std::fs::read_to_string(page).unwrap();
     let marker = "<script type=\"application/json\" id=\"data\">";
@@ -233,7 +234,7 @@ fn edit_charts(page: &Path, edit: impl FnOnce(&mut [serde_json::Value])) {
     std::fs::write(page, format!("{}{made}{}", &text[..begin], &text[end..])).unwrap();
 }
 
-/// Breaks one view of one chart in a page's data, like a defect of the code that generates the charts.
+/// Breaks one view of one chart in the data of a page, as a defect of the code that generates charts might.
 fn break_view(page: &Path, chart: &str) {
     edit_charts(page, |charts| {
         let broken = charts.iter_mut().find(|c| c["id"] == chart).expect("the chart");
@@ -244,7 +245,7 @@ fn break_view(page: &Path, chart: &str) {
     });
 }
 
-/// Adds limits close to each other, to the ends of the value axis and beyond these to every view with lines.
+/// Adds limits to every view with lines: close to each other, at the ends of the value axis, and far beyond them.
 fn crowd_limits(page: &Path) {
     edit_charts(page, |charts| {
         let lines = charts.iter_mut().filter(|chart| chart["kind"] == "lines");
@@ -274,7 +275,7 @@ fn crowd_limits(page: &Path) {
     });
 }
 
-/// Names that overlap, in every view of every chart.
+/// Expression for the names that overlap, in every view of every chart.
 const NAMES_OVERLAP: &str = "(async () => {
     const found = [];
     for (const plot of document.querySelectorAll('.plot')) {

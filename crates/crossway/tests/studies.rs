@@ -8,7 +8,7 @@ use crossway_lab::record::Status;
 use crossway_lab::records_io::read_records;
 use serde_json::Value;
 
-/// A custom plan: the report evaluates the parts of both studies that it covers.
+/// A plan other than the studies'; the report evaluates the parts of both studies that it covers.
 const PLAN: &str = r#"
 [testbed.pair]
 kind = "guests"

@@ -1,13 +1,14 @@
-//! Lints for the tree: rules that neither the compiler nor clippy checks.
+//! Lints for the source tree: rules that neither the compiler nor clippy checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of lines; a longer file has more than one subject. Generated and vendored files do not count.
+/// Maximum number of lines of a file; a longer one has more than one subject. Generated and vendored files do not
+/// count.
 const LINES_AT_MOST: usize = 600;
 
-/// Where the lint `unsafe_code` may be allowed; the workspace denies it. Operating-system calls, the shared rings and the
-/// code that model-checks them, and functions that C programs call.
+/// Files in which the lint `unsafe_code` may be allowed, which the workspace denies: operating-system calls, the shared
+/// rings and the code that model-checks them, and functions that C programs call.
 const UNSAFE_HOMES: &[&str] = &[
     "crates/sys/src/lib.rs",
     "crates/ring/src/lib.rs",
@@ -25,7 +26,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace root")
 }
 
-/// Files tracked by git, by path relative to the root.
+/// Returns the files tracked by git: the path relative to the root, and the full path.
 fn tracked() -> Vec<(String, PathBuf)> {
     let out = std::process::Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

@@ -1,4 +1,4 @@
-//! `tipcd` as seen by its user: errors, signals, output and readiness.
+//! `tipcd` as its user sees it: errors, signals, output and readiness.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;
@@ -12,13 +12,13 @@ fn program() -> Command {
     Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
 }
 
-/// A loopback address that only this process uses.
+/// Returns a loopback address that only this process uses.
 fn host(n: u32) -> String {
     let pid = std::process::id();
     format!("127.{}.{}.{n}", 128 + pid / 250 % 64, 1 + pid % 250)
 }
 
-/// A tipcd that is killed when this is dropped.
+/// A tipcd that is killed on drop.
 struct Tipcd(Child);
 
 impl Tipcd {

@@ -1,6 +1,6 @@
-//! Writes a SYNTHETIC run (no figure in it was measured) to a directory, to look at the report with:
-//! `cargo run -p crossway-report --example synthetic -- DIR [RECORDS]`. With a number, it writes that many plain records instead
-//! of the run with data for every chart.
+//! Writes a SYNTHETIC run (none of its figures was measured) to a directory, to try the report on it: `cargo run -p
+//! crossway-report --example synthetic -- DIR [RECORDS]`. If RECORDS is given, writes that many plain records instead
+//! of a run with data for every chart.
 
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;

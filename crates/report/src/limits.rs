@@ -31,7 +31,8 @@ impl Limits {
     pub fn round_trip_levels(&self, summary: &Summary) -> Vec<(String, f64)> {
         let Some(limits) = &self.0 else { return Vec::new() };
         let mut levels = Vec::new();
-        // If a virtual machine's cores move, a reading before the run may be off by several times; the readings between the trials are used.
+        // If a virtual machine's cores move, a reading before the run may be off by several times; the readings between
+        // the trials are used.
         let met: Vec<f64> =
             summary.cases.iter().filter_map(|c| c.cache_line_ns.map(|e| e.value)).collect();
         let least = || {
@@ -56,7 +57,7 @@ impl Limits {
                     .map(|c| (c.size_bytes as f64, c.bytes_per_s.median))
                     .collect();
                 points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-                // Of several pairs of cores, the best gives the limit.
+                // If several pairs of cores were measured, the best one is the limit.
                 points.dedup_by_key(|p| p.0);
                 (points.len() > 1).then(|| (name.to_owned(), points))
             })
@@ -117,7 +118,8 @@ impl Limits {
         };
         let (copies, name) = copies_of(contender);
         let own = limit(copies)?;
-        // What is reached with two copies can be reached with one; where the loop with one copy is slower, it is no limit.
+        // What is reached with two copies can be reached with one; where the loop with one copy is slower, it is no
+        // limit.
         match limit(2).filter(|two| copies == 1 && two.value > own.value) {
             Some(two) => Some(("two copies, faster here than one", two)),
             None => Some((name, own)),

@@ -21,7 +21,8 @@ const BOTTOM: f64 = 48.0;
 /// Ids of the charts that are available as SVG.
 pub const CHARTS: [&str; 3] = ["round-trip", "throughput", "cpu"];
 
-/// Draws the first view of the named chart, with the contenders that the page selects at first; `None` if the run has no such chart.
+/// Draws the first view of the named chart, with the contenders that the page selects at first; `None` if the run has
+/// no such chart.
 pub fn chart(run: &Run, id: &str) -> Option<String> {
     let mut charts = charts::all(&run.summary, &run.limits, &run.histograms);
     steps::mark(&mut charts, &run.summary, &Shapes::of(run));

@@ -11,7 +11,7 @@ use crossway_report::steps::{Over, Shape, Shapes};
 use crossway_report::{Run, html, json, svg, terminal};
 use synthetic::{Ask, MADE, Noise};
 
-/// Five trials of one-way messages of a size; `ns` gives the time per message, nanoseconds.
+/// Returns five trials of one-way messages of a size; `ns` returns the time per message in nanoseconds.
 fn trials(
     mechanism: &str,
     size: u64,
@@ -38,7 +38,8 @@ fn run_of(records: Vec<Record>) -> Run {
     Run::of_records(Path::new("run"), records)
 }
 
-/// A protocol that cuts at `k * piece - head + 1`, as the interface counts its packets.
+/// Returns a series of a protocol that cuts messages at `k * piece - head + 1` bytes, as the interface's packet counts
+/// show.
 fn cut_series(
     mechanism: &str,
     sizes: impl Iterator<Item = u64>,
@@ -158,7 +159,7 @@ fn smooth_curves_are_silent_in_every_form() {
     assert!(alarms <= 3, "{alarms} of 60 runs of smooth curves raised an alarm");
 }
 
-/// Throughput of 16 KiB messages over the socket buffer, slow below `knee`.
+/// Returns the throughput of 16 KiB messages by socket buffer, which is low below `knee`.
 fn buffers(seed: u64, knee: f64) -> Run {
     let mut noise = Noise::new(seed);
     let mut records = Vec::new();

@@ -1,4 +1,5 @@
-//! Frames from the network: a frame that is accepted is the same after it has been encoded and decoded again.
+//! Fuzz target for frames from the network: a frame that is accepted is unchanged after it was encoded and decoded
+//! again.
 #![no_main]
 
 use crossway_tipc_proto::wire::{Frame, Message};

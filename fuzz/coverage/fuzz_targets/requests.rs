@@ -1,4 +1,5 @@
-//! Requests of programs to a `tipcd`: a request that is accepted is the same after it has been encoded and decoded again.
+//! Fuzz target for requests of programs to a `tipcd`: a request that is accepted is unchanged after it was encoded and
+//! decoded again.
 #![no_main]
 
 use crossway_tipc_client::protocol::control::Request;

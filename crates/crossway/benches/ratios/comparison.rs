@@ -1,4 +1,4 @@
-//! The ratio of two figures, its spread, and whether it meets its target.
+//! Ratios of two figures, with their spread, and whether they reach their targets.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use crossway_lab::stats::{self, bootstrap};
@@ -20,7 +20,7 @@ impl Target {
         }
     }
 
-    /// The verdict on the median; unclear if the interval permits both answers.
+    /// Returns the verdict on the median; it is not certain if the interval permits both answers.
     fn verdict(self, median: f64, low: f64, high: f64) -> &'static str {
         let (met, all_met, none_met) = match self {
             Target::AtLeast(x) => (median >= x, low >= x, high < x),
@@ -53,14 +53,14 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// From paired trials: the ratio of each pair.
+    /// Compares paired trials: takes the ratio of each pair.
     pub(crate) fn paired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
         let ratios: Vec<f64> = over.iter().zip(under).map(|(o, u)| o / u).collect();
         let interval = bootstrap::median_interval(&ratios, 0.95).map(|i| (i.low, i.high));
         Self::of(name, &ratios, interval, over, under, Some(target))
     }
 
-    /// Like [`Comparison::paired`], for information only: without a target.
+    /// Like [`Comparison::paired`], but without a target, for information only.
     pub(crate) fn paired_shown(name: String, over: &[f64], under: &[f64]) -> Self {
         Comparison {
             target: None,
@@ -69,12 +69,13 @@ impl Comparison {
         }
     }
 
-    /// From unpaired trials: each of `over` divided by the median of `under`, and the interval of the medians' ratio.
+    /// Compares unpaired trials: divides each of `over` by the median of `under`. The interval is that of the medians'
+    /// ratio.
     pub(crate) fn unpaired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
         Self::by_medians(name, over, under, Some(target))
     }
 
-    /// Like [`Comparison::unpaired`], for information only: without a target.
+    /// Like [`Comparison::unpaired`], but without a target, for information only.
     pub(crate) fn shown(name: String, over: &[f64], under: &[f64]) -> Self {
         Self::by_medians(name, over, under, None)
     }
@@ -113,7 +114,7 @@ impl Comparison {
     }
 }
 
-/// A number with three or four digits and a unit prefix: rates and nanoseconds share the columns.
+/// Formats a number with three or four digits and a unit prefix. Rates and nanoseconds share the columns.
 fn short(x: f64) -> String {
     match x {
         x if x >= 1e9 => format!("{:.2}G", x / 1e9),

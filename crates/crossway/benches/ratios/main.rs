@@ -1,9 +1,9 @@
 //! Crossway compared with hand-written C loops, public tools and the machine's limits, as ratios.
 //!
-//! `make bench`, or `cargo bench -p crossway --bench ratios -- --json ratios.json`. Trials are paired and
-//! interleaved: each trial of Crossway's is next to one of the reference's, each first in every other pair, in a
-//! seeded random order of cases, so that drift affects both alike. This is a benchmark, not a test: missed targets
-//! are printed and the exit status is 0.
+//! Run by `make bench`, or `cargo bench -p crossway --bench ratios -- --json ratios.json`. Trials are paired and
+//! interleaved, so that drift affects both sides alike: each trial of Crossway is next to a run of the reference, the
+//! order alternates from pair to pair, and the cases are in a seeded random order. This is a benchmark, not a test:
+//! missed targets are printed, and the exit status is 0.
 
 mod comparison;
 mod contender;
@@ -26,7 +26,7 @@ use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
 use reference::{Reference, Touch};
 
-/// Time until a virtual machine's wake-ups have settled: in the first milliseconds they are up to 50 % faster.
+/// Warm-up time. In their first milliseconds, the wake-ups of a virtual machine are up to 50 % faster than later.
 const WARMUP_MS: u64 = 100;
 
 #[derive(Parser)]
@@ -37,19 +37,19 @@ struct Args {
     /// Milliseconds per trial
     #[arg(long, default_value_t = 100)]
     measure_ms: u64,
-    /// Only cases whose GROUP/CASE matches (net-* and wire-* run between hosts, contender is a pipe through the C
-    /// helper)
+    /// Select only cases whose GROUP/CASE matches (net-* and wire-* run between hosts; contender is a pipe through the
+    /// C helper)
     #[arg(long)]
     filter: Vec<String>,
     /// Also write the figures as JSON to this file
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Passed by cargo
+    /// Passed by cargo, and ignored
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// A plan with every case once; those in `loops` are compared with a C loop.
+/// Returns a plan that has every case once; the cases in the group `loops` are compared with a C loop.
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let common = format!(
         "placement = \"other-core\"\ntrials = {}\nwarmup_ms = {WARMUP_MS}\nmeasure_ms = {}\n",
@@ -103,10 +103,10 @@ struct Figures {
     cache_line_ns: Vec<f64>,
 }
 
-/// Mechanism, whether it waits in the hybrid way, workload and size.
+/// Key of a case: mechanism, whether it waits in the hybrid way, workload and size.
 type Key = (String, bool, &'static str, u64);
 
-/// The C loop with which a trial is compared, determined by its group.
+/// Returns the C loop with which a trial is compared, according to the trial's group.
 fn counterpart_of(record: &Record) -> Option<Touch> {
     match record.group.as_str() {
         "loops" => Some(Touch::Everything),
@@ -115,9 +115,9 @@ fn counterpart_of(record: &Record) -> Option<Touch> {
     }
 }
 
-/// The groups that are compared with a loop that does not touch the payload.
+/// Prefix of the names of groups that are compared with a loop that does not touch the payload.
 const BARE: &str = "bare";
-/// The one of these groups whose two ends share a CPU.
+/// The one of these groups in which both ends share a CPU.
 const ONE_CORE: &str = "bare-one-core";
 
 const RATE: &str = "throughput";
@@ -133,7 +133,7 @@ fn key(record: &Record) -> Option<Key> {
     Some((record.mechanism.clone(), hybrid, workload, record.inputs.size_bytes))
 }
 
-/// Messages per second, or the median round trip in nanoseconds.
+/// Returns the messages per second, or the median round trip in nanoseconds.
 fn figure(record: &Record) -> Option<f64> {
     match record.inputs.workload {
         Workload::Throughput => record.throughput.map(|t| t.msgs_per_s),
@@ -203,7 +203,7 @@ fn limits(topology: &Topology, pair: (u32, u32)) -> anyhow::Result<Limits> {
     Ok(Limits::measure(topology, &ask, |what| eprintln!("limits: {what}"))?)
 }
 
-/// Runs the plan; before or after each trial of Crossway's, the C loop runs with the same number of messages.
+/// Runs the plan. Before or after each trial of Crossway, the C loop runs with the same number of messages.
 fn measure(
     args: &Args,
     plan: &Plan,
@@ -258,7 +258,7 @@ fn bytes(size: u64) -> String {
     }
 }
 
-/// Target: the harness adds nothing.
+/// Compares Crossway with the C loops that do the same; the target is that Crossway adds nothing.
 fn against_loops(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) {
     for ((mechanism, _, workload, size), f) in figures {
         if f.reference.is_empty() {
@@ -270,7 +270,7 @@ fn against_loops(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) 
     }
 }
 
-/// The cost of clocks, sequence numbers and reading every byte, compared with a loop that does none of it.
+/// Compares Crossway with bare C loops, which shows the cost of clocks, sequence numbers and reading every byte.
 fn against_bare_loops(
     figures: &BTreeMap<(&'static str, Key), Figures>,
     found: &mut Vec<Comparison>,

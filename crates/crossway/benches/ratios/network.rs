@@ -1,5 +1,5 @@
-//! TCP between two hosts of a netlab network, compared with iperf3 and sockperf on the same link, and with what a
-//! slow link can carry given the headers; TIPC with the latter, in guests whose kernel has it.
+//! Comparisons between two hosts of a netlab network: TCP with iperf3 and sockperf on the same link, and with what a
+//! slow link can carry given the headers; TIPC with the latter, in guests whose kernel supports it.
 
 use std::path::PathBuf;
 
@@ -14,24 +14,24 @@ use crate::comparison::{Comparison, Target};
 use crate::tools::{self, Ends};
 use crate::{Args, figure, pairs};
 
-/// As long as a run of the tools.
+/// Measured time of a trial in milliseconds, the same as of a run of the tools.
 const MEASURE_MS: u64 = 1_000;
-/// On the slow link, the rate is steady only once its queue is full.
+/// Measured time on the slow link in milliseconds. The rate is steady only after the link's queue has filled up.
 const SLOW_MEASURE_MS: u64 = 2_000;
-/// Trials on the slow link, which hardly vary.
+/// Number of trials on the slow link, which hardly vary.
 const SLOW_TRIALS: u32 = 3;
 
-/// The slow link, with the rate of the study's boards.
+/// Rate of the slow link, the same as between the study's boards.
 const SLOW: &str = "100mbit";
 const SLOW_BITS_PER_S: f64 = 100e6;
-/// Size of an Ethernet frame as counted by the token bucket: the packet and 14 bytes.
+/// Size of a full Ethernet frame as the token bucket counts it, in bytes: the packet and 14 bytes.
 const FRAME_BYTES: f64 = 1514.0;
-/// Payload of a full frame: 1500 minus 20 for IPv4, 20 for TCP and 12 for time stamps.
+/// TCP payload of a full frame in bytes: 1500 minus 20 for IPv4, 20 for TCP and 12 for time stamps.
 const TCP_PAYLOAD: f64 = 1448.0;
-/// Payload of a full frame: 1500 minus 24 for TIPC.
+/// TIPC payload of a full frame in bytes: 1500 minus 24 for the header.
 const TIPC_PAYLOAD: f64 = 1476.0;
 
-/// Runs all comparisons; prints which are impossible here and why.
+/// Runs all comparisons. Prints which are impossible here, and why.
 pub(crate) fn compare(args: &Args, out: &std::path::Path, found: &mut Vec<Comparison>) {
     for (name, offloads) in [("off", Offloads::Off), ("on", Offloads::On)] {
         if let Err(error) = against_tools(args, out.join(name), name, offloads, found) {
@@ -51,7 +51,7 @@ pub(crate) fn compare(args: &Args, out: &std::path::Path, found: &mut Vec<Compar
     }
 }
 
-/// Alternates trials of Crossway's and runs of the tool, on one link.
+/// Alternates trials of Crossway with runs of the tools on one link.
 fn against_tools(
     args: &Args,
     out: PathBuf,
@@ -120,12 +120,12 @@ size_bytes = 64
     Ok(())
 }
 
-/// Whether the filters exclude all cases of the plan.
+/// Returns whether the filters exclude all cases of the plan.
 fn nothing_wanted(plan: &Plan, args: &Args) -> anyhow::Result<bool> {
     Ok(case::expand(plan, &Topology::read()?, &args.filter).is_empty())
 }
 
-/// A prefix in the syntax of `--hosts`, with words that contain commas quoted.
+/// Formats a command prefix in the syntax of `--hosts`. Arguments are quoted, because they may contain commas.
 fn quoted(words: &[String]) -> String {
     words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
 }

@@ -1,7 +1,7 @@
-//! Runs a plan so that each trial of Crossway's is paired with a run of a counterpart.
+//! Runs a plan so that each trial of Crossway is paired with a run of a counterpart.
 //!
-//! The order within a pair alternates: the state left behind by the first run (a warm core, a raised clock frequency,
-//! the attention of a hypervisor) would otherwise always help, or hurt, the same one.
+//! The order within a pair alternates. Otherwise the state that the first run leaves behind (a warm core, a raised
+//! clock frequency, a scheduling decision of the hypervisor) would always help, or harm, the same side.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use crossway_lab::record::{Record, Status};
 use crossway_lab::run::{self, Options, RunEvent};
 use crossway_lab::shutdown;
 
-/// Runs a plan. `counterpart` measures the other side of a pair, given a record of the same case: this trial's or, if
-/// the counterpart runs first, the previous trial's. `each` receives every record that has figures, with the
-/// counterpart's figure.
+/// Runs a plan. `counterpart` measures the other side of a pair, given a record of the same case: that of this trial
+/// or, if the counterpart runs first, that of the previous one. `each` receives every record that has figures, with the
+/// figure of the counterpart.
 pub(crate) fn run(
     plan: &Plan,
     filters: &[String],

@@ -1,4 +1,4 @@
-//! The hand-written C loops in bench/c: compiled, and run like a trial of Crossway's.
+//! The hand-written C loops in bench/c: compiles them, and runs them like a trial of Crossway.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,9 +15,9 @@ const USUAL_WORKING_SET: u64 = 4 << 20;
 /// What a loop does with the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
-    /// The same as Crossway: messages in turn from a large working set, each numbered, every byte read.
+    /// What Crossway does: takes messages in turn from a large working set, numbers each, and reads every byte.
     Everything,
-    /// Nothing: one buffer that stays in the cache and is never read.
+    /// Nothing: a single buffer stays in the cache and is never read.
     Nothing,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Reference {
     working_set_bytes: u64,
 }
 
-/// A loop's line of JSON.
+/// The JSON that a loop prints.
 #[derive(Deserialize)]
 struct Line {
     messages: u64,
@@ -55,9 +55,9 @@ impl Reference {
         Ok(Reference { dir: dir.to_owned(), working_set_bytes })
     }
 
-    /// Repeats a trial with the same size, CPUs and numbers of messages, before the measured part and in it. Returns
-    /// messages per second, or the median round trip in nanoseconds. A loop that touches nothing reads the clock only
-    /// at its start and end, and therefore reports the mean round trip.
+    /// Repeats a trial with the same size, the same CPUs, and the same numbers of messages before and in the measured
+    /// part. Returns the messages per second, or the median round trip in nanoseconds. A loop that touches nothing
+    /// reads the clock only at its start and end, and therefore reports the mean round trip.
     pub(crate) fn run(&self, record: &Record, touch: Touch) -> anyhow::Result<f64> {
         let program = self.dir.join(record.mechanism.replace('-', "_"));
         let inputs = &record.inputs;

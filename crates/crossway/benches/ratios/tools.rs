@@ -1,4 +1,4 @@
-//! Public tools that measure the same: sockperf for TCP's round trip, iperf3 for TCP's throughput.
+//! Comparisons with public tools that measure the same: sockperf for the round trip of TCP, iperf3 for its throughput.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::{Figures, Key, RATE, RTT};
 
 /// Number of runs of each tool.
 const RUNS: usize = 5;
-/// Time limit for a server to listen.
+/// Maximum time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs the comparisons for which the tool is installed and Crossway has a figure.
@@ -73,7 +73,7 @@ fn pinned(cpu: u32, program: &str) -> Command {
     command
 }
 
-/// A server that is killed and reaped when this is dropped.
+/// A server process that is killed and reaped on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -94,12 +94,13 @@ fn server(ends: &Ends<'_>, program: &str, args: &[&str]) -> anyhow::Result<Serve
     Ok(Server(child))
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Waits until the server listens, according to the kernel's table: a connection would use up a one-shot server.
+/// Waits until the kernel's table shows that the server listens. A connection to find out would use up a one-shot
+/// server.
 fn wait_for_listener(ends: &Ends<'_>, port: u16) -> anyhow::Result<()> {
     let until = Instant::now() + START_LIMIT;
     let ending = format!(":{port:04X}");
@@ -132,7 +133,8 @@ fn client(ends: &Ends<'_>, program: &str, args: &[&str]) -> anyhow::Result<Strin
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// sockperf reports half the round trip, in microseconds; its sockets send without delay (TCP_NODELAY).
+/// Returns the round trip that sockperf measures, in nanoseconds. It reports half the round trip in microseconds; its
+/// sockets send without delay (TCP_NODELAY).
 pub(crate) fn sockperf_round_trip_ns(ends: &Ends<'_>) -> anyhow::Result<f64> {
     let (port, at) = (free_port()?.to_string(), ends.address.as_str());
     let _server = server(ends, "sockperf", &["server", "--tcp", "-i", at, "-p", &port])?;
@@ -147,7 +149,7 @@ pub(crate) fn sockperf_round_trip_ns(ends: &Ends<'_>) -> anyhow::Result<f64> {
     Ok(half.trim().parse::<f64>()? * 2.0 * 1000.0)
 }
 
-/// iperf3 writes 64 KiB at a time over one connection.
+/// Returns the messages per second that iperf3 measures, with 64 KiB per write over one connection.
 pub(crate) fn iperf3_messages_per_s(ends: &Ends<'_>) -> anyhow::Result<f64> {
     let (port, at) = (free_port()?.to_string(), ends.address.as_str());
     let _server = server(ends, "iperf3", &["-s", "-1", "-B", at, "-p", &port])?;

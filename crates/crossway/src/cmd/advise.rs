@@ -118,7 +118,7 @@ impl Run for Advise {
         let environment = Environment::take()?;
         let library = Library::read(&self.records, &environment.machine_id, &question);
         let faults = self.faults(&environment.machine_id)?;
-        // Probes make sockets and FIFOs; whatever they leave goes with this.
+        // Probes create sockets and FIFOs; anything they leave behind is removed with this lease.
         let leases = crossway_sys::lease::Run::begin(None)?;
         let probes = probes(self.no_measure);
         drop(leases);

@@ -188,7 +188,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
         if summary.by_status.is_empty() {
             eprintln!("The run was complete; nothing was left to measure.");
         }
-        // The trials of all sittings decide, not only those of the last one.
+        // After a resumed run, all of its trials decide, not only those since it was resumed.
         summary.by_status.clear();
         for record in read_records(&summary.dir)?.records {
             *summary.by_status.entry(record.status).or_default() += 1;

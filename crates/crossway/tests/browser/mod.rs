@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Nothing here takes this long unless something hangs.
+/// Time limit of every wait. Nothing here takes this long unless something hangs.
 const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// A browser, and the events that it sent.
@@ -20,7 +20,7 @@ pub(crate) struct Browser {
     to: Option<ChildStdin>,
     from: Receiver<Value>,
     next_id: u64,
-    /// Events of all pages, in order.
+    /// Events of all pages, in the order of arrival.
     pub(crate) events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
@@ -128,7 +128,7 @@ impl Browser {
         self.call(Some(&session), method, parameters)
     }
 
-    /// The value of an expression on the page.
+    /// Returns the value of an expression on the page.
     pub(crate) fn eval(&mut self, page: &Page, expression: &str) -> Value {
         let asked =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
@@ -158,7 +158,7 @@ impl Browser {
         self.on(page, "Input.dispatchKeyEvent", up);
     }
 
-    /// Exceptions, errors and warnings on the console, and messages of the browser itself.
+    /// Returns exceptions, errors and warnings on the console, and messages of the browser itself.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.events
             .iter()
@@ -174,7 +174,7 @@ impl Browser {
             .collect()
     }
 
-    /// Requested addresses other than files and data in the page itself.
+    /// Returns the addresses that pages requested, apart from files and data in the page itself.
     pub(crate) fn requests_outside(&self) -> Vec<String> {
         self.events
             .iter()

@@ -1,4 +1,5 @@
-//! Programs that break the protocol in every way: each gets one error that says what it did, the run goes on, and nothing is left.
+//! Programs that break the protocol in every way. For each there is one error that says what it did, the run goes on,
+//! and nothing is left behind.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use crossway_lab::record::{Record, Status};
 
 use crate::{Workshop, have};
 
-/// Contender by id: mode, answer at which it misbehaves, what the reason must say; | separates alternatives.
+/// For each contender: its id, its mode, the answer at which it misbehaves, and what the reason must contain (|
+/// separates alternatives).
 const MISDEEDS: &[(&str, &str, &str, &str)] = &[
     ("silent-hello", "silent", "hello", "did not answer 'hello' within 1s"),
     ("silent-verified", "silent", "verified", "did not answer 'verify' within 8s"),
@@ -37,7 +39,7 @@ const MISDEEDS: &[(&str, &str, &str, &str)] = &[
 fn declaration(misdeeds: &[(&str, &str, &str, &str)]) -> String {
     let mut text = String::new();
     for (id, mode, at, _) in misdeeds {
-        // The one that should come as far as verifying may need a while for that on a busy machine.
+        // The contender that should get as far as verification may need a while for that on a busy machine.
         let deadline = match (*mode, *at) {
             ("silent", "hello") => "deadline_s = 1\n",
             ("silent", _) => "deadline_s = 8\n",
@@ -88,7 +90,7 @@ fn whatever_a_program_does_is_one_clear_error_and_the_run_goes_on() {
     assert_eq!(still_running(&file), Vec::<u32>::new());
 }
 
-/// Both ends create names under the listening end's prefix, and the connecting one may be the last to do so.
+/// Both ends create names with the listening end's prefix; the connecting end may create the last one.
 #[test]
 fn what_the_connecting_end_makes_in_shared_memory_last_is_removed_too() {
     if !have("python3", "python3") {
@@ -109,7 +111,8 @@ fn what_the_connecting_end_makes_in_shared_memory_last_is_removed_too() {
     assert_eq!(left, Vec::<String>::new());
 }
 
-/// Processes of this test's program; their working directories no longer exist by now.
+/// Returns the processes whose command line contains the folder of `file`. Their working directories no longer exist by
+/// now.
 fn still_running(file: &std::path::Path) -> Vec<u32> {
     let folder = file.parent().unwrap().to_str().unwrap().to_owned();
     let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);

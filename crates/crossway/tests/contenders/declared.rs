@@ -1,4 +1,4 @@
-//! Declarations, building, and the contenders that come with the tree.
+//! Declarations, building, and the contenders that come with Crossway.
 
 use std::fs;
 
@@ -71,7 +71,7 @@ fn a_new_contender_passes_the_conformance_suite() {
     }
 }
 
-/// A program that was copied without its installation has no declarations.
+/// A program that was copied without the rest of its installation has no declarations.
 #[test]
 fn without_a_declaration_the_folders_are_named() {
     let shop = Workshop::new("");

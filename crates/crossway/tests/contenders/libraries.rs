@@ -1,8 +1,8 @@
-//! The contenders that come with the tree pass the conformance suite with the real libraries.
+//! The contenders that come with Crossway pass the conformance suite with the real libraries.
 
 use crate::{Workshop, stderr, stdout};
 
-/// Builds contenders and runs the suite on those that are ready; the others are skipped by name.
+/// Builds contenders and runs the suite on those that work here; the others are skipped with a message.
 fn conform(ids: &[&str]) {
     let shop = Workshop::new("");
     for id in ids {

@@ -1,4 +1,4 @@
-//! Contenders through the program: measured like mechanisms, and rejected if they misbehave.
+//! Contenders that are run by the program: measured like mechanisms, and rejected if they misbehave.
 
 mod bad;
 mod declared;
@@ -39,9 +39,9 @@ impl Workshop {
         command.env("XDG_CACHE_HOME", self.path("cache"));
         // Go would compile its standard library for each place.
         command.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go-build"));
-        // The same for what iceoryx2 depends on.
+        // The same applies to the dependencies of iceoryx2.
         command.env("CARGO_TARGET_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/iceoryx2"));
-        // What is held here does not depend on speed, and optimising takes longer than all tests of this suite.
+        // Nothing tested here depends on speed, and optimised builds take longer than all tests of this suite.
         command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
         command
     }
@@ -59,7 +59,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Whether a program is installed; prints a message if it is not.
+/// Returns whether a program is installed; prints a message if it is not.
 fn have(program: &str, package: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
@@ -68,7 +68,7 @@ fn have(program: &str, package: &str) -> bool {
     found
 }
 
-/// The folder of the contenders that come with the tree.
+/// Returns the folder of the contenders that come with Crossway.
 fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contenders").canonicalize().unwrap()
 }

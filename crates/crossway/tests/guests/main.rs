@@ -18,19 +18,19 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a command, which must succeed; returns its output.
+/// Runs a command that must succeed, and returns its output.
 fn said(words: &[&str]) -> String {
     let output = crossway(words);
     assert!(output.status.success(), "{words:?}: {}", errors(&output));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// A name that no guest or network of another test program on this machine has.
+/// Returns a name that no guest or network of another test program on this machine has.
 fn own(name: &str) -> String {
     format!("{name}{:x}", std::process::id())
 }
 
-/// Takes down a guest or network when dropped, also when a test fails.
+/// Takes a guest or network down on drop, even if a test fails.
 struct Up(&'static str, String);
 
 impl Drop for Up {
@@ -39,7 +39,7 @@ impl Drop for Up {
     }
 }
 
-/// Boots a guest; returns `None` and prints the reason if this machine cannot.
+/// Boots a guest. Returns `None` and prints the reason if this machine cannot.
 fn boot(name: &str, more: &[&str]) -> Option<Up> {
     let output = crossway(&[&["guest", "up", name], more].concat());
     let errors = errors(&output);
@@ -55,7 +55,7 @@ fn exec(name: &str, script: &str) -> Output {
     crossway(&["guest", "exec", name, "--", "sh", "-c", script])
 }
 
-/// Processes whose command line contains all of these words.
+/// Returns the processes whose arguments contain all of these.
 fn processes(words: &[&str]) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries
@@ -69,7 +69,7 @@ fn processes(words: &[&str]) -> Vec<u32> {
         .collect()
 }
 
-/// The parent of a process; 0 if the process does not exist.
+/// Returns the parent of a process; 0 if the process does not exist.
 fn parent(pid: u32) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name in parentheses may contain anything; state and parent follow it.
@@ -85,7 +85,7 @@ fn await_true(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// What a shell is offered after these words.
+/// Returns the completions that a shell gets after these arguments.
 fn offered(words: &[&str]) -> String {
     let output = Command::new(CROSSWAY)
         .env("CROSSWAY_COMPLETE", "bash")
@@ -103,7 +103,7 @@ fn offered(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Bytes that look random but are the same every time.
+/// Returns bytes that look random but are the same every time.
 fn noise(count: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     std::iter::repeat_with(|| {
@@ -331,10 +331,11 @@ fn a_guest_for_one_command_gives_its_status_and_the_legacy_state_works_too() {
     assert!(errors(&output).contains("guest memory '1 MiB'"), "{output:?}");
 }
 
-/// Everything works in a guest, whose kernel may be older than this machine's, and which has one CPU and counts CPU time by ticks.
+/// Every mechanism can be measured in a guest, whose kernel may be older than this machine's, and which has one CPU and
+/// counts CPU time in ticks.
 #[test]
 fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
-    // Several ticks of 10 ms long: on a busy machine, no window should be without a message.
+    // The measured time is several ticks of 10 ms, so that even on a busy machine each trial has a message.
     const PLAN: &str = "about = 'guest'\n[group.g]\nmechanisms = 'all'\nworkload = 'ping-pong'\n\
         size_bytes = [64]\nplacement = 'same-core'\ntrials = 1\nwarmup_ms = 10\nmeasure_ms = 80\n";
     let tg4 = own("tg4");
@@ -356,7 +357,7 @@ fn a_guest_s_kernel_measures_every_mechanism_that_it_has() {
                 assert!(record.cost.is_some() || why.contains(few), "{record:?}");
             }
             Status::Skipped => assert!(record.remedy.is_some(), "{record:?}"),
-            // Caused by the machine.
+            // This is due to the machine, not a defect.
             Status::Degraded => {}
             Status::Failed => panic!("{record:?}"),
         }

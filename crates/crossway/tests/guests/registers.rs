@@ -1,4 +1,4 @@
-//! The wide registers of the CPU in a guest, whose kernel may not save them for every program.
+//! The CPU's wide vector registers in a guest, whose kernel may not save them for every program.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crossway_lab::record::{Record, Status};
 
 use super::{CROSSWAY, Up, crossway, errors, exec, own, said};
 
-/// A program in a guest, started without a particular environment, uses the widest registers of the CPU.
+/// A script of programs that use the CPU's widest registers, some started with an empty environment.
 const WIDE: &str = "set -e; env -i /sbin/modprobe -q sch_fq; env -i python3 -c 'print(6 * 7)'; \
     ip link add autoloaded type dummy; python3 -c 'import socket; \
     socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).listen(); print(\"listens\")'";

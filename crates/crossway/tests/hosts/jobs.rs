@@ -1,4 +1,4 @@
-//! Hosts that are reached through the job starter of a cluster.
+//! Hosts that are reached through a cluster's job starter.
 
 use super::*;
 
@@ -16,10 +16,10 @@ fn mpirun_is_a_prefix() {
     await_nothing_left(&place);
 }
 
-/// Behaves like Slurm's srun with a single task: it forwards standard input to the task, and the task's output in
-/// whole lines unless the buffer is full or the task has ended, likewise for standard error. Its exit status is the
-/// task's, or 128 plus the number of a signal. It parses srun's options and gives the task a session of its own, as
-/// slurmstepd does. A first SIGINT only prints a report; a second one within a second ends the task.
+/// Behaves like Slurm's srun with a single task. It forwards standard input to the task, and the task's standard output
+/// and standard error in whole lines unless the buffer is full or the task has ended. Its exit status is the task's, or
+/// 128 plus the number of a signal. It parses srun's options and runs the task in a separate session, as slurmstepd
+/// does. A first SIGINT only prints a report; a second one within a second ends the task.
 const SRUN: &str = r#"#!/usr/bin/env python3
 import os, select, signal, subprocess, sys, time
 words = sys.argv[1:]

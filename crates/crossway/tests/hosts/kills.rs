@@ -1,4 +1,4 @@
-//! Controllers that are killed at random times, from their start until trials run on a network.
+//! Controllers that are killed at random times between their start and the trials on a network.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader};
@@ -33,14 +33,14 @@ testbed = "net"
 ends = "within"
 "#;
 
-/// Namespaces in which all named objects belong to this test: /run with its networks, shared memory, and System V and
-/// POSIX objects.
+/// Namespaces in which all named objects belong to this test: /run with the networks in it, shared memory, and System V
+/// and POSIX objects.
 struct OwnNames {
     holder: Child,
 }
 
 impl OwnNames {
-    /// `None` without root privileges.
+    /// Creates the namespaces; returns `None` without root privileges.
     fn make() -> Option<OwnNames> {
         let script = "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /dev/shm && \
                       mkdir -p /run/mq && mount -t mqueue none /run/mq && echo ready && exec cat";
@@ -73,7 +73,7 @@ impl OwnNames {
         command.spawn().unwrap()
     }
 
-    /// Named objects in these namespaces that should have been removed.
+    /// Returns named objects in these namespaces that should have been removed.
     fn leftovers(&self) -> Vec<String> {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
         let mut left = Vec::new();
@@ -102,7 +102,7 @@ impl Drop for OwnNames {
     }
 }
 
-/// A number in [0, 1).
+/// Returns a random number in [0, 1).
 fn random() -> f64 {
     let bits = RandomState::new().build_hasher().finish();
     (bits >> 11) as f64 / (1_u64 << 53) as f64

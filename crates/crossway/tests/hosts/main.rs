@@ -1,4 +1,4 @@
-//! Measuring between hosts: agents behind command prefixes of every kind, and their failures.
+//! Measurements between hosts: agents that are started by command prefixes of every kind, and their failures.
 
 mod jobs;
 mod kills;
@@ -43,7 +43,7 @@ pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The records of a run that was completed, all verified.
+/// Returns the records of a run, and checks that it was completed and that all records are verified.
 pub(crate) fn measured(place: &Place, output: &Output) -> Vec<Record> {
     assert!(output.status.success(), "{:?}: {}", output.status, errors(output));
     let records = place.records();
@@ -83,7 +83,7 @@ pub(crate) fn await_nothing_left(place: &Place) {
     await_that("the end of everything", || place.leftovers().is_empty());
 }
 
-/// Whether this machine can create networks; otherwise prints why not.
+/// Returns whether this machine can create networks; otherwise prints why not.
 pub(crate) fn can_make_networks(test: &str) -> bool {
     let up = Command::new(CROSSWAY).args(["net", "up", "--hosts", "a", "--json"]).output().unwrap();
     if !up.status.success() {
@@ -95,7 +95,7 @@ pub(crate) fn can_make_networks(test: &str) -> bool {
     Command::new(CROSSWAY).args(["net", "down", name]).status().unwrap().success()
 }
 
-/// Trials long enough to kill something while they run.
+/// A plan with trials that are long enough to kill something while they run.
 pub(crate) const LONG: &str = r#"
 [testbed.pair]
 kind = "hosts"

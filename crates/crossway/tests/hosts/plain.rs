@@ -1,4 +1,4 @@
-//! Prefixes that need no set-up, and hosts that cannot be used.
+//! Command prefixes that need no set-up, and hosts that cannot be used.
 
 use super::*;
 

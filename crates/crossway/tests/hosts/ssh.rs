@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An sshd with keys, configuration and port for this test; killed when dropped.
+/// An sshd with keys, configuration and port of its own for this test; killed on drop.
 struct Sshd {
     server: Child,
     client: String,

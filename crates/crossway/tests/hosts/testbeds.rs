@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whether the process has left a network or a guest behind.
+/// Returns whether the process has left a network or a guest behind.
 fn holds_networks(owner: u32) -> bool {
     let holder = format!("\"pid\":{owner},");
     ["net", "guest"].iter().any(|kind| {
@@ -142,7 +142,7 @@ workload = "ping-pong"
     assert_eq!(place.leftovers(), Vec::<String>::new());
 }
 
-/// The host process of the guest in the place of `host` that `owner` has booted, and the processes it started.
+/// Returns the host process of the guest that `owner` has booted for `host`, and the processes that it started.
 fn guest_processes(owner: u32, host: &str) -> Option<(u32, Vec<u32>)> {
     let files = fs::read_dir("/run/crossway/guest").ok()?;
     let records = files.flatten().filter_map(|file| fs::read_to_string(file.path()).ok());

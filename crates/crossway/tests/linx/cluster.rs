@@ -1,4 +1,4 @@
-//! `crossway linx node --cluster`: nodes that find each other by TIPC's topology service.
+//! `crossway linx node --cluster`: nodes that find each other through TIPC's topology service.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn tipcd(dir: &Path, own: u32, other: u32, id: &str) -> LoneTipcd {
     LoneTipcd::start(command, &dir.join(format!("{id}.sock"))).unwrap()
 }
 
-/// A node of the cluster, on a host with this tipcd.
+/// Starts a node of the cluster on a host with this tipcd.
 fn node(dir: &Path, name: &str, host: &LoneTipcd) -> Node {
     let words = ["node", "--name", name, "--cluster", SERVICE];
     let mut command = linx(&dir.join(name));

@@ -37,7 +37,7 @@ impl Node {
     }
 }
 
-/// As [`Node::start`], with these arguments.
+/// Starts a node with these arguments, and waits until it has printed this number of lines.
 fn node(dir: &Path, words: &[&str], lines: usize) -> Node {
     let mut command = linx(dir);
     command.arg("node").args(words);
@@ -140,7 +140,7 @@ fn one_program_does_not_take_all_descriptors_of_a_node() {
     assert!(ok && out.contains("greedy"), "another program finds it all the same: {out}");
 }
 
-/// The commands in the first block of docs/LINX.md, each as the arguments of `crossway`.
+/// Returns the commands in the first block of docs/LINX.md, each as arguments of `crossway`.
 fn documented_commands() -> Vec<Vec<String>> {
     let text = include_str!("../../../../docs/LINX.md");
     let commands = text.lines().filter_map(|line| line.strip_prefix("    crossway "));

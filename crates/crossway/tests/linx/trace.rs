@@ -1,4 +1,4 @@
-//! `crossway linx trace`, whose captures the real tshark reads with the dissector in the tree.
+//! `crossway linx trace`, whose captures are read by the real tshark with the dissector in the source tree.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn any(endpoint: &mut Endpoint) -> Signal {
     endpoint.receive(&Filter::ANY, until).unwrap().expect("a signal comes")
 }
 
-/// The fields of the packets that a filter selects, a line for each packet; `None` without tshark.
+/// Returns the fields of the packets that a filter selects, one line per packet; `None` if tshark is not installed.
 fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.arg("-X").arg(format!("lua_script:{DISSECTOR}")).arg("-r").arg(file);

@@ -67,7 +67,7 @@ fn a_dry_run_knows_what_the_run_will_skip() {
     }
 }
 
-/// Whether a case was skipped because its first trial turned out to be impossible, which cannot be known beforehand.
+/// Returns whether a case was skipped because its first trial turned out to be impossible, which cannot be predicted.
 fn tried_in_vain(record: &crossway_lab::record::Record) -> bool {
     record.inputs.order > 0 || record.mechanism_version.is_some()
 }

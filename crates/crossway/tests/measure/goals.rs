@@ -11,7 +11,7 @@ fn plan(require: &str) -> String {
     )
 }
 
-/// The exit status, the last line of output, and the goals in the report.
+/// Runs a plan with these goals. Returns the exit status, the last line of output, and the goals in the report.
 fn run(require: &str, args: &[&str]) -> (Option<i32>, String, Value) {
     let place = Place::new(&plan(require));
     let output = place.measure(args);

@@ -1,4 +1,4 @@
-//! Runs during which a process is killed, stopped or asked to end: existing records are kept, and nothing is left
+//! Runs during which a process is killed, stopped or asked to end. Existing records are kept, and nothing is left
 //! behind.
 
 use std::fs;
@@ -47,7 +47,7 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
     assert_eq!((keys.len(), records.len()), (4 * 6, 4 * 6));
     assert_eq!(place.leftovers(), Vec::<String>::new());
 
-    // Continued once more, it has nothing to do; what was found before the run stays.
+    // If it is continued again, it has nothing to do; the findings from before the run are kept.
     let preflight = run.join("preflight.json");
     let mut findings: Vec<serde_json::Value> =
         serde_json::from_slice(&fs::read(&preflight).unwrap()).unwrap();
@@ -147,7 +147,7 @@ measure_ms = 3000
     assert_eq!(place.leftovers(), Vec::<String>::new());
 }
 
-/// Kills the controller, also together with the reaper, in any phase of any mechanism.
+/// Kills the controller, alone or together with the reaper, in any phase of any mechanism.
 #[test]
 fn kills_at_any_moment_leave_nothing() {
     let place = Place::new(

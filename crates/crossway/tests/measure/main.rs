@@ -1,4 +1,4 @@
-//! Complete runs of the program: what is written, what is left behind, what happens when a process dies.
+//! Complete runs of the program: what they write, what they leave behind, and what happens if a process dies.
 
 mod asked;
 mod beside;
@@ -33,8 +33,8 @@ messages = 200
 warmup_ms = 5
 "#;
 
-/// Whether a trial was completed as expected. The hypervisor may disturb it on this machine; nothing else may degrade
-/// a trial here.
+/// Returns whether a trial was completed as expected. It may be degraded if the hypervisor disturbed it, but for no
+/// other reason.
 fn is_done(record: &Record) -> bool {
     let why = record.reason.as_deref().unwrap_or_default();
     let machine = ["the hypervisor took", "the cores moved", "the rate was not achieved"]

@@ -1,4 +1,4 @@
-//! A folder for one run of the program, and checks for what it leaves behind.
+//! A folder for one run of the program, and checks for what the run leaves behind.
 
 // Each test program uses only a part of it.
 #![allow(dead_code)]
@@ -12,7 +12,7 @@ use crossway_lab::record::Record;
 use crossway_lab::records_io::read_records;
 use tempfile::TempDir;
 
-/// A folder for one run with its own runtime directory, so that only leftovers of this test are found.
+/// A folder for one run, with a separate runtime directory, so that only leftovers of this test are found.
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
 }
@@ -43,7 +43,7 @@ impl Place {
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    /// The folder of the only run.
+    /// Returns the folder of the only run.
     pub(crate) fn run(&self) -> PathBuf {
         let mut runs = fs::read_dir(self.dir.path().join("out")).unwrap();
         let run = runs.next().unwrap().unwrap().path();
@@ -55,12 +55,12 @@ impl Place {
         read_records(&self.run()).unwrap().records
     }
 
-    /// Waits until this number of records is written.
+    /// Waits until at least this number of records has been written.
     pub(crate) fn await_records(&self, count: usize) {
         await_that("records", || self.count_records() >= count);
     }
 
-    /// The number of written records.
+    /// Returns the number of records that have been written.
     pub(crate) fn count_records(&self) -> usize {
         let Ok(runs) = fs::read_dir(self.dir.path().join("out")) else { return 0 };
         let counts = runs.filter_map(Result::ok).map(|run| {
@@ -70,7 +70,7 @@ impl Place {
         counts.max().unwrap_or(0)
     }
 
-    /// What is left of any run: directories of leases, processes.
+    /// Returns what runs have left behind: directories of leases, and processes.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut left: Vec<String> = fs::read_dir(self.dir.path().join("rt/crossway"))
             .map(|entries| {
@@ -81,7 +81,7 @@ impl Place {
         left
     }
 
-    /// Processes whose working directory is this folder and whose command line matches.
+    /// Returns the processes whose working directory is this folder and whose command line matches.
     pub(crate) fn processes(&self, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
         let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
         entries
@@ -107,7 +107,7 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The state of a process, as the kernel's letter; `None` if it does not exist.
+/// Returns the state of a process as the kernel's letter; `None` if it does not exist.
 pub(crate) fn state(pid: i32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(") ").next()?.chars().next()

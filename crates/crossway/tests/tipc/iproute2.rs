@@ -1,5 +1,5 @@
-//! The commands of tipc-bearer(8), tipc-link(8), tipc-media(8), tipc-nametable(8), tipc-node(8), tipc-peer(8) and tipc-socket(8), word
-//! for word, on a tipcd.
+//! The commands in the manual pages tipc-bearer(8), tipc-link(8), tipc-media(8), tipc-nametable(8), tipc-node(8),
+//! tipc-peer(8) and tipc-socket(8), literally, on a tipcd.
 
 use serde_json::json;
 

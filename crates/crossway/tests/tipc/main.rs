@@ -1,4 +1,4 @@
-//! `crossway tipc` with private tipcds.
+//! `crossway tipc` on tipcds that the tests start.
 
 mod iproute2;
 mod monitor;
@@ -20,13 +20,13 @@ fn program() -> Command {
     Command::new(assert_cmd::cargo::cargo_bin!("crossway"))
 }
 
-/// Loopback addresses that only this process uses, so that other processes can use the same port.
+/// Returns a loopback address that only this process uses, so that other processes can use the same port.
 fn host(n: u32) -> String {
     let pid = std::process::id();
     format!("127.{}.{}.{n}", 64 + pid / 250 % 64, 1 + pid % 250)
 }
 
-/// A tipcd that is killed when this is dropped.
+/// A tipcd that is killed on drop.
 struct Site {
     tipcd: LoneTipcd,
     dir: tempfile::TempDir,
@@ -65,14 +65,14 @@ impl Site {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// The links, without the broadcast link.
+    /// Returns the links, without the broadcast link.
     fn links(&self) -> Value {
         let Value::Array(mut links) = self.json(&["link", "list"]) else { panic!("an array") };
         assert_eq!(name(&links.remove(0)), "broadcast-link");
         Value::Array(links)
     }
 
-    /// Waits until the links that are up lead to exactly these nodes.
+    /// Waits until the links that are up lead to exactly these nodes, and returns them.
     fn linked_to(&self, peers: &[&str]) -> Value {
         let begin = Instant::now();
         loop {
@@ -92,7 +92,7 @@ fn name(link: &Value) -> &str {
     link["name"].as_str().unwrap()
 }
 
-/// Two linked nodes with a UDP bearer each.
+/// Starts two nodes that are linked by a UDP bearer each.
 fn pair(n: u32) -> (Site, Site) {
     let (a, b) = (host(n), host(n + 1));
     let one = Site::with(&[&format!("udp:{a},{b}"), "--id", "alpha"]);

@@ -1,4 +1,4 @@
-//! `crossway tipc trace` and `top`, and their errors.
+//! `crossway tipc trace` and `crossway tipc top`, and their errors.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -59,7 +59,7 @@ fn a_full_disk_and_a_missing_tipcd_are_told() {
     );
 }
 
-/// The disk becomes full while frames are written: the trace reports it and ends, and neither the node nor the next
+/// If the disk becomes full while frames are written, the trace reports it and ends. Neither the node nor the next
 /// trace is affected.
 #[test]
 fn a_disk_that_fills_up_in_the_middle_of_a_trace_does_not_concern_the_node() {

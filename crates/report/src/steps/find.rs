@@ -142,7 +142,8 @@ fn in_series(run: &Run, series: &Series<'_>, looked_at: usize) -> Vec<Found> {
         };
         add(shape, staircase.p, Some(cause));
     }
-    // Over the message size any fixed cost per message makes throughput rise and level off smoothly; the fits describe that.
+    // Over the message size any fixed cost per message makes throughput rise and level off smoothly; the fits describe
+    // that.
     if series.over != Over::Size {
         let rates = series.rates();
         if let Some(knee) = steps::find_knee(&rates) {
@@ -205,7 +206,8 @@ fn below_plateau(rates: &[Place], knee: &steps::Knee) -> f64 {
         rates.iter().filter(|p| wanted(p.x)).flat_map(|p| p.figures.iter().copied()).collect()
     };
     let (before, behind) = (of(&|x| x <= knee.before_x), of(&|x| x >= knee.x));
-    // The difference must not only be significant but also large enough to be a climb: compare the median of the points before.
+    // The difference must not only be significant but also large enough to be a climb: compare the median of the points
+    // before.
     let climbs = median(&before).is_some_and(|m| m < knee.share * knee.plateau);
     if !climbs {
         return 1.0;

@@ -195,8 +195,8 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
             high: interval.high,
             n: at.len().min(under.len()),
         };
-        // The plateau is the best of several medians and so a little too high: the claim fails only if the throughput is certainly
-        // below nine tenths of the plateau's lower end.
+        // The plateau is the best of several medians and so a little too high: the claim fails only if the throughput
+        // is certainly below nine tenths of the plateau's lower end.
         let here = Estimate::of(at).map_or(m, |e| e.high);
         let reaches = if m >= 0.9 * plateau.value {
             Call::Holds

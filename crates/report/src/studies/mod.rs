@@ -1,10 +1,10 @@
 //! Compares the findings of the source studies with a run's records ("Study says / measured here").
 //!
-//! Each finding is judged by a rule that is stated with it. A claim is *confirmed* if the 95 % bootstrap interval over at least five
-//! trials lies entirely on the claim's side of the bound; *not confirmed* if the interval lies entirely on the other
-//! side, or so close to the bound that the difference is negligible; *undecided* if the trials leave it open, with the
-//! number of trials that would decide it; and *not measurable here* if there are no trials. If today's kernel disagrees
-//! with a study, that is a result; no figure is adjusted to match a study.
+//! Each finding is judged by a rule that is stated with it. A claim is *confirmed* if the 95 % bootstrap interval over
+//! at least five trials lies entirely on the claim's side of the bound; *not confirmed* if the interval lies entirely
+//! on the other side, or so close to the bound that the difference is negligible; *undecided* if the trials leave it
+//! open, with the number of trials that would decide it; and *not measurable here* if there are no trials. If today's
+//! kernel disagrees with a study, that is a result; no figure is adjusted to match a study.
 
 mod call;
 mod cluster;

@@ -32,11 +32,13 @@ pub struct LatencySummary {
     pub max: u64,
     /// Histogram files, relative to the run directory.
     pub histograms: Vec<String>,
-    /// Percentiles of all trials' samples together, where a single trial has too few for its 99th or 99.9th percentile; see [`Summary::pool`](super::Summary::pool).
+    /// Percentiles of all trials' samples together, where a single trial has too few for its 99th or 99.9th percentile;
+    /// see [`Summary::pool`](super::Summary::pool).
     pub pooled: Option<Pooled>,
 }
 
-/// Percentiles of the samples of all trials of a case together. They have no interval, because the variation between trials is lost.
+/// Percentiles of the samples of all trials of a case together. They have no interval, because the variation between
+/// trials is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooled {
     /// Number of samples in all trials together.

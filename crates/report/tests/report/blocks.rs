@@ -1,4 +1,4 @@
-//! There is one block per setting and workload, paced ones included, no wider than the terminal.
+//! Blocks of tables: one per setting and kind of workload, including paced ones, and none wider than the terminal.
 
 use std::path::Path;
 
@@ -178,7 +178,7 @@ fn figures_on_other_cores_than_their_competitors_are_marked_and_explained() {
 
 #[test]
 fn the_verdict_and_the_answers_mark_a_winner_on_moved_cores_like_its_figures() {
-    // Its cores moved between the readings before and after the trials: their median is as that of the competitor.
+    // Its cores moved between the readings before and after the trials, whose median equals that of the competitor.
     let mut fast = round_trips("shm-futex", Wait::Block, &FAST);
     for record in &mut fast {
         record.calibration.cache_line_before_ns = Some(80.0);

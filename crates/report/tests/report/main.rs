@@ -1,4 +1,4 @@
-//! The sentences, tables and the page that the report makes from records.
+//! The sentences, the tables and the page that the report makes from records.
 
 mod blocks;
 mod page;
@@ -20,7 +20,7 @@ use crossway_report::{Run, RunError, charts, html, json, sections, svg, terminal
 use page::page;
 use synthetic::{Ask, MADE, Noise};
 
-/// Trials of a mechanism with these round trips, nanoseconds.
+/// Returns trials of a mechanism with these round trips in nanoseconds.
 fn round_trips(mechanism: &str, wait: Wait, p50s_ns: &[u64]) -> Vec<Record> {
     let ask = Ask::idle(Workload::PingPong, 64);
     let trial = |(at, p50): (usize, &u64)| {
@@ -178,7 +178,8 @@ fn figures_stand_beside_the_limit_that_binds_them() {
         ("cache-line round trip, 96.0 ns".to_owned(), "2.00 ×".to_owned())
     );
     assert_eq!(ratio("pipe"), ("bare blocking exchange, 8.60 µs".to_owned(), "2.00 ×".to_owned()));
-    // The fastest pair in limits.json has 64 ns; the chart shows the reading between the trials, or they would seem to beat the limit.
+    // The fastest pair in limits.json has 64 ns; the chart shows the reading between the trials, or they would seem to
+    // beat the limit.
     let level = &run.limits.round_trip_levels(&run.summary)[0];
     assert_eq!(*level, ("cache-line round trip".to_owned(), 96.0));
     assert!(run.machine.line.starts_with("SYNTHETIC processor"), "{}", run.machine.line);
@@ -280,7 +281,7 @@ fn unreadable_runs_give_one_clear_line() {
     assert!(error.contains("schema 99 is newer") && !error.contains('\n'), "{error}");
 }
 
-/// Trials between two hosts, with everything that is measured there.
+/// Returns trials between two hosts, with everything that is measured there.
 fn between_hosts() -> Vec<Record> {
     let mut records = round_trips("tcp", Wait::Block, &FAST);
     for record in &mut records {

@@ -1,4 +1,4 @@
-//! What the verdict claims: winners, ties, the price of spinning, and nothing from too few trials.
+//! What the verdict claims: winners, ties, the price of spinning, and nothing based on too few trials.
 
 use super::page::page;
 use super::*;

@@ -1,4 +1,4 @@
-//! The findings of Sun, Jin and Yin (cluster).
+//! The findings of the cluster study by Sun, Jin and Yin.
 
 use super::*;
 use crossway_lab::channel::{Checked, Leg, Move, Transport};
@@ -185,7 +185,7 @@ fn c8_wants_twice_within_a_node() {
     });
 }
 
-/// A trial in which the listening program moved to the other node and back.
+/// Returns a trial in which the listening program moved to the other node and back.
 fn moved(trial: u32, to: Transport, lost: u64) -> MoveRecord {
     use Transport::{ShmFutex, UdsSeqpacket};
     let leg = |transport| Leg { transport, messages: 1000, seconds: 0.5 };
@@ -223,7 +223,7 @@ fn c9_wants_memory_at_home_the_network_away_and_every_message_once() {
     let exact = "20000 messages were sent and 20000 came back; 0 lost, 0 duplicated";
     judged("C9", NotConfirmed, exact, trials(5, Transport::Tipc, 0));
     judged("C9", Undecided, "in 4 trials", trials(4, Transport::Tipc, 0));
-    // It did not leave the memory of a node where the peer no longer is, or it lost something.
+    // It stayed on shared memory although the peer had left the node, or it lost a message.
     judged("C9", Confirmed, "0 lost", trials(5, Transport::ShmSpin, 0));
     judged("C9", Confirmed, "5 lost", |m| {
         trials(5, Transport::Tipc, 0)(m);

@@ -1,4 +1,4 @@
-//! The findings of Enea's study, and its tables beside ours.
+//! The findings of Enea's study, and its tables beside the figures measured here.
 
 use crossway_lab::faults::FaultRecord;
 use crossway_lab::inputs::{Load, Placement};
@@ -8,7 +8,7 @@ use super::*;
 
 const LOADED: Load = Load { cpu: 1, memory: 1, io: 1 };
 
-/// Trials on this machine: nanoseconds per message or round trip.
+/// Builds trials on this machine from nanoseconds per message or round trip.
 struct Local {
     records: Vec<Record>,
     noise: Noise,

@@ -1,4 +1,4 @@
-//! Findings of the studies: each judged in all three ways by synthetic records, and shown in every form.
+//! Findings of the studies: each is judged in all three ways by synthetic records, and shown in every form.
 
 mod cluster;
 mod enea;
@@ -21,25 +21,25 @@ use Verdict::{Confirmed, NotConfirmed, NotMeasurable, Undecided};
 
 const STREAM: Workload = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
 
-/// Performance of one protocol at one size.
+/// The invented performance of one protocol at one size.
 #[derive(Clone, Copy)]
 struct Does {
     /// Nanoseconds per message, round trip or exchange.
     ns: f64,
-    /// Packets forward and back per message.
+    /// Packets per message in the direction of the messages and in the other one.
     packets: (f64, f64),
-    /// Busy share of the sender's and of the receiver's host.
+    /// Busy share of the CPUs of the sender's and of the receiver's host.
     load: (f64, f64),
     /// Bytes on the wire per byte of payload.
     overhead: f64,
-    /// Scatter of the trials.
+    /// Relative scatter of the trials.
     scatter: f64,
 }
 
 const DOES: Does =
     Does { ns: 100_000.0, packets: (1.0, 0.5), load: (0.2, 0.2), overhead: 1.05, scatter: 0.01 };
 
-/// Five trials of each of the two protocols on a testbed.
+/// Builds five trials of each of the two protocols on a testbed.
 struct Made {
     records: Vec<Record>,
     moves: Vec<MoveRecord>,
@@ -148,7 +148,7 @@ impl Made {
     }
 }
 
-/// Asserts the verdict on the records made, and a part of its reason.
+/// Checks the verdict on the records that `make` adds, and that its reason contains `word`.
 fn judged(id: &str, verdict: Verdict, word: &str, make: impl FnOnce(&mut Made)) {
     let mut made = Made::new();
     make(&mut made);
@@ -157,7 +157,7 @@ fn judged(id: &str, verdict: Verdict, word: &str, make: impl FnOnce(&mut Made)) 
     assert!(finding.why.contains(word), "'{word}' is not in: {}", finding.why);
 }
 
-/// Without records, each finding names the plan that would produce them.
+/// Checks that without records, a finding names the plan that would produce them.
 fn without_records(id: &str, plan: &str) {
     judged(id, NotMeasurable, &format!("crossway measure {plan}"), |_| {});
 }

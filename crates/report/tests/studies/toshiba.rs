@@ -57,7 +57,7 @@ fn one_trial_decides_nothing_but_counts() {
     assert_eq!(made.finding("T4").verdict, NotConfirmed, "packets were counted");
 }
 
-/// Sizes around the study's step with these numbers of packets; a packet costs a tenth of the total.
+/// Adds trials of the sizes around the study's step with these numbers of packets; a packet costs a tenth of the total.
 fn zoom(made: &mut Made, tipc: impl Fn(u64) -> f64) {
     for bytes in 2940..=2966 {
         let packets = tipc(bytes);
@@ -78,7 +78,7 @@ fn t4_counts_the_packet_and_looks_for_the_step() {
         zoom(m, |b| if b > 2952 { 3.0 } else { 2.0 })
     });
     judged("T4", NotConfirmed, "no additional packet is sent at 2953", |m| zoom(m, |_| 3.0));
-    // One more packet that costs no time makes no step.
+    // An additional packet that costs no time makes no step.
     judged("T4", NotConfirmed, "no step of 1.5 %", |m| {
         for bytes in 2940..=2966 {
             let packets = if bytes > 2952 { 3.0 } else { 2.0 };

@@ -6,7 +6,7 @@ fn spread(median: f64) -> Spread {
     Spread { n: 15, min: median * 0.9, p10: median * 0.95, median, p90: median * 1.1 }
 }
 
-/// Invented limits of eight CPUs in two clusters.
+/// Returns invented limits of eight CPUs in two clusters.
 pub(crate) fn limits() -> Limits {
     let mut cache_lines = Vec::new();
     for a in 0..8u32 {

@@ -1,5 +1,5 @@
-//! SYNTHETIC records, computed from a formula and seeded noise, for tests and for looking at the report. No figure in them was
-//! measured, and none says anything about any mechanism.
+//! SYNTHETIC records, computed from a formula and seeded noise, for tests and for trying the report. None of their
+//! figures was measured, and none says anything about a mechanism.
 
 #![allow(dead_code)]
 
@@ -16,16 +16,16 @@ use crossway_lab::record::{Record, Status};
 pub(crate) use limits::limits;
 pub(crate) use trial::trial;
 
-/// Pseudo-random noise that is the same in every run.
+/// A source of pseudo-random noise that is the same in every run.
 pub(crate) struct Noise(u64);
 
 impl Noise {
-    /// Makes noise from a seed.
+    /// Creates a source of noise from a seed.
     pub(crate) fn new(seed: u64) -> Noise {
         Noise(seed | 1)
     }
 
-    /// Uniform in 0..1 (xorshift64*).
+    /// Returns a number that is uniformly distributed in 0..1 (xorshift64*).
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -39,7 +39,7 @@ impl Noise {
     }
 }
 
-/// An invented mechanism: round-trip and one-way cost of an empty message, and of each byte, nanoseconds.
+/// An invented mechanism: the cost in nanoseconds of an empty message, and of each byte, for round trips and one way.
 pub(crate) struct Made {
     /// Id of the mechanism.
     pub(crate) id: &'static str,
@@ -102,12 +102,12 @@ pub(crate) struct Ask {
     pub(crate) placement: Placement,
     /// Background load.
     pub(crate) load: Load,
-    /// Socket buffer, bytes.
+    /// Size of the socket buffer in bytes; `None` for the default.
     pub(crate) socket_buffer_bytes: Option<u64>,
 }
 
 impl Ask {
-    /// Makes inputs for two idle cores.
+    /// Returns the inputs of a trial between two idle cores.
     pub(crate) fn idle(workload: Workload, size_bytes: u64) -> Ask {
         Ask {
             workload,
@@ -118,7 +118,7 @@ impl Ask {
         }
     }
 
-    /// A key that distinguishes it from all other inputs.
+    /// Returns a name that distinguishes these inputs from all others.
     fn name(&self) -> String {
         let mut name = format!("{:?}/{}", self.workload, self.size_bytes);
         if self.placement != Placement::SharedCache {
@@ -134,7 +134,7 @@ impl Ask {
     }
 }
 
-/// A record of a mechanism that cannot run here.
+/// Returns a record of a mechanism that cannot run here.
 pub(crate) fn skipped(mechanism: &str, reason: &str, remedy: &str) -> Record {
     let mut record =
         trial(&MADE[0], &Ask::idle(Workload::PingPong, 64), 0, 1, 0, &mut Noise::new(1));
@@ -151,7 +151,7 @@ pub(crate) fn skipped(mechanism: &str, reason: &str, remedy: &str) -> Record {
     record
 }
 
-/// All trials of these mechanisms with these inputs.
+/// Returns all trials of these mechanisms with these inputs.
 pub(crate) fn run(made: &[Made], asks: &[Ask], trials: u32, seed: u64) -> Vec<Record> {
     let mut noise = Noise::new(seed);
     let mut records = Vec::new();
@@ -166,7 +166,8 @@ pub(crate) fn run(made: &[Made], asks: &[Ask], trials: u32, seed: u64) -> Vec<Re
     records
 }
 
-/// A run with data for every chart: 26 contenders, sizes, load, core pairs, buffers, pacing, exchanges, many roles.
+/// Returns the records of a run with data for every chart: 26 contenders, sizes, load, core pairs, buffers, pacing,
+/// exchanges, many roles.
 pub(crate) fn rich() -> Vec<Record> {
     let sizes = [16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
     let loaded = Load { cpu: 2, memory: 1, io: 1 };
@@ -235,7 +236,7 @@ pub(crate) fn write(dir: &Path, records: &[Record]) {
     out.flush().expect("the disk has room");
 }
 
-/// Writes the other files of a run: invented limits, and a fingerprint that says that it is invented.
+/// Writes the other files of a run: invented limits, and a fingerprint that states that it is invented.
 pub(crate) fn write_surroundings(dir: &Path) {
     let limits = serde_json::to_vec(&limits()).expect("limits are JSON");
     std::fs::write(dir.join("limits.json"), limits).expect("the disk has room");

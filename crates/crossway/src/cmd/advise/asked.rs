@@ -66,9 +66,10 @@ pub(super) struct Asked {
     /// Goal: maximum CPU time of both ends together, in percent of one CPU
     #[arg(long, value_name = "PERCENT", value_parser = args::number)]
     cpu_percent: Option<f64>,
-    /// Properties that the mechanism must have, separated by commas: order, delivery, boundaries, back-pressure, send-deadline,
-    /// crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable, zero-copy, crosses-hosts,
-    /// unprivileged-container, private-dev-shm; some take a value: language=c, licence=MIT, crash-detection=100ms
+    /// Properties that the mechanism must have, separated by commas: order, delivery, boundaries, back-pressure,
+    /// send-deadline, crash-survival, crash-detection, isolation, clean-up, spinning, root, kernel-module, pollable,
+    /// zero-copy, crosses-hosts, unprivileged-container, private-dev-shm; some take a value: language=c, licence=MIT,
+    /// crash-detection=100ms
     #[arg(long, value_name = "PROPERTY", value_delimiter = ',')]
     require: Vec<String>,
     /// Properties to prefer among otherwise equal candidates

@@ -16,7 +16,8 @@ use crossway_linx::default_dir;
 use super::Run;
 use crate::ui::Ui;
 
-/// LINX messaging (signals, hunt, attach) without a kernel module: run a node, inspect and trace it, send signals and hunt
+/// LINX messaging (signals, hunt, attach) without a kernel module: run a node, inspect and trace it, send signals and
+/// hunt
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Linx {

@@ -55,7 +55,7 @@ impl TraceTo {
             if stops_at.is_none()
                 && (interrupts.any() || end.is_some_and(|end| end <= Instant::now()))
             {
-                // What was reported before is still written, unless reports do not cease.
+                // Records that were reported before are still written, but not for longer than this.
                 stops_at = Some(Instant::now() + DRAINS_WITHIN);
             }
             if stops_at.is_some_and(|at| at <= Instant::now()) {

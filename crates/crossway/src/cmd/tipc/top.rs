@@ -143,7 +143,7 @@ fn look(site: &Site<'_>) -> anyhow::Result<Look> {
 
 fn rates(before: &Look, now: &Look, most: usize) -> Rates {
     let elapsed_s = now.at.duration_since(before.at).as_secs_f64().max(1e-6);
-    // A counter that fell belongs to a new object of the same name.
+    // A counter that has decreased belongs to a new object of the same name.
     let rate = |old: u64, new: u64| new.saturating_sub(old) as f64 / elapsed_s;
     let old_links: BTreeMap<_, _> = before.links.iter().map(|l| (&l.name, l)).collect();
     let old_sockets: BTreeMap<_, _> = before.sockets.iter().map(|s| (s.port, s)).collect();

@@ -116,7 +116,8 @@ fn tcp_longest(evidence: &Evidence<'_>) -> Finding {
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
-    // Round trips within a CPU are many times shorter than others, so that ratios over both together would mean nothing.
+    // Round trips within a CPU are many times shorter than others, so that ratios over both together would mean
+    // nothing.
     for (one_cpu, place) in [(false, "two CPUs"), (true, "one CPU")] {
         let of = |id: &str| over_pairs(evidence, id, one_cpu, false);
         for id in ["pipe", "uds-stream"] {
