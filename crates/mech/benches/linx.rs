@@ -223,11 +223,11 @@ fn main() {
         for what in [What::Stream, What::Allocated] {
             compare::<LinxUds, UdsStream>(what, len, 0.95);
             compare::<LinxFifo, Fifo>(what, len, 0.95);
-            // What is beyond the cost of a header.
+            // Compares with messages that are longer by a header, so that its cost is left out.
             compare_lengths::<LinxUds, UdsStream>(what, [len, len + HEADER], 0.95);
             compare_lengths::<LinxFifo, Fifo>(what, [len, len + HEADER], 0.95);
         }
-        // What the header alone costs (a pipe's capacity is counted in pages).
+        // The cost of the header alone (a pipe's capacity is counted in pages).
         compare_lengths::<UdsStream, UdsStream>(What::Stream, [len + HEADER, len], 0.0);
         compare_lengths::<Fifo, Fifo>(What::Stream, [len + HEADER, len], 0.0);
         compare::<LinxShm, ShmFutex>(What::Stream, len, 0.0);

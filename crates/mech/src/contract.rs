@@ -97,7 +97,7 @@ pub enum OpenError {
     TimedOut {
         /// Id of the mechanism, [`Mechanism::ID`].
         mechanism: &'static str,
-        /// How long it waited.
+        /// How long this end waited.
         waited: Duration,
     },
     /// The offer does not fit the mechanism: a descriptor or value is missing or invalid.
@@ -154,12 +154,14 @@ pub trait Tx: Send + 'static {
 /// The receiving half of a channel. A half belongs to one thread at a time; the two halves of an end can be in
 /// different threads.
 pub trait Rx: Send + 'static {
-    /// Receives what is available now; otherwise returns [`RecvError::Empty`]. For messages: receives one and
-    /// returns its length. For streams: fills the whole buffer or nothing; bytes of a partially filled buffer are
-    /// kept for the next call, which must request the same length.
+    /// Receives what is available now; otherwise returns [`RecvError::Empty`].
+    ///
+    /// From a mechanism with message boundaries, receives one message and returns its length. From a stream, fills the
+    /// whole buffer or nothing: the bytes of a partially filled buffer are kept for the next call, which must request
+    /// the same length.
     fn try_recv(&mut self, buf: &mut [u8]) -> Result<usize, RecvError>;
 
-    /// As [`Rx::try_recv`], but waits as [`Spec::wait`] says, until the deadline.
+    /// Like [`Rx::try_recv`], but waits as [`Spec::wait`] specifies, until the deadline.
     fn recv(&mut self, buf: &mut [u8], until: Deadline) -> Result<usize, RecvError>;
 
     /// Passes a message to `read` in the mechanism's memory, or in `scratch` if it must be copied out. The space is

@@ -54,7 +54,7 @@ pub const ALL: &[Unmeasurable] = &[
     Unmeasurable {
         id: "af-bus",
         about: "sockets with multicast and filters, so that D-Bus needs no daemon between the ends; proposed in 2012",
-        // Its number was given to another family, so that asking for a socket of it would say nothing.
+        // Its number was given to another family, so asking for a socket of it would show nothing.
         why: || {
             "it was never part of a Linux release, and other sockets have its number today"
                 .to_owned()

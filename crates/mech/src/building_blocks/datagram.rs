@@ -60,7 +60,7 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const SUMMARY: &'static str;
     /// What carries its messages.
     const CARRIER: Carrier;
-    /// Whether accepted messages arrive.
+    /// Whether messages arrive that a send has accepted.
     const RELIABILITY: Reliability;
     /// Whether empty messages arrive.
     const CARRIES_EMPTY: bool = true;

@@ -18,9 +18,9 @@ pub enum Patience {
 /// Why a call did not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It would have to wait.
+    /// The operation would have to wait.
     WouldBlock,
-    /// It could not proceed before the deadline.
+    /// The operation could not proceed before the deadline.
     TimedOut,
     /// The kernel returned an error.
     Errno(Errno),

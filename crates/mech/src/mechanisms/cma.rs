@@ -34,7 +34,7 @@ use crate::{
 /// Length in bytes of a slot's header: the stamp, padded to a cache line.
 const HEADER: usize = 64;
 
-/// How long a dying process may have no memory any more and still hold its descriptors.
+/// Maximum time for which a dying process may have lost its memory but still hold its descriptors.
 const DYING: Duration = Duration::from_secs(10);
 
 /// The mechanism `cma`: process_vm_readv(2) from the sender's memory, announced over a UNIX socket.

@@ -129,7 +129,7 @@ impl ConnectionFamily for UdsSeqpacket {
     }
 }
 
-/// What the user can do about a limit that SO_SNDBUF sets.
+/// What the user can do about a limit that SO_SNDBUF sets, as part of an error message.
 pub(super) const LARGER: &str =
     "request a larger socket_buffer_bytes (net.core.wmem_max limits it)";
 

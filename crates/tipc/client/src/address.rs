@@ -45,7 +45,7 @@ impl ServiceRange {
 pub enum Address {
     /// Every socket bound to a range that has an instance in common with this one.
     Range(ServiceRange),
-    /// One of the sockets bound to an instance, in round-robin order.
+    /// One of the sockets bound to an instance; they are chosen in turn.
     Service {
         /// Type of the service.
         service: u32,

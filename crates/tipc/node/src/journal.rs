@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Maximum number of lines in the writer's queue.
 const WAITING_MAX: usize = 256;
 
-/// Maximum burst, as the number of seconds whose average number of lines may be logged immediately.
+/// Length of the maximum burst, in seconds of the average rate.
 const BURST_SECONDS: u32 = 10;
 
 /// How long the end of the log waits for a reader that does not read.

@@ -30,7 +30,7 @@ pub struct NodeView {
     pub sockets: u64,
     /// Number of bindings in the name table.
     pub bindings: u64,
-    /// Number of nodes to which there is contact.
+    /// Number of nodes that this node is in contact with.
     pub peers_up: u64,
     /// Bytes held in the queues of links and sockets.
     pub held_bytes: u64,
@@ -126,7 +126,7 @@ pub struct LinkView {
     pub window_now_packets: u16,
     /// Smoothed round-trip time in microseconds; absent before it has been measured.
     pub round_trip_us: Option<u64>,
-    /// Statistics since it was created or they were reset.
+    /// Statistics since the link was created or the statistics were reset.
     #[serde(flatten)]
     pub counters: CounterView,
     /// Number of times the link has come up.
@@ -316,7 +316,7 @@ pub struct PeerView {
     pub identity: String,
     /// Its address, in hexadecimal.
     pub address: String,
-    /// Whether there is contact to the node.
+    /// Whether this node is in contact with it.
     pub up: bool,
     /// Names of the links to it.
     pub links: Vec<String>,

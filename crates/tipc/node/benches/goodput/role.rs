@@ -89,7 +89,7 @@ pub(crate) struct Role {
     /// Number of the trial
     #[arg(long)]
     pub(crate) instance: u32,
-    /// How long receivers spin before they sleep
+    /// Microseconds for which receivers spin before they sleep
     #[arg(long, default_value_t = 0)]
     pub(crate) spin_us: u64,
 }

@@ -32,7 +32,7 @@ pub(crate) struct Site {
     lab: Option<Lab>,
     _dir: tempfile::TempDir,
     trials: u32,
-    /// How long receivers spin before they sleep.
+    /// How long receivers spin before they sleep, in microseconds.
     pub(crate) spin_us: u64,
 }
 

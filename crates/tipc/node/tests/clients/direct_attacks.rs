@@ -105,7 +105,7 @@ fn a_program_that_disturbs_its_peer_s_direct_lane_harms_only_their_connection() 
             let message = vec![3; [8, 100, 3_000][round as usize % 3]];
             for n in 0..2_000 {
                 intruder.disturb(&mut random);
-                // Whatever comes of these calls, they do not wait.
+                // Whatever these calls return, they do not wait.
                 let begin = Instant::now();
                 let _ = intruder.peer.send(&message, None, Patience::Now);
                 let _ = intruder.peer.recv(&mut [0; 200], Patience::Now);

@@ -51,7 +51,8 @@ fn a_member_that_does_not_read_is_left_behind_and_the_others_miss_nothing() {
     });
     let news = sender.recv_message(&mut [0; 8], soon()).unwrap();
     assert_eq!((news.event, news.member), (Event::MemberDown, Some(3)));
-    // It reads at last: the first broadcasts in order and without a gap, then that the sender left it.
+    // It reads at last: it receives the first broadcasts in order and without a gap, then the event that the sender has
+    // left.
     meet(&slow, 2);
     let mut buf = vec![0; BYTES];
     let mut next: u32 = 0;

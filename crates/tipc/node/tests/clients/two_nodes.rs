@@ -45,7 +45,7 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
     server.send(&large, Some(message.from.into()), Patience::Forever).unwrap();
     assert_eq!(client.recv(&mut buf, soon()), Ok(66_000));
     assert!(buf == large);
-    // Known to be reachable without a name of it, too.
+    // A socket's address is known to be reachable, too, although it is not a service address.
     let itself = Some(server.local_address().unwrap().into());
     client.send(b"you", itself, Patience::Forever).unwrap();
     assert_eq!(server.recv(&mut buf, soon()), Ok(3));
@@ -80,7 +80,7 @@ fn messages_and_connections_cross_and_a_killed_node_is_noticed() {
         }
         let client = sender.join().unwrap();
         if kind == SocketKind::Stream {
-            // The node at the other end dies without a word.
+            // The node at the other end dies without sending anything more.
             crossway_sys::proc::kill_exactly(
                 there.tipcd().pid(),
                 crossway_sys::proc::started_ticks(there.tipcd().pid()).unwrap(),
@@ -129,7 +129,7 @@ fn data_sent_within_one_turn_leaves_in_one_packet() {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit(") ").next().unwrap().starts_with('T')
     });
-    // Four batches of tipcd's reading, less than a packet of UDP.
+    // Four of the batches in which tipcd reads, but less than a UDP packet.
     for n in 0..128_u8 {
         assert_eq!(client.send(&[n; 64], to, Patience::Now), Ok(64));
     }
@@ -139,7 +139,7 @@ fn data_sent_within_one_turn_leaves_in_one_packet() {
         assert_eq!(buf[..64], [n; 64]);
     }
     let after = bundles(&here);
-    // In two only if it was stopped between its looking and its reading.
+    // In two bundles only if the tipcd was stopped between checking for data and reading it.
     assert!((1..=2).contains(&(after.0 - before.0)), "{before:?} {after:?}");
     assert_eq!(after.1 - before.1, 128);
 }
