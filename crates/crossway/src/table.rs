@@ -13,7 +13,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// How a cell is highlighted if output is coloured.
+/// The highlighting of a cell if output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]

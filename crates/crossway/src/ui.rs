@@ -25,7 +25,7 @@ pub(crate) enum Colour {
     Never,
 }
 
-/// How output is to be presented.
+/// Settings for the presentation of output.
 pub(crate) struct Ui {
     /// Whether standard output is coloured.
     pub(crate) colour: bool,

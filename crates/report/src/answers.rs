@@ -36,7 +36,7 @@ pub struct Answer {
 pub struct AnswerRow {
     /// The message size, as text.
     pub size: String,
-    /// One cell per column.
+    /// The cells, one per column.
     pub cells: Vec<Answer>,
 }
 

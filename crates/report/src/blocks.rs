@@ -24,7 +24,7 @@ pub struct Block {
     pub title: String,
     /// Index of the setting in the summary.
     pub setting: usize,
-    /// One table per message size or pace.
+    /// The tables, one per message size or pace.
     pub sheets: Vec<Sheet>,
 }
 

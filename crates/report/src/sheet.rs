@@ -69,7 +69,7 @@ pub fn interval_note(quantity: Quantity, f: &Estimate) -> String {
 pub struct Row {
     /// The wait class, which the style sheet shows as a mark; `None` if rows have no class.
     pub class: Option<&'static str>,
-    /// One cell per column.
+    /// The cells, one per column.
     pub cells: Vec<Cell>,
 }
 

@@ -32,11 +32,11 @@ const USUAL_SIZE: u64 = 64;
 pub enum ChartKind {
     /// Lines with markers over a numeric axis.
     Lines,
-    /// One labelled point per contender.
+    /// A labelled point per contender.
     Scatter,
-    /// One row per contender, with one marker per series.
+    /// A row per contender, with one marker per series.
     Dots,
-    /// One row per contender, with stacked bars.
+    /// A row per contender, with stacked bars.
     Bars,
     /// A heat map of a matrix.
     Heat,
@@ -63,7 +63,7 @@ pub enum Scale {
 pub struct Axis {
     /// The title of the axis.
     pub title: String,
-    /// How values are mapped to positions.
+    /// The mapping of values to positions.
     pub scale: Scale,
     /// SI unit of the values, to which the script adds the prefix: `s`, `B/s`, `msg/s`; empty for a bare number.
     pub unit: &'static str,
@@ -82,7 +82,7 @@ impl Axis {
 /// A series of a chart: a line, or one kind of marker.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Series {
-    /// Index of the contender that is drawn; `None` if each point is a contender of its own.
+    /// Index of the contender that is drawn; `None` if each point belongs to another contender.
     #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
     pub contender: Option<usize>,
     /// Name of the series; empty if it has a contender's name.

@@ -1,4 +1,4 @@
-//! How the figures were measured, the warnings, and what could not be measured.
+//! The section on the method: how the figures were measured, the warnings, and what could not be measured.
 
 use std::collections::BTreeMap;
 

@@ -45,7 +45,7 @@ pub enum Shape {
     Knee {
         /// First point at or above nine tenths of the plateau.
         x: f64,
-        /// The point before it.
+        /// Last point below nine tenths of the plateau; the one before `x`.
         before_x: f64,
         /// The plateau, payload bytes per second.
         plateau: f64,

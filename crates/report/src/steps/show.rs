@@ -204,8 +204,8 @@ fn line(summary: &Summary, found: &Found) -> String {
     )
 }
 
-/// Marks steps over the message size in the charts that show their series, and adds features over buffer sizes to the
-/// findings of their charts.
+/// Adds the features to the charts that show their series: steps by message size as marks in the lines, and features
+/// by buffer size as sentences among the findings.
 pub fn mark(charts: &mut [Chart], summary: &Summary, shapes: &Shapes) {
     let over_buffers = shapes.found.iter().filter(|f| f.over == Over::SocketBuffer);
     for found in over_buffers.take(LINES_MAX) {

@@ -179,7 +179,7 @@ pub struct Study {
 }
 
 /// Returns the studies that this run bears on. For the plan of a study, that is this study. For any other plan, it is
-/// the studies of which the run decides a finding, with only these findings.
+/// the studies that have a finding which the run decides, with only these findings.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
     let evidence = Evidence { run, shapes };
     let studies = [toshiba::study(&evidence), cluster::study(&evidence), enea::study(&evidence)];

@@ -101,7 +101,7 @@ pub struct PacingSummary {
     pub intended_bits_per_s: f64,
     /// Rate achieved, payload bits per second.
     pub reached_bits_per_s: Estimate,
-    /// Median delay with which the sender began its bursts, nanoseconds; it is part of the one-way latency.
+    /// Median delay with which the sender began its bursts, nanoseconds; it is included in the one-way latency.
     pub lateness_p50_ns: Option<Estimate>,
     /// Largest such delay in any trial, nanoseconds.
     pub lateness_max_ns: Option<u64>,

@@ -46,7 +46,7 @@ impl<'a> UsualCores<'a> {
     }
 }
 
-/// Returns the trials that are not degraded. Degraded ones are not ranked, so that their cores do not matter.
+/// Returns the trials that are not degraded. Degraded ones are not ranked, so their cores are irrelevant.
 fn good<'a>(trials: &'a [&'a Record]) -> impl Iterator<Item = &'a Record> {
     trials.iter().copied().filter(|record| record.status == Status::Ok)
 }

@@ -13,7 +13,7 @@ use crate::bearer::SOCKET_BYTES;
 use crate::service::ServiceLimits;
 use crate::spec::BearerSpec;
 
-/// Default average number of lines per second on standard output.
+/// Default maximum number of log lines per second, on average.
 const LOG_RATE: u32 = 10;
 
 /// Command line options of a tipcd.

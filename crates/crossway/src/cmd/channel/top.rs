@@ -58,7 +58,7 @@ impl Top {
     }
 }
 
-/// Returns the peer's host if it is on another one, else its process id.
+/// Returns the name of the peer's host if it is another host, else the peer's process id.
 fn peer(status: &Status) -> String {
     status.peer_host.clone().unwrap_or_else(|| status.peer_pid.to_string())
 }

@@ -1,4 +1,4 @@
-//! Writes frames as they are captured. Each gets the Ethernet header, or the Ethernet, IP and UDP headers, that it had
+//! Formats captured frames. Each gets the Ethernet header, or the Ethernet, IP and UDP headers, that it had
 //! on its medium, as far as the node knows them.
 
 use std::net::{IpAddr, SocketAddr};

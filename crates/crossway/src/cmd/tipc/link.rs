@@ -22,7 +22,7 @@ pub(super) struct Link {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// List the links and whether each is up
+    /// List the links, and show whether each is up
     List,
     /// Show or reset the counters of all links or of one; the name of the broadcast link is `broadcast-link`
     #[command(visible_alias = "stat")]
