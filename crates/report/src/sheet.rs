@@ -56,7 +56,8 @@ impl Cell {
     }
 }
 
-/// Formats an interval and the number of trials: `12.9–13.5 µs, n = 5`. With fewer than five trials, only their number.
+/// Formats an interval and the number of trials: `12.9–13.5 µs, n = 5`. With fewer than five trials, shows only their
+/// number.
 pub fn interval_note(quantity: Quantity, f: &Estimate) -> String {
     if !f.has_interval() {
         return units::count(f.n, "trial", "trials");

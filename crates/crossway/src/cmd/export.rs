@@ -18,7 +18,7 @@ use crate::ui::{self, Ui};
 /// Export a run's records as a flat table in CSV or Parquet format
 #[derive(clap::Args)]
 pub(crate) struct Export {
-    /// The run: its folder, its results.jsonl, its name, or `latest`
+    /// Run to export: its folder, its results.jsonl, its name, or `latest`
     #[arg(value_name = RUN, required_unless_present = "columns", add = args::known_runs())]
     run: Option<PathBuf>,
     /// File to write; the extension .csv or .parquet selects the format [default: CSV to standard output]

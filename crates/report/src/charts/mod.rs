@@ -23,7 +23,8 @@ use crate::units;
 /// Maximum number of views of a chart; the figures of further views are only in the raw data.
 const VIEWS_MAX: usize = 60;
 
-/// Message size in bytes that charts with one size per view show first; most published figures are for this size.
+/// Message size in bytes of the view that is shown first if a chart has one view per size. Most published figures are
+/// for this size.
 const USUAL_SIZE: u64 = 64;
 
 /// The type of a chart.
