@@ -40,7 +40,7 @@ fn dialling(
     Ok((fd, offered(mechanism, offer, "service")?))
 }
 
-/// A byte stream between services.
+/// The mechanism `tipc-kernel-stream`: AF_TIPC with SOCK_STREAM, a connection that carries bytes.
 #[derive(Debug)]
 pub struct TipcKernelStream;
 
@@ -74,7 +74,7 @@ impl ConnectionFamily for TipcKernelStream {
     }
 }
 
-/// A connection that preserves message boundaries.
+/// The mechanism `tipc-kernel-seqpacket`: AF_TIPC with SOCK_SEQPACKET, a connection that preserves message boundaries.
 #[derive(Debug)]
 pub struct TipcKernelSeqpacket;
 

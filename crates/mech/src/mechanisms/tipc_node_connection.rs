@@ -143,7 +143,7 @@ fn dialling(
     Ok((node_socket(kind, spec)?, offered(mechanism, offer, "service")?))
 }
 
-/// A byte stream between services.
+/// The mechanism `tipc-node-stream`: STREAM sockets of a `tipcd`, a connection that carries bytes.
 #[derive(Debug)]
 pub struct TipcNodeStream;
 
@@ -187,7 +187,7 @@ impl ConnectionFamily for TipcNodeStream {
     }
 }
 
-/// A connection that preserves message boundaries.
+/// The mechanism `tipc-node-seqpacket`: SEQPACKET sockets of a `tipcd`, a connection that preserves message boundaries.
 #[derive(Debug)]
 pub struct TipcNodeSeqpacket;
 
