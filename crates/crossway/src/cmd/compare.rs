@@ -24,7 +24,7 @@ use crate::ui::{self, Ui};
 /// Compare two runs, or two parts of one run, case by case: is B faster or slower than A?
 ///
 /// Each figure gets a verdict: faster, slower, same, or unclear if the trials leave it undecided. If only one run is
-/// given, and neither --a nor --b, it is compared with the latest run.
+/// given, it is compared with the latest run or, with both --a and --b, one part of it with another.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
     /// Baseline run: its folder, its results.jsonl, its name, or `latest`

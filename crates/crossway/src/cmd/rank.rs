@@ -15,8 +15,8 @@ use crate::ui::Ui;
 
 /// Rank the mechanisms of a run by speed and by CPU time, separately for each setting
 ///
-/// Mechanisms that spin and mechanisms that block are never ranked together. Mechanisms whose interval overlaps that of
-/// the first mechanism of a rank share this rank.
+/// Mechanisms that spin and mechanisms that block are never ranked together. Mechanisms share a rank if their
+/// confidence intervals overlap that of the best of them.
 #[derive(clap::Args)]
 pub(crate) struct Rank {
     /// Run to rank: its folder, its results.jsonl, its name, or `latest`

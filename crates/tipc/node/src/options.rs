@@ -98,7 +98,7 @@ pub struct TipcdOptions {
     /// for each subscriber. Further sockets are refused
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().sockets, value_parser = at_least(1))]
     pub(crate) sockets: usize,
-    /// Maximum number of bindings of one node, which is this one or another; further ones are refused or dropped
+    /// Maximum number of bindings of each node in the cluster, this one included; further ones are refused or dropped
     /// (bad-binding). Each takes about 130 bytes
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().bindings_per_node, value_parser = at_least(16))]
     pub(crate) bindings_per_node: usize,

@@ -25,7 +25,7 @@ use crate::ui::Ui;
 /// Maximum time to wait for an answer from another process.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Connect programs by named channels, which use the best transport and switch it without losing messages
+/// Connect programs by named channels, which use the best transport and can switch to another without losing messages
 ///
 /// One program listens on a name and another connects to it; neither needs to know where the other runs or which
 /// transport carries the messages. Listeners on this host register their names in a directory. Names on other hosts are
@@ -36,11 +36,13 @@ pub(crate) struct Channel {
     /// crossway-channel in $XDG_RUNTIME_DIR, or crossway-channel-UID in /tmp]
     #[arg(long, global = true, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// File that lists names on other hosts with their TCP addresses, one per line [default: $CROSSWAY_CHANNEL_HOSTS]
+    /// File that lists names with their TCP addresses on all hosts, one per line; a listener accepts connections at the
+    /// addresses of its name [default: $CROSSWAY_CHANNEL_HOSTS]
     #[arg(long, global = true, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Find names on other hosts in a TIPC name table: `kernel`, the path of a tipcd's socket, or `auto` for the
-    /// kernel's if it has TIPC, else the tipcd at its default path [default: $CROSSWAY_CHANNEL_TIPC]
+    /// TIPC name table in which listeners publish their names and names on other hosts are found: `kernel`, the path of
+    /// a tipcd's socket, or `auto` for the kernel's if it has TIPC, else the tipcd at its default path [default:
+    /// $CROSSWAY_CHANNEL_TIPC]
     #[arg(long, global = true, value_name = "WHERE")]
     tipc: Option<String>,
     /// File with the key that encrypts connections between hosts; all hosts need the same key [default:
@@ -99,8 +101,8 @@ struct Allowed {
     /// CPU time that each end may spend on waiting, in percent of one CPU; below 100, it limits the use of shm-spin
     #[arg(long, value_name = "PERCENT", default_value_t = 100.0, value_parser = args::number)]
     cpu_budget: f64,
-    /// Allow messages between hosts to be lost: they are at most 1400 bytes long, and travel by UDP if the other end
-    /// allows loss, too [default: $CROSSWAY_CHANNEL_LOSSY]
+    /// Allow messages between hosts to be lost: they travel by UDP if the other end allows loss, too. No message may
+    /// then exceed 1400 bytes [default: $CROSSWAY_CHANNEL_LOSSY]
     #[arg(long)]
     lossy: bool,
     /// Do not switch; only report the switches that would be made

@@ -17,8 +17,8 @@ pub(super) struct Bench {
     /// Cases to measure [default: all]
     #[arg(value_enum, value_name = "CASE")]
     cases: Vec<Case>,
-    /// Measure against a running `crossway linx bench --serve` at this path, which is its name, or link names and its
-    /// name [default: start a server for the measurement]
+    /// Endpoint of a running `crossway linx bench --serve` to measure against: its name, preceded by the names of the
+    /// links that lead to it, if any: a/b/name [default: start a server for the measurement]
     #[arg(long, value_name = "PATH", conflicts_with = "serve")]
     server: Option<String>,
     /// Serve other clients at an endpoint of this name until interrupted, instead of measuring

@@ -30,8 +30,8 @@ pub(super) struct Node {
     /// can reach it can use the node's endpoints
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<LinkAddress>,
-    /// Connect to another node by a link called NAME (may be repeated); of several addresses, the next one is used if
-    /// one fails
+    /// Connect to another node by a link called NAME (may be repeated); if several addresses are given, the next one is
+    /// used when one fails
     #[arg(long, value_name = "NAME=ADDRESS,...", value_parser = link)]
     link: Vec<LinkSettings>,
     /// Link to all nodes in the TIPC cluster that have the same TIPC service TYPE, 64 or larger. The links are named

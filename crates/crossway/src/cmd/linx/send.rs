@@ -13,7 +13,7 @@ use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
 pub(super) struct Send {
-    /// Receiver: the name of an endpoint, or a path of link names and its name
+    /// Receiver: the name of an endpoint, preceded by the names of the links that lead to it, if any: a/b/name
     path: String,
     /// Payload of the signal
     #[arg(default_value = "")]

@@ -34,8 +34,8 @@ enum What {
     Remove(Remote),
     /// Set a bearer's defaults for future links
     Set {
-        /// Name of the bearer, with at least one of the options below; or as for iproute2: { priority | tolerance |
-        /// window } VALUE media { eth device DEVICE | udp name NAME }
+        /// Name of the bearer, with at least one of the options below; or, in iproute2's syntax: { priority | tolerance
+        /// | window } VALUE media { eth device DEVICE | udp name NAME }
         #[arg(required = true, value_name = "BEARER | KEYWORDS")]
         words: Vec<String>,
         #[command(flatten)]
@@ -43,8 +43,8 @@ enum What {
     },
     /// Show a bearer's defaults for future links
     Get {
-        /// Name of the bearer; or as for iproute2: [priority | tolerance | window | mtu | localip | remoteip] media {
-        /// eth device DEVICE | udp name NAME }
+        /// Name of the bearer; or, in iproute2's syntax: [priority | tolerance | window | mtu | localip | remoteip]
+        /// media { eth device DEVICE | udp name NAME }
         #[arg(required = true, value_name = "BEARER | KEYWORDS")]
         words: Vec<String>,
     },
@@ -52,7 +52,7 @@ enum What {
 
 #[derive(clap::Args)]
 struct Meant {
-    /// Name of the bearer, as `bearer list` shows it, with or without the medium; or as for iproute2: media { eth
+    /// Name of the bearer, as `bearer list` shows it, with or without the medium; or, in iproute2's syntax: media { eth
     /// device DEVICE | udp name NAME }
     #[arg(required = true, value_name = "BEARER | KEYWORDS")]
     words: Vec<String>,
@@ -61,8 +61,8 @@ struct Meant {
 #[derive(clap::Args)]
 struct Enable {
     /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`, where `mtu` is the
-    /// largest packet without IP and UDP headers; or as for iproute2: [priority PRIORITY] media { eth device DEVICE |
-    /// udp name NAME localip ADDRESS [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
+    /// largest packet without IP and UDP headers; or, in iproute2's syntax: [priority PRIORITY] media { eth device
+    /// DEVICE | udp name NAME localip ADDRESS [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
     #[arg(required = true, value_name = "BEARER | KEYWORDS")]
     words: Vec<String>,
     /// Name of the bearer's interface, up to 15 bytes [default: the device's name, or udp0, udp1 ...]
@@ -74,7 +74,7 @@ struct Enable {
 
 #[derive(clap::Args)]
 struct Remote {
-    /// Name of the bearer, with --remoteip; or as for iproute2: media udp name NAME remoteip ADDRESS
+    /// Name of the bearer, with --remoteip; or, in iproute2's syntax: media udp name NAME remoteip ADDRESS
     #[arg(required = true, value_name = "BEARER | KEYWORDS")]
     words: Vec<String>,
     /// Remote address: IP or IP:PORT; an IPv6 address with a port needs brackets

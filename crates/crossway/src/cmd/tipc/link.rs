@@ -29,8 +29,8 @@ enum What {
     Statistics(Statistics),
     /// Show tolerance, priority or window of a link, or how multicasts are sent
     Get {
-        /// Name of the link, or `broadcast-link`; or as for iproute2: { priority | tolerance | window } link LINK, or
-        /// broadcast
+        /// Name of the link, or `broadcast-link`; or, in iproute2's syntax: { priority | tolerance | window } link
+        /// LINK, or broadcast
         #[arg(required = true, value_name = "LINK | KEYWORDS")]
         words: Vec<String>,
     },
@@ -40,14 +40,14 @@ enum What {
     /// Set tolerance, priority or window of a link at both ends (a new priority makes it reconnect), or how multicasts
     /// are sent
     Set {
-        /// Name of the link, with at least one of the options below; or as for iproute2: { priority | tolerance |
+        /// Name of the link, with at least one of the options below; or, in iproute2's syntax: { priority | tolerance |
         /// window } VALUE link LINK, or broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }
         #[arg(required = true, value_name = "LINK | KEYWORDS")]
         words: Vec<String>,
         #[command(flatten)]
         settings: SetArguments,
     },
-    /// Set how the node sends future multicasts of sockets that leave the choice to it
+    /// Set how multicasts are sent, except those of sockets that choose a method themselves
     SetBroadcast(SetBroadcast),
 }
 
@@ -56,7 +56,7 @@ enum What {
 struct Statistics {
     #[command(subcommand)]
     what: Option<OfStatistics>,
-    /// Name of the link, as `link list` shows it; or as for iproute2: link LINK [default: all links]
+    /// Name of the link, as `link list` shows it; or, in iproute2's syntax: link LINK [default: all links]
     #[arg(value_name = "LINK")]
     words: Vec<String>,
 }
@@ -65,13 +65,13 @@ struct Statistics {
 enum OfStatistics {
     /// Show the counters, which `statistics` without a subcommand does, too
     Show {
-        /// Name of the link; or as for iproute2: link LINK [default: all links]
+        /// Name of the link; or, in iproute2's syntax: link LINK [default: all links]
         #[arg(value_name = "LINK")]
         words: Vec<String>,
     },
     /// Reset the counters of all links or of one
     Reset {
-        /// Name of the link; or as for iproute2: link LINK [default: all links]
+        /// Name of the link; or, in iproute2's syntax: link LINK [default: all links]
         #[arg(value_name = "LINK")]
         words: Vec<String>,
     },
@@ -84,7 +84,8 @@ struct SetBroadcast {
     /// always sends one copy to each node
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// With autoselect: send one copy to each destination node if there are at most this many, in percent of the peers
+    /// With autoselect: send one copy to each destination node if these are at most this percentage of the peers, plus
+    /// one; otherwise use the broadcast link
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     ratio: Option<u8>,
 }

@@ -27,13 +27,13 @@ enum What {
     List,
     /// Show a medium's defaults for bearers
     Get {
-        /// As for iproute2: { priority | tolerance | window } media MEDIA, where MEDIA is eth or udp
+        /// In iproute2's syntax: { priority | tolerance | window } media MEDIA, where MEDIA is eth or udp
         #[arg(required = true, value_name = "KEYWORDS")]
         words: Vec<String>,
     },
     /// Not supported by tipcd; use `tipc bearer set` instead
     Set {
-        /// As for iproute2: { priority | tolerance | window } VALUE media MEDIA
+        /// In iproute2's syntax: { priority | tolerance | window } VALUE media MEDIA
         #[arg(required = true, value_name = "KEYWORDS")]
         words: Vec<String>,
     },

@@ -18,12 +18,12 @@ pub(super) struct Monitor {
 enum What {
     /// Show the size of the cluster on each bearer, and whether every node monitors all others or only some of them
     Summary,
-    /// Show for each bearer how each node is monitored, and what the node reports about those that it monitors
+    /// Show for each bearer how each node is monitored, and which states it reports for the nodes that it monitors
     ///
-    /// This node probes the nodes marked `direct`; other nodes probe those marked `indirect`. In the order of their
-    /// addresses, the nodes form a ring, and each monitors some of those that follow it. The letters are the states of
-    /// these, as the listed node reports them: U up, D down; letters in brackets are of nodes that, as far as this node
-    /// knows, do not follow it.
+    /// This node probes the nodes marked `direct`; other nodes probe those marked `indirect`. The nodes form a ring,
+    /// ordered by address, and each monitors some of the nodes that follow it. One letter for each of these, in ring
+    /// order, is the state that the node in the first column reports: U for up, D for down. Nodes that it reports, but
+    /// that do not follow it in the ring as this node knows it, are in brackets, each with its address and state.
     List {
         /// Show one bearer only: media { eth device DEVICE | udp name NAME }
         #[arg(value_name = "KEYWORDS")]
@@ -43,13 +43,13 @@ enum What {
 
 #[derive(clap::Subcommand)]
 enum Get {
-    /// Show the largest number of nodes on a medium, including this one, up to which each node monitors all others
+    /// Show the number of nodes on a medium, this node included, up to which each node monitors all others
     Threshold,
 }
 
 #[derive(clap::Subcommand)]
 enum Set {
-    /// Set the largest number of nodes on a medium, including this one, up to which each node monitors all others
+    /// Set the number of nodes on a medium, this node included, up to which each node monitors all others
     Threshold {
         /// Number of nodes, 0 to 4095; the kernel's default is 32
         #[arg(value_name = "NODES")]

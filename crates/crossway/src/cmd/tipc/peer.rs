@@ -18,8 +18,8 @@ pub(super) struct Peer {
 enum What {
     /// Forget a node that is down; it may be discovered again
     Remove {
-        /// Identity or address of the node, as `peer list` shows them; or as for iproute2: { address ADDRESS | identity
-        /// IDENTITY }
+        /// Identity or address of the node, as `peer list` shows them; or, in iproute2's syntax: { address ADDRESS |
+        /// identity IDENTITY }
         #[arg(required = true, value_name = "NODE | KEYWORDS")]
         words: Vec<String>,
     },
