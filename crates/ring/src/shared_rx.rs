@@ -271,7 +271,6 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
 
 /// A record's position as stored in the word of the part. It wraps after 2^47 bytes; by then the word has been
 /// rewritten, or no consumer takes parts.
-/// consumer takes parts.
 fn part_of(position: u64) -> u64 {
     (position / HEADER as u64) & (u64::MAX >> PART_BITS)
 }

@@ -7,7 +7,6 @@
 //! al., Bayesian Data Analysis, section 5.4, with a uniform prior of the spread). The most probable spread alone would
 //! often be none at all, and candidates that differ by 7 % would be declared equal with certainty. Everything is
 //! computed in logarithms, since costs are compared by ratios.
-//! in logarithms, since costs are compared by ratios.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

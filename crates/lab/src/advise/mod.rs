@@ -100,7 +100,7 @@ pub fn advise(
 /// first stage.
 ///
 /// # Errors
-/// As for [`admissible`].
+/// The same as for [`admissible`].
 pub fn least_time(question: &Question, sources: &Sources<'_>) -> Result<Duration, AdviseError> {
     let field = admissible(question, &sources.known)?;
     Ok(survey::least_time(question, &field.candidates, &sources.library.own))

@@ -106,7 +106,7 @@ impl Question {
     /// Builds a question from a table, e.g. a file's keys overridden by those of the command line.
     ///
     /// # Errors
-    /// As for [`Question::parse`].
+    /// The same as for [`Question::parse`].
     pub fn from_table(name: &str, file: &str, top: &Table) -> Result<Question, PlanError> {
         let at = At::top(file);
         at.only(top, KEYS)?;

@@ -37,7 +37,7 @@ pub struct Outcome {
     pub faults_major: u64,
     /// Hardware counters.
     pub counters: Counters,
-    /// The process other than the ends that works for the channel, if there is one.
+    /// CPU time of the process between the two ends that serves the channel, such as a tipcd; `None` if there is none.
     #[serde(default)]
     pub server: Option<ServerUse>,
     /// Histograms by span, in nanoseconds: HDR V2 in base64.
@@ -56,7 +56,7 @@ pub struct Outcome {
     pub facts: crossway_mech::Facts,
 }
 
-/// CPU time used by a process that works for both ends, during a role's window.
+/// CPU time used by a process that serves both ends, during a role's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerUse {
     /// Its process id.

@@ -28,7 +28,7 @@ fn count() -> Result<perf::Counted, String> {
 /// The running meters of a role.
 pub(crate) struct RoleMeter {
     usage: Usage,
-    /// The process id of the server that works for the channel, and its CPU time at the start.
+    /// The process ID of the server between the ends, such as a tipcd, and its CPU time at the start.
     server: Option<(u32, Option<u64>)>,
     counted: Result<perf::Counted, String>,
 }

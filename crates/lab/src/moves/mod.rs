@@ -4,7 +4,6 @@
 //! channel: `crossway channel check`, which sends numbered messages, and `crossway channel listen --echo`, which sends
 //! them back. The listening program moves from the client's node to the other one and back while messages flow. Each
 //! trial gives one [`MoveRecord`].
-//! node to the other one and back while messages flow. Each trial gives one [`MoveRecord`].
 
 mod record;
 mod trial;

@@ -240,7 +240,8 @@ fn of_program(frame: &Frame, places: &[Place]) -> Part {
     }
 }
 
-/// Whether the function belongs to Rust's standard library. Its caller is known only if it was inlined.
+/// Whether the function belongs to Rust's standard library. Unless it was inlined, the function that called it is
+/// unknown.
 fn of_rust(place: &Place) -> bool {
     let begins = ["core::", "std::", "alloc::"].iter().any(|of| place.function.starts_with(of));
     begins || place.line.contains("/rustc/")

@@ -25,7 +25,7 @@ struct Hunt {
     name: String,
     /// The path to hunt for at the other end of that link; `None` if the name is that of an endpoint.
     rest: Option<String>,
-    /// The link to whose peer the hunt was passed, if it was.
+    /// The link over which the hunt was passed to the next node; `None` if it was not passed on.
     asked: Option<LinkId>,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Entry {
     attaches: HashMap<u32, Spid>,
     /// Its pending hunts.
     hunts: HashMap<u32, u64>,
-    /// Hunts by other endpoints that end when this one does.
+    /// Pending hunts that end when this endpoint ends, whichever endpoint started them.
     owns: BTreeSet<u64>,
     /// Links whose peers know this endpoint.
     published_on: Vec<LinkId>,
@@ -278,7 +278,8 @@ impl Registry {
         Ok(true)
     }
 
-    /// Returns the number of channels that the process of `endpoint` has to an endpoint of another process.
+    /// Returns the number of channels that the process of `endpoint` has to `to`, an endpoint of another process; 0 if
+    /// both belong to one process.
     fn channels_of_process(&self, to: Spid, endpoint: Spid) -> usize {
         let process = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(EntryKind::Local { pid, .. }) => Some(pid),

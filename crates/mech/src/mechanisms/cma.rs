@@ -2,9 +2,10 @@
 //! libraries do.
 //!
 //! Each message costs one system call at the sender (`sendto` of the notice) and two at the receiver (`recvfrom`,
-//! `process_vm_readv`), plus one at each end for every half of the slots. With
-//! [`Tx::send_in_place`](crate::Tx::send_in_place), a message is copied once in total. Bytes passed to
-//! [`Tx::send`](crate::Tx::send) are copied to a slot first, so that the caller can reuse its buffer immediately.
+//! `process_vm_readv`), plus one at each end for an acknowledgement, which the receiver sends each time it has taken
+//! messages from half of the slots. With [`Tx::send_in_place`](crate::Tx::send_in_place), a message is copied once in
+//! total. Bytes passed to [`Tx::send`](crate::Tx::send) are copied to a slot first, so that the caller can reuse its
+//! buffer immediately.
 //!
 //! The receiver needs permission to trace the sender: both must run as the same user, and where Yama is active
 //! (`ptrace_scope` 1), the sender permits tracing when the channel is opened. The sender's process ID has no meaning in

@@ -227,7 +227,7 @@ pub unsafe extern "C" fn ctipc_recv(
 /// Like ctipc_recv with a `message`, which may be NULL here, but leaves the data in the queue.
 ///
 /// # Safety
-/// As for [`ctipc_recv`].
+/// The same as for [`ctipc_recv`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ctipc_peek(
     s: *const CtipcSocket,
@@ -251,7 +251,7 @@ enum Got {
 /// Makes a receive call and writes the details to `message`. Returns the number of bytes or a negative errno.
 ///
 /// # Safety
-/// As for [`ctipc_recv`].
+/// The same as for [`ctipc_recv`].
 unsafe fn receive(
     s: *const CtipcSocket,
     data: *mut c_void,

@@ -28,8 +28,8 @@ const HEAP_KEPT_BYTES: u32 = 8 << 20;
 /// Number of bytes of memory requested from the system at a time.
 const HEAP_STEP_BYTES: u32 = 1 << 20;
 
-/// Minimum limit of open descriptors. A tipcd uses a dozen itself, reserves as many for operators, and needs some for
-/// each bearer.
+/// Lowest limit on open descriptors with which a tipcd starts. It uses a dozen itself, reserves as many for operators,
+/// and needs some for each bearer.
 const DESCRIPTORS_LEAST: u64 = 40;
 
 /// Maximum size in bytes of the answer to an operator, which may be a page of the name table.

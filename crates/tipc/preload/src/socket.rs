@@ -31,7 +31,7 @@ const SEND_BUFFER: usize = slot::OWN + 3;
 
 /// Mark: this end has shut the connection down.
 pub(crate) const SHUT: u64 = 1;
-/// Mark: the descriptor was made unwritable, and tipcd keeps it so.
+/// Mark: the descriptor was made unwritable, and tipcd keeps it unwritable.
 pub(crate) const PADDED: u64 = 2;
 /// Mark: the end of the connection has been reported to the program.
 pub(crate) const TOLD: u64 = 4;

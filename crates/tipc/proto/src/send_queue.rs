@@ -149,7 +149,7 @@ impl SendQueue {
         (index < self.packets.len()).then(|| &self.packets[index].packet)
     }
 
-    /// When the oldest packet was first retransmitted, if it was.
+    /// When the oldest packet was first retransmitted; `None` if it was not.
     pub(crate) fn stuck_since(&self) -> Option<Nanos> {
         self.packets.front()?.first_resent
     }

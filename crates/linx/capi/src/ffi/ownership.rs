@@ -73,7 +73,7 @@ pub(super) fn to_c(linx: &mut Linx, mut signal: Signal) -> Sig {
 /// Borrows a signal's bytes.
 ///
 /// # Safety
-/// As for [`head`]. The C program may change the bytes after the call.
+/// The same as for [`head`]. The C program may change the bytes after the call.
 unsafe fn bytes<'a>(linx: &mut Linx, sig: Sig) -> &'a [u8] {
     // SAFETY: guaranteed by the caller; the header contains the number of bytes.
     unsafe { std::slice::from_raw_parts(sig, head(linx, sig).size as usize) }
@@ -82,7 +82,7 @@ unsafe fn bytes<'a>(linx: &mut Linx, sig: Sig) -> &'a [u8] {
 /// Frees a signal that the C program owns.
 ///
 /// # Safety
-/// As for [`head`].
+/// The same as for [`head`].
 pub(super) unsafe fn release(linx: &mut Linx, sig: Sig) {
     // SAFETY: guaranteed by the caller; allocated by `to_c` with this layout.
     unsafe {

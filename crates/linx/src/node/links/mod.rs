@@ -275,7 +275,8 @@ impl Node {
         }
     }
 
-    /// Asks all peers to acknowledge everything that was sent to them, once for each state.
+    /// Asks each peer to acknowledge everything that was sent to it, unless it has been asked since the last message to
+    /// it.
     pub(super) fn ask_for_acks(&mut self) {
         let mut behind = Vec::new();
         for (index, wire) in &mut self.links.wires {

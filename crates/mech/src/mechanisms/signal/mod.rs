@@ -6,11 +6,11 @@
 //! divided, because no program would send them by signals.
 //!
 //! The kernel limits the total number of queued signals of a user's processes (`RLIMIT_SIGPENDING`). A sender that
-//! reaches the limit gets EAGAIN, and is not notified when there is room again. So the receiver grants credits: after
-//! each half of the window it queues one signal to the sender. The receiver passes its pidfd in the offer and is
-//! addressed by it, because a process ID may be reused, and the signal would kill an unrelated process. Signals do not
-//! reveal that the peer has closed or died. Each half therefore holds one end of a lifeline, and has a thread that
-//! sleeps on it ([`peer_watch`]) and queues a note to its own process.
+//! reaches the limit gets EAGAIN, and is not notified when there is room again. So the receiver grants credits: each
+//! time it has taken half a window of messages, it queues one signal to the sender. The receiver passes its pidfd in
+//! the offer and is addressed by it, because a process ID may be reused, and the signal would kill an unrelated
+//! process. Signals do not reveal that the peer has closed or died. Each half therefore holds one end of a lifeline,
+//! and has a thread that sleeps on it ([`peer_watch`]) and queues a note to its own process.
 //!
 //! A signal kills a process if one of its threads does not block that signal. Opening a channel therefore fails unless
 //! all threads of the process block real-time signals (`crossway_sys::signal_queue::block_all`, before the first thread

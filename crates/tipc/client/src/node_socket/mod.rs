@@ -46,7 +46,8 @@ struct Memory {
     known: Vec<Known>,
     next: usize,
     default_dest: Option<Address>,
-    /// Whether the descriptor was filled with padding so that it polls unwritable; `tipcd` keeps it so.
+    /// Whether the descriptor was filled with padding, which `tipcd` leaves unread, so that poll(2) does not report it
+    /// as writable.
     padded: bool,
 }
 

@@ -228,7 +228,7 @@ impl Service {
         self.forget_client_if_idle(place);
     }
 
-    /// Removes a program without connection and sockets.
+    /// Removes a program that has neither a control connection nor sockets.
     pub(super) fn forget_client_if_idle(&mut self, place: Place) {
         if self.clients.get(place).is_some_and(|c| c.control.is_none() && c.sockets() == 0) {
             self.forget_client(place);

@@ -60,7 +60,7 @@ unsafe fn is_ours(number: c_long, words: [c_long; 6]) -> bool {
 /// the system call, ppoll does not change its timeout.
 ///
 /// # Safety
-/// As for the function of that name.
+/// The same as for the function of that name.
 unsafe fn made(number: c_long, words: [c_long; 6]) -> Option<c_long> {
     let [a, b, c, d, e, f] = words;
     let (fd, long) = (a as c_int, |outcome: c_int| c_long::from(outcome));

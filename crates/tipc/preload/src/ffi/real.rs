@@ -65,7 +65,7 @@ macro_rules! real {
             /// Calls the function of that name in the C library; fails with ENOSYS if there is none.
             ///
             /// # Safety
-            /// As for the function of that name in the C library.
+            /// The same as for the function of that name in the C library.
             #[inline]
             pub(super) unsafe fn $name($($arg: $kind),*) -> $ret {
                 let address = places::$name.get();

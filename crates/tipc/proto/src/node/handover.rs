@@ -134,7 +134,7 @@ impl Node {
     /// Removes and returns the oldest connection request of a listening socket. The caller must accept or refuse it.
     ///
     /// # Errors
-    /// As for [`Node::accept`].
+    /// The same as for [`Node::accept`].
     pub fn take_request(&mut self, port: Port) -> Result<ConnectionRequest, SocketError> {
         let socket = self.socket(port)?;
         if !matches!(socket.state, SocketState::Listening) {
