@@ -30,8 +30,8 @@ struct Variation {
     bars: Vec<Bar>,
 }
 
-/// A candidate's row in the bar chart; `to` (the end of the bar), `low` and `width` (of the interval) are in per cent
-/// of the chart's width.
+/// A candidate's row in the bar chart. `to` is the end of the bar, `low` and `width` are the start and the width of the
+/// interval; all are in per cent of the chart's width.
 #[derive(Serialize)]
 struct Bar {
     candidate: String,

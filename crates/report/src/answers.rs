@@ -43,7 +43,7 @@ pub struct AnswerRow {
 /// The summary table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answers {
-    /// The setting in brackets, appended to the caption.
+    /// The setting in brackets, which is appended to the caption.
     #[serde(rename = "where")]
     pub place: String,
     /// The column groups, one per wait class.

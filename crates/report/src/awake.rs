@@ -22,8 +22,8 @@ pub(crate) fn awake_explained() -> String {
     format!("its ends may block, but {SLEPT}")
 }
 
-/// Below this number of voluntary context switches of both ends per round trip, the ends hardly slept; the number is
-/// two if each end sleeps once.
+/// A round trip with fewer voluntary context switches than this, of both ends together, counts as one in which the ends
+/// hardly slept. If each end sleeps once, the number is two.
 const SWITCHES: f64 = 0.2;
 
 /// Returns whether the ends of this round-trip case hardly slept although they may block.
@@ -33,7 +33,8 @@ pub(crate) fn hardly_slept(contender: &Contender, case: &Case) -> bool {
         && case.switches_per_msg.is_some_and(|switches| switches.value < SWITCHES)
 }
 
-/// Returns a sentence that names those of the best blocking mechanisms of the first setting whose ends hardly slept.
+/// Returns a sentence that names the mechanisms whose ends hardly slept, among the best blocking mechanisms of the
+/// first setting; `None` if there are none.
 pub(crate) fn sentence(summary: &Summary, size: u64) -> Option<String> {
     let ranking = Ranking::of(summary, Metric::RoundTripP50, 0, size, WaitClass::Blocking)?;
     let is_awake = |index: usize| {

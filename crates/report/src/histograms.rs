@@ -11,7 +11,8 @@ use hdrhistogram::Histogram;
 const FILES_MAX: usize = 3000;
 /// Number of samples that must lie beyond a percentile for it to be drawn.
 const SAMPLES_BEYOND: f64 = 10.0;
-/// Number of points on a curve for each factor of ten between the shares of samples beyond them.
+/// Number of points on a curve for each factor of ten in the share of samples beyond them, for example between the 90th
+/// and the 99th percentile.
 const POINTS_PER_NINE: u32 = 8;
 
 /// The location of a run's histograms.

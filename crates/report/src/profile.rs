@@ -13,7 +13,7 @@ use crate::units::Quantity;
 const TEMPLATE: &str = include_str!("../assets/profile.html");
 const STYLE: &str = include_str!("../assets/page.css");
 
-/// Share of the difference between two cases below which a part of the difference is not named.
+/// A part of the difference between two cases is named only if it is more than this share of the difference.
 const NAMED_SHARE: f64 = 0.1;
 
 /// Returns a table that splits the CPU time of a message into parts. Two profiles are shown side by side, with their

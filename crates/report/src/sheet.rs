@@ -20,7 +20,7 @@ pub struct Cell {
     pub best: bool,
     /// Whether the text is code, set in a fixed-width font.
     pub code: bool,
-    /// The colour that the text names and in which the cell is marked: `green`, `yellow` or `red`.
+    /// The colour that marks the cell, which the text names, too: `green`, `yellow` or `red`; `None` for no mark.
     pub colour: Option<&'static str>,
 }
 

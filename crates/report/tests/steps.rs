@@ -38,8 +38,8 @@ fn run_of(records: Vec<Record>) -> Run {
     Run::of_records(Path::new("run"), records)
 }
 
-/// Returns a series of a protocol that cuts messages at `k * piece - head + 1` bytes, as the interface's packet counts
-/// show.
+/// Returns a series of a protocol that needs one more packet at each size of `k * piece - head + 1` bytes, for `k` from
+/// 1, as its packet counts show.
 fn cut_series(
     mechanism: &str,
     sizes: impl Iterator<Item = u64>,

@@ -1,4 +1,5 @@
-//! Tables of exchanges and of workloads of several roles: one per workload and size, with a row per contender.
+//! Tables of exchanges, and of workloads with several senders or receivers: one per workload and size, with a row per
+//! contender.
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::rank::WaitClass;
@@ -28,7 +29,7 @@ pub(super) fn exchanges(summary: &Summary, setting: usize) -> Vec<Sheet> {
     by_workload(summary, setting, |c| c.workload == Workload::Exchange, &heads, row, order)
 }
 
-/// Returns the tables of workloads of several roles: pairs, fan-in, fan-out.
+/// Returns the tables of workloads with several senders or receivers: pairs, fan-in, fan-out.
 pub(super) fn shared(summary: &Summary, setting: usize) -> Vec<Sheet> {
     let heads = ["Throughput", "Messages", "Fairness", "Longest wait", "CPU / message"];
     let is_shared = |case: &Case| case.workload.facts().timed();

@@ -112,8 +112,8 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     })
 }
 
-/// Returns the contenders whose figure under some load is better than their idle one, with intervals apart. The first
-/// series is the idle one.
+/// Returns the contenders that are faster under some load than when idle, by figures whose intervals do not overlap.
+/// The first series is the idle one.
 fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = usize> {
     let (idle, loaded) = series.split_at(1);
     idle.iter().flat_map(move |idle| {
@@ -132,8 +132,8 @@ fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = 
     })
 }
 
-/// Returns one sentence for each setting, load and mechanism that is ahead of others when idle: which of them overtake
-/// it under load.
+/// Describes reversals of speed in sentences, one for each setting, load and mechanism: the sentence names the
+/// mechanisms that are slower than this one when idle, but faster under the load.
 fn in_words(reversals: &[Reversal]) -> Vec<String> {
     let mut groups: Vec<(&Reversal, Vec<String>)> = Vec::new();
     for reversal in reversals.iter().filter(|r| r.by == By::Speed) {

@@ -89,7 +89,7 @@ pub struct Series {
     /// Name of the series; empty if it has a contender's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Index of the contender of each point, if the points belong to several contenders.
+    /// Index of the contender of each point, if the points belong to several contenders; otherwise empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub who: Vec<usize>,
     /// Positions on the numeric axis.
@@ -178,7 +178,7 @@ pub struct Matrix {
     pub columns: Vec<String>,
     /// Row labels.
     pub rows: Vec<String>,
-    /// Values by row; null where nothing was measured.
+    /// Values by row; `None` where nothing was measured.
     pub z: Vec<Vec<Option<f64>>>,
     /// Lower ends of the intervals.
     pub lo: Vec<Vec<Option<f64>>>,
@@ -273,7 +273,7 @@ pub struct Chart {
     pub kind: ChartKind,
     /// The horizontal axis.
     pub x: Axis,
-    /// The vertical axis; in charts with a row per contender, the names.
+    /// The vertical axis. In charts with a row per contender, it shows the contenders' names.
     pub y: Axis,
     /// The views; at least one.
     pub views: Vec<View>,
@@ -340,8 +340,8 @@ fn lines_over_size(
     series
 }
 
-/// Returns the settings for which a chart over sizes has a view: at most 16, each with at least a quarter as many
-/// matching cases as the largest. Sweeps over core pairs and buffer sizes have charts of their own.
+/// Returns the settings for which a chart over sizes has a view: at most 16. Each must have at least a quarter as many
+/// matching cases as the setting with the most. Sweeps over core pairs and buffer sizes have charts of their own.
 fn settings_with(summary: &Summary, wanted: impl Fn(&Case) -> bool) -> Vec<usize> {
     let mut counts = vec![0usize; summary.settings.len()];
     for case in summary.cases.iter().filter(|c| wanted(c)) {

@@ -7,7 +7,8 @@ use crate::estimate::Estimate;
 use crate::summary::{Case, Summary};
 use crate::units;
 
-/// Returns what the roles of a workload with several of them are called, and their number.
+/// Describes the roles of which a workload has several, such as `senders to one receiver`, and returns their number;
+/// `None` for workloads of two roles.
 fn roles(workload: Workload) -> Option<(&'static str, u32)> {
     match workload {
         Workload::Pairs { pairs } => Some(("independent pairs", pairs)),

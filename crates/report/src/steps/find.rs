@@ -24,7 +24,7 @@ pub enum Shape {
         after_x: f64,
         /// First point after the jump.
         at_x: f64,
-        /// Relative change of the figure. The figure is the throughput if messages go one way or the variable is a
+        /// Relative change of the figure: the throughput if messages go one way or the variable of the series is a
         /// buffer size, else the time.
         change: f64,
         /// Standard error of the change.

@@ -5,10 +5,10 @@ use crossway_lab::stats::{Interval, TRIALS_AT_LEAST};
 
 use crate::estimate::Estimate;
 
-/// Largest ratio, in either direction, that counts as equal; about the difference that curves in a printed figure may
-/// have and still coincide.
+/// Figures count as equal if their ratio is at most this, whichever is larger. Curves in a printed diagram may differ
+/// by about this much and still seem to coincide.
 const EQUAL_FACTOR: f64 = 1.25;
-/// Maximum number of trials per case that it is still practical to suggest.
+/// Largest number of trials per case that is still practical to suggest.
 const TRIALS_AT_MOST: f64 = 2000.0;
 /// Ratios within this factor of a bound differ negligibly from it.
 const NEGLIGIBLE_FACTOR: f64 = 1.05;
@@ -46,8 +46,8 @@ impl Call {
         Call::open_until(needed.fold(0.0f64, f64::max), figure.n)
     }
 
-    /// Returns an open call for `n` trials so far, of which `needed` would decide the claim. Suggests at least one more
-    /// trial than there are, and makes no suggestion beyond [`TRIALS_AT_MOST`].
+    /// Returns an open call after `n` trials, given an estimate that `needed` trials would decide the claim. Suggests
+    /// at least `n + 1` trials, and makes no suggestion if `needed` exceeds [`TRIALS_AT_MOST`].
     fn open_until(needed: f64, n: usize) -> Call {
         let decides = (1.0..=TRIALS_AT_MOST).contains(&needed);
         Call::Open(decides.then(|| (needed.ceil() as u32).max(n as u32 + 1)))
@@ -92,7 +92,7 @@ pub(super) fn larger(a: &Estimate, b: &Estimate) -> Call {
     }
 }
 
-/// Combines calls on a claim that needs to hold in one case only.
+/// Combines calls on a claim that holds if it holds in any one case.
 pub(super) fn any(calls: &[Call]) -> Call {
     if calls.contains(&Call::Holds) {
         return Call::Holds;
@@ -136,8 +136,8 @@ pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     whole
 }
 
-/// Adds an open call to the result so far: both need the larger number of trials; if one number is unknown, so is the
-/// result.
+/// Adds an open call, which needs `needed` trials, to the result so far. The sum needs the larger number of trials; if
+/// either number is unknown, so is that of the sum.
 fn more_of(call: Call, needed: Option<u32>) -> Call {
     match call {
         Call::Open(before) => Call::Open(before.zip(needed).map(|(a, b)| a.max(b))),

@@ -47,7 +47,7 @@ fn exchange(record: &Record) -> bool {
     record.inputs.workload == Workload::Exchange
 }
 
-/// Judges the study's claim C1.
+/// Judges the study's claim C1, about the cost of communication.
 fn cost_model(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C1",
@@ -118,10 +118,10 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, call, why)
 }
 
-/// Throughput of each trial with one message length, by size of the socket buffer.
+/// Throughputs of the trials with one message length, by size of the socket buffer.
 type Curve = BTreeMap<u64, Vec<f64>>;
 
-/// Judges the study's claim C3.
+/// Judges the study's claim C3, about message length and socket buffer.
 fn buffers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C3",
@@ -261,7 +261,7 @@ fn exchange_figures(by_size: &[(u64, Compared)]) -> Vec<Figure> {
     figures
 }
 
-/// Judges the study's claim C4.
+/// Judges the study's claim C4, about exchanges between nodes.
 fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C4",
@@ -300,7 +300,7 @@ fn mostly_or_all(calls: &[Call]) -> Call {
     if calls.len() < 20 { all(calls.iter().copied()) } else { mostly(calls) }
 }
 
-/// Judges the study's claim C5.
+/// Judges the study's claim C5, about the packets of an exchange.
 fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C5",
@@ -341,7 +341,7 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, all([tcp, tipc]), why)
 }
 
-/// Judges the study's claim C8.
+/// Judges the study's claim C8, about exchanges within a node.
 fn exchange_within(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C8",

@@ -9,7 +9,7 @@ use crate::run::Run;
 use crate::steps::Shapes;
 
 /// The TIPC mechanisms, the preferred one first. The studies used TIPC's SOCK_STREAM, because it corresponds to TCP
-/// (item T1 of the Toshiba study). The user-space node is used if no kernel has TIPC.
+/// (item T1 of the Toshiba study). The mechanism over the user-space node is used if no kernel has TIPC.
 const TIPC: [&str; 2] = ["tipc-kernel-stream", "tipc-node-stream"];
 const TCP: &str = "tcp";
 
@@ -55,8 +55,8 @@ impl<'a> Evidence<'a> {
         self.run.records.iter().map(|r| r.inputs.trials).max().unwrap_or(0)
     }
 
-    /// Returns the trials of both protocols that satisfy `wanted`, at one place. If there are several such places, one
-    /// whose link has the study's rate is preferred, then the one with the most trials of TIPC.
+    /// Returns the trials of both protocols that satisfy `wanted`, at one place. If there are several places with
+    /// trials of both, one whose link has the study's rate is preferred, then the one with the most trials of TIPC.
     pub(super) fn pair(
         &self,
         study_bits_per_s: u64,

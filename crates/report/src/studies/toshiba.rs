@@ -170,7 +170,7 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, whole, why)
 }
 
-/// Judges the study's claim T7.
+/// Judges the study's claim T7, about latency.
 fn latency(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T7",
@@ -210,7 +210,7 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, mostly(&calls), why)
 }
 
-/// Judges the study's claim T8.
+/// Judges the study's claim T8, about the CPU load of a steady stream.
 fn streaming(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T8",
@@ -246,7 +246,7 @@ fn streaming(evidence: &Evidence<'_>) -> Finding {
     claim.judged(pair.place, figures, all(calls), why)
 }
 
-/// Judges T14: the conclusions that the study draws from its other findings.
+/// Judges the study's item T14: the conclusions that the study draws from its other findings.
 fn conclusions(findings: &[Finding]) -> Finding {
     let claim = Claim {
         id: "T14",
@@ -271,7 +271,7 @@ fn conclusions(findings: &[Finding]) -> Finding {
     claim.judged(place, Vec::new(), call, why.join(", "))
 }
 
-/// Judges the study's claim T15.
+/// Judges the study's claim T15, about header sizes.
 fn headers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T15",

@@ -24,7 +24,7 @@ pub struct BesideSummary {
 }
 
 impl BesideSummary {
-    /// Returns one per background workload, in the order of the inputs.
+    /// Returns one summary per background workload, in the order in which the records list them.
     pub(super) fn all(trials: &[&Record]) -> Vec<BesideSummary> {
         let count = trials.iter().map(|r| r.beside.len()).max().unwrap_or(0);
         (0..count).map(|at| BesideSummary::of(trials, at)).collect()

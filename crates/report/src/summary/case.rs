@@ -120,7 +120,7 @@ pub struct FairnessSummary {
     pub shares: Vec<f64>,
     /// Longest wait of any role in any trial, nanoseconds.
     pub longest_wait_ns: u64,
-    /// Lower bound of the senders' wake-ups that found nothing to do, per message.
+    /// Lower bound on the number of the senders' wake-ups that found nothing to do, per message.
     pub wasted_wakeups_per_msg: Option<Estimate>,
 }
 

@@ -26,7 +26,7 @@ pub use setting::{Setting, beside_name, load_name, placement_name};
 pub use workload::workload_name;
 pub(crate) use workload::workload_rank;
 
-/// Trials with one cause for having no figure or a degraded one.
+/// Trials that were skipped, failed or degraded for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trouble {
     /// Status of the trials.
@@ -197,7 +197,7 @@ impl Summary {
         }
     }
 
-    /// Returns the indices of the contender and the setting of a record; `None` if its trial has no figure.
+    /// Returns the indices of the contender and the setting of a record; `None` if the record's trial has no figure.
     pub fn place_of(&self, record: &Record) -> Option<(usize, usize)> {
         let key = key(record);
         let contender = self.contenders.iter().position(|c| *c == key.contender)?;

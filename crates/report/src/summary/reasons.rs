@@ -9,9 +9,9 @@ use super::Trouble;
 
 /// A reason with the trials to which it applies.
 pub(crate) struct Reason<'a> {
-    /// The first trouble with this reason; its wording and remedy stand for all.
+    /// The first trouble with this reason; its wording and remedy are shown for all of them.
     pub(crate) first: &'a Trouble,
-    /// Whether the wording of others differs from that of `first` in its numbers.
+    /// Whether the reasons of other troubles contain other numbers than that of `first`.
     pub(crate) several: bool,
     pub(crate) mechanisms: Vec<&'a str>,
     pub(crate) cases: BTreeSet<&'a str>,

@@ -47,7 +47,7 @@ impl Setting {
         Setting { load: Load::default(), ..self.clone() }
     }
 
-    /// Returns the key that orders settings by their names, but sizes in the names as numbers.
+    /// Returns the key that orders settings by their names, except that sizes in the names are compared as numbers.
     pub(super) fn sort_key(&self) -> (String, [Option<u64>; 3]) {
         let words = Setting {
             reply_bytes: None,

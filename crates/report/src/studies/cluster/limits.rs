@@ -13,7 +13,7 @@ use super::{PLAN, exchange};
 use crate::estimate::Estimate;
 use crate::units::Quantity;
 
-/// Judges the study's claim C6.
+/// Judges the study's claim C6, about the number of bytes that one recv() returns.
 pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C6",
@@ -54,7 +54,7 @@ pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
     claim.judged(place(first), figures, call, why)
 }
 
-/// Judges the part of the study's claim C7 about TIPC.
+/// Judges the first part of the study's claim C7, about the largest TIPC message.
 pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C7 TIPC",
@@ -110,7 +110,7 @@ pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// Judges the part of the study's claim C7 about TCP.
+/// Judges the second part of the study's claim C7, about TCP messages above 16 KiB.
 pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C7 TCP",

@@ -11,7 +11,7 @@ use super::PLAN;
 use crate::estimate::Estimate;
 use crate::units::{Quantity, count};
 
-/// Judges the study's claim C9.
+/// Judges the study's claim C9, about a process that may move to another node.
 pub(super) fn transparency(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C9",

@@ -33,7 +33,7 @@ pub(crate) struct Thresholds {
     pub(crate) load_green: f64,
     /// A figure that is more than this many times worse under load is red.
     pub(crate) load_red: f64,
-    /// Longest median time from a peer's death to the survivor's error that is green, milliseconds.
+    /// A median time from a peer's death to the survivor's error up to this is green, milliseconds.
     pub(crate) told_green_ms: f64,
 }
 
@@ -78,8 +78,8 @@ impl Colour {
     }
 }
 
-/// The table's columns: the study's name, the mechanism here, and the one that replaces it where the study's shared
-/// memory spins, which is in its latency measurements.
+/// The table's columns: the study's name, the mechanism here, and the mechanism that is used instead in the latency
+/// measurements, in which the study's shared memory spins.
 pub(super) const COLUMNS: [(&str, &str, &str); 4] = [
     ("Shared memory", "shm-futex", "shm-spin"),
     ("Pipe", "pipe", "pipe"),
@@ -184,8 +184,8 @@ fn stream(r: &Record, bytes: u64, loaded: bool) -> bool {
 }
 
 /// Computes the colour of a mechanism for a property. `spinning` is the mechanism that is used instead where the
-/// study's shared memory spins. The best is that of the study's four mechanisms, so that the colours of further
-/// mechanisms are comparable with theirs.
+/// study's shared memory spins. The figures are compared with the best of the study's four mechanisms, so that the
+/// colours of further mechanisms are comparable with theirs.
 pub(super) fn computed(
     run: &Run,
     property: Property,

@@ -120,7 +120,7 @@ fn kept(evidence: &Evidence<'_>, way: &str, of: Of, size: u64) -> Option<Estimat
     ratio(&at(evidence, way, of, size, true), &at(evidence, way, of, size, false))
 }
 
-/// Judges the study's claim E5.
+/// Judges the study's claim E5, about the control plane.
 fn control_plane(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E5",
@@ -148,7 +148,7 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
     claim.judged("this machine", figures, Verdict::NotMeasurable, why)
 }
 
-/// Judges the study's claim E19 (Figure 13).
+/// Judges the study's claim E19 (Figure 13), about the cost of the LINX API.
 fn layers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E19",

@@ -1,5 +1,5 @@
-//! Pairs of mechanisms whose order is reversed under load (item E9 of the Enea study). Only pairs with both intervals
-//! apart count.
+//! Pairs of mechanisms whose order is reversed under load (item E9 of the Enea study). A pair counts only if the two
+//! mechanisms' intervals do not overlap, neither idle nor under load.
 
 use crossway_lab::rank::{By, Reversal, rank};
 use crossway_lab::record::Record;

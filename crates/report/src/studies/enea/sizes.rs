@@ -15,7 +15,7 @@ use crate::units::{Quantity, size};
 const PLACE: &str = "this machine, two cores";
 /// Minimum size of a large message, bytes (Figure 9 ends here).
 const LARGE: u64 = 16_000;
-/// Minimum ratio of the throughputs at two neighbouring sizes that counts as a drop.
+/// Minimum ratio of the throughputs at two neighbouring sizes that counts as a drop in throughput.
 const DROP: f64 = 1.1;
 
 pub(super) fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {

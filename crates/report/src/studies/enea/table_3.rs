@@ -24,7 +24,7 @@ fn agreement(run: &Run) -> (usize, usize) {
     (cells.len(), cells.iter().filter(|(ours, theirs)| ours == theirs).count())
 }
 
-/// Judges the study's claim E23.
+/// Judges the study's claim E23, the colours of its Table 3.
 pub(super) fn finding(run: &Run) -> Finding {
     let claim = Claim {
         id: "E23",

@@ -17,7 +17,7 @@ use crate::units::{Quantity, three_digits};
 /// Maximum number of CPU pairs in a table; with more, the heat map replaces it.
 const PAIRS_MAX: usize = 64;
 
-/// Returns the section; `None` unless the run is of the study's plan.
+/// Returns the section; `None` if the run's plan is not that of the study.
 pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     if run.plan_name() != PLAN {
         return None;
@@ -54,7 +54,7 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     })
 }
 
-/// Returns a table with the rows measured here first, then the study's.
+/// Returns a table of round trips by pair of CPUs, with the rows measured here first, then the study's.
 fn beside(evidence: &Evidence<'_>, title: &str, table: &[Line], loaded: bool) -> Option<Sheet> {
     let pairs = latency::pairs(&evidence.run.records);
     let mut rows = Vec::new();

@@ -17,7 +17,7 @@ use crate::units::{Quantity, size, three_digits};
 /// them byte by byte.
 const EDGE: (u64, u64) = (2952, 2953);
 
-/// Judges the study's claim T4.
+/// Judges the study's claim T4, about a step where a message needs one more packet.
 pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T4",
@@ -124,7 +124,7 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     }
 }
 
-/// Judges the study's claim T5.
+/// Judges the study's claim T5, about the packets of small messages.
 pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T5",
@@ -206,7 +206,7 @@ fn bound(figure: &Estimate, limit: f64) -> Call {
     }
 }
 
-/// Judges the study's claim T6.
+/// Judges the study's claim T6, about acknowledgements.
 pub(super) fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T6",
