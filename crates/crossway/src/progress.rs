@@ -43,7 +43,7 @@ impl Lines {
         Lines { unit, begun: now, last: now }
     }
 
-    /// Returns a progress line if one is due, given that `over` of `all` are finished.
+    /// Returns a progress line if one is due, given that `over` of `all` units are finished.
     fn after(&mut self, over: u64, all: u64, every: Duration) -> Option<String> {
         if self.last.elapsed() < every || over >= all {
             return None;
@@ -70,7 +70,7 @@ impl Steps {
         Steps { bar, lines: (!std::io::stderr().is_terminal()).then(|| Lines::new(unit)) }
     }
 
-    /// Shows that `over` of `all` are finished; `name` is the last finished one.
+    /// Shows that `over` of `all` units are finished; `name` is the last finished one.
     pub(crate) fn show(&mut self, over: u64, all: u64, name: &str) {
         self.bar.set_length(all);
         self.bar.set_position(over);

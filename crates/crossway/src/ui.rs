@@ -124,10 +124,11 @@ pub(crate) fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// The exit code if the reader of the program's output closes the pipe.
+/// The exit code of the program if the reader of its output closes the pipe.
 static IF_CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Records the outcome before it is printed, so that `crossway compare ... | head` fails like `crossway compare`.
+/// Records the exit code before the output is printed, so that `crossway compare ... | head` fails like `crossway
+/// compare`.
 pub(crate) fn decide(good: bool) {
     IF_CLOSED.store(if good { 0 } else { EXIT_NO }, Ordering::Relaxed);
 }

@@ -35,8 +35,8 @@ const OVERFLOW: &str = "document.documentElement.scrollWidth - innerWidth";
 const GROUND: &str = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3)
     .reduce((sum, part) => sum + Number(part), 0) / 3";
 
-/// Expression for the names on the horizontal axes that overlap. Names at an angle are compared by where their lines
-/// begin.
+/// Expression for the names on the horizontal axes that overlap. Names at an angle are compared by the left ends of
+/// their boxes.
 const TICKS_OVERLAP: &str = "[...document.querySelectorAll('.plot')].flatMap((p) => {
     const names = [...p.querySelectorAll('.xtick text')].map((e) => [e.textContent, e.getBoundingClientRect(), /rotate\\((?!0)/.test(e.getAttribute('transform') || '')])
         .sort((a, b) => a[1].left - b[1].left);

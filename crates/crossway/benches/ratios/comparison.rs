@@ -20,7 +20,7 @@ impl Target {
         }
     }
 
-    /// Returns the verdict on the median; it is not certain if the interval permits both answers.
+    /// Returns the verdict on the median; it says "not certain" if the interval permits both answers.
     fn verdict(self, median: f64, low: f64, high: f64) -> &'static str {
         let (met, all_met, none_met) = match self {
             Target::AtLeast(x) => (median >= x, low >= x, high < x),

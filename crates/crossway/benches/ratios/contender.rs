@@ -11,7 +11,7 @@ use crossway_lab::plan::Plan;
 use crate::comparison::{Comparison, Target};
 use crate::{Args, RATE, RTT, WARMUP_MS, bytes, figure, key, pairs};
 
-/// Compares the two, or prints why the contender cannot be built.
+/// Compares the contender with the mechanism, or prints why the contender cannot be built.
 pub(crate) fn compare(args: &Args, folder: &Path, found: &mut Vec<Comparison>) {
     if let Err(error) = attempt(args, folder, found) {
         println!("no contender to compare with: {error:#}");

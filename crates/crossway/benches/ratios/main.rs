@@ -99,7 +99,7 @@ wait = {{ hybrid = {{ spin_us = 20 }} }}
 struct Figures {
     crossway: Vec<f64>,
     reference: Vec<f64>,
-    /// Two-line cache-line round trips around each trial, nanoseconds.
+    /// Cache-line round trips over two cache lines, measured around each trial, nanoseconds.
     cache_line_ns: Vec<f64>,
 }
 
@@ -117,7 +117,7 @@ fn counterpart_of(record: &Record) -> Option<Touch> {
 
 /// Prefix of the names of groups that are compared with a loop that does not touch the payload.
 const BARE: &str = "bare";
-/// The one of these groups in which both ends share a CPU.
+/// The group with that prefix in which both ends share a CPU.
 const ONE_CORE: &str = "bare-one-core";
 
 const RATE: &str = "throughput";
@@ -133,7 +133,7 @@ fn key(record: &Record) -> Option<Key> {
     Some((record.mechanism.clone(), hybrid, workload, record.inputs.size_bytes))
 }
 
-/// Returns the messages per second, or the median round trip in nanoseconds.
+/// Returns a trial's messages per second or, for round trips, its median in nanoseconds; `None` without such a figure.
 fn figure(record: &Record) -> Option<f64> {
     match record.inputs.workload {
         Workload::Throughput => record.throughput.map(|t| t.msgs_per_s),
@@ -258,7 +258,7 @@ fn bytes(size: u64) -> String {
     }
 }
 
-/// Compares Crossway with the C loops that do the same; the target is that Crossway adds nothing.
+/// Compares Crossway with C loops that do the same work; the target is that Crossway adds nothing.
 fn against_loops(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) {
     for ((mechanism, _, workload, size), f) in figures {
         if f.reference.is_empty() {

@@ -1,5 +1,6 @@
-//! Comparisons between two hosts of a netlab network: TCP with iperf3 and sockperf on the same link, and with what a
-//! slow link can carry given the headers; TIPC with the latter, in guests whose kernel supports it.
+//! Comparisons between two hosts of a netlab network. TCP is compared with iperf3 and sockperf on the same link, and
+//! with what a slow link can carry given the headers. TIPC is compared only with the latter, in guests whose kernel
+//! supports it.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use crate::comparison::{Comparison, Target};
 use crate::tools::{self, Ends};
 use crate::{Args, figure, pairs};
 
-/// Measured time of a trial in milliseconds, the same as of a run of the tools.
+/// Measured time of a trial in milliseconds; a run of the tools takes the same time.
 const MEASURE_MS: u64 = 1_000;
 /// Measured time on the slow link in milliseconds. The rate is steady only after the link's queue has filled up.
 const SLOW_MEASURE_MS: u64 = 2_000;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// Working set in bytes if the sizes of the private caches are unknown.
 const USUAL_WORKING_SET: u64 = 4 << 20;
 
-/// What a loop does with the payload.
+/// What a C loop does with the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
     /// What Crossway does: takes messages in turn from a large working set, numbers each, and reads every byte.

@@ -1,4 +1,5 @@
-//! Comparisons with public tools that measure the same: sockperf for the round trip of TCP, iperf3 for its throughput.
+//! Comparisons with public tools that measure the same figures: sockperf for the round trip of TCP, iperf3 for its
+//! throughput.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -99,8 +100,8 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Waits until the kernel's table shows that the server listens. A connection to find out would use up a one-shot
-/// server.
+/// Waits until the kernel's table shows that the server listens. A test connection would use up a server that serves
+/// only one client.
 fn wait_for_listener(ends: &Ends<'_>, port: u16) -> anyhow::Result<()> {
     let until = Instant::now() + START_LIMIT;
     let ending = format!(":{port:04X}");

@@ -184,8 +184,8 @@ impl Advise {
         Ok((name.into_owned(), given.clone(), toml::from_str(&text)?))
     }
 
-    /// Returns the time limit for measuring: that of `--time`, else the usual one, or `least` if that is longer.
-    /// Refuses a `--time` shorter than `least`.
+    /// Returns the time limit for measuring: `--time` if it is given, else the longer of [`USUAL_TIME`] and `least`,
+    /// which is the time that measuring takes at least. Refuses a `--time` shorter than `least`.
     fn budget(&self, least: Duration) -> anyhow::Result<Duration> {
         let least = Duration::from_secs(least.as_secs_f64().ceil() as u64);
         match self.time {

@@ -128,7 +128,7 @@ fn is_file(word: &str) -> bool {
     word.contains('/') || word.ends_with(".toml")
 }
 
-/// Resolves ids and files to contenders; without any, returns all contenders.
+/// Resolves ids and declaration files to contenders; without arguments, returns all contenders.
 fn chosen(words: &[String]) -> anyhow::Result<Vec<&'static Contender>> {
     let all = catalogue::contenders();
     if all.is_empty() {

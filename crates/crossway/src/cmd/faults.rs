@@ -93,7 +93,8 @@ fn write_lines(out: &mut impl Write, records: &[FaultRecord]) -> anyhow::Result<
     Ok(())
 }
 
-/// Runs the fault matrix of these mechanisms and stores it in a run's folder. Returns whether it was completed.
+/// Runs the fault matrix for these mechanisms and stores its records in a run's folder. Returns whether it was
+/// completed.
 pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result<bool> {
     if mechanisms.is_empty() {
         return Ok(true);

@@ -227,7 +227,7 @@ pub(super) fn measure_and_report(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Resu
     Ok(ui::verdict(good))
 }
 
-/// Runs a plan. The roles and the reaper are further processes of this program.
+/// Runs a plan. The roles and the reaper are further processes that run this program.
 fn measure(plan: &Plan, job: Job, ui: &Ui) -> anyhow::Result<Summary> {
     let Job { name, filters, out, resume, hosts, agent_program, json: quiet, .. } = job;
     let program = std::env::current_exe().context("cannot find this program's own file")?;

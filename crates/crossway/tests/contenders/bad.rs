@@ -1,5 +1,5 @@
-//! Programs that break the protocol in every way. For each there is one error that says what it did, the run goes on,
-//! and nothing is left behind.
+//! Programs that break the protocol in every way. For each, there is one error that says what the program did; the run
+//! continues, and nothing is left behind.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crossway_lab::record::{Record, Status};
 
 use crate::{Workshop, have};
 
-/// For each contender: its id, its mode, the answer at which it misbehaves, and what the reason must contain (|
+/// For each contender: its id, its mode, the answer at which it misbehaves, and what the error's reason must contain (|
 /// separates alternatives).
 const MISDEEDS: &[(&str, &str, &str, &str)] = &[
     ("silent-hello", "silent", "hello", "did not answer 'hello' within 1s"),
@@ -90,7 +90,8 @@ fn whatever_a_program_does_is_one_clear_error_and_the_run_goes_on() {
     assert_eq!(still_running(&file), Vec::<u32>::new());
 }
 
-/// Both ends create names with the listening end's prefix; the connecting end may create the last one.
+/// Both ends may create objects whose names begin with the listening end's prefix; here the connecting end creates the
+/// last one.
 #[test]
 fn what_the_connecting_end_makes_in_shared_memory_last_is_removed_too() {
     if !have("python3", "python3") {
@@ -111,8 +112,8 @@ fn what_the_connecting_end_makes_in_shared_memory_last_is_removed_too() {
     assert_eq!(left, Vec::<String>::new());
 }
 
-/// Returns the processes whose command line contains the folder of `file`. Their working directories no longer exist by
-/// now.
+/// Returns the processes whose command line contains the folder of `file`. They are not found by their working
+/// directories, because these no longer exist.
 fn still_running(file: &std::path::Path) -> Vec<u32> {
     let folder = file.parent().unwrap().to_str().unwrap().to_owned();
     let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);

@@ -71,7 +71,8 @@ fn a_new_contender_passes_the_conformance_suite() {
     }
 }
 
-/// A program that was copied without the rest of its installation has no declarations.
+/// If the program was copied without the rest of its installation, it finds no declarations, and the error names the
+/// folders.
 #[test]
 fn without_a_declaration_the_folders_are_named() {
     let shop = Workshop::new("");

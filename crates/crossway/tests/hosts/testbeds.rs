@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns whether the process has left a network or a guest behind.
+/// Returns whether the process `owner` has left a network or a guest behind.
 fn holds_networks(owner: u32) -> bool {
     let holder = format!("\"pid\":{owner},");
     ["net", "guest"].iter().any(|kind| {

@@ -147,7 +147,7 @@ measure_ms = 3000
     assert_eq!(place.leftovers(), Vec::<String>::new());
 }
 
-/// Kills the controller, alone or together with the reaper, in any phase of any mechanism.
+/// Kills the controller, alone or together with the reaper, in any phase of a trial of any mechanism.
 #[test]
 fn kills_at_any_moment_leave_nothing() {
     let place = Place::new(

@@ -117,7 +117,7 @@ fn positive(word: &str) -> Result<usize, String> {
     }
 }
 
-/// A server process that was started for one measurement. It exits when this process ends, for whatever reason.
+/// A server process that was started for one measurement. It exits when this process ends, however that happens.
 struct Server(Child);
 
 impl Drop for Server {

@@ -10,7 +10,7 @@ use crossway_linx::trace::{MOST_PAYLOAD, Trace};
 use crate::pcap::{self, LinkType, Output};
 use crate::ui::{Interrupts, Ui};
 
-/// Number of bytes that are written at a time; a batch holds whole records only.
+/// Size in bytes at which a batch of records is written to the file; a batch holds whole records only.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Time after the end of a trace within which records that the node has already reported are still written.

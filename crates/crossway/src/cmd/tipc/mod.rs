@@ -80,7 +80,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Sends an order whose only answer is an acknowledgement.
+    /// Sends a command to the tipcd, which only acknowledges it.
     fn carry_out(&self, order: &Order) -> anyhow::Result<ExitCode> {
         match self.tipcd.order(order)? {
             Outcome::Done if self.json => self.ui.print_json(&serde_json::json!({"done": true}))?,

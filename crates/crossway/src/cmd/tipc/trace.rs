@@ -14,7 +14,7 @@ use crate::ui::Interrupts;
 
 /// The UDP port that tshark decodes as TIPC.
 const UDP_PORT: u16 = 6118;
-/// Number of bytes that are written at a time; a batch holds whole frames only.
+/// Size in bytes at which a batch of frames is written to the file; a batch holds whole frames only.
 const BATCH_BYTES: usize = 1 << 20;
 
 #[derive(clap::Args)]

@@ -49,12 +49,13 @@ impl Words {
         })
     }
 
-    /// Removes the first of these property names that is present, and returns it.
+    /// Returns the first of these property names that is present as a keyword, and removes it from the command line.
     pub(super) fn property<'a>(&mut self, of: &[&'a str]) -> Option<&'a str> {
         of.iter().copied().find(|property| self.flag(property))
     }
 
-    /// Removes `media eth device D` or `media udp name N`, and returns the name of the bearer that it describes.
+    /// Removes `media eth device D` or `media udp name N`, and returns the name of the bearer that these keywords
+    /// describe; `None` without them.
     pub(super) fn bearer(&mut self) -> anyhow::Result<Option<String>> {
         let Some(media) = self.text("media")? else { return Ok(None) };
         let (keyword, what) = match check_media(&media)? {
