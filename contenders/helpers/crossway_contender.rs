@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 const PROTOCOL: u64 = 1;
-/// Number of messages between the one that is sent and the one whose number is written. If a number were written right
-/// before it is sent, a copy that loads wider units than the number would have to wait for the store, and the
+/// Number of messages by which the numbering runs ahead of the sending. If a number were written into a message right
+/// before the message is sent, a copy that loads wider units than the number would have to wait for the store, and the
 /// measurement would include that wait.
 const LEAD: usize = 8;
 
@@ -71,7 +71,7 @@ pub trait Contender: Sized {
 
 static ANSWERS: OnceLock<Mutex<File>> = OnceLock::new();
 
-/// Executes the orders of Crossway until the last one, then exits. Standard output is redirected to standard error, so
+/// Executes the orders of Crossway and exits after the last one. Standard output is redirected to standard error, so
 /// that output of a library is not mistaken for an answer.
 pub fn serve<C: Contender>() -> ! {
     let answers = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);

@@ -99,7 +99,7 @@ fn open(role: &Role, prefix: &str, listens: bool) -> Result<Iceoryx2> {
 const GOODBYE: u8 = b'.';
 
 impl Iceoryx2 {
-    /// Starts a thread that ends this process if the other one ends without having sent that byte.
+    /// Starts a thread that ends this process if the other end's process ends without having sent [`GOODBYE`].
     fn watch(&mut self, peer: UnixStream) -> Result<()> {
         let mut other = peer.try_clone().map_err(|e| format!("dup: {e}"))?;
         self.peer = Some(peer);
