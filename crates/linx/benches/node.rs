@@ -2,8 +2,8 @@
 //! attached to, and the throughput of a link compared with bare TCP.
 //!
 //! `cargo bench -p crossway-linx --bench node`, with `-- hunts`, `-- storm` or `-- link` for only one of the three. The
-//! node runs in a thread of this process, which has one descriptor for each endpoint. The endpoints are in other
-//! processes, as many as necessary with two descriptors per endpoint. If the limit of descriptors (`ulimit -n`) is
+//! node runs in a thread of this process and needs one descriptor for each endpoint. The endpoints are in as many other
+//! processes as necessary, and each of them needs two descriptors there. If the limit of descriptors (`ulimit -n`) is
 //! below 70,000, there are fewer endpoints, and the benchmark says so. This is a benchmark, not a test: the exit status
 //! is always 0.
 
@@ -24,7 +24,7 @@ use crossway_sys::proc;
 const ENDPOINTS: usize = 70_000;
 const HUNTS: usize = 5_000;
 const WATCHERS: usize = 10_000;
-/// Number of descriptors that are needed for other purposes than endpoints.
+/// Number of descriptors set aside for purposes other than endpoints.
 const SPARE: usize = 1200;
 const LARGE: usize = 16 << 20;
 const PAIRS: usize = 7;
@@ -37,7 +37,7 @@ fn any(endpoint: &mut Endpoint) -> Signal {
     endpoint.receive(&Filter::ANY, None).unwrap().expect("without a deadline")
 }
 
-/// Returns a quantile of sorted values; `share` is 0 to 1.
+/// Returns a quantile of sorted values; `share` is between 0 and 1 (0.5 for the median).
 fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share) as usize]
 }
@@ -63,7 +63,7 @@ fn room() -> usize {
     limit.saturating_sub(SPARE)
 }
 
-/// Returns `wanted`, reduced if the node has too few descriptors for as many endpoints.
+/// Returns `wanted`, or the number of endpoints for which the node has enough descriptors if that is lower.
 fn within_limit(wanted: usize) -> usize {
     // No process may have more than half of a node's descriptors, but many processes together may have all.
     let room = room();
@@ -115,9 +115,9 @@ impl Drop for Herd {
     }
 }
 
-/// The program of such a process. It opens its endpoints and prints a line. Then, for each endpoint number that it
-/// reads, it attaches all of them to that endpoint and prints the time at which the last one received the notice of its
-/// end.
+/// The main function of a [`Herd`]'s process. It opens its endpoints and prints a line. Then, for each endpoint number
+/// that it reads, it attaches all its endpoints to the endpoint with that number, waits until each of them has received
+/// the notice that this endpoint has ended, and prints the time.
 fn herd(words: &[String]) {
     proc::raise_descriptor_limit();
     let (dir, first, count) = (Path::new(&words[0]), &words[1], &words[2]);

@@ -19,18 +19,19 @@ pub const SERVER: &str = "crossway-linx-bench";
 pub const SIZE: usize = 2048;
 /// Number of signals in a burst, as in `linx_bmark`.
 pub const BURST: u32 = 40;
-/// Number of steps of a ramp and its limits in bytes, as in `linx_bmark`.
+/// A ramp of signal sizes: how many sizes, and the smallest and the largest size in bytes, as in `linx_bmark`.
 pub const RAMP: (usize, usize, usize) = (10, 1000, 65_536);
 
-/// A signal that the server returns unchanged.
+/// Number of a signal that the server returns unchanged.
 const ECHO: u32 = USER_BASE + 0x0b00;
-/// A signal that the server only receives.
+/// Number of a signal that the server does not answer.
 const COUNT: u32 = USER_BASE + 0x0b01;
-/// A signal that the server returns after receiving everything before it.
+/// Number of a signal that the server returns after receiving everything before it.
 const LAST: u32 = USER_BASE + 0x0b02;
-/// A signal that the server returns with the CPU time used by its process, as a big-endian number of nanoseconds.
+/// Number of a signal that the server answers with the CPU time used by its process, in nanoseconds (big-endian).
 const CPU: u32 = USER_BASE + 0x0b03;
-/// A signal that the server answers from a newly opened endpoint, which closes when the signal is sent to it again.
+/// Number of a signal that the server answers from a newly opened endpoint. A second one, sent to that endpoint, closes
+/// it.
 const OPEN: u32 = USER_BASE + 0x0b04;
 
 /// The results of a case.
@@ -52,7 +53,7 @@ pub struct Figures {
     pub elapsed_ns: u64,
     /// CPU time of the client's process, in nanoseconds.
     pub client_cpu_ns: u64,
-    /// CPU time of the server's process, in nanoseconds. Neither includes the time of nodes.
+    /// CPU time of the server's process, in nanoseconds. Like `client_cpu_ns`, it does not include the time of nodes.
     pub server_cpu_ns: u64,
 }
 

@@ -73,7 +73,7 @@ pub enum Error {
     /// A limit was reached.
     #[error("{0}")]
     Limit(String),
-    /// The node does not permit it.
+    /// The node does not permit the request.
     #[error("not permitted: {0}")]
     NotPermitted(String),
     /// No node serves at this path.

@@ -43,17 +43,17 @@ pub const PIECE: usize = 64 << 10;
 /// Maximum length in bytes of a record of the protocol between a program and its node, without descriptors.
 pub const RECORD: usize = 4096;
 
-/// Maximum number of bytes in flight from one node to an endpoint of the next, until that node has delivered them.
-/// Senders wait while this limit is reached.
+/// Maximum number of bytes in flight from one node to an endpoint of a linked node: sent by the first node, but not yet
+/// delivered by the second. Senders wait while this limit is reached.
 pub const WINDOW: usize = 1 << 20;
 
 /// Maximum number of bytes that a node keeps for a link until the peer has acknowledged them; beyond it, all senders
 /// over that link wait.
 pub const UNACKNOWLEDGED: usize = 8 << 20;
 
-/// Number of bytes of each half of the pool that two endpoints of a user share over
-/// [`Transport::Shm`](crate::Transport::Shm), or that an endpoint shares with its node for a link. This is also the
-/// number of bytes that each of them can pass by reference at the same time. Memory is used only for the parts that
+/// Number of bytes in each half of a pool. Two endpoints of one user share a pool over
+/// [`Transport::Shm`](crate::Transport::Shm), and an endpoint shares one with its node for each link. Each of the two
+/// sharers can have this number of bytes passed by reference at the same time. Memory is used only for the parts that
 /// were written to. Signals for which there is no room are copied.
 pub const POOL: usize = 64 << 20;
 

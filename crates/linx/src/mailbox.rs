@@ -7,7 +7,7 @@ use crate::{Error, Filter, Signal, Spid};
 /// What happens to signals for an endpoint with a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// They stay in their channels, and senders wait until signals are received.
+    /// New signals stay in their channels, and senders wait until signals are received.
     #[default]
     Block,
     /// The new signal is dropped and counted.
@@ -21,7 +21,7 @@ pub enum WhenFull {
 pub struct Queue {
     /// Maximum number of signals.
     pub signals: usize,
-    /// Maximum number of bytes. A single signal may exceed it, so that no signal is blocked forever.
+    /// Maximum number of bytes. A single signal may exceed this limit, so that no signal is blocked forever.
     pub bytes: usize,
     /// What happens at the limits.
     pub when_full: WhenFull,

@@ -8,7 +8,7 @@ use crate::limits::UNACKNOWLEDGED;
 use crate::wire::body::Framed;
 use crate::wire::link::{Frame, Init, Message, VERSION};
 
-/// Number of messages after which an acknowledgement is due; also, below, the number of bytes.
+/// Number of messages after which an acknowledgement is due. `ACK_BYTES` is the number of bytes after which one is due.
 const ACK_MESSAGES: u64 = 32;
 const ACK_BYTES: usize = 256 << 10;
 
@@ -29,17 +29,17 @@ pub(crate) enum Mismatch {
 pub(crate) struct Session {
     /// The session's number, which is the same at both ends.
     number: u64,
-    /// Number of messages sent by this end so far, and below, how many of them the peer has received.
+    /// Number of messages sent by this end so far; `acknowledged` says how many of them the peer has received.
     sent: u64,
     acknowledged: u64,
     /// The messages that were sent and that the peer has not acknowledged.
     unacknowledged: VecDeque<Arc<Framed>>,
     unacknowledged_bytes: usize,
-    /// Number of messages received, and below, how many of them were acknowledged.
+    /// Number of messages received so far; `told` says how many of them were acknowledged.
     received: u64,
     told: u64,
     untold_bytes: usize,
-    /// Whether the peer has answered once.
+    /// Whether the peer has introduced itself at least once.
     established: bool,
 }
 

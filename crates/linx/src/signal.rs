@@ -35,7 +35,7 @@ pub struct Signal {
     bytes: Bytes,
     sender: Option<Spid>,
     out_of_band: bool,
-    /// Whether it came over a link.
+    /// Whether the signal came over a link.
     remote: bool,
 }
 
@@ -157,7 +157,7 @@ impl Signal {
         Signal { bytes, sender: Some(from), out_of_band, remote: false }
     }
 
-    /// Returns the block that contains it; `None` if it is not shared.
+    /// Returns the block that contains the signal; `None` if the signal is not shared.
     pub(crate) fn block(&self) -> Option<&Block> {
         match &self.bytes {
             Bytes::Own { .. } => None,
@@ -172,7 +172,8 @@ impl Signal {
         }
     }
 
-    /// Returns its buffer, for further signals; `None` if it was shared, whose memory is then free.
+    /// Returns the signal's buffer, for further signals; `None` if the signal was shared, in which case its memory is
+    /// now free.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
         match self.bytes {
             Bytes::Own { buffer, .. } => Some(buffer),
@@ -186,13 +187,13 @@ impl Signal {
         Signal { sender: Some(sender), out_of_band, ..Signal::own(bytes) }
     }
 
-    /// Marks it as a signal that came over a link.
+    /// Marks the signal as one that came over a link.
     pub(crate) fn over_link(mut self) -> Signal {
         self.remote = true;
         self
     }
 
-    /// Whether it came over a link.
+    /// Whether the signal came over a link.
     pub(crate) fn is_remote(&self) -> bool {
         self.remote
     }
@@ -236,7 +237,8 @@ impl Signal {
         &mut self.bytes[LEAST_SIGNAL..]
     }
 
-    /// Whether it is in memory shared with another endpoint ([`Endpoint::alloc_for`](crate::Endpoint::alloc_for)).
+    /// Whether the signal is in memory shared with another endpoint
+    /// ([`Endpoint::alloc_for`](crate::Endpoint::alloc_for)).
     pub fn is_shared(&self) -> bool {
         self.block().is_some()
     }
@@ -253,7 +255,7 @@ impl Signal {
     /// memory is copied.
     ///
     /// # Errors
-    /// [`Error::BadSize`] if it is smaller than the number or above the maximum.
+    /// [`Error::BadSize`] if the new size is smaller than the number or above the maximum.
     pub fn set_size(&mut self, size: usize) -> Result<(), Error> {
         if !(LEAST_SIGNAL..=LARGEST_SIGNAL).contains(&size) {
             return Err(Error::BadSize { size });
@@ -290,7 +292,7 @@ impl Signal {
         self.sender
     }
 
-    /// Whether it was sent out of band.
+    /// Whether the signal was sent out of band.
     pub fn is_out_of_band(&self) -> bool {
         self.out_of_band
     }

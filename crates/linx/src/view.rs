@@ -26,7 +26,7 @@ pub enum WaitsFor {
     Any,
     /// Signals with one of these numbers.
     Only(Vec<u32>),
-    /// Signals with other numbers than these.
+    /// Signals with any number except these.
     Except(Vec<u32>),
 }
 
@@ -55,8 +55,8 @@ impl std::ops::Add for Count {
     }
 }
 
-/// What an endpoint has sent and received so far. The answers to its own hunts, attaches and time-outs are received
-/// locally.
+/// What an endpoint has sent and received so far. The answers to its own hunts, attaches and time-outs count as
+/// received from this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Sent to endpoints of this node.

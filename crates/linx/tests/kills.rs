@@ -17,7 +17,7 @@ use crossway_linx::{
 /// A time limit that only serves to catch hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// The environment variable that makes the child process run as the victim, and says what it does.
+/// The environment variable that makes the child process run as the victim. Its value names the [`Act`].
 const ACT: &str = "CROSSWAY_LINX_VICTIM";
 /// The environment variable with the number of kills; 100 by default.
 const KILLS: &str = "CROSSWAY_LINX_KILLS";
@@ -163,7 +163,8 @@ fn pools() -> usize {
     maps.lines().filter(|line| line.contains("crossway-linx-pool")).count()
 }
 
-/// Waits until no more descriptors are open than before. Some that were being closed at that time may be closed now.
+/// Waits until no more than `before` descriptors are open. There may be fewer than before, because some that were
+/// counted then were already being closed.
 fn until_holding(before: usize, what: &str) {
     let limit = Instant::now() + WATCHDOG;
     while descriptors() > before {
@@ -178,14 +179,14 @@ struct Heard {
     victim: Option<Spid>,
     signals: u32,
     deaths: u32,
-    /// Shared signals that it keeps (every fourth; the very first one is not shared), and one that will be sent back.
+    /// Every fourth signal if it is shared (the first signal is not). `back` is a shared signal that will be sent back.
     held: Vec<Signal>,
     back: Option<Signal>,
 }
 
 impl Heard {
-    /// Handles a signal: attaches as soon as it knows the victim, and checks that signals arrive whole, in order, and
-    /// before the notice of the victim's end.
+    /// Handles a signal: attaches to the victim when the hunt has found it, and checks that signals arrive whole, in
+    /// order, and before the notice of the victim's end.
     fn take(&mut self, witness: &mut Endpoint, signal: Signal, round: &str) {
         let from = signal.sender().unwrap();
         match signal.number() {

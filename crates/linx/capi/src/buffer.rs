@@ -13,7 +13,7 @@ pub(crate) struct Head {
     pub(crate) live: u32,
     /// Current size in bytes, including the signal number.
     pub(crate) size: u32,
-    /// Size in bytes when it was allocated.
+    /// Size in bytes with which the signal was allocated.
     pub(crate) room: u32,
     /// The sender's number, 0 if the signal was not received.
     pub(crate) sender: u32,
@@ -36,7 +36,7 @@ impl Head {
     }
 }
 
-/// Converts a filter from C: a count followed by that many numbers; a negative count excludes them.
+/// Converts a filter from C: a count and that many numbers, which a negative count excludes. 0 accepts any number.
 pub(crate) fn filter<'a>(count: i32, numbers: &'a [u32], from: Option<Spid>) -> Filter<'a> {
     let numbers = match count {
         0 => Numbers::Any,

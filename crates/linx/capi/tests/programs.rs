@@ -10,7 +10,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The library built from this workspace, and two nodes. The second one uses shared memory as its transport.
+/// The library built from this workspace, and two nodes. The second node uses shared memory as its transport.
 struct Site {
     library: PathBuf,
     dir: tempfile::TempDir,

@@ -9,19 +9,19 @@ use std::io::IoSliceMut;
 use super::frame::{FIRST, HEADER, Header, OUT_OF_BAND};
 use super::parts::Assembly;
 
-/// Sizes in bytes for which this saves time. For smaller signals, a copy costs less than the additional buffers of a
-/// read.
+/// Signal sizes in bytes for which reading ahead saves time. For smaller signals, copying costs less than giving a read
+/// additional buffers.
 const SIZES: std::ops::RangeInclusive<usize> = 1 << 10..=256 << 10;
 
-/// Maximum number of bytes in the signals that a read expects, unless it expects a single one. With more, their buffers
-/// would leave the first-level cache before the program has read them.
+/// Maximum total size in bytes of the signals that one read expects, unless it expects only one. If it were larger, the
+/// signals would no longer be in the first-level cache when the program reads them.
 const BYTES: usize = 16 << 10;
 
 /// Maximum number of signals that a read expects.
 const SIGNALS: usize = 15;
 
-/// For signals up to this size in bytes, a read also takes bytes that follow the expected signals. These are copied
-/// once more, which costs more for larger signals than another read.
+/// For signals up to this size in bytes, a read also takes bytes that follow the expected signals. Those bytes must be
+/// copied once more; for larger signals, that costs more than another read.
 const BEHIND: usize = 2 << 10;
 
 /// The signals that are expected.
@@ -109,7 +109,8 @@ impl Ahead {
         got - got.min(expected)
     }
 
-    /// Returns the header at an index, if all of it has arrived and it is that of an expected signal.
+    /// Returns the header of the expected signal `at`; `None` if it has not fully arrived, or is not that of an
+    /// expected signal.
     fn expected_header(&self, at: usize, arrived: usize) -> Option<Header> {
         let header = Header::decode(&self.heads[at]).filter(|_| arrived >= HEADER)?;
         let size = self.size as u32;

@@ -28,7 +28,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) payload: &'a [u8],
     /// The block of a pool that contains the signal; `None` if it is not in a pool.
     pub(crate) block: Option<&'a Block>,
-    /// The header of a single piece, the signal's number and its payload, if they are in one buffer.
+    /// The header of a single piece, the signal's number and its payload in one buffer; `None` if they are not in one.
     pub(crate) frame: Option<&'a [u8]>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Outgoing<'a> {
 /// The reason why a channel is no longer usable.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The peer has closed it, and everything it sent was received.
+    /// The peer has closed the channel, and everything it sent was received.
     Ended,
     /// The peer has written data that no correct peer writes.
     Damaged(&'static str),
@@ -91,7 +91,8 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// Takes the signal if there is room. With `patient`, waits briefly for room if the system can do both in one call.
+    /// Takes the signal if there is room. With `patient`, waits briefly for room if one system call can both wait and
+    /// send.
     #[inline]
     pub(crate) fn send(&mut self, out: &Outgoing<'_>, patient: bool) -> Result<Sent, Broken> {
         match self {
@@ -141,8 +142,8 @@ impl Channel {
         }
     }
 
-    /// Asks to be woken when there is room; returns true if there already is some. Does nothing if a descriptor becomes
-    /// writable when there is room.
+    /// Asks to be woken when there is room; returns true if there already is some. On a channel with
+    /// [`Channel::room_fd`], it does nothing and returns false: that descriptor reports room.
     pub(crate) fn ask_for_room(&mut self) -> Result<bool, Broken> {
         match self {
             Channel::Stream(_) => Ok(false),

@@ -16,7 +16,7 @@ const KEPT: usize = 16;
 #[derive(Debug)]
 pub(crate) enum Came {
     Signal(Signal),
-    /// The attached endpoint has ended; this answers the attach with this number.
+    /// The endpoint `spid` has ended; this answers the attach with the number `id`.
     Gone {
         id: u32,
         spid: Spid,

@@ -17,7 +17,8 @@ use super::parts::{Assembly, Came, accept};
 use super::{Broken, Filled, Outgoing, Sent};
 use crate::limits::LEAST_SIGNAL;
 
-/// Wakes the other end through its eventfd. This end sleeps elsewhere, on everything that may wake it.
+/// Wakes the other end through its eventfd. It never sleeps itself: this end sleeps in the endpoint, on all descriptors
+/// that may wake it.
 struct Knock {
     other: Arc<EventFd>,
 }
@@ -73,8 +74,8 @@ pub(crate) struct RingChannel {
 }
 
 impl RingChannel {
-    /// Creates one end; `first` is the end of the endpoint that requested the channel. `(own, other)` are the eventfds
-    /// on which this end and the other one sleep.
+    /// Creates one end; `first` says whether its endpoint requested the channel. `(own, other)` are the eventfds on
+    /// which this end and the other one sleep.
     pub(crate) fn new(
         memory: &OwnedFd,
         (own, other): (OwnedFd, OwnedFd),
@@ -173,7 +174,7 @@ impl RingChannel {
         })
     }
 
-    /// Allocates a block for a signal of `size` bytes, with at least one more byte.
+    /// Allocates a block that has at least one byte more than a signal of `size` bytes needs.
     pub(crate) fn block(&self, size: usize) -> Option<Block> {
         self.pool.as_ref()?.alloc(size + 1)
     }
@@ -183,7 +184,7 @@ impl RingChannel {
         self.pool.as_ref()
     }
 
-    /// Sends the bytes that did not fit into a signal's first piece; keeps those for which there is no room now.
+    /// Sends the bytes that did not fit into a signal's first piece; keeps those that have no room yet.
     fn send_rest(&mut self, header: Header, mut rest: &[u8]) -> Result<(), Broken> {
         while !rest.is_empty() {
             let (piece, after) = rest.split_at(rest.len().min(self.largest));

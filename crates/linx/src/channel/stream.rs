@@ -89,7 +89,7 @@ struct Piece {
 pub(crate) struct StreamChannel {
     pipe: Pipe,
     number: u32,
-    /// Whether signals are sent in pieces. That is done towards a node, which has room for a whole piece.
+    /// Whether signals are sent in pieces, as on channels to a node, which has room for a whole piece.
     in_pieces: bool,
     /// Bytes that were taken but not written yet.
     unsent: Vec<u8>,
@@ -97,9 +97,9 @@ pub(crate) struct StreamChannel {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Complete signals, which come before `piece` and `buffer`.
+    /// Complete signals; they arrived before `piece` and `buffer`.
     complete: VecDeque<(Header, Vec<u8>)>,
-    /// An incomplete piece, which comes before `buffer`.
+    /// An incomplete piece; it arrived before `buffer`.
     piece: Option<Piece>,
     ahead: Ahead,
     pool: Option<Pool>,

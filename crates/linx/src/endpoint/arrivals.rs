@@ -11,7 +11,7 @@ use crate::signal::NEW_LINK;
 use crate::wire::local::{Event, Report, Request};
 use crate::{Error, Filter, Numbers, Reference, Signal, Spid};
 
-/// The filter to report if the node asks for it while the endpoint is not in a receive.
+/// The filter to report to the node if it asks while the endpoint is not in a receive.
 const NOTHING: Filter<'static> = Filter::ANY;
 
 impl Endpoint {
@@ -118,7 +118,7 @@ impl Endpoint {
         Ok(any)
     }
 
-    /// Reads from a channel whose descriptor has become readable.
+    /// Reads from a channel whose descriptor has become readable. `receiving` says whether this happens in a receive.
     fn fill(&mut self, number: u32, receiving: bool) -> Result<(), Error> {
         let Some(way) = self.ways.get_mut(&number) else { return Ok(()) };
         if let Channel::Ring(_) = way.channel {
@@ -264,7 +264,7 @@ impl Endpoint {
         self.mailbox.len() > had
     }
 
-    /// Handles all events from the node.
+    /// Handles all events from the node, in a receive with this filter or (`receiving` is false) in another call.
     pub(super) fn hear_all(&mut self, filter: &Filter<'_>, receiving: bool) -> Result<(), Error> {
         loop {
             match self.control.hear(true) {
@@ -286,7 +286,7 @@ impl Endpoint {
         }
     }
 
-    /// Handles an event; returns an event that answers a request.
+    /// Handles an event; returns it if it answers a request. The last two arguments are those of `hear_all`.
     pub(super) fn handle(
         &mut self,
         event: Event,

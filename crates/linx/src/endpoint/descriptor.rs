@@ -17,7 +17,7 @@ pub(super) struct Pollable {
     wake: EventFd,
     is_awake: bool,
     timer: TimerFd,
-    /// The instant for which the timer is set.
+    /// The instant for which the timer is set; `None` if it is not set.
     timed_ns: Option<u64>,
 }
 

@@ -4,7 +4,8 @@ use super::Endpoint;
 use crate::channel::Filled;
 use crate::limits::LOOK_AROUND;
 
-/// After a read that found nothing, the endpoint sleeps this number of times without such a read.
+/// After [`Endpoint::read_likely`] has found nothing, the endpoint sleeps this number of times without reading the
+/// channel first.
 const RESTS: u32 = 8;
 
 /// The channel that is read before this endpoint sleeps, because its last read returned something. Waking costs both

@@ -46,7 +46,7 @@ const TIMER: u64 = u64::MAX - 1;
 /// Maximum number of descriptors that one check handles.
 const BATCH: usize = 64;
 
-/// A channel and the endpoint at its other end.
+/// A channel to another endpoint or to the node.
 struct Way {
     channel: Channel,
     /// `None` if the peer is the node, which relays signals of other nodes.
@@ -59,8 +59,8 @@ struct Way {
 
 /// An endpoint: a name by which others find it, a unique number, and a queue of signals.
 ///
-/// Only one thread at a time can use it; a program opens one for each of its threads. Dropping it closes it: every
-/// attached endpoint is notified.
+/// Only one thread at a time can use it; a program opens one for each of its threads. Dropping an endpoint closes it,
+/// and every endpoint that is attached to it is notified.
 pub struct Endpoint {
     control: Control,
     name: String,
@@ -72,9 +72,9 @@ pub struct Endpoint {
     ways: HashMap<u32, Way>,
     /// The number of the channel to each endpoint.
     routes: HashMap<Spid, u32>,
-    /// Endpoints that could not receive their end of a channel. The next send to one reports it.
+    /// Endpoints that could not receive their end of a channel. The next send to each of them reports that.
     lost: HashSet<Spid>,
-    /// The other end of a channel whose descriptors did not arrive here. The next receive reports it.
+    /// The other end of a channel whose descriptors did not arrive here. The next receive reports the loss.
     starved: Option<Spid>,
     /// The route that was used last.
     last_route: Option<(Spid, u32)>,
@@ -179,7 +179,7 @@ impl Endpoint {
         self.spid
     }
 
-    /// Returns the name with which it was opened, by which other endpoints hunt for it.
+    /// Returns the name with which the endpoint was opened, by which other endpoints hunt for it.
     pub fn name(&self) -> &str {
         &self.name
     }

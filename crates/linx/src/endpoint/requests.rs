@@ -12,7 +12,8 @@ use crate::view::{Condition, EndpointInfo, EndpointKind};
 use crate::wire::local::{Event, Refusal, Request};
 use crate::{Error, Filter, Reference, Signal, Spid};
 
-/// Converts a refusal by the node to an error; `of` is the endpoint that the request was about.
+/// Converts a refusal by the node to an error. `why` is the node's explanation; `of` is the endpoint that the request
+/// was about.
 pub(crate) fn refused(refusal: Refusal, why: String, of: Option<Spid>) -> Error {
     match (refusal, of) {
         (Refusal::Gone, Some(spid)) => Error::Gone { spid },
@@ -274,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request that concerns the endpoint `about`, and waits for the answer.
     pub(super) fn ask(&mut self, request: &Request, about: Spid) -> Result<Event, Error> {
         self.control.say(request)?;
         loop {
@@ -285,7 +286,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits for the next event from the node and handles it; returns it if it is an answer.
+    /// Waits for the next event from the node and handles it. Returns the event if it answers the request; if the node
+    /// refused the request, which concerned the endpoint `about`, returns an error.
     fn hear_answer(&mut self, about: Spid) -> Result<Option<Event>, Error> {
         if self.node_gone {
             return Err(Error::NodeGone);

@@ -213,8 +213,8 @@ impl Endpoint {
         Ok(number)
     }
 
-    /// Sleeps until a channel may have room, and takes in arrivals meanwhile. So two endpoints that send to each other
-    /// block each other only when both their queues are full.
+    /// Sleeps until a channel may have room, and takes in arrivals meanwhile. Two endpoints that send to each other
+    /// therefore block each other only when both their queues are full.
     fn wait_for_room(&mut self, number: u32, until: Option<Instant>) -> Result<(), Error> {
         let soon = Instant::now() + TRY_AGAIN;
         let until = Some(until.map_or(soon, |until| until.min(soon)));

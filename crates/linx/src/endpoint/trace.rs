@@ -29,7 +29,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether signals that are sent are not reported at the moment, as far as this endpoint knows.
+    /// Whether, as far as this endpoint knows, no trace is running, so that sent signals need not be reported.
     pub(super) fn is_untraced(&mut self) -> bool {
         self.trace.is_current() && self.trace.tap().is_none()
     }

@@ -52,14 +52,15 @@ pub struct Settings {
     pub listen: Vec<LinkAddress>,
     /// The links to nodes that this one dials.
     pub links: Vec<LinkSettings>,
-    /// A TIPC service type, 64 or above. This node is published under it and links to all other nodes that are. The
-    /// links are named after the nodes ([`Settings::name`]), so the names must be different.
+    /// A TIPC service type, 64 or above. This node is published under that type and links to all other nodes that are
+    /// published under it. The links are named after the nodes ([`Settings::name`]), so those names must be different.
+    /// `None` if the node belongs to no cluster.
     pub cluster: Option<u32>,
-    /// A link's connection is closed if it is silent for this long; a link without a connection stays up for this long.
+    /// A link's connection is closed if it is silent for this long.
     pub link_timeout: Duration,
-    /// How long a link without a connection stays up; `None` for [`Settings::link_timeout`].
+    /// How long a link without a connection stays up; `None` means as long as [`Settings::link_timeout`].
     pub reconnect_within: Option<Duration>,
-    /// The implementation of TIPC for TIPC addresses.
+    /// The TIPC implementation (the kernel's or a `tipcd`) that is used for TIPC addresses.
     pub tipc: TipcBackend,
 }
 
@@ -129,7 +130,7 @@ pub struct Node {
     clients: Clients,
     relays: Relays,
     links: Links,
-    /// Outputs of the registry that must wait until something else is done.
+    /// Outputs of the registry that must wait until the node has finished another step.
     waiting: VecDeque<Output>,
     /// Endpoints that will be closed because their programs misbehave.
     expelled: Vec<Spid>,
@@ -153,7 +154,7 @@ pub struct NodeThread {
 }
 
 impl NodeThread {
-    /// Returns the addresses at which other nodes may dial it, with the ports that the system chose.
+    /// Returns the addresses at which other nodes may dial this one, with the ports that the system chose.
     pub fn listens_at(&self) -> &[LinkAddress] {
         &self.listens_at
     }

@@ -1,9 +1,9 @@
 //! Relays signals between an endpoint of this node and a link, or from one link to another.
 //!
 //! An endpoint has one channel to its node for each link that it sends to or receives from. A node has at most
-//! [`WINDOW`](crate::limits::WINDOW) bytes (and a piece) in flight to any endpoint of the next node, until that node
-//! has delivered them or placed them in the pool that it shares with the endpoint. If an endpoint has sent more than
-//! that, its channel is not read.
+//! [`WINDOW`](crate::limits::WINDOW) bytes (and a piece) in flight to any endpoint of a linked node. Bytes are in
+//! flight until the linked node has delivered them or placed them in the pool that it shares with the endpoint. While
+//! signals of a local endpoint wait for that limit, the endpoint's channel is not read.
 //!
 //! The bytes of large signals are not sent over these channels. They are in the pool, and only references to them are
 //! sent.
@@ -37,7 +37,7 @@ const AT_A_TIME: usize = 4 * PIECE;
 struct Letter {
     bytes: Framed,
     at: usize,
-    /// Number of bytes in it that belong to a signal.
+    /// Number of bytes in the letter that belong to a signal.
     payload: u32,
 }
 
@@ -63,9 +63,9 @@ struct Relay {
     pool: Option<Pool>,
     intake: Intake,
     outbox: VecDeque<Letter>,
-    /// The senders of signals that are partially written or about to be, and the number of missing bytes.
+    /// For each sender whose signal has arrived only in part, the number of bytes that are missing.
     open: HashMap<Spid, u32>,
-    /// Those of these signals that are collected in a block.
+    /// Those of the signals in `open` that are collected in a block, by sender.
     gathered: HashMap<Spid, Gathering>,
     held: Option<Held>,
     is_ready: bool,
@@ -329,7 +329,8 @@ impl Node {
         }
     }
 
-    /// Queues the notice that a remote endpoint has ended behind its remaining signals. Returns false if none remain.
+    /// Queues the notice that the remote endpoint `spid` has ended, behind that endpoint's remaining signals to
+    /// `endpoint`. Returns false, and queues nothing, if no such signals remain.
     pub(super) fn tell_behind(&mut self, endpoint: Spid, id: u32, spid: Spid) -> bool {
         let index = self.relays.all.iter().find(|(_, relay)| {
             relay.endpoint == endpoint && relay.outbox.iter().any(|letter| is_from(letter, spid))

@@ -45,7 +45,7 @@ impl Tracing {
         Ok(Tracing { words, memory, running: None })
     }
 
-    /// Returns a descriptor of the memory, for a program.
+    /// Returns a descriptor of the shared memory through which a program notices a trace.
     pub(super) fn memory(&self) -> Result<OwnedFd, OsError> {
         duplicate(&self.memory)
     }

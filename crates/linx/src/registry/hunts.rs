@@ -11,19 +11,19 @@ use crate::wire::local::{Event, Refusal};
 /// The source of a hunt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hunter {
-    /// A local endpoint, with its reference.
+    /// A local endpoint, and its reference to the hunt.
     Endpoint(Spid, u32),
-    /// A link's peer, with its own number.
+    /// A link's peer, and its number of the hunt.
     Peer(LinkId, u64),
 }
 
 struct Hunt {
     hunter: Hunter,
-    /// The hunt ends together with this endpoint.
+    /// Another endpoint than the hunter, with which the hunt ends, too; `None` if it ends only with the hunter.
     owner: Option<Spid>,
     /// The name of an endpoint on this node, or of a link.
     name: String,
-    /// The path to hunt for at the other end of that link; `None` if the name is that of an endpoint.
+    /// The path to hunt for at the other end of that link; `None` if `name` is the name of an endpoint.
     rest: Option<String>,
     /// The link over which the hunt was passed to the next node; `None` if it was not passed on.
     asked: Option<LinkId>,
@@ -178,7 +178,7 @@ impl Registry {
     }
 
     /// Ends a hunt without an answer, and removes it from the records of its owner and its link. The caller must remove
-    /// it from those of the hunter.
+    /// it from the records of the hunter, which is returned.
     pub(super) fn forget_hunt(&mut self, serial: u64) -> Option<Hunter> {
         let hunt = self.hunts.remove(serial)?;
         if let Some(owner) = hunt.owner.and_then(|owner| self.table.get_mut(owner)) {

@@ -1,4 +1,4 @@
-//! The endpoints that other nodes have published on this one, and those that other nodes know of this one.
+//! The endpoints of other nodes that are published on this node, and the endpoints of this node that other nodes know.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,7 +20,7 @@ pub(crate) struct Link {
     pub(crate) spid: Spid,
     /// For each number that the peer uses, the endpoint here that represents the peer's endpoint.
     pub(super) remotes: HashMap<Spid, Spid>,
-    /// The peer's hunts: for each of its numbers, the number here.
+    /// The peer's hunts: for the number that the peer gave each hunt, the number that it has here.
     pub(super) queries: HashMap<u64, u64>,
     /// The endpoints of this node that the peer knows.
     pub(super) published: BTreeSet<Spid>,
@@ -184,7 +184,7 @@ impl Registry {
     }
 
     /// Returns where a signal from one endpoint to another must be sent. If that is a link, the sender is published to
-    /// its peer.
+    /// the link's peer.
     pub(crate) fn route(&mut self, from: Spid, to: Spid) -> Route {
         match self.table.get(to).map(|entry| entry.kind) {
             Some(EntryKind::Local { .. }) => Route::Local,

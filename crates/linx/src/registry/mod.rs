@@ -42,17 +42,17 @@ pub(crate) enum EntryKind {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) kind: EntryKind,
-    /// The endpoints attached to it, with their references.
+    /// The endpoints attached to this one, with their references.
     attached_by: BTreeSet<(Spid, u32)>,
-    /// The endpoints it is attached to, by its references.
+    /// The endpoints that this one is attached to, by its references.
     attaches: HashMap<u32, Spid>,
-    /// Its pending hunts.
+    /// The pending hunts of this endpoint, by its references: the registry's number of each.
     hunts: HashMap<u32, u64>,
     /// Pending hunts that end when this endpoint ends, whichever endpoint started them.
     owns: BTreeSet<u64>,
     /// Links whose peers know this endpoint.
     published_on: Vec<LinkId>,
-    /// Endpoints to which it has a channel.
+    /// Endpoints to which this one has a channel.
     partners: BTreeSet<Spid>,
     /// Requests for new links: the token of the last link that the requester knows, by reference.
     new_links: BTreeMap<u32, u64>,
@@ -70,7 +70,7 @@ pub(crate) struct Registry {
     links_by_name: HashMap<String, LinkId>,
     /// Number of links that have come up so far.
     link_serial: u64,
-    /// Endpoints that wait for a link.
+    /// Endpoints that wait for a new link, with the references of their requests.
     link_waiters: BTreeSet<(Spid, u32)>,
     outputs: VecDeque<Output>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Registry {
 /// Checks whether an endpoint or a link can have this name.
 ///
 /// # Errors
-/// [`Error::BadName`] if not.
+/// [`Error::BadName`] if the name is not allowed.
 pub fn check_name(name: &str) -> Result<(), Error> {
     if name.is_empty() || name.len() > LONGEST_NAME || name.contains('/') || name.contains('\0') {
         return Err(Error::BadName { name: name.to_owned() });

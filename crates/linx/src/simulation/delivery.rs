@@ -111,7 +111,8 @@ impl World {
         }
     }
 
-    /// Returns the node to which a path leads from another node over links that are up, and the name there.
+    /// Follows a path of link names from `node`, over links that are up; returns the node reached and the last name in
+    /// the path.
     fn leads_to(&self, mut node: usize, path: &str) -> Option<(usize, String)> {
         let mut names: Vec<&str> = path.split('/').collect();
         let last = names.pop()?;

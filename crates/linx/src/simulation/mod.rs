@@ -42,12 +42,12 @@ enum Post {
 struct Program {
     mailbox: Mailbox,
     posts: VecDeque<Post>,
-    /// Its attaches that are neither answered nor cancelled, with their targets.
+    /// The program's attaches that are neither answered nor cancelled, with their targets.
     attaches: BTreeMap<Reference, Spid>,
     hunts: BTreeMap<Reference, String>,
     /// The endpoints whose end was reported. No more signals may arrive from them.
     ended: HashSet<Spid>,
-    /// Endpoints that it has found.
+    /// Endpoints that the program has found.
     known: Vec<Spid>,
     sent: HashMap<Spid, u64>,
     received: HashMap<Spid, u64>,

@@ -37,10 +37,10 @@ pub struct Trace {
     lost: SharedWords,
     /// Records of the endpoints that were open before the trace began.
     before: VecDeque<Vec<u8>>,
-    /// The last record that was returned, if it was from `before`.
+    /// A copy of the last record that was returned from `before`.
     current: Vec<u8>,
     inbox: Inbox,
-    /// Number of records in the inbox, and below, how many of them were returned.
+    /// Number of records in the inbox; `returned` says how many of them were returned.
     received: usize,
     returned: usize,
     invalid: u64,

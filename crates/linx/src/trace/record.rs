@@ -44,7 +44,7 @@ pub(crate) enum EventKind {
     LinkCredit = 38,
 }
 
-/// The direction of a signal, from the point of view of the endpoint. For messages of links, from that of the node.
+/// The direction of a signal as seen by the endpoint, or of a link's message as seen by the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Way {
@@ -59,7 +59,7 @@ pub(crate) struct Record<'a> {
     pub(crate) event: EventKind,
     pub(crate) way: Way,
     pub(crate) out_of_band: bool,
-    /// The number of the endpoint whose program reports it; 0 if the node does.
+    /// The number of the endpoint whose program reports the event; 0 if the node reports it.
     pub(crate) reporter: u32,
     pub(crate) from: u32,
     pub(crate) to: u32,

@@ -98,7 +98,7 @@ impl Follower {
         self.tap.as_ref()
     }
 
-    /// Whether no trace has begun or ended since the last check.
+    /// Whether no trace has begun or ended since the last [`Follower::follow`].
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.watch.words.load(0) == self.generation

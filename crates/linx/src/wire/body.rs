@@ -10,8 +10,8 @@ use crossway_ring::pool::Block;
 
 use crate::limits::PIECE;
 
-/// Number of bytes reserved in front of a body for the header with which it is sent on. The longest header has that
-/// length.
+/// Number of bytes reserved in front of a body for the header with which it is sent on: the length of the longest
+/// header.
 pub(crate) const HEADROOM: usize = 20;
 
 /// Maximum number of buffers that a thread keeps for further bodies.
@@ -69,7 +69,7 @@ impl Clone for Buffer {
 pub(crate) type Slot = Arc<Mutex<Option<Block>>>;
 
 /// A piece that is read directly into its signal's block. Dropping it puts the block back into its slot, whether the
-/// whole piece has arrived or its connection has ended before.
+/// whole piece has arrived or the connection has ended first.
 pub(crate) struct Landing {
     slot: Slot,
     block: Option<Block>,
@@ -147,7 +147,7 @@ impl Body {
         Body(Place::Landed(landing))
     }
 
-    /// Whether it is in its signal's block.
+    /// Whether the body is in its signal's block.
     pub(crate) fn has_landed(&self) -> bool {
         matches!(self.0, Place::Landed(_))
     }
@@ -181,7 +181,7 @@ impl Body {
         }
     }
 
-    /// Returns the bytes for changing. The result is empty for a body in a block, because programs can change those
+    /// Returns the bytes for changing. The result is empty for a body in a block, because programs can change a block's
     /// bytes, too.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {

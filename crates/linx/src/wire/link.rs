@@ -18,7 +18,8 @@ pub(crate) const MAGIC: u32 = 0x4c4e_5858;
 /// Maximum length of a frame in bytes: a piece of a signal with its fields.
 pub(crate) const LONGEST_FRAME: usize = PIECE + 256;
 
-/// The kind of a frame that contains a piece of a signal; below, its length in bytes without the piece.
+/// The kind of a frame that contains a piece of a signal. `DATA_HEAD` is that frame's length in bytes without the
+/// piece.
 const DATA: u8 = 21;
 const DATA_HEAD: usize = 18;
 
@@ -44,7 +45,7 @@ pub(crate) enum Frame {
     Message(Message),
 }
 
-/// The introduction of an end.
+/// The introduction of one end of a connection to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Init {
     pub(crate) version: u32,

@@ -62,7 +62,7 @@ pub(crate) enum Refusal {
 /// A message from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The endpoint is open. Attached is the memory through which its program notices traces.
+    /// The endpoint is open. The memory through which its program notices traces is attached.
     Opened { spid: Spid },
     /// The request that is waiting for an answer is refused.
     Refused { refusal: Refusal, why: String },
@@ -89,7 +89,8 @@ pub(crate) enum Event {
     Ask { serial: u32 },
     /// A link came up.
     LinkUp { id: u32, token: u64, name: String },
-    /// The trace with this number. Attached are its socket and the memory that counts lost records, if it still runs.
+    /// Describes the trace with this number. If the trace is still running, its socket and the memory that counts lost
+    /// records are attached.
     Trace { generation: u64, payload: u32 },
 }
 

@@ -1,4 +1,4 @@
-//! Signals that C programs own: their headers, and checks that a pointer is such a signal.
+//! Signals that C programs own: access to their headers, and checks that a pointer refers to such a signal.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr;

@@ -30,8 +30,9 @@ pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> 
     }
 }
 
-/// Allocates a signal in memory shared with the endpoint with which this one communicated last, because C programs do
-/// not say for which receiver they allocate a signal. Without such memory, allocates an ordinary signal.
+/// Allocates a signal in memory shared with the endpoint to which this one last sent a signal, or from which it last
+/// received one: C programs do not say for which receiver they allocate a signal. Without such memory, allocates an
+/// ordinary signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_s_alloc(linx: *mut Linx, size: u32, sig_no: u32, _flags: u32) -> Sig {
     // SAFETY: a handle, as the header says.
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn linx_set_sigsize(linx: *mut Linx, sig: *mut Sig, sigsiz
     changed.unwrap_or_else(|| fail(EINVAL))
 }
 
-/// Reads an attribute of a signal; attribute 1 is whether it was sent out of band.
+/// Reads an attribute of a signal; attribute 1 tells whether the signal was sent out of band.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_sigattr(
     linx: *const Linx,

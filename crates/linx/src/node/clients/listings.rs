@@ -18,7 +18,7 @@ pub(super) struct Listing {
 }
 
 impl Node {
-    /// Asks one endpoint, or all, for a report on behalf of a connection.
+    /// Asks the endpoint `of` (or all endpoints, if `None`) for a report, for the connection at `index`.
     pub(super) fn begin_listing(&mut self, index: usize, of: Option<Spid>) {
         if self.clients.all[index].listing.is_some() {
             return;

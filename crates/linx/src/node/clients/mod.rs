@@ -20,7 +20,7 @@ use crate::wire::local::Event;
 use listings::Listing;
 
 /// Maximum number of records that wait for a program to receive them. Each record answers a pending request, and the
-/// number of those is limited.
+/// number of pending requests is limited.
 const OUTBOX: usize = 2 * (HUNTS + ATTACHES + CHANNELS);
 
 /// A record with its descriptors.
@@ -35,13 +35,13 @@ struct Client {
     /// The endpoint of the connection, once it is open.
     spid: Option<Spid>,
     outbox: VecDeque<Letter>,
-    /// Whether it is in `unsent` of [`Clients`].
+    /// Whether this connection is in `unsent` of [`Clients`].
     is_unsent: bool,
     /// Number of channels created so far. It is also the number of the next channel.
     channels: u32,
-    /// The numbers of its channels by the endpoint at the other end.
+    /// The numbers of the endpoint's channels, by the endpoint at the other end.
     numbers: HashMap<Spid, u32>,
-    /// The serial number of the list that it waits for.
+    /// The serial number of the list that this connection waits for.
     listing: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Clients {
     unsent: Vec<usize>,
     listings: BTreeMap<u32, Listing>,
     last_listing: u32,
-    /// The tool that traces the node.
+    /// The connection of the tool that traces the node; `None` if there is none.
     tracer: Option<usize>,
     /// A spare descriptor. It is closed for a moment to reject a connection that cannot be served for lack of
     /// descriptors.
@@ -104,7 +104,7 @@ impl Clients {
         self.listings.values().map(|listing| listing.until).min()
     }
 
-    /// Notes that the system reported a change of a connection.
+    /// Notes that the system reported a connection as ready: for reading, and with `writable` also for writing.
     pub(super) fn changed(&mut self, index: usize, writable: bool) {
         if !self.all.contains(index) {
             return;

@@ -87,7 +87,7 @@ impl Node {
         }
     }
 
-    /// Announces the channel for a link to an endpoint, which reaches `asked` over it.
+    /// Announces to `endpoint` its channel for a link, over which it reaches `asked` if it requested the channel.
     pub(in crate::node) fn tell_of_relay(
         &mut self,
         endpoint: Spid,

@@ -1,5 +1,5 @@
-//! The first messages on a connection between two nodes, which determine its link and whether the link's session
-//! continues.
+//! The first messages on a connection between two nodes. They determine the link that the connection belongs to, and
+//! whether that link's session continues.
 
 use std::time::Instant;
 

@@ -13,7 +13,7 @@ use crossway_tipc_client::{Patience, Scope, ServiceRange};
 
 use crate::wire::body::Space;
 
-/// Maximum number of bytes sent by one call on a TIPC stream here.
+/// Maximum number of bytes that one call sends on a TIPC stream.
 const TIPC_PIECE: usize = 66_000;
 
 /// An address at which a node listens for other nodes.
@@ -21,8 +21,8 @@ const TIPC_PIECE: usize = 66_000;
 pub enum LinkAddress {
     /// A TCP address and port.
     Tcp(SocketAddr),
-    /// A TIPC service, of the kernel's TIPC if there is one and otherwise of a `tipcd`. TIPC finds the node wherever it
-    /// is in the cluster.
+    /// A TIPC service: of the kernel's TIPC if there is one, otherwise of a `tipcd`. TIPC finds the node wherever it is
+    /// in the cluster.
     Tipc {
         /// The service type, 64 or above.
         service: u32,

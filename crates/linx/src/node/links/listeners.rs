@@ -22,7 +22,7 @@ pub(super) struct ListenAddress {
     address: LinkAddress,
     /// `None` while it cannot be opened because its `tipcd` has ended.
     listener: Option<LinkListener>,
-    /// When to try to open it again.
+    /// When to try to open the address again; `None` while it is open.
     open_at: Option<Instant>,
 }
 

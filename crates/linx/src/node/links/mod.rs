@@ -43,10 +43,10 @@ const LINKS: usize = 1024;
 /// A connection of a link.
 struct Wire {
     line: Line,
-    /// The link it belongs to, once that is known.
+    /// The link that the connection belongs to; `None` until that is known.
     peer: Option<usize>,
     dialled: bool,
-    /// Whether it is still being established.
+    /// Whether the connection is still being established.
     is_connecting: bool,
     /// Whether both ends have introduced themselves.
     is_greeted: bool,
@@ -56,17 +56,17 @@ struct Wire {
     written: usize,
     heard: Instant,
     is_ready: bool,
-    /// Whether there is room to write, as far as known.
+    /// Whether there is room to write, as far as the node knows.
     is_writable: bool,
-    /// The number of messages up to which the peer was asked for an acknowledgement.
+    /// Number of messages sent when the peer was last asked to acknowledge everything.
     asked_after: u64,
 }
 
 /// A link, up or not.
 struct Peer {
     name: String,
-    /// Whether the cluster's topology service has reported its node. The link then gets its name when that node
-    /// introduces itself.
+    /// Whether the cluster's topology service has reported the link's other node. In that case, the link gets its name
+    /// when that node introduces itself.
     is_found: bool,
     /// The addresses to dial; empty if the other node dials.
     addresses: Vec<LinkAddress>,
@@ -75,7 +75,7 @@ struct Peer {
     wire: Option<usize>,
     /// The link's id while it is up.
     id: Option<LinkId>,
-    /// When the link will go down because it has no connection.
+    /// When the link will go down because it has no connection; `None` while it has one or is down.
     down_at: Option<Instant>,
     dial_at: Option<Instant>,
     /// The last failure that was logged, so that the same failure is not logged twice in a row.
@@ -140,7 +140,7 @@ impl Links {
         }
     }
 
-    /// Notes that the system reported a change of a connection.
+    /// Notes that the system reported a connection as ready: for reading, and with `writable` also for writing.
     pub(super) fn changed(&mut self, index: usize, writable: bool) {
         if let Some(wire) = self.wires.get_mut(index) {
             wire.is_writable |= writable;

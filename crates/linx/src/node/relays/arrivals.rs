@@ -54,7 +54,7 @@ impl Relays {
         self.changed(index);
     }
 
-    /// Returns the place, in its signal's block, for a piece that is about to be read from a link; `None` if the signal
+    /// Returns the place in its signal's block for a piece that is about to be read from a link; `None` if the signal
     /// has no block. The piece is checked when it is complete.
     pub(in crate::node) fn land(
         &self,
@@ -155,9 +155,9 @@ impl Node {
         true
     }
 
-    /// Adds a piece to its signal's block, and passes the block to the endpoint when it is complete. The peer gets
-    /// credit for the piece immediately, because its room comes from the endpoint's pool, whether or not the endpoint
-    /// receives.
+    /// Adds a piece to its signal's block, and passes the block to the endpoint when the signal is complete. The peer
+    /// gets credit for the piece immediately, whether or not the endpoint receives: the piece occupies only the
+    /// endpoint's pool.
     fn collect(&mut self, index: usize, sender: Spid, piece: Body, out_of_band: bool) -> bool {
         let relay = &mut self.relays.all[index];
         let Some(gathering) = relay.gathered.get_mut(&sender) else { return false };
@@ -185,7 +185,7 @@ impl Node {
         true
     }
 
-    /// Writes as much as an endpoint has room for, and gives the senders credit for that.
+    /// Writes as much as an endpoint has room for, and gives the senders credit for what was written.
     pub(super) fn write_relay(&mut self, index: usize) {
         let Some(relay) = self.relays.all.get_mut(index) else { return };
         let (endpoint, link) = (relay.endpoint, relay.link);

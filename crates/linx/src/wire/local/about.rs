@@ -6,9 +6,9 @@ use crate::{Count, Spid, Traffic};
 /// The part of an endpoint's state that only the endpoint itself knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Whether it waits in a receive.
+    /// Whether the endpoint is waiting in a receive.
     pub(crate) receiving: bool,
-    /// The kind of filter: 0 any, 1 only, 2 except.
+    /// The kind of filter: 0 accepts any number, 1 only those in `numbers`, 2 all except those.
     pub(crate) filter: u8,
     pub(crate) numbers: Vec<u32>,
     pub(crate) from: Option<Spid>,
