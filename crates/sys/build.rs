@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Size in bytes of the state of a CPU with tile registers (AMX); tests emulate it.
+/// Size in bytes of the extended state of a CPU with tile registers (AMX). Tests emulate such a CPU.
 const EMULATED_BYTES: u32 = 11008;
 
 fn main() {

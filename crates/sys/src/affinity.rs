@@ -37,7 +37,7 @@ fn set_of(cpu: u32) -> Result<CpuSet, OsError> {
     Ok(set)
 }
 
-/// The logical CPUs on which the calling thread may run, in ascending order (limited by cgroups and taskset).
+/// The logical CPUs on which cgroups and taskset allow the calling thread to run, in ascending order.
 pub fn allowed() -> Result<Vec<u32>, OsError> {
     let set = sched_getaffinity(None).map_err(|e| OsError::new("sched_getaffinity", "", e))?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect())

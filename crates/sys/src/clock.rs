@@ -55,8 +55,8 @@ pub fn sleep_until_ns(instant_ns: u64) {
 }
 
 /// Sets how late, in nanoseconds, the kernel may end the calling thread's sleeps. This timer slack is 50,000 by
-/// default, which enables the kernel to group timers. It is added to every sleep of a thread that is not real-time; see
-/// PR_SET_TIMERSLACK in prctl(2).
+/// default, which enables the kernel to group timers. The kernel adds it to every sleep of a thread that is not
+/// real-time; see PR_SET_TIMERSLACK in prctl(2).
 ///
 /// # Errors
 /// The kernel refuses (for example because of a seccomp filter).
@@ -74,7 +74,7 @@ pub fn timer_slack_ns() -> Result<u64, OsError> {
         .map_err(|e| OsError::new("prctl(PR_GET_TIMERSLACK)", "", e))
 }
 
-/// The [`std::time::Instant`] that lies `ns` after zero on CLOCK_MONOTONIC: on Linux both are the same clock.
+/// The [`std::time::Instant`] that lies `ns` after zero on CLOCK_MONOTONIC, the clock that `Instant` uses on Linux.
 pub fn instant_at(ns: u64) -> Instant {
     let (now, now_ns) = (Instant::now(), monotonic_ns());
     if ns >= now_ns {
@@ -140,8 +140,9 @@ impl Ticker {
     }
 }
 
-/// Reads both clocks together: of several attempts, returns the one with the shortest interval between two counter
-/// reads.
+/// Reads CLOCK_MONOTONIC_RAW (in nanoseconds) and the time stamp counter (in ticks) at the same instant, as nearly as
+/// possible: each attempt reads the counter before and after the clock, and the attempt with the shortest interval
+/// between the two counter reads is returned.
 fn raw_and_tsc() -> (u64, u64) {
     (0..16)
         .map(|_| {

@@ -21,13 +21,13 @@ pub struct Confinement<'a> {
     pub writable: &'a Path,
     /// Whether to hide the extended CPU state from the child ([`seccomp::hide_extended_state`]).
     pub hide_extended_state: bool,
-    /// A library that the child loads before all others.
+    /// A library that the child loads before all others; `None`: there is none.
     pub preload: Option<OwnedFd>,
     /// A descriptor that the child inherits as number [`CHANNEL`].
     pub channel: OwnedFd,
 }
 
-/// The descriptor number of a confined child's channel.
+/// The descriptor number under which a confined child finds [`Confinement::channel`].
 pub const CHANNEL: i32 = 3;
 /// The descriptor number under which a confined child finds the library that it preloads. It is high, because the
 /// parent's open descriptors occupy low numbers in the child until exec.

@@ -35,7 +35,7 @@ impl AsFd for Epoll {
 /// When a descriptor is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Only when there is an error or the end of the stream, not for data.
+    /// Only on an error or a hang-up (EPOLLERR, EPOLLHUP), not for data.
     Errors,
     /// Whenever it is readable (level-triggered).
     WhileReadable,
@@ -175,7 +175,7 @@ mod tests {
         assert!(Instant::now() >= until);
     }
 
-    /// tipcd uses this for a medium whose frames it fetches at intervals.
+    /// tipcd uses [`Trigger::Errors`] for a medium whose frames it fetches at intervals.
     #[test]
     fn data_wakes_no_waiter_that_asked_for_errors_only() {
         let mut epoll = Epoll::new(8).unwrap();
@@ -192,7 +192,8 @@ mod tests {
         assert_eq!(epoll.wait_for(now).unwrap().next().map(|r| r.ended), Some(true));
     }
 
-    /// tipcd waits for this when a program sends a request before it has received its last answer.
+    /// tipcd waits for such a change when a program sends a request before the program has received the previous
+    /// answer.
     #[test]
     fn reception_by_the_other_end_is_reported_as_a_change() {
         use crate::socket::{self, SocketType};

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 
 use crate::OsError;
 
-/// A counter that polls readable while it is not zero. Its calls do not block, except
-/// [`EventFd::clear`] on one made by [`EventFd::blocking`].
+/// A counter that polls readable while it is not zero. Its calls do not block, except [`EventFd::clear`] on a counter
+/// made by [`EventFd::blocking`].
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
@@ -37,8 +37,8 @@ impl EventFd {
         self.0.try_clone().map_err(|e| OsError::new("fcntl(F_DUPFD_CLOEXEC)", "eventfd", e))
     }
 
-    /// Adds one to the counter. A counter that has reached its maximum stays there. That is not an error, because it is
-    /// readable anyway.
+    /// Adds one to the counter. A counter that has reached its maximum stays there. That is not an error, because the
+    /// counter polls readable anyway.
     pub fn signal(&self) -> Result<(), OsError> {
         match rustix::io::write(&self.0, &1u64.to_ne_bytes()) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),

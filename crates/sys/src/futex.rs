@@ -30,8 +30,8 @@ pub fn wake(word: &AtomicU32) -> Result<bool, OsError> {
         .map_err(|e| OsError::new("futex(FUTEX_WAKE)", "", e))
 }
 
-/// Registers this process for the [`heavy_fence`]s of other processes; returns false where the kernel has none (before
-/// Linux 4.16, or forbidden by a sandbox).
+/// Registers this process for the [`heavy_fence`]s of other processes; returns false where the kernel does not support
+/// this fence (before Linux 4.16) or a sandbox forbids it.
 pub fn register_heavy_fence() -> bool {
     rustix::thread::membarrier_query()
         .contains(MembarrierQuery::GLOBAL_EXPEDITED | MembarrierQuery::REGISTER_GLOBAL_EXPEDITED)

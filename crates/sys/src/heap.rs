@@ -22,8 +22,9 @@ pub(crate) fn append(
 }
 
 /// Makes the allocator keep up to `bytes` of freed memory at the end of its heap, and grow the heap by `step` bytes at
-/// a time. By default glibc returns whatever exceeds 128 KiB, so that a process that allocates and frees buffers of
-/// half that size makes the kernel clear their pages again and again. Does nothing with another C library.
+/// a time. By default glibc returns whatever exceeds 128 KiB to the kernel. A process that repeatedly allocates and
+/// frees buffers of 64 KiB then makes the kernel clear their pages again and again. Does nothing with another C
+/// library.
 pub fn keep_freed(bytes: u32, step: u32) {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [(libc::M_TRIM_THRESHOLD, bytes), (libc::M_TOP_PAD, step)] {

@@ -63,7 +63,8 @@ impl Lifeline {
 }
 
 impl Lifeline {
-    /// A descriptor that polls readable when `fd` does, or when the peer has closed its end. Both must outlive its use.
+    /// A descriptor that polls readable when `fd` does, or when the peer has closed its end. `fd` and this end must
+    /// stay open for as long as the descriptor is used.
     pub fn watched_with(&self, fd: BorrowedFd<'_>) -> Result<OwnedFd, OsError> {
         let error = |e| OsError::new("epoll", "lifeline", e);
         let either = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(error)?;

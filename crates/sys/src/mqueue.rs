@@ -213,8 +213,8 @@ fn zeroed_attributes() -> libc::mq_attr {
 }
 
 /// The absolute CLOCK_REALTIME at which to give up. The epoch itself, long past, means "do not wait": the kernel
-/// returns before it sleeps, and the descriptor does not need O_NONBLOCK, which would also affect the other holders of
-/// it.
+/// returns before it sleeps, and the descriptor does not need O_NONBLOCK, which would also affect other processes that
+/// hold the queue.
 fn wall_clock(patience: Patience) -> Option<libc::timespec> {
     let at = match patience {
         Patience::Forever => return None,

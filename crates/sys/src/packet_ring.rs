@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::shm::Mapping;
 use crate::{OsError, socket};
 
-/// Space that the kernel needs before each frame: its record, the sender's address and the hardware header.
+/// Number of bytes that the kernel needs before each frame: for its record, the sender's address and the hardware
+/// header.
 const BEFORE_FRAME: usize = 96;
 
 /// Minimum size in bytes of one block of the ring's memory; a frame never crosses a block boundary.
@@ -25,7 +26,7 @@ pub struct PacketRing {
     next: usize,
 }
 
-/// A frame in the ring; its slot is returned to the kernel when this is dropped.
+/// A frame in the ring; its slot is returned to the kernel when this value is dropped.
 #[derive(Debug)]
 pub struct RingFrame<'a> {
     slot: NonNull<u8>,

@@ -14,8 +14,8 @@ use crate::shm::{Mapping, create_sealed, is_sealed, page_len};
 
 /// Pages that this process writes and other processes read.
 ///
-/// Once a range was handed out (to a pipe, to a process), it must not be written to until it has been consumed. The
-/// type cannot know when that is; the channel's protocol has to determine it. A violation corrupts a message and
+/// After a range has been handed out (to a pipe, to a process), it must not be written to until it has been consumed.
+/// The type cannot know when that is; the channel's protocol has to determine it. A violation corrupts a message and
 /// nothing else: the readers are the kernel and other processes, which copy bytes.
 #[derive(Debug)]
 pub struct Pages {

@@ -233,11 +233,11 @@ pub struct TaskSchedule {
     pub run_ns: u64,
     /// Runnable but waiting for a CPU, nanoseconds.
     pub wait_ns: u64,
-    /// Number of times it was given a CPU.
+    /// Number of times the task was given a CPU.
     pub slices: u64,
 }
 
-/// Reads `/proc/<pid>/task/<tid>/schedstat`, or the calling thread's with `None`.
+/// Reads `/proc/<pid>/task/<tid>/schedstat` of the task `(pid, tid)`; `None`: of the calling thread.
 ///
 /// # Errors
 /// The task has ended, or the kernel was built without `CONFIG_SCHED_INFO`.

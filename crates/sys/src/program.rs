@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// The directories of the system's programs, for users whose PATH lacks those of root's programs.
+/// The directories of the system's programs, including those of root's programs, which other users' PATH may lack.
 const SYSTEM_DIRS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// PATH followed by the system's directories, for this process and for programs that it starts.
@@ -17,13 +17,13 @@ pub fn search_path() -> OsString {
     path
 }
 
-/// The file of a program: in PATH or in one of the system's directories. A name with a slash is the path of the file
-/// itself.
+/// Finds a program's file in PATH or in one of the system's directories. A name with a slash is the path of the file
+/// itself. `None`: there is no such program.
 pub fn find(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     find_in(name, &search_path())
 }
 
-/// The file of a program in one of these directories, separated by colons.
+/// Finds a program's file in one of the directories that `path` lists, separated by colons.
 pub fn find_in(name: impl AsRef<OsStr>, path: &OsStr) -> Option<PathBuf> {
     let here = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     which::which_in(name, Some(path), here).ok()

@@ -98,7 +98,8 @@ impl Mapping {
     }
 
     /// Maps pieces of `fd`, each given as offset and length in whole pages, one after the other, and faults them in. A
-    /// piece may appear twice in a row: what is written past the end of the first then appears at its start.
+    /// piece may appear twice in a row: what is written past the end of its first mapping then appears at the start of
+    /// that mapping.
     pub fn of_pieces(fd: impl AsFd, pieces: &[(usize, usize)]) -> Result<Mapping, OsError> {
         let mapping = Self::in_order(fd, pieces, MapFlags::POPULATE)?;
         mapping.populate();

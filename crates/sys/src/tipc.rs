@@ -203,10 +203,11 @@ pub enum TipcMessage {
 pub const REASON_OVERLOAD: u32 = 4;
 
 /// Receives one message. The kernel truncates a message larger than `buf` without reporting its length, so `overflow`
-/// takes the rest to make the length known; a caller whose buffer is always large enough passes none. EAGAIN if there
-/// is no message.
+/// takes the rest to make the length known; a caller whose `buf` is always large enough passes an empty `overflow`.
+/// EAGAIN if there is no message.
 ///
-/// On a connection no messages are returned: ECONNRESET reports its end.
+/// On a connection (`connection`), messages never come back as undeliverable: ECONNRESET reports the end of the
+/// connection.
 pub fn recv(
     fd: impl AsFd,
     buf: &mut [u8],

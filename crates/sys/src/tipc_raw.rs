@@ -21,7 +21,7 @@ pub(crate) const ERRINFO: i32 = 1;
 const RETDATA: i32 = 2;
 const DESTNAME: i32 = 3;
 
-/// A struct sockaddr_tipc, or no address (a length of 0).
+/// The bytes of a struct sockaddr_tipc, and whether they are an address: if not, the kernel gets a length of 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw(pub(crate) [u8; ADDRESS_LEN], pub(crate) bool);
 
@@ -129,13 +129,13 @@ pub struct Arrival {
     pub member_event: bool,
     /// The end of a record (MSG_EOR).
     pub last: bool,
-    /// The sender's socket address.
+    /// The sender's socket address; `None` if the kernel reported none.
     pub from: Option<[u8; ADDRESS_LEN]>,
-    /// The sender's service address in the group.
+    /// The sender's service address in the group; `None` if the kernel reported none.
     pub member: Option<[u8; ADDRESS_LEN]>,
-    /// TIPC's error code of a returned message or an ended connection.
+    /// TIPC's error code of a returned message or an ended connection; `None` for any other message.
     pub error: Option<u32>,
-    /// The service addressed: type, lower, upper.
+    /// The service to which the message was sent: type, lower, upper; `None` if the kernel reported none.
     pub destination: Option<[u32; 3]>,
 }
 

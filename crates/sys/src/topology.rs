@@ -185,7 +185,7 @@ impl Topology {
     }
 
     /// Reads the tree below `root`, which has the layout of `/sys/devices/system`; `allowed` lists the CPUs this
-    /// process may use; if it is empty (unknown), all online CPUs count as allowed.
+    /// process may use. If `allowed` is empty (unknown), all online CPUs count as allowed.
     pub fn read_at(root: &Path, allowed: &[u32]) -> Topology {
         let mut gaps = Vec::new();
         let cpu_root = root.join("cpu");
@@ -315,7 +315,7 @@ impl Topology {
         })
     }
 
-    /// Every pair of CPUs this process may run on, lower number first: the rows of the core-pair matrix.
+    /// Every pair of CPUs this process may run on, lower number first.
     pub fn pairs(&self) -> Vec<(u32, u32)> {
         let allowed = self.allowed();
         let mut pairs = Vec::with_capacity(allowed.len() * allowed.len().saturating_sub(1) / 2);

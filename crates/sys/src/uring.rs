@@ -50,8 +50,8 @@ impl Waiting {
 /// A submission and a completion queue, for one request at a time.
 pub struct Ring {
     ring: IoUring,
-    /// The kernel did not take a request: it is still in the submission queue, with its buffer's address. Nothing more
-    /// is submitted.
+    /// Whether the kernel has failed to take a request, which is then still in the submission queue, with its buffer's
+    /// address. Nothing more is submitted in that case.
     broken: bool,
     /// Whether RWF_NOWAIT is used for requests that must not wait; cleared once a file does not support it.
     nowait: bool,
@@ -76,8 +76,8 @@ impl Ring {
 
     /// Reads from a pipe or file; returns the number of bytes, 0 at the end, or `None` when nothing arrived in time.
     ///
-    /// A pipe should be O_NONBLOCK, which does not make requests end early: otherwise, before Linux 6.4, the kernel
-    /// does not try the read itself but hands it to a worker thread, and a read that may not wait would miss available
+    /// A pipe should be O_NONBLOCK; this flag does not make requests end early. Without it, kernels before Linux 6.4 do
+    /// not try the read themselves but hand it to a worker thread, so that a read that may not wait misses available
     /// data.
     #[inline]
     pub fn read(

@@ -9,11 +9,11 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Usage {
     /// CPU time in nanoseconds (CLOCK_PROCESS_CPUTIME_ID): exact, or a multiple of [`cpu_clock_step_ns`].
     pub cpu_ns: u64,
-    /// The part of it spent in the kernel, in nanoseconds (getrusage; split by sampling on most kernels).
+    /// The part of `cpu_ns` spent in the kernel, in nanoseconds (getrusage; split by sampling on most kernels).
     pub system_ns: u64,
-    /// How often it gave up its CPU to wait for something.
+    /// How often the process gave up its CPU to wait for something.
     pub switches_voluntary: u64,
-    /// How often the scheduler took the CPU away from it.
+    /// How often the scheduler took the CPU away from the process.
     pub switches_involuntary: u64,
     /// Page faults resolved without I/O.
     pub faults_minor: u64,

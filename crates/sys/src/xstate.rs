@@ -10,9 +10,10 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::{OsError, shm};
 
-/// The library that completes the state a tracer sets, see `xstate_relay.c`; empty if the build had no C compiler.
+/// The relay library. Preloaded into a tracer, it completes the extended state that the tracer sets, see
+/// `xstate_relay.c`. Empty if the build had no C compiler.
 const RELAY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate_relay.so"));
-/// The variant for tests, which behaves as on a CPU with [`EMULATED_BYTES`] of state.
+/// The variant of [`RELAY`] for tests, which behaves as on a CPU with [`EMULATED_BYTES`] of state.
 const RELAY_EMULATED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate_relay_emulated.so"));
 
 /// The CPU for which the relay library is built.
@@ -24,12 +25,13 @@ pub enum RelayKind {
     Emulated,
 }
 
-/// Whether this build contains the library.
+/// Whether this build contains the relay library.
 pub fn has_relay() -> bool {
     !RELAY.is_empty() && !RELAY_EMULATED.is_empty()
 }
 
-/// The library in anonymous memory, for `LD_PRELOAD` through its descriptor, because folders may be mounted noexec.
+/// Copies the relay library to anonymous memory, for `LD_PRELOAD` through its descriptor, because folders may be
+/// mounted noexec.
 ///
 /// # Errors
 /// [`OsError`] of memfd_create or write.
@@ -62,7 +64,7 @@ pub fn extended_state_bytes() -> usize {
 
 /// Number of pages of the text that [`check_string_functions`] searches.
 const PAGES: usize = 6;
-/// The byte it searches for; the other bytes are different.
+/// The byte that [`check_string_functions`] searches for; the other bytes differ from it.
 const NEEDLE: u8 = b'q';
 const HAY: u8 = b'-';
 

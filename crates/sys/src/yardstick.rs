@@ -1,7 +1,7 @@
 //! The bare loops behind `crossway limits`: the best this machine can do with no other overhead.
 //!
-//! They are in this crate because they need shared memory without locks, and because it is optimised in every build.
-//! Each measures one thing between threads pinned to two CPUs, with the layout that suits the hardware best, and
+//! They are in this crate because they need shared memory without locks, and because this crate is optimised in every
+//! build. Each measures one thing between threads pinned to two CPUs, with the layout that suits the hardware best, and
 //! returns raw times; statistics are computed elsewhere. No loop can hang: each gives up after [`GIVE_UP_AFTER`].
 
 mod cache_line;

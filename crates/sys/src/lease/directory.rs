@@ -90,7 +90,7 @@ pub(super) fn reap(dir: &Path) {
     let _ = fs::remove_dir_all(dir);
 }
 
-/// The subdirectories of a run in which roles in containers keep their leases.
+/// The subdirectories of a run's directory, which hold the leases of roles in containers.
 fn rooms(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
@@ -106,8 +106,8 @@ pub(super) fn remove_leases(dir: &Path, chosen: impl Fn(&str) -> bool) {
     }
 }
 
-/// The leases in a directory. A file that cannot be read was being written when its writer died; the object was not
-/// created in that case.
+/// The leases in a directory. A file that cannot be read (`None`) was being written when its writer died; the object
+/// was not created in that case.
 fn leases(dir: &Path) -> Vec<(PathBuf, Option<Resource>)> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     entries

@@ -6,9 +6,8 @@
 //! ([`Reaper`]) if the owner itself was killed; by the end of another run or the start of the next ([`Run::begin`]) if
 //! even the reaper was killed. So nothing remains, whichever process dies first.
 //!
-//! A mechanism uses it like this: `let lease = hold(Resource::PosixShm { name })?`, then creates the object (if that
-//! fails because it exists already: [`Lease::cancel`]) and stores the lease next to it; dropping the lease removes the
-//! object.
+//! A mechanism first calls `hold(Resource::PosixShm { name })`, then creates the object and stores the lease next to
+//! it; dropping the lease removes the object. If the object exists already, the mechanism calls [`Lease::cancel`].
 
 mod directory;
 mod resource;
@@ -74,7 +73,8 @@ impl Lease {
         &self.resource
     }
 
-    /// Removes the object now, as soon as its name is no longer needed (e.g. both ends have opened it).
+    /// Removes the object now. To be called as soon as the object's name is no longer needed, e.g. when both ends have
+    /// opened the object.
     pub fn release(self) {}
 
     /// Gives up the lease without touching the object: it was never created, or belongs to another process.
@@ -114,7 +114,7 @@ pub fn fresh_key() -> i32 {
     ((random_number() as u32) >> 1).max(1) as i32
 }
 
-/// An unused path in this run's directory, short enough for a socket address.
+/// An unused path in this run's directory, short enough for a socket address. Its last part is `KIND-RANDOM`.
 pub fn fresh_path(kind: &str) -> Result<PathBuf, OsError> {
     Ok(current_directory(&mut lock())?.join(format!("{kind}-{:08x}", random_number() as u32)))
 }
@@ -163,8 +163,8 @@ pub struct Reaper<'a> {
 
 impl Reaper<'_> {
     /// Starts the reaper of `dir`. It notices the end of this process, `kill -9` included, because its standard input
-    /// closes then. Its own process group keeps it alive through Ctrl-C. It shares this process's standard error, so a
-    /// process that waits for the end of that pipe also waits for the reaper.
+    /// closes then. Its own process group keeps it alive through Ctrl-C. It shares this process's standard error, so if
+    /// that is a pipe, a process that reads it to its end also waits for the reaper.
     fn start(&self, dir: &Path) -> Result<Child, OsError> {
         Command::new(self.program)
             .args(self.args)

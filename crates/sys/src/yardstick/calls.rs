@@ -45,8 +45,9 @@ pub fn call_times(kind: CallKind, batches: usize, rounds: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Measures nanoseconds per copy of `bytes` for each of `batches` batches. Source and target stay the same, so that
-/// data that fits a cache stays in it. Two words of the copy are read back, so that the compiler cannot omit any copy.
+/// Measures nanoseconds per copy of `bytes` bytes for each of `batches` batches of `rounds` copies. Source and target
+/// stay the same, so that data that fits a cache stays in it. Two words of the copy are read back, so that the compiler
+/// cannot omit any copy.
 pub fn memcpy_times(bytes: usize, batches: usize, rounds: usize) -> Vec<f64> {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];
