@@ -30,7 +30,8 @@ const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 const UNSTEERED: &str = "unsteered";
 
 /// Creates everything that `network` describes; returns whether packets are steered to each host's CPUs. After an
-/// error, the caller must remove what was created. The tools hold `making` as long as they run.
+/// error, the caller must remove what was created. The tools hold the lock `making` as long as they run, even if this
+/// process is killed.
 pub(crate) fn make(network: &Network, making: &Making) -> Result<bool, NetError> {
     let spaces: String = network.namespaces().map(|ns| format!("netns add {ns}\n")).collect();
     tool::run_making(
@@ -162,7 +163,7 @@ fn wire(network: &Network, making: &Making) -> Result<(), NetError> {
     Ok(())
 }
 
-/// The name of the switch's port for a host, in the switch's namespace.
+/// The name, in the switch's namespace, of the switch's port for the host with index `at`.
 pub(crate) fn port(at: usize, host: &Host) -> String {
     match host.kind {
         HostKind::Namespace => format!("port{at}"),
@@ -209,7 +210,8 @@ fn set_up(network: &Network, host: &Host, making: &Making) -> Result<bool, NetEr
     Ok(!said.contains(UNSTEERED))
 }
 
-/// The queueing disciplines of one end: the token bucket, below netem if that impairs the frames.
+/// The lines for `tc` with the queueing disciplines of one end of a link: the token bucket and, above it, netem if that
+/// impairs the frames.
 fn shaper(link: &Link, interface: &str, impaired_by: ImpairedBy) -> String {
     let mut lines = String::new();
     let mut parent = "root".to_owned();

@@ -24,7 +24,7 @@ const KILL_ROUNDS: u32 = 20;
 /// Names of the networks this process must remove, for [`remove_all_of_this_process`].
 static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// A network that is removed when this is dropped.
+/// A network that is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Lab {
     network: Network,
@@ -49,7 +49,7 @@ impl Lab {
     }
 
     /// Creates a network that exists until [`down`] removes it. Where Crossway's own switch impairs the frames, the
-    /// running program must be `crossway`, which then keeps running as that switch.
+    /// running program must be `crossway`, which is started a second time to run as that switch.
     ///
     /// # Errors
     /// As [`Lab::up`].

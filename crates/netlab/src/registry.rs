@@ -69,7 +69,7 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// Makes a child hold it too, until the child and all its descendants have ended.
+    /// Makes a child hold this lock too, until the child and all its descendants have ended.
     pub(crate) fn share_with(&self, child: &mut Command) {
         crossway_sys::proc::inherit(child, &self.lock);
     }

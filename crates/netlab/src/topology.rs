@@ -175,7 +175,8 @@ impl Topology {
     }
 }
 
-/// Checks a name, which becomes part of the names of namespaces, state files and guests.
+/// Checks a name of at most `most` characters, which becomes part of the names of namespaces, state files and guests.
+/// `what` names it in errors.
 pub(crate) fn check_name(what: &'static str, name: &str, most: usize) -> Result<(), NetError> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let fine = name.chars().all(|c| good(c) || c == '-')

@@ -12,8 +12,8 @@ use crossway_netlab::{
 };
 use crossway_sys::netns::inside;
 
-/// The environment variable that passes to a process the number in the names of the networks of the test that started
-/// it.
+/// The environment variable with the number that the names of this test's networks contain. A test sets it for a
+/// process that it starts, so that both use the same names.
 const RUN: &str = "CROSSWAY_TEST_RUN";
 
 /// A network name that no other run of these tests on this machine uses; `tag` has three characters at most.

@@ -13,7 +13,8 @@ use super::frame::Frame;
 use super::relay::{Wire, lock};
 use crate::registry::Process;
 
-/// A guest is pinged after it has been silent for this long. While it is measured it sends frames more often than that.
+/// A guest is pinged after it has been silent for this long. While programs in it are measured, it sends frames more
+/// often than that.
 const ASK_AFTER: Duration = Duration::from_secs(2);
 /// An idle guest that has been silent for this long is considered dead.
 const IDLE_AND_SILENT: Duration = Duration::from_secs(5);
@@ -135,8 +136,8 @@ fn is_idle(samples: &[Activity]) -> bool {
     used < span * IDLE_SHARE && 2 * waiting < samples.len()
 }
 
-/// The state, and the sum of user and system time in ticks, from a line of `/proc/PID/stat`. The name in it may contain
-/// anything but ends at the last parenthesis.
+/// The state, and the sum of user and system time in ticks, from a line of `/proc/PID/stat`. The line contains the
+/// program's name, which may contain anything; it ends at the last closing parenthesis.
 fn state_and_ticks(stat: &str) -> (char, u64) {
     let fields: Vec<&str> =
         stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();

@@ -23,19 +23,19 @@ use super::{LINE, MODULES_DIR, SETUP_VARIABLE};
 use crate::tool;
 
 /// The environment variable through which the second program, which serves the line, receives the facts that the first
-/// one found, or the reason why it failed.
+/// program found, or the reason why that program failed.
 const FACTS_VARIABLE: &str = "CROSSWAY_GUEST_FACTS";
 const FAILED_VARIABLE: &str = "CROSSWAY_GUEST_FAILED";
 
 /// The environment variable that makes a program check its string functions.
 const CHECK_VARIABLE: &str = "CROSSWAY_GUEST_CHECK";
-/// The output of that program if the functions work correctly.
+/// The output of a program with [`CHECK_VARIABLE`] if the functions work correctly.
 const RIGHT: &str = "right";
 /// Time limit of the check. It takes milliseconds, but a program with faulty string functions may run for ever.
 const CHECK_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs as the guest's first program and normally does not return. Its child serves the line; the first program itself
-/// reaps orphaned processes and switches the machine off when the server ends. A returned text is an error.
+/// reaps orphaned processes and switches the machine off when that child ends. A returned text is an error.
 pub fn run_guest_init() -> String {
     if std::env::var_os(FACTS_VARIABLE).is_some() || std::env::var_os(FAILED_VARIABLE).is_some() {
         return match serve() {

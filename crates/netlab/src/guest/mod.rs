@@ -45,7 +45,7 @@ const KERNEL: &str = "linux.uml";
 const MODULES_DIR: &str = "/usr/lib/uml/modules";
 /// The kernel parameter for its serial line, which uses the descriptor that a confined child inherits.
 const LINE_WORDS: &str = "ssl0=fd:3";
-/// The same line as the guest sees it.
+/// The device of the serial line in the guest.
 const LINE: &str = "/dev/ttyS0";
 /// The variable that passes the path of the setup file to the first program.
 const SETUP_VARIABLE: &str = "CROSSWAY_GUEST";
@@ -77,7 +77,7 @@ impl GuestSpec {
     }
 }
 
-/// A guest that is ended when this is dropped.
+/// A guest that is ended when this value is dropped.
 #[derive(Debug)]
 pub struct Guest {
     record: GuestRecord,

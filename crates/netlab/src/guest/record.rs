@@ -16,22 +16,22 @@ pub struct GuestRecord {
     pub name: String,
     /// Its memory in MiB.
     pub memory_mib: u32,
-    /// The program that serves it inside: this program, by its path on the host.
+    /// The path, on the host, of the program that runs as its keeper and as its first program.
     pub program: PathBuf,
     /// Its place on a network, if it has one.
     pub network: Option<GuestPlace>,
     /// Logical CPUs on which its kernel runs; empty: any.
     pub cpus: Vec<u32>,
-    /// Its kernel preserves no registers beyond SSE, so programs inside must not use AVX.
+    /// Whether its kernel preserves no registers beyond SSE, so that programs inside must not use AVX.
     pub legacy_state_only: bool,
     /// How the registers beyond SSE of its programs are preserved.
     #[serde(default)]
     pub registers: GuestRegisters,
     /// The process that boots it.
     pub starter: Process,
-    /// The process that keeps it, once started.
+    /// The process that keeps it; `None` until it is ready.
     pub keeper: Option<Process>,
-    /// The facts it reported, once it is ready.
+    /// The facts it reported; `None` until it is ready.
     pub facts: Option<GuestFacts>,
 }
 

@@ -5,7 +5,8 @@ use crossway_sys::xstate::{self, RelayKind};
 use serde::{Deserialize, Serialize};
 
 /// Size in bytes of the kernel's buffer for extended CPU state (`FP_SIZE` of arch/x86/um in Linux 6.1), up to AVX-512
-/// and protection keys. CPUs with tile registers have more, and then the kernel cannot write back what it has read.
+/// and protection keys. The state of CPUs with tile registers is larger, and then the kernel cannot write back what it
+/// has read.
 const MAX_KERNEL_BYTES: usize = 2696;
 
 /// The environment variable that selects the method for tests: `emulated` or `hidden`.
@@ -60,7 +61,7 @@ impl GuestRegisters {
         }
     }
 
-    /// The library that the guest's kernel must load before all others.
+    /// The library that the guest's kernel must load before all others; `None` if it needs none.
     pub(crate) fn relay(self) -> Option<RelayKind> {
         match self {
             GuestRegisters::Relay => Some(RelayKind::Real),
@@ -70,8 +71,8 @@ impl GuestRegisters {
     }
 }
 
-/// Environment setting (`NAME=VALUE`) that stops the C library of programs in a guest from using registers that its
-/// kernel does not preserve.
+/// Environment setting (`NAME=VALUE`) that stops the C library of programs in a guest from using registers that the
+/// guest's kernel does not preserve.
 pub(crate) fn tunables() -> String {
     let off = [
         "AVX",

@@ -20,7 +20,7 @@ const WINDOW: usize = 64 << 10;
 #[derive(Clone)]
 pub(crate) struct Wire {
     line: Arc<Mutex<File>>,
-    /// Limits what may be written before the other end has read it; `None`: no limit but the line's own.
+    /// Limits how many bytes may be written before the other end has read them; `None`: no limit but the line's own.
     room: Option<Arc<Window>>,
 }
 
@@ -36,7 +36,7 @@ impl Wire {
         (Wire { line: Arc::new(Mutex::new(line)), room: Some(Arc::clone(&room)) }, room)
     }
 
-    /// Sends a frame. A closed line discards it: the reader of the line notices that.
+    /// Sends a frame. On a closed line the frame is discarded: whoever reads the line notices that it is closed.
     pub(crate) fn send(&self, frame: &Frame) {
         let mut line = lock(&self.line);
         let bytes = frame.to_bytes();
