@@ -22,7 +22,8 @@ fn listening(site: &Site, kind: SocketKind) -> Socket {
     socket
 }
 
-/// Two ends of a connection made through [`NAMED`], which must be the only ones of the site.
+/// The two ends of a connection made through [`NAMED`], the client's first. No other socket of the site may be bound to
+/// that name.
 fn named_pair(site: &Site, kind: SocketKind) -> (Socket, Socket) {
     let listener = listening(site, kind);
     let client = site.socket(kind);

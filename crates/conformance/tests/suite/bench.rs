@@ -132,7 +132,8 @@ pub(crate) fn every_wait<M: Mechanism>() -> Vec<Wait> {
     ways
 }
 
-/// A spec with the mechanism's natural wait, for messages of up to 8 KiB, or as large as the mechanism carries.
+/// A spec with the mechanism's natural wait, for messages of up to 8 KiB, or up to the mechanism's maximum if that is
+/// smaller.
 pub(crate) fn natural_spec<M: Mechanism>() -> Spec {
     Spec { wait: natural_wait::<M>(), max_message: fits::<M>(LARGEST_ASKED), ..Spec::default() }
 }

@@ -78,7 +78,7 @@ fn let_it_sleep<M: Mechanism>(tid: u32) {
     panic!("the waiting thread never sleeps");
 }
 
-/// Runs `blocks` in a thread, and `then` once it sleeps.
+/// Runs `blocks` in a thread, and `then` in this one as soon as that thread sleeps. Returns the result of `blocks`.
 fn while_blocked<M: Mechanism, T: Send + 'static>(
     blocks: impl FnOnce() -> T + Send + 'static,
     then: impl FnOnce(),

@@ -75,7 +75,8 @@ fn look_around() -> BTreeSet<String> {
     found
 }
 
-/// Runs in the child: uses the mechanism in every way that ends, and compares what exists before and after.
+/// Runs in the child: opens and ends channels of the mechanism in several ways, and compares what exists before and
+/// after each.
 pub(crate) fn in_private_places<M: Mechanism>() {
     // What a first use creates permanently (a handler, a clock) is not left by the mechanism.
     use_once::<M>();
@@ -119,7 +120,8 @@ fn calm() -> BTreeSet<String> {
     last
 }
 
-/// Checks until `done`, or until everything had enough time to disappear.
+/// Lists what exists until `done` accepts the list, or until everything had enough time to disappear; returns the last
+/// list.
 fn settled(done: impl Fn(&BTreeSet<String>) -> bool) -> BTreeSet<String> {
     let begin = Instant::now();
     loop {

@@ -10,7 +10,7 @@ use crossway_sys::socket::{self, SocketType};
 use crossway_sys::tipc::{self, TipcAddress};
 use crossway_tipc_client as node;
 
-/// The service types in the offers of TIPC's mechanisms, of the kernel and of a node.
+/// The service types in the offers of the TIPC mechanisms: those over the kernel, and those over a `tipcd`.
 const KERNEL_SERVICE: u32 = 0x4357_0001;
 const NODE_SERVICE: u32 = 0x4357_0002;
 
