@@ -150,11 +150,11 @@ pub enum Importance {
     /// The default level.
     #[default]
     Low,
-    /// Twice the backlog limit and twice the receive queue limit of low.
+    /// Twice the backlog limit and twice the receive queue limit of [`Importance::Low`].
     Medium,
-    /// Three times the backlog limit and four times the receive queue limit of low.
+    /// Three times the backlog limit and four times the receive queue limit of [`Importance::Low`].
     High,
-    /// Four times the backlog limit and eight times the receive queue limit of low.
+    /// Four times the backlog limit and eight times the receive queue limit of [`Importance::Low`].
     Critical,
 }
 

@@ -70,9 +70,9 @@ impl Backlog {
         if self.counts[level] < Self::limit(level) + free { Ok(()) } else { Err(Congested) }
     }
 
-    /// Number of packets of this level that may still be queued while the window has `free` free slots. It is 0 while
-    /// less than half of the limit is unused: a sender woken for each departing packet would find the backlog full
-    /// again.
+    /// Number of packets of this level that may still be queued while the window has `free` free slots. The result is 0
+    /// while less than half of the limit is unused: otherwise, a sender would be woken for each departing packet and
+    /// find the backlog full again after one message.
     pub(crate) fn room(&self, level: usize, free: usize) -> usize {
         let limit = Self::limit(level);
         let room = (limit + free).saturating_sub(self.counts[level]);

@@ -17,7 +17,7 @@ use search::Point;
 /// Maximum number of entries of a tree node. 16 pairs of 64-bit bounds fill four cache lines; twice as many keep a million entries within
 /// four levels.
 const FAN_OUT: usize = 32;
-/// Two neighbours are merged when they have no more entries than this together.
+/// Two neighbours are merged when together they have no more entries than this.
 const MERGE_AT: usize = FAN_OUT / 2;
 
 type Bounds<P> = (P, P);

@@ -1,9 +1,9 @@
 //! One link to one peer over one bearer: set-up, supervision, sequencing and retransmission.
 //!
-//! The states are the kernel's without those that it needs only because its locks require a reset in several steps:
-//! `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, and `FailingOver`
-//! (silent until its traffic has been transferred over another link). The kernel's `Synching` is a state of the node
-//! here, not of the link.
+//! The states are the kernel's, except for those that the kernel needs only because its locks force it to reset a link
+//! in several steps: `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, and
+//! `FailingOver` (silent until its traffic has been transferred over another link). What is the link state `Synching`
+//! in the kernel is a state of the node here.
 
 mod divided;
 mod protocol;
@@ -148,7 +148,7 @@ pub(crate) struct Link {
 
     tx: SendQueue,
     backlog: Backlog,
-    /// If set, packets from this sequence number on must not be sent yet.
+    /// Packets from this sequence number on must not be sent yet; `None` if all may be sent.
     limit: Option<Seq>,
     window: Window,
 

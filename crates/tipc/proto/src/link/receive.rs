@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 
 impl Link {
     /// Handles a sequenced packet. Returns whether it is the next one in order, and appends the packets that waited for
-    /// it to `behind`. The caller passes each of them through [`Link::reassembly`], unless it belongs to another link.
+    /// it to `behind`. The caller passes all these packets through [`Link::reassembly`], except those that belong to
+    /// another link.
     pub(crate) fn handle_packet(
         &mut self,
         now: Nanos,

@@ -5,8 +5,8 @@ use crate::time::Nanos;
 use crate::wire::Capabilities;
 use core::time::Duration;
 
-/// Number of STATE messages that carry a new setting: one may be lost, and nothing else would
-/// repeat it.
+/// Number of STATE messages that carry each new setting. One message would not be enough: it may be lost, and nothing
+/// else would repeat the setting.
 const TELLINGS: u8 = 3;
 
 /// Settings to change; `None` leaves a setting unchanged.

@@ -42,7 +42,7 @@ fn sent(link: &mut Link, now: Nanos) -> Vec<Vec<u8>> {
     }
 }
 
-/// Passes a frame to an end. Returns the link's event and the reason if the frame was dropped.
+/// Passes a frame to an end. Returns the link's event, and the reason for dropping the frame if it was dropped.
 fn give(link: &mut Link, now: Nanos, frame: &[u8]) -> (Option<LinkEvent>, Option<DropReason>) {
     let view = View::parse(frame).unwrap();
     if view.user() == Some(User::LinkProtocol) {

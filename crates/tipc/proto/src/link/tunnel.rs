@@ -27,7 +27,8 @@ pub(crate) struct Remains {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooNarrow;
 
-/// A dummy message: sent through a tunnel when there is nothing else, so that the peer can detect the end.
+/// A dummy message that is sent through a tunnel after all others, so that the peer can detect the end even if there
+/// are no others.
 fn filler(own: NodeAddr, peer: NodeAddr, seq: Seq) -> Packet {
     let mut h = HeaderWords::new(User::Data(Importance::Low), 3, BASIC_HEADER_LEN);
     h.set(1, 25, 15, ErrorCode::NoPort.number());
@@ -135,7 +136,8 @@ impl Link {
 
     /// Sends the queued packets of another link through this one, each with its original number. If `ahead` is set,
     /// they go before the packets held back since [`Link::synchronize`], because they are older; otherwise they go
-    /// after all queued packets, because they may be newer. Returns this link's sequence number of the last of them.
+    /// after all queued packets, because they may be newer. Returns the sequence number that the last tunnelled packet
+    /// has on this link.
     pub(crate) fn carry(
         &mut self,
         remains: Remains,

@@ -52,7 +52,7 @@ struct Member {
     /// Whether this member is in our own domain.
     local: bool,
     head: bool,
-    /// Whether no head that reports this member as up covers it.
+    /// True unless this member is in the domain of a head that reports it as up.
     uncovered: bool,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Monitor {
     /// Up to this number of nodes, each node monitors all others.
     pub(crate) threshold: usize,
     table_generation: u32,
-    /// Set if the roles are out of date; true if they must be reassigned immediately.
+    /// Whether the roles must be reassigned immediately (true) or soon (false); `None` while they are up to date.
     stale: Option<bool>,
     renewed: Nanos,
 }
@@ -130,7 +130,8 @@ impl Monitor {
         self.changed(false);
     }
 
-    /// Records that the link to a node is lost. Returns the nodes that it monitored, which may have been lost with it.
+    /// Records that the link to a node is lost. Returns the nodes that the lost node monitored and that may have been
+    /// lost with it.
     pub(crate) fn peer_down(&mut self, addr: NodeAddr) -> Vec<NodeAddr> {
         let Ok(index) = self.place(addr) else { return Vec::new() };
         // Whether or not it is a head at this moment: when neighbours fail together, roles change with each loss.
@@ -253,12 +254,12 @@ pub struct MonitoredReport {
     pub addr: NodeAddr,
     /// Whether the node is up.
     pub up: bool,
-    /// Whether this node probes the node: if the node is in its own domain, is a head, or is covered by no head.
+    /// Whether this node probes that node: because it is in this node's domain, is a head, or is covered by no head.
     pub direct: bool,
     /// Generation of the node's last domain record; 0 if it has sent none.
     pub generation: u16,
-    /// State (up or not) of the leading members of the node's domain, those that follow it in the ring as this node
-    /// knows it.
+    /// State (up or not) of the leading members of the node's domain: those that match the nodes that follow it in this
+    /// node's ring.
     pub applied: Vec<bool>,
     /// The remaining members of the node's domain, which do not match this node's ring, each with its state (up or
     /// not).

@@ -13,7 +13,7 @@ pub(super) struct Member {
     pub(super) scope: Scope,
 }
 
-/// The members of a range. Nearly all ranges have one, which is stored in the tree itself.
+/// The members of a range. Nearly all ranges have a single member, which is stored in the tree itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bound {
     One(u64, Member),

@@ -14,7 +14,7 @@ const SHARDS: usize = 64;
 /// What a name resolves to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Its only socket.
+    /// The name's only socket.
     Socket(SocketAddr),
     /// The rotation with this number.
     Rotation(u32),
@@ -80,7 +80,7 @@ impl Shard {
         }
     }
 
-    /// Frees a slot, and moves back the entries after it that would be stored earlier without it.
+    /// Frees a slot. Entries after it that were stored there only because the slot was taken move back to fill it.
     fn free(&mut self, key: u64, mut hole: usize) {
         let mask = self.slots.len() - 1;
         let mut at = hole;

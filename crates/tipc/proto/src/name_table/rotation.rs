@@ -16,15 +16,16 @@ const SMALL_MAX: usize = 64;
 /// Number of prepared answers: as many as fit into a cache line with the rest of the struct.
 const HAND: usize = 4;
 
-/// Members by age, the number that each got when it was added to the table. The struct itself fills one cache line.
+/// Members by age; a member's age is the number that it got when it was added to the table. The struct itself fills one
+/// cache line.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Rotation {
     /// From `given` on, the sockets of the next member and of those after it. Meaningless if there are no members, and in a large rotation.
     hand: [SocketAddr; HAND],
     members: Members,
-    /// Index of the next member. After the last member was removed, it may equal the number of members: the next is then a newly added
-    /// member, or the oldest one if a lookup comes first.
+    /// Index of the next member. After the last member was removed, it may equal the number of members: the next member
+    /// is then the one added next, or the oldest one if a lookup comes first.
     turn: u8,
     /// How many of the prepared answers have been used; never all of them.
     given: u8,
@@ -43,8 +44,8 @@ impl Default for Members {
     }
 }
 
-/// Index of the member that follows `turn` among `len` members. The youngest is followed by the oldest, even if another member is added in
-/// the meantime.
+/// Index of the member that follows `turn` among `len` members. The youngest is followed by the oldest, even if another
+/// member is added before the next lookup.
 const fn after(turn: usize, len: usize) -> usize {
     // An index past the end stands for the oldest member.
     let after = if turn < len { turn + 1 } else { 1 };

@@ -148,7 +148,7 @@ impl Node {
         self.names.of_node(self.own()).map(|(_, binding)| binding).collect()
     }
 
-    /// Data messages between sockets of this node since it started, which no link counts.
+    /// Data messages sent between sockets of this node since the node was started. No link counts them.
     pub const fn local_traffic(&self) -> Traffic {
         self.local_traffic
     }

@@ -15,8 +15,8 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The message that ends a connection at `port`, as if sent by `peer`. `unread` is the data of a message that `peer`
-/// did not read and returns with it.
+/// The message that ends a connection at `port`, as if sent by `peer`. `unread` is the payload of a message that `peer`
+/// did not read; it is returned with the end.
 pub(super) fn connection_end(
     port: Port,
     peer: SocketAddr,
@@ -113,7 +113,7 @@ impl Node {
         }
     }
 
-    /// Releases the multicasts that wait for others from a node that was lost.
+    /// Releases the multicasts from a lost node that are held back until earlier ones from that node arrive.
     pub(super) fn release_held(&mut self, now: Nanos, node: NodeAddr) {
         let held: Vec<(Port, Vec<Packet>)> = self
             .sockets

@@ -297,7 +297,8 @@ impl Node {
         Ok(true)
     }
 
-    /// Handles a node known under another address: forgets the old one unless it is in contact.
+    /// Handles a node that was known under another address before: forgets that address, unless there is still contact
+    /// with it.
     fn drop_former_address(&mut self, m: &Discovery) -> Result<(), DropReason> {
         // One search per neighbour is enough: in a large cluster, most messages come from known neighbours.
         if self.peers.get(&m.sender).is_some_and(|p| p.id == m.id) {

@@ -185,8 +185,8 @@ impl Node {
         }
     }
 
-    /// Sends LEAVE to the members that have blocked a member's broadcasts for longer than its patience limit
-    /// (`group_patience`).
+    /// Makes the member at this port send LEAVE to those members that have blocked its broadcasts for longer than its
+    /// `group_patience`.
     pub(super) fn group_timeout(&mut self, now: Nanos, port: Port) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         let (Some(group), Some(patience)) = (&mut socket.group, socket.options.group_patience)

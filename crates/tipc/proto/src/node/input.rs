@@ -208,7 +208,8 @@ impl Node {
         }
     }
 
-    /// Delivers the messages completed by the next packet of a link, surviving or failed.
+    /// Delivers the messages completed by the next packet of the link on `bearer`. That may be a failed link, whose
+    /// packets arrive through the surviving one.
     pub(super) fn assemble(
         &mut self,
         now: Nanos,

@@ -59,7 +59,8 @@ impl Node {
         Ok(())
     }
 
-    /// Whether a multicast to this number of other nodes is sent as one copy to each.
+    /// Whether a multicast to `remote` other nodes is sent as one copy to each. `wanted` is the method that the socket
+    /// has chosen; `last` says whether the socket's last multicast was sent in copies, and when.
     pub(super) fn replicast_now(
         &self,
         now: Nanos,
@@ -100,8 +101,9 @@ impl Node {
         self.peers.values().filter(|p| p.is_up()).all(|p| p.capabilities.has(capability))
     }
 
-    /// Checks whether a message to all these nodes would be accepted now. The message is sent to all of them or to
-    /// none: if one copy were refused, the sender's retry would send the others twice.
+    /// Checks whether a message to all these nodes would be accepted now; if not, registers the socket to be woken. The
+    /// message is sent to all of them or to none: if one copy were refused, the sender's retry would send the others
+    /// twice.
     pub(super) fn await_room(
         &mut self,
         port: Port,

@@ -105,9 +105,10 @@ impl Node {
         }
     }
 
-    /// Whether updates are sent to each peer on its own link. A peer that does not support numbered updates would apply a broadcast as
-    /// it arrives, before or after those on its link. While there is such a peer, no update is broadcast, so that it gets each once and
-    /// in order. The other peers order both by number.
+    /// Whether updates are sent to each peer on its own link. A peer that does not support numbered updates would apply
+    /// a broadcast update as soon as it arrives, before or after the updates on that peer's link. While there is such a
+    /// peer, no update is broadcast, so that the peer gets each update once and in order. The other peers order the
+    /// updates from both links by number.
     const fn names_go_one_by_one(&self) -> bool {
         self.unnumbered > 0 || !self.cfg.announced().has(Capabilities::NAMED_BCAST)
     }

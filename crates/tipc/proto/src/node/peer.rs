@@ -43,12 +43,13 @@ pub(super) struct Peer {
     pub(super) id: NodeId,
     pub(super) signature: u16,
     pub(super) capabilities: Capabilities,
-    /// Capabilities that it announced when it last started. They take effect once contact with its previous incarnation has ended.
+    /// Capabilities that the peer announced when it last started. They take effect once contact with its previous
+    /// incarnation has ended.
     pub(super) announced: Capabilities,
     /// Capabilities that both ends have announced.
     pub(super) common: Capabilities,
     pub(super) contact: Contact,
-    /// Indexed by our bearer.
+    /// The links, by the number of the bearer at our end.
     pub(super) links: [Option<PeerLink>; BEARERS_MAX],
     /// The bearers that carry the traffic of even and of odd ports. Both are set during contact.
     pub(super) slots: [Option<BearerId>; 2],
@@ -60,8 +61,8 @@ pub(super) struct Peer {
     pub(super) failover: Option<Failover>,
     pub(super) bcast_rx: BcastReceiver,
     pub(super) listener: BcastListener,
-    /// The link and sequence number of the message that opens the peer's broadcast receive link, until the peer has acknowledged it.
-    /// Before that, its broadcast acknowledgements mean nothing.
+    /// The link and sequence number of the message that opens the peer's broadcast receive link; `None` when the peer
+    /// has acknowledged that message. Before that, the peer's broadcast acknowledgements mean nothing.
     pub(super) greeting: Option<(BearerId, Seq)>,
     pub(super) names: NameReceiver,
     /// Sockets that wait for room on the link for their half of the ports, each with the level it needs.

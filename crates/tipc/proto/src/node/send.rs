@@ -262,7 +262,7 @@ impl Node {
         let _ = self.route(peer.node, message);
     }
 
-    /// Answers a connection request from the new socket.
+    /// Sends, from the new socket `port`, the answer to a connection request.
     pub(super) fn answer_request(&mut self, port: Port, peer: SocketAddr) {
         let message = self.encode(&DataMessage {
             importance: Importance::Critical,

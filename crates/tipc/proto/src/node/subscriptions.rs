@@ -14,8 +14,8 @@ pub(super) const EVENT_LEN: usize = 48;
 pub(super) const FILTER_PORTS: u32 = 1;
 pub(super) const FILTER_SERVICE: u32 = 2;
 pub(super) const FILTER_CANCEL: u32 = 4;
-/// Filter bits that the kernel uses internally, but accepts in any request: only bindings with cluster scope, only
-/// those with node scope, and no report of existing bindings.
+/// The first of three filter bits that the kernel uses internally, but accepts in any request: only bindings with
+/// cluster scope, only those with node scope, and no report of existing bindings.
 const FILTER_CLUSTER_SCOPE: u32 = 0x20;
 const FILTER_NODE_SCOPE: u32 = 0x40;
 const FILTER_NO_STATUS: u32 = 0x80;
@@ -102,7 +102,8 @@ type Ids = BTreeSet<SubscriptionId>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
     all: BTreeMap<SubscriptionId, Subscription>,
-    /// By request, for cancellations. Among equal requests, the oldest is cancelled first.
+    /// The numbers of the subscriptions made by each request, for cancellations. Among equal requests, the oldest is
+    /// cancelled first.
     requests: BTreeMap<(Port, [u8; SUBSCRIPTION_LEN]), BTreeSet<u64>>,
     /// Subscriptions to each single binding.
     of_ports: RangeMap<u64, Ids>,

@@ -26,7 +26,7 @@ pub(super) struct Opening {
     pub(super) point: Seq,
 }
 
-/// Packets received on a link that wait until another has delivered everything up to a point.
+/// Packets that were received on one link and wait until another link has delivered everything up to a point.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     link: BearerId,
@@ -39,7 +39,7 @@ pub(super) struct Held {
 /// A failed link's receiving side, which continues with packets from the surviving one.
 #[derive(Clone, Debug)]
 pub(super) struct Failover {
-    /// The failed link's bearer; a number that no bearer has if this end has no such link.
+    /// The failed link's bearer; if this end has no link to fail, a number that no bearer has.
     dead: BearerId,
     tunnel: BearerId,
     rx: ReceiveQueue,
@@ -269,7 +269,7 @@ impl Node {
         }
     }
 
-    /// Delivers packets held back once the other link has delivered everything before them.
+    /// Delivers the packets that are held back, if the other link has delivered everything before them.
     pub(super) fn release_if_due(&mut self, now: Nanos, addr: NodeAddr) {
         let Some(peer) = self.peers.get(&addr) else { return };
         let Some(held) = &peer.held else { return };
@@ -292,7 +292,8 @@ impl Node {
 }
 
 impl super::Peer {
-    /// The reassembly of fragments of a link, surviving or failed.
+    /// The reassembly of fragments of the link on this bearer. That may be a failed link, whose packets arrive through
+    /// the surviving one.
     pub(super) fn reassembly_of(&mut self, bearer: BearerId) -> Option<&mut Reassembly> {
         if self.failover.as_ref().is_some_and(|failover| failover.dead == bearer) {
             return self.failover.as_mut().map(|failover| &mut failover.reassembly);
@@ -300,7 +301,7 @@ impl super::Peer {
         self.link_mut(bearer).map(|over| over.link.reassembly())
     }
 
-    /// Lets a waiting link send once the packets that it waits for have been acknowledged.
+    /// Allows a waiting link to send if the packets that it waits for have been acknowledged, or will not be.
     pub(super) fn open_if_due(&mut self) {
         let Some(Opening { link, behind, point }) = self.opening else { return };
         if self.link(behind).is_some_and(|l| l.link.is_up() && point.after(l.link.last_acked())) {

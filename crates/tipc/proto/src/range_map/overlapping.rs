@@ -1,4 +1,4 @@
-//! Iterates over the entries that overlap a range, skipping subtrees that cannot.
+//! Iterates over the entries that overlap a range, skipping subtrees that cannot contain any.
 
 use super::{Bounds, Tree};
 use alloc::vec::Vec;

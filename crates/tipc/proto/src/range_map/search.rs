@@ -1,9 +1,10 @@
 //! The search for the first range that contains a point.
 //!
-//! The cost of a search is waiting for memory and for mispredicted branches at the end of a scan. Where the highest bounds in a tree node
-//! increase, as they do for ranges that are disjoint or equally long, the position is interpolated from their density and then only
-//! verified, which reads one cache line and has predictable branches. The less evenly the bounds are spaced, the further the entry is from
-//! there. A node whose bounds do not increase is scanned.
+//! The cost of a search is waiting for memory and for mispredicted branches at the end of a scan. Where the highest
+//! bounds in a tree node increase, as they do for ranges that are disjoint or equally long, the position is
+//! interpolated from their density and then only verified, which reads one cache line and has predictable branches. The
+//! less evenly the bounds are spaced, the further the entry is from the interpolated position. A node whose bounds do
+//! not increase is scanned.
 
 use super::{Bounds, FAN_OUT, Leaf, RangeMap, Tree};
 use crate::addr::NodeAddr;

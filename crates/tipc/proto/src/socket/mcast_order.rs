@@ -1,8 +1,9 @@
 //! Keeps multicasts in order when their sender switches between broadcast and replicast.
 //!
-//! The two methods use independent links, so the first message sent by the new method could overtake the last one sent by the old. The
-//! sender therefore marks it and sends an empty marker message, its twin, by the old method; the receiver holds back what arrives by
-//! one method until the twin from the other shows that nothing older is in flight there.
+//! The two methods use independent links, so the first message sent by the new method could overtake the last one sent
+//! by the old. The sender therefore marks that first message and sends an empty marker message, its twin, by the old
+//! method; the receiver holds back what arrives by one method until the twin from the other shows that nothing older is
+//! in flight there.
 
 use crate::addr::{NodeAddr, SocketAddr};
 use crate::limits::{MCAST_SWITCH_WAIT, MESSAGE_OVERHEAD};
@@ -120,7 +121,7 @@ impl McastOrder {
         released
     }
 
-    /// Returns the messages that wait for twins of a node that was lost.
+    /// Returns the messages of a lost node, which wait for twins that will not arrive.
     pub(crate) fn lose(&mut self, node: NodeAddr) -> Vec<Packet> {
         self.release(|h| h.from.node == node)
     }

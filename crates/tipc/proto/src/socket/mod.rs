@@ -119,7 +119,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// The part of the receive buffer that it occupies, in bytes.
+    /// The part of the receive buffer that the item occupies, in bytes.
     fn cost(&self) -> usize {
         self.message.as_ref().map_or(0, Packet::size) + MESSAGE_OVERHEAD
     }
@@ -144,7 +144,7 @@ pub(crate) struct Socket {
     pub(crate) group: Option<Group>,
     /// Number of the first broadcast in the next group that it joins.
     pub(crate) group_next: Seq,
-    /// Traffic sent through the socket; the next field is the traffic received, including returned messages.
+    /// Traffic sent through the socket; `received` is the traffic received, including returned messages.
     pub(crate) sent: Traffic,
     pub(crate) received: Traffic,
     queue: VecDeque<Queued>,

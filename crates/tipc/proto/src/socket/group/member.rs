@@ -39,7 +39,8 @@ pub(super) struct Member {
     pub(super) addr: SocketAddr,
     pub(super) instance: u32,
     pub(super) state: MemberState,
-    /// Key of its binding, once known: a late withdrawal of an earlier one must not end a new membership.
+    /// Key of its binding; `None` until it is known. A late withdrawal of an earlier binding must not end a new
+    /// membership.
     pub(super) key: Option<u32>,
     /// Instance and key of a new binding of the same socket, published before the old membership has ended.
     pub(super) reborn: Option<(u32, u32)>,

@@ -35,9 +35,9 @@ pub struct GroupRequest {
     pub instance: u32,
     /// Visibility of the group. Groups of different scopes are separate.
     pub scope: Scope,
-    /// The member receives its own broadcasts.
+    /// Whether the member receives its own broadcasts.
     pub loopback: bool,
-    /// Joins and leaves of members are reported as empty messages.
+    /// Whether the joining and leaving of members is reported, as empty messages.
     pub events: bool,
 }
 
@@ -108,8 +108,9 @@ pub(crate) struct Group {
     next: Seq,
     /// Members that have not acknowledged the last broadcast yet.
     ackers: BTreeSet<SocketAddr>,
-    /// Set if the next broadcast must use the links of unicasts and protocol messages, which it must not overtake, and
-    /// request acknowledgements. Only after these have arrived may a broadcast use the broadcast link.
+    /// Set if the next broadcast must request acknowledgements and use the links that carry unicasts and protocol
+    /// messages, because it must not overtake these. Only after all acknowledgements have arrived may a broadcast use
+    /// the broadcast link again.
     follows_unicast: bool,
     /// Members with a large window, the one idle longest first.
     active: VecDeque<SocketAddr>,
@@ -121,7 +122,7 @@ pub(crate) struct Group {
     /// different links, and a socket may leave and join again. Both arrive in order, so the count shows which belong
     /// together.
     ahead: BTreeMap<SocketAddr, i32>,
-    /// The last destination of an anycast.
+    /// The member to which the last anycast was sent.
     turn: SocketAddr,
     open: bool,
     /// A broadcast for which there was no room, if none has been sent since.
