@@ -85,9 +85,10 @@ pub struct Network {
     pub frames: u64,
     /// Whether every frame sent is written to the thread's capture file.
     captured: bool,
-    /// If set, every frame sent is appended to it.
+    /// If set, every frame sent is appended to this list.
     pub record: Option<Vec<Vec<u8>>>,
-    /// If set, it may modify each frame on its way to a host; a frame that it empties is lost.
+    /// A function that may modify each frame on its way to a host (`None`: no changes). A frame that it empties is
+    /// lost.
     pub meddler: Option<fn(HostId, &mut Vec<u8>)>,
     events: Vec<(HostId, Event)>,
 }

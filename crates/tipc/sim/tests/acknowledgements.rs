@@ -14,7 +14,8 @@ use rand_pcg::Pcg64Mcg;
 /// Duration of a node's turn.
 const TURN: Duration = Duration::from_micros(50);
 
-/// Two nodes that work in turns, each of which handles many frames: unlike the hosts of a simulated network, which handle them one by one.
+/// Two nodes that work in turns and handle many frames in each turn. The hosts of a simulated network, in contrast,
+/// handle frames one by one.
 struct Pair {
     nodes: [Node; 2],
     /// Frames waiting for each node.

@@ -28,7 +28,7 @@ struct End {
     /// Number of messages sent, or of bytes for a stream.
     sent: u64,
     received: u64,
-    /// Whether it was shut down from this end.
+    /// Whether the connection was shut down from this end.
     shut: bool,
 }
 

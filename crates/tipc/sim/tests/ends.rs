@@ -42,18 +42,18 @@ struct End {
     sent: usize,
     received: usize,
     plan: Plan,
-    /// Number of turns out of ten in which it reads.
+    /// Number of turns out of ten in which this end reads.
     reads: u32,
-    /// Whether it has shut down or closed.
+    /// Whether this end has shut down or closed.
     over: bool,
-    /// Whether it may also shut down before it has sent everything.
+    /// Whether this end may shut down before it has sent everything.
     shut: bool,
     closed: bool,
     told: Option<Told>,
 }
 
 impl End {
-    /// Whether it will do nothing more.
+    /// Whether this end will do nothing more.
     fn is_done(&self, other: &Self) -> bool {
         match self.plan {
             Plan::Stay if other.plan == Plan::Stay => self.received == other.to_send,

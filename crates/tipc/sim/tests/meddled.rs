@@ -151,8 +151,8 @@ fn impatient(to: HostId, frame: &mut [u8]) {
     }
 }
 
-/// Two nodes whose second link has just come up, with an impatient sender; a port of the first node for each link, and a bound one of the
-/// second.
+/// Two nodes whose second link has just come up, with an impatient sender. Also returns two ports of the first node,
+/// one for each link, and a bound port of the second node.
 fn two_links_of_an_impatient_sender() -> (Network, [Port; 2], Port) {
     let planes = [Plane { mtu: 1500, priority: 10 }; 2];
     let mut net = Network::with_planes(7, 2, &planes, Duration::from_millis(500));
