@@ -16,8 +16,8 @@ const SOL_TIPC: c_int = 271;
 /// SO_PASSPIDFD, SO_PASSSEC: control data that TIPC never provides.
 const PASS_PIDFD: c_int = 76;
 const PASS_SECURITY: c_int = 34;
-/// Size of the send buffer in bytes if the program has not set SO_SNDBUF, as with the usual net.core.wmem_default. The
-/// next constant is the minimum of SO_SNDBUF and SO_RCVBUF (socket(7)).
+/// Size of the send buffer in bytes if the program has not set SO_SNDBUF, as with the usual net.core.wmem_default.
+/// `BUFFER_MIN` is the minimum of SO_SNDBUF and SO_RCVBUF (socket(7)).
 const SEND_BUFFER_DEFAULT: u64 = 212_992;
 const BUFFER_MIN: u32 = 4_608;
 

@@ -1,6 +1,6 @@
 //! Remembers, for all sockets of the process, which destinations were reachable when tipcd was last asked. A
-//! destination's epoch is a counter that tipcd increments when the destination may have become unreachable. While it
-//! does not change, sending a message costs one load instead of a request to tipcd.
+//! destination's epoch is a counter that tipcd increments when the destination may have become unreachable. While the
+//! epoch does not change, sending a message costs one load instead of a request to tipcd.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -54,7 +54,8 @@ impl Place {
     }
 }
 
-/// Fails with EHOSTUNREACH if a destination is not reachable. `address` is a struct sockaddr_tipc, zeros for the whole group.
+/// Fails with EHOSTUNREACH if a destination is not reachable. `address` is a struct sockaddr_tipc, zeros for the whole
+/// group; `at` is the index of the destination's epoch.
 pub(crate) fn check(socket: &Handle, address: &[u8; ENCODED_LEN], at: usize) -> Result<(), Errno> {
     let (count, tipcd) = control::epoch(at);
     let half =

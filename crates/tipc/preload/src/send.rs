@@ -15,8 +15,8 @@ use crate::reach;
 use crate::socket::Handle;
 
 impl Handle {
-    /// Sends a message, or as much of a stream as is accepted. `to` is a struct sockaddr_tipc; `Some(None)` is one that is too
-    /// short.
+    /// Sends a message, or as much of a stream as is accepted. `to` is a struct sockaddr_tipc, `None` if the program
+    /// passed none, and `Some(None)` if the one that it passed is too short.
     pub(crate) fn send(
         &self,
         parts: &Parts<'_>,

@@ -29,7 +29,7 @@ pub(super) unsafe fn address<'a>(
     Some(unsafe { &*pointer.cast() })
 }
 
-/// Writes an address to the program's buffer, cut to its size, and the full length.
+/// Writes as much of an address as fits to the program's buffer, and the address's full length to `len`.
 ///
 /// # Safety
 /// Both are NULL, or writable with the length given.
@@ -73,7 +73,7 @@ fn noted(socket: Handle, flags: c_int) -> Result<c_int, Errno> {
 }
 
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-/// The kernel's SOCK_TYPE_MASK; the next constant is one more than the largest socket type.
+/// The kernel's SOCK_TYPE_MASK. `TYPE_END` is one more than the largest socket type.
 const TYPE_MASK: c_int = 0xf;
 const TYPE_END: c_int = 11;
 

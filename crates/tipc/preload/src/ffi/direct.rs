@@ -56,8 +56,8 @@ unsafe fn is_ours(number: c_long, words: [c_long; 6]) -> bool {
     }
 }
 
-/// Handles a system call with this library's function; returns `None` if it has none for this number. In contrast to
-/// the system call, ppoll does not change its timeout.
+/// Handles a system call with this library's function of that name; returns `None` if there is no such function. In
+/// contrast to the system call, ppoll does not change its timeout.
 ///
 /// # Safety
 /// The same as for the function of that name.

@@ -1,7 +1,7 @@
 //! Checks whether a program's pointer is valid, like the kernel does: EFAULT instead of a fault.
 //!
-//! A check costs one or two system calls: only for calls that involve tipcd anyway, never for sending or
-//! receiving.
+//! A check costs one or two system calls. It is therefore made only in calls that involve tipcd anyway, never in
+//! sending or receiving.
 
 use std::ffi::c_void;
 
