@@ -23,7 +23,7 @@ pub enum Order {
     None,
 }
 
-/// Whether messages arrive that a send has accepted.
+/// Whether every message that a send has accepted arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reliability {
@@ -55,7 +55,7 @@ pub struct Caps {
     pub max_message: Option<usize>,
     /// Whether messages arrive in the order in which they were sent.
     pub order: Order,
-    /// Whether accepted messages arrive.
+    /// Whether every accepted message arrives.
     pub reliability: Reliability,
     /// Whether an empty message arrives. Always false for streams and for TIPC's connectionless sockets, which drop it.
     pub carries_empty: bool,

@@ -6,7 +6,7 @@ use std::path::Path;
 /// A mechanism that Crossway cannot measure.
 #[derive(Clone, Copy)]
 pub struct Unmeasurable {
-    /// Its id, in the form of a mechanism's.
+    /// Its id, in the same form as the id of a mechanism.
     pub id: &'static str,
     /// A one-line description for users.
     pub about: &'static str,

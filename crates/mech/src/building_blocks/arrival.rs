@@ -15,14 +15,14 @@ use crate::OpenError;
 /// harm. ETIMEDOUT is not included: the first request may still wait for accept, and a second one would leave the
 /// listener with an unused channel.
 pub(crate) const CONNECTION: &[Errno] = &[Errno::HOSTUNREACH, Errno::CONNREFUSED];
-/// The errors of a message that was sent too early. EAGAIN means that the link to its node is congested.
+/// The errors of a message that was sent too early. EAGAIN means that the link to the receiver's node is congested.
 pub(crate) const MESSAGE: &[Errno] = &[Errno::HOSTUNREACH, Errno::AGAIN];
 
 /// Time between two attempts. It is long enough not to take CPU time that the name's arrival may need, and short
 /// compared with the time in which a link comes up.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Returns the text that is added to an error if the attempts still fail at the end of that time.
+/// Returns the text that is added to an error if the attempts still fail when `limit` has passed.
 pub(crate) fn tried_for(limit: Duration) -> String {
     format!("(tried for {limit:?})")
 }

@@ -1,4 +1,5 @@
-//! Channels that are complete once the offer exists: no end waits for the other, and an offer makes only one channel.
+//! Channels that are complete as soon as the offer exists: neither end waits for the other, and an offer makes only one
+//! channel.
 
 use std::os::fd::OwnedFd;
 
@@ -26,7 +27,7 @@ impl<T: Tx, R: Rx> Listener for Complete<T, R> {
     }
 }
 
-/// Returns the error of a second accept if an offer makes only one channel.
+/// Returns the error of a second call of `accept`, for mechanisms whose offers make only one channel.
 pub(crate) fn no_second_channel(mechanism: &'static str) -> OpenError {
     OpenError::Unsupported {
         mechanism,

@@ -67,7 +67,7 @@ pub trait ConnectionFamily: Send + Sized + 'static {
         crate::self_test::exchange_a_byte::<Self>()
     }
 
-    /// Whether the kernel itself makes sends to a peer that has closed fail, sooner or later.
+    /// Whether the kernel itself makes sends fail, sooner or later, after the peer has closed.
     const SENDS_FAIL_AFTER_CLOSE: bool = true;
 
     /// How to make the family available if it is missing.

@@ -60,7 +60,7 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const SUMMARY: &'static str;
     /// What carries its messages.
     const CARRIER: Carrier;
-    /// Whether messages arrive that a send has accepted.
+    /// Whether every message that a send has accepted arrives.
     const RELIABILITY: Reliability;
     /// Whether empty messages arrive.
     const CARRIES_EMPTY: bool = true;

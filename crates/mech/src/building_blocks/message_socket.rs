@@ -20,7 +20,7 @@ pub trait MessageSink: Send + 'static {
     fn facts(&self) -> Facts;
 }
 
-/// The result of one receiving call.
+/// The result of one receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A message of this length in bytes. It is truncated if that is more than the buffer holds.

@@ -34,9 +34,9 @@ pub trait Placing: Send + 'static {
 /// Chooses the pages of the next message.
 ///
 /// A pipe of S slots holds at most the S pages that were spliced last; earlier pages have been read. A message takes at
-/// most M consecutive pages, so up to M - 1 pages are skipped at the end of each round. Before a message's pages are
-/// reused, all others except the skipped ones have been spliced, at least P - (M - 1) - M of P. With P = S + 2 M that
-/// is more than S, so the message's pages have been read.
+/// most M consecutive pages, so up to M - 1 pages are skipped at the end of each round. Of P pages in total, all others
+/// except the skipped ones, at least P - (M - 1) - M, are spliced before a message's pages are reused. With P = S + 2 M
+/// that is more than S, so the message's pages have been read.
 #[derive(Debug)]
 struct Rotation {
     pages: usize,

@@ -2,8 +2,8 @@
 //! payload is transferred in another way.
 //!
 //! The sender has a number of slots, which it uses in turn. Notices are sent over a UNIX SEQPACKET socket. Each time
-//! the receiver has taken messages from half of the slots, it sends an acknowledgement, which frees these slots. The
-//! end of the socket shows the end of the peer.
+//! the receiver has taken half as many messages as there are slots, it sends an acknowledgement, which frees the slots
+//! of these messages. The end of the socket shows the end of the peer.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -311,8 +311,8 @@ impl<T: Taker> ParcelRx<T> {
         Ok((notice, fd))
     }
 
-    /// Counts a message as taken. Each time messages from half of the slots have been taken, informs the sender that
-    /// these slots are free.
+    /// Counts a message as taken. Each time half as many messages as there are slots have been taken, informs the
+    /// sender that their slots are free.
     #[inline]
     fn acknowledge(&mut self) {
         self.taken += 1;

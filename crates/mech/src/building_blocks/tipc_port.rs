@@ -17,7 +17,7 @@ use super::datagram::{AddressOf, DatagramFamily, Inbox};
 use super::message_socket::{MessageSink, MessageSource, Received, check_limit};
 use crate::{Carrier, Facts, Offer, OpenError, Privilege, Reliability, Spec};
 
-/// The result of one receiving call at a port.
+/// The result of one receive call on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// A message of this length in bytes. It is truncated if that is more than the buffers hold.
@@ -54,7 +54,7 @@ pub trait Tipc: 'static {
     const LARGEST: usize;
     /// What carries its messages.
     const CARRIER: Carrier;
-    /// What the user can do about that limit, as part of an error message.
+    /// What the user can do about the limit [`Tipc::LARGEST`], as part of an error message.
     const ADVICE: &'static str;
     /// How to make it available if it is missing.
     const REMEDY: &'static str;

@@ -3,9 +3,9 @@
 //!
 //! Each message costs one system call at the sender (`sendto` of the notice) and two at the receiver (`recvfrom`,
 //! `process_vm_readv`), plus one at each end for an acknowledgement, which the receiver sends each time it has taken
-//! messages from half of the slots. With [`Tx::send_in_place`](crate::Tx::send_in_place), a message is copied once in
-//! total. Bytes passed to [`Tx::send`](crate::Tx::send) are copied to a slot first, so that the caller can reuse its
-//! buffer immediately.
+//! half as many messages as there are slots. With [`Tx::send_in_place`](crate::Tx::send_in_place), a message is copied
+//! once in total. Bytes passed to [`Tx::send`](crate::Tx::send) are copied to a slot first, so that the caller can
+//! reuse its buffer immediately.
 //!
 //! The receiver needs permission to trace the sender: both must run as the same user, and where Yama is active
 //! (`ptrace_scope` 1), the sender permits tracing when the channel is opened. The sender's process ID has no meaning in
@@ -167,8 +167,9 @@ fn copy_of(fd: impl AsFd) -> Result<OwnedFd, OpenError> {
     Ok(fd.map_err(|e| OsError::new("dup", "memfd", e))?)
 }
 
-/// Rejects a listening end in another PID namespace, because there the process ID in its notices names another process
-/// or none. `seen` is its process ID as the kernel translates it into this namespace, 0 if it is not visible here.
+/// Rejects a listening end in another PID namespace, because the process ID in its notices would name another process
+/// here, or none. `claimed` is the listening end's process ID according to its offer; `seen` is its process ID in this
+/// namespace according to the kernel, 0 if it is not visible here.
 fn check_namespace(claimed: u32, seen: u32) -> Result<(), OpenError> {
     if claimed == seen {
         return Ok(());

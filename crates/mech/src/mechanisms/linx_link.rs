@@ -135,8 +135,8 @@ fn place<V: Over>(
     Ok((node, ends))
 }
 
-/// Introduces an endpoint to the other end: as the one from which it will get signals (`sends`), or as the one to which
-/// it can send.
+/// Introduces `endpoint` to the other end, in a signal to `to`: as the endpoint from which the other end will get
+/// signals (`sends` is true), or as the one to which the other end can send.
 fn hello(endpoint: &mut Endpoint, sends: bool, to: Spid) -> Result<(), OpenError> {
     endpoint.send_copy(HELLO, &[u8::from(sends)], to, None).map_err(os)?;
     Ok(())

@@ -4,7 +4,7 @@
 //! each message, and either maps it and reads in place, or reads it into its own buffer. Each message costs one system
 //! call at the sender (`sendmsg`). At the receiver it costs six in place (`recvmsg`, `fstat` and `fcntl` to check the
 //! seals, `mmap`, `munmap`, `close`) or three by copy (`recvmsg`, `pread`, `close`). Each end makes one more call for
-//! an acknowledgement, which the receiver sends each time it has taken messages from half of the pool.
+//! an acknowledgement, which the receiver sends each time it has taken half as many messages as the pool has memfds.
 //!
 //! A new memfd for each message, sealed against writing, would make it unnecessary to trust the sender, but would cost
 //! several times as much: docs/decisions/0021-memfd-pool.md.

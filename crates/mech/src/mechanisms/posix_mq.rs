@@ -26,7 +26,7 @@ use crate::{
     SendError, Spec, Transport, Tx, Wait,
 };
 
-/// The priority of messages. The note that the sender has ended has the next lower one.
+/// The priority of messages. A note that reports the end of the sender has the next lower priority.
 const MESSAGE: u32 = 1;
 const NOTE: u32 = 0;
 

@@ -7,8 +7,8 @@
 //! large message in pieces and marks the last one. The pieces are reassembled here, so one receive returns one message.
 //!
 //! By default, a small message waits until the previous one is acknowledged, and the receiver's kernel delays
-//! acknowledgements by up to 200 ms if it sends nothing in the other direction. This does not affect streams and round
-//! trips, but it delays single messages at intervals.
+//! acknowledgements by up to 200 ms if the receiver sends nothing in the other direction. This does not affect streams
+//! and round trips, but it delays single messages at intervals.
 //!
 //! SCTP has no half-closed associations: an end that drops its sending half can still receive what is in flight, but
 //! nothing after that.
@@ -162,7 +162,8 @@ impl<D: Delaying> MessageSink for SocketHalf<OneToOne<D>> {
     }
 }
 
-/// Whether an errno means that the association has ended. ESRCH does if the association ended while the call waited.
+/// Whether an errno means that the association has ended. ESRCH means this because the association may end while a call
+/// waits.
 fn is_the_end(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::SHUTDOWN | Errno::NOTCONN | Errno::SRCH)
 }

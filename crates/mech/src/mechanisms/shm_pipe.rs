@@ -27,8 +27,8 @@ use crossway_ring::region::{Direction, SharedRing};
 /// message costs one write(2) and one read(2) of 16 bytes.
 pub struct ShmPipe;
 
-/// Length of a ticket in bytes. It consists of the number of bytes allocated in the heap before the message, which
-/// gives its position, and its length, both in native byte order.
+/// Length of a ticket in bytes. A ticket consists of two numbers in native byte order: the number of bytes allocated in
+/// the heap before the message, which gives the message's position, and the message's length.
 const TICKET: usize = 16;
 
 /// The sending half: writes payloads into the heap and their tickets into the pipe.
@@ -39,7 +39,7 @@ pub struct ShmPipeTx {
     wait: Wait,
 }
 
-/// A wait until the receiver's head has reached `wanted`.
+/// A wait until the receiver has freed the heap up to the position `wanted`.
 struct ForRoom<'a> {
     tx: &'a mut ShmPipeTx,
     wanted: u64,

@@ -40,7 +40,7 @@ pub trait SemaphoreSet: Send + Sync + 'static {
     /// Sleeps until a semaphore is above zero, at most for `slice`, and decrements it. May return earlier.
     ///
     /// # Errors
-    /// The call failed for another reason than that the peer, which `lifeline` watches, has ended.
+    /// The call failed, and not because the peer, which `lifeline` watches, has ended.
     fn wait(&self, nth: Nth, slice: Duration, lifeline: &Lifeline) -> Result<(), OsError>;
 
     /// Increments a semaphore.

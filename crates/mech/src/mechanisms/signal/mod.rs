@@ -38,7 +38,8 @@ use crate::{
 /// Number of signals in flight in each direction if no capacity is requested.
 const DEFAULT_MESSAGES: usize = 64;
 
-/// The inverse of the share that one channel may use of the signals that all processes of the user may have queued.
+/// The number of signals that all processes of the user together may have queued is divided by this: one channel may
+/// use at most the result.
 const SHARE: usize = 8;
 
 /// The mechanism `signal`: real-time signals with a value of up to 8 bytes, pidfd_send_signal(2) to queue and

@@ -21,7 +21,7 @@ use crate::{Caps, Carrier, Family, Mechanism, Offer, OpenError, Probe, Spec, Tra
 
 pub use halves::{SysvRx, SysvTx};
 
-/// The type of messages. The note that the sender has ended has the next higher type, which is received last.
+/// The type of messages. A note that reports the end of the sender has the next higher type, which is received last.
 const MESSAGE: i64 = 1;
 const NOTE: i64 = 2;
 
