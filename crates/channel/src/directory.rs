@@ -22,7 +22,7 @@ const LONGEST_NAME: usize = 40;
 /// Number of connections that may wait for a listener to accept them.
 const BACKLOG: i32 = 128;
 
-/// If a socket does not answer after this time, its listener is considered dead.
+/// If a socket still has its preliminary name after this time, its listener is considered dead.
 const ABANDONED: Duration = Duration::from_secs(60);
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -206,7 +206,7 @@ impl Directory {
     }
 }
 
-/// Whether a socket's file name says that its listener does not answer yet.
+/// Whether a socket still has its preliminary name, which begins with a dot: its listener does not answer yet.
 fn is_early(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }

@@ -53,7 +53,7 @@ pub(crate) struct Judge {
     spinning: Ban,
     datagrams: Ban,
     /// The last number of wake-ups per message that was counted, and the message rate (messages per second) at that
-    /// time.
+    /// time; `None` before the first count.
     counted: Option<(f64, f64)>,
 }
 

@@ -41,11 +41,11 @@ pub(crate) use wakes::{Tally, Wakes};
 pub(crate) mod flag {
     /// Sender: send the marker on the old transport.
     pub(crate) const MOVE: u32 = 1;
-    /// Record the CPU on which you run, and how often receivers were woken.
+    /// Both: record the CPU on which the half runs, and how often receivers were woken.
     pub(crate) const NOTE: u32 = 2;
     /// Sender: the peer has ended, or its program has dropped its receiver.
     pub(crate) const DEAF: u32 = 4;
-    /// Sleep between attempts while you wait: a switch away from spinning is in progress.
+    /// Both: sleep between attempts while waiting, because a switch away from spinning is in progress.
     pub(crate) const RELAX: u32 = 8;
     /// Receiver: a message is held outside the transport.
     pub(crate) const HELD: u32 = 16;

@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub(crate) socket: OwnedFd,
     policy: Policy,
     directory: Directory,
-    /// The settings by which other hosts reach it, if they can.
+    /// The settings by which other hosts reach this listener; `None` if they cannot.
     pub(crate) network: Option<Arc<Network>>,
     waiting: Mutex<VecDeque<Channel>>,
     arrived: Condvar,
@@ -109,7 +109,7 @@ impl Listener {
         self.core.id
     }
 
-    /// Returns the settings by which other hosts reach it.
+    /// Returns the settings by which other hosts reach this listener; `None` if they cannot.
     pub(crate) fn network(&self) -> Option<&Arc<Network>> {
         self.core.network.as_ref()
     }

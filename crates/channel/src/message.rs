@@ -40,7 +40,8 @@ impl OfferText {
         OfferText { transport: self.transport, words, fds }
     }
 
-    /// Restores the offer from its text and descriptors; `None` if their numbers differ.
+    /// Restores the offer from its text and descriptors; `None` if the text names more or fewer descriptors than there
+    /// are.
     pub(crate) fn offer(self, fds: Vec<OwnedFd>) -> Option<Offer> {
         (self.fds.len() == fds.len())
             .then(|| Offer { words: self.words, fds: self.fds.into_iter().zip(fds).collect() })

@@ -15,8 +15,8 @@ use crate::protocol::Role;
 const NONCES: [usize; 2] = [0, 1];
 /// Index of the first slot of each end, the leader's first.
 const FIRST: [usize; 2] = [16, 48];
-/// Offsets within an end's slots, for its sender and its receiver: of its CPU plus one, and (`NOTED`) of how often it
-/// was recorded.
+/// Offsets within an end's slots, for its sender and for its receiver. The slot at `CPU` contains the number of the
+/// half's CPU plus one, or 0 before the first record; the slot at `NOTED` contains the number of records.
 const CPU: [usize; 2] = [0, 8];
 const NOTED: [usize; 2] = [1, 9];
 

@@ -54,7 +54,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Checks that the policy allows a transport within a host or, if names `may_be_abroad`, between hosts.
+    /// Checks that the policy allows at least one transport: within a host or, if `may_be_abroad` is true, between
+    /// hosts.
     pub(crate) fn check(&self, may_be_abroad: bool) -> Result<(), Error> {
         let between = may_be_abroad
             && [Transport::Tcp, Transport::Udp, Transport::Tipc]

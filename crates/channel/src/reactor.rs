@@ -117,7 +117,8 @@ enum Entry {
 }
 
 impl Entry {
-    /// Returns the listener that must keep its places open because the peer may look for this channel there again.
+    /// Returns the id of the listener that must keep its places open because the peer may look for this channel there
+    /// again; `None` if none must.
     fn awaits(&self) -> Option<u64> {
         let Entry::Link { link, .. } = self else { return None };
         let state = link.lock();

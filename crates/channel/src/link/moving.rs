@@ -71,7 +71,8 @@ impl Link {
         }
     }
 
-    /// Connecting end: handles the message that the listening end leaves its process.
+    /// Connecting end: handles [`Message::Moving`], which says that the listening end moves to another process, on
+    /// another host if `far` is true.
     pub(super) fn is_left(&self, state: &mut State, far: bool) {
         if far && self.network.is_none() {
             let why = "it knows no way to other hosts: give its program CROSSWAY_CHANNEL_HOSTS or CROSSWAY_CHANNEL_TIPC";

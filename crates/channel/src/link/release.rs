@@ -45,7 +45,7 @@ impl Release {
 }
 
 impl State {
-    /// Whether an old transport still has memory, so that no switch can begin.
+    /// Whether some memory of an old transport has not been freed yet, so that no switch can begin.
     pub(crate) const fn is_releasing(&self) -> bool {
         self.is_releasing
     }

@@ -72,16 +72,16 @@ pub(crate) struct State {
     pub(super) next_rx: Option<RxHalf>,
     /// Whether the sender must send its marker.
     pub(crate) must_mark: bool,
-    /// The contents of the next offer to the peer.
+    /// The contents of the next offer to the peer; `None` if there is none.
     pub(super) to_offer: Option<(OfferText, Vec<OwnedFd>, Reason)>,
-    /// The peer's last offer, and when it arrived.
+    /// The peer's last offer, and when it arrived; `None` if there is none.
     pub(super) offered: Option<(OfferText, Vec<OwnedFd>, Reason, Instant)>,
     /// Whether the control thread must open the offered transport now.
     pub(super) must_open: bool,
     pub(super) old: Old,
     /// The previous transport, while its memory is being freed.
     pub(super) release: Option<Release>,
-    /// Whether some of its memory has not been freed yet.
+    /// Whether some of the previous transport's memory has not been freed yet.
     pub(super) is_releasing: bool,
     /// The control connection.
     pub(crate) wire: Wire,

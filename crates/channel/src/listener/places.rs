@@ -7,8 +7,9 @@ use crate::error::Error;
 use crate::net::Network;
 use crate::net::endpoint::{Acceptor, NotThere, Place};
 
-/// Opens the places at which other hosts find a name. If another listener of the name on this host has a place, this
-/// one waits for it. If another program has it, this listener does without it, provided it has another place.
+/// Opens the places at which other hosts find a name. A place that another listener of the name on this host occupies
+/// is returned without a socket, so that this listener waits for it. A place that any other program occupies is left
+/// out; that is an error only if no other address remains.
 pub(super) fn open(
     directory: &Directory,
     name: &str,

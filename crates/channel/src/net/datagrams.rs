@@ -162,7 +162,7 @@ impl Datagrams {
         socket::send(&self.socket, sealed, true).map(drop)
     }
 
-    /// Receives the next datagram. One with a number up to `last` is dropped.
+    /// Receives the next datagram. A datagram whose number is not above `last` is dropped.
     pub(super) fn receive(&self, last: u64, buffer: &mut Buffer) -> Came {
         match socket::recv_message(&self.socket, &mut buffer.sealed, true) {
             Ok(len) => match self.unseal(len, buffer, |number| number > last) {

@@ -89,7 +89,7 @@ pub(crate) struct LossyRx {
     ahead: Option<usize>,
     /// A marker or the end of the channel, held back until all datagrams that arrived before it have been received.
     last: Option<Vec<u8>>,
-    /// Readable while such an item is held back.
+    /// Readable while `last` is held back.
     last_waits: EventFd,
 }
 

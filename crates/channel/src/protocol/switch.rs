@@ -88,7 +88,7 @@ pub struct Switch {
     role: Role,
     epoch: u32,
     phase: Phase,
-    /// The peer has settled and made the next offer before this end's driver reported that its marker was sent.
+    /// Whether the peer has settled and made the next offer before this end's driver reported that its marker was sent.
     early_offer: bool,
     ended: bool,
     actions: VecDeque<Action>,

@@ -15,9 +15,9 @@ const ADDRESS: &str = "CROSSWAY_CHANNEL_TEST_ADDRESS";
 /// The roles of the child, which say how it opens the channel.
 pub(crate) const ROLES: [&str; 2] = ["listen", "connect"];
 
-/// Called in the child; returns `None` in the parent. Opens the child's end of the channel, and returns it with its
-/// listener, if there is one, which must live as long as the channel. `host` makes the options from the child's
-/// directory and the name's address.
+/// Called in the child; returns `None` in the parent. Opens the child's end of the channel, and returns it together
+/// with the listener, if this end has one. The listener must live as long as the channel. `host` makes the options from
+/// the child's directory and the name's address.
 pub(crate) fn open(
     host: impl FnOnce(&Path, SocketAddr) -> Options,
 ) -> Option<(Option<Listener>, Channel)> {
