@@ -126,7 +126,7 @@ impl Drop for Visiting<'_> {
 }
 
 impl<T> Visitor<T> {
-    /// Uses the value if the owner is outside; returns `None` if it is inside.
+    /// Uses the value if the owner is outside; returns `None` if the owner is inside.
     pub fn try_visit<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let shared = &*self.0;
         // An owner that is inside anyway is not disturbed. Whether one that seems to be outside is, is decided below.

@@ -1,5 +1,5 @@
 //! A heap in shared memory from which space is allocated and freed in ring order, for mechanisms that announce each
-//! message by other means.
+//! message by other means. The *head* is the position up to which the reader has freed space.
 
 use crate::layout::{ASLEEP, AWAKE, LINE};
 use crate::memory::RingMemory;
@@ -58,7 +58,7 @@ impl HeapWriter {
     }
 
     /// Announces that this end is about to sleep until the head has reached `wanted`, and checks once more. If the
-    /// result is false, the reader will wake it.
+    /// result is false, the reader will report that this end must be woken.
     pub fn announce_sleep(&mut self, wanted: u64) -> Result<bool, DamagedHead> {
         self.ring.head_wanted().store(wanted, Ordering::Relaxed);
         self.ring.producer_state().store(ASLEEP, Ordering::Release);
@@ -71,7 +71,7 @@ impl HeapWriter {
         Ok(reached)
     }
 
-    /// Lets `fill` write the next message.
+    /// Calls `fill` to write the next message, of `len` bytes.
     ///
     /// # Panics
     /// If there is no room; check with [`HeapWriter::head_reaches`] first.
@@ -120,7 +120,7 @@ impl HeapReader {
     /// `len`. Also returns whether the writer sleeps and must be woken.
     ///
     /// # Panics
-    /// If it is longer than the longest message.
+    /// If `len` exceeds the length of the longest message.
     #[inline]
     pub fn read<R>(&mut self, len: usize, read: impl FnOnce(&[u8]) -> R) -> (R, bool) {
         assert!(len <= self.ring.max_message(), "no message is that long");

@@ -49,8 +49,8 @@ impl Pace {
         self.burst >= FLOW_MESSAGES
     }
 
-    /// Lets the sender get ahead by some messages, about a microsecond's worth: each read of the line that the sender
-    /// is writing takes that line away from it, which costs it a good part of its rate.
+    /// Waits for about a microsecond, in which the sender gets ahead by some messages. Each read of the cache line that
+    /// the sender is writing takes that line away from the sender and slows it down considerably.
     pub fn let_some_gather(&self) {
         for _ in 0..GATHER_SPINS {
             crate::sync::relax();

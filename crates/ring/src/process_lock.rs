@@ -34,8 +34,8 @@ pub struct ProcessLock<W: LockWords> {
     words: W,
     /// The memory's file, which carries the claims.
     file: OwnedFd,
-    /// This process's number, together with the mark of the process that it belongs to, because a forked child needs
-    /// its own number.
+    /// This process's number, together with a mark of the process ([`crossway_sys::fork_mark`]), by which a forked
+    /// child notices that the number is its parent's and that it needs its own.
     member: AtomicU64,
 }
 

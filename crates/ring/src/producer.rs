@@ -89,7 +89,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
     }
 
     /// Continues where another producer of the same ring has stopped: at its position and with its number of records,
-    /// or one record later if it was killed after publishing that record and before it could report it.
+    /// or one record later if that producer was killed after it had published a record and before it could report that.
     ///
     /// The producers exclude each other by other means. Any values are accepted, because they may come from a hostile
     /// process: wrong ones damage the ring, which its consumer detects.
@@ -178,7 +178,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
         Ok(true)
     }
 
-    /// Marks this as a copy created by fork, which does not close the ring when dropped. It must not send.
+    /// Marks this value as a copy created by fork. It does not close the ring when dropped, and must not send.
     pub fn disown(&mut self) {
         self.disowned = true;
     }
