@@ -1,5 +1,5 @@
-//! Embeds the compiler, the profile and the source revision of this build. A figure can be reproduced only if they are
-//! known.
+//! Embeds the compiler's version, the profile and the source revision in this build. A figure can be reproduced only if
+//! these are known.
 
 use std::process::Command;
 

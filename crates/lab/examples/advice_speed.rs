@@ -1,4 +1,4 @@
-//! How long `crossway advise` takes to read and judge 100,000 records.
+//! Measures how long `crossway advise` takes to read and judge 100,000 records.
 //!
 //! Copies the records of a run into several runs in a temporary folder until there are 100,000, and answers a question
 //! from them.

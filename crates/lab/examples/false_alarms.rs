@@ -3,10 +3,10 @@
 //! Takes the folders of several runs of one plan by one build on one machine, in the order in which they were made, and
 //! compares
 //!
-//! - each run with the next one, and every pair of runs, like a gate that compares two runs. This includes what the
-//!   machine does between the runs;
-//! - random halves of all their trials, five against five, which shows the statistics alone, since both halves share
-//!   the state of the machine.
+//! - each run with the next one, and every pair of runs, like a check that compares two runs. This includes changes of
+//!   the machine between the runs;
+//! - random halves of the trials of all runs, five against five. This shows the statistics alone, since both halves
+//!   share the state of the machine.
 //!
 //! `cargo run --release -p crossway-lab --example false_alarms -- out/RUN out/RUN ...`
 

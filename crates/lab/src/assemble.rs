@@ -109,8 +109,9 @@ fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
     Some((seen.bursts * period_ns).max(1))
 }
 
-/// The rates at which messages arrived. A paced stream is divided by as many periods as it has bursts. Its last message
-/// arrives before the last period ends, so without that period it would seem to exceed the offered rate.
+/// The rates at which messages arrived. The messages of a paced stream are divided by as many periods as the stream has
+/// bursts. The last message arrives before the last period ends, so without that period the stream would seem to exceed
+/// the offered rate.
 fn throughput(
     counts: &Counts,
     wall_ns: u64,
@@ -130,8 +131,8 @@ fn throughput(
     }
 }
 
-/// The message counts of a trial. A round trip counts as one message, by the client's counters; errors at the server
-/// are added.
+/// The message counts of a trial. A round trip counts as one message, by the client's counters; errors that the server
+/// observed are added.
 fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
     let both_ways = workload.facts().has_replies;
     let (sent, received, bytes) = if both_ways {
@@ -150,7 +151,7 @@ fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
     }
 }
 
-/// Whether everything arrived, in order and intact, as far as the mechanism guarantees that.
+/// Judges whether everything arrived, in order and intact, as far as the mechanism guarantees that.
 fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<String>) {
     let missing: u64 = outcomes.iter().map(|o| o.missing).sum();
     let reliable = caps.reliability == Reliability::Reliable;
@@ -195,8 +196,8 @@ fn roles(
         .collect()
 }
 
-/// Each server once. Several roles may report the same server, each over its own window; the longest reading is used,
-/// since it covers the largest part of the trial.
+/// The servers' meters, each server once. Several roles may report the same server, each over the role's own window;
+/// the longest reading is used, since it covers the largest part of the trial.
 fn servers(brought: &Brought) -> Vec<ServerMeters> {
     let mut servers: Vec<ServerMeters> = Vec::new();
     for (outcome, host) in brought.outcomes.iter().zip(&brought.role_hosts) {

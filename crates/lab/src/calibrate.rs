@@ -17,8 +17,8 @@ use crate::role_context::Samples;
 const TICKER_TIME: Duration = Duration::from_millis(100);
 const READS: usize = 20_000;
 const LOOP_MESSAGES: u32 = 200_000;
-/// Time after which fewer reads and messages suffice, for hosts where they are slow, e.g. a guest whose clock is a
-/// system call of its host.
+/// Time after which a calibration ends with fewer reads or messages, for hosts on which these are slow, such as a guest
+/// whose clock is a system call of its host.
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
 /// Number of operations between two checks of the time.
 const CHUNK: usize = 500;
@@ -122,8 +122,8 @@ fn per_message_ns(size: usize, mut one: impl FnMut()) -> f64 {
     begin.elapsed().as_nanos() as f64 / messages as f64
 }
 
-/// Repeats a measurement and returns the minimum: interruptions only add time, so it is the best estimate of the actual
-/// cost.
+/// Repeats a measurement and returns the minimum, which is the best estimate of the actual cost, because interruptions
+/// only add time.
 fn least(mut measure: impl FnMut() -> f64) -> f64 {
     (0..REPETITIONS).map(|_| measure()).fold(f64::INFINITY, f64::min)
 }
@@ -140,8 +140,8 @@ fn read_cost_ns(ticker: &Ticker) -> f64 {
     ticker.ns_per_tick() * (ticker.now() - begin) as f64 / reads as f64
 }
 
-/// The clock's step, nanoseconds: the greatest common divisor of the usual intervals between reads. It reveals a
-/// counter that advances in larger steps.
+/// The clock's step, nanoseconds: the greatest common divisor of the usual intervals between reads. It shows whether
+/// the counter advances in steps of more than one.
 fn step_ns(ticker: &Ticker) -> f64 {
     let mut seen = BTreeMap::<u64, usize>::new();
     let begin = std::time::Instant::now();

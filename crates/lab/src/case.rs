@@ -24,7 +24,7 @@ pub struct Case {
     pub mechanism: &'static str,
     /// The inputs, with `trial` and `order` still 0.
     pub inputs: Inputs,
-    /// The reason why it cannot be measured, if that is known before the run; `None` if it can.
+    /// The reason why the case cannot be measured, if that is known before the run; `None` if it can be measured.
     pub excluded: Option<Unplaceable>,
 }
 
@@ -35,7 +35,8 @@ impl Case {
     }
 }
 
-/// Expands the cross products of all groups, in the plan's order, and filters them. An empty filter selects everything.
+/// Expands the cross products of all groups, in the plan's order, and keeps the cases that match a filter. Without
+/// filters, keeps all cases.
 pub fn expand(plan: &Plan, topology: &Topology, filters: &[String]) -> Vec<Case> {
     let mut cases = Vec::new();
     for group in &plan.groups {

@@ -149,9 +149,9 @@ pub fn beside_name(beside: &[Beside]) -> String {
 /// All trials of a case.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
-    /// The inputs that distinguish it.
+    /// The inputs that distinguish the case from others.
     pub key: CaseKey,
-    /// Its records of any status, in the order in which they were written.
+    /// The case's records of any status, in the order in which they were written.
     pub records: Vec<&'a Record>,
 }
 

@@ -55,7 +55,7 @@ impl Entry {
         }
     }
 
-    /// Its capabilities.
+    /// The entry's capabilities.
     pub fn caps(&self) -> Caps {
         match self {
             Entry::Mechanism(entry) => (entry.caps)(),
@@ -63,7 +63,7 @@ impl Entry {
         }
     }
 
-    /// Tests whether it works here.
+    /// Tests whether the entry works on this machine.
     pub fn probe(&self) -> Probe {
         match self {
             Entry::Mechanism(entry) => (entry.probe)(),
@@ -79,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is an external program.
+    /// Whether the entry is an external program.
     pub fn is_contender(&self) -> bool {
         matches!(self, Entry::Contender(_))
     }

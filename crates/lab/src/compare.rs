@@ -59,8 +59,8 @@ pub const FIGURES: [Figure; 12] = [
 ];
 
 impl Figure {
-    /// The figure of a trial. `None` if the trial does not have it, or if another figure expresses the same: the rate
-    /// of a closed loop is the reciprocal of its round trip, and that of a paced stream is fixed.
+    /// The figure of a trial. `None` if the trial does not have the figure, or if another figure already expresses it:
+    /// the rate of a closed loop is the reciprocal of its round trip, and that of a paced stream is fixed.
     pub fn of(&self, record: &Record) -> Option<f64> {
         match self {
             Figure::Rate => match record.inputs.workload.facts().measure {
@@ -109,7 +109,7 @@ pub enum Verdict {
     Slower,
     /// No difference is visible, and the interval excludes a large one; [`Comparison::same_within`] says how large.
     Same,
-    /// The trials do not decide it.
+    /// The trials do not show how B compares with A.
     Unclear,
 }
 
@@ -129,7 +129,7 @@ pub struct Comparison {
     pub ratio: f64,
     /// 95 % bootstrap interval of the ratio; null if either side has fewer than five trials.
     pub ratio_interval: Option<Interval>,
-    /// How many times slower B is than A, whether a larger figure is better or worse: above 1 is slower.
+    /// Factor by which B is slower than A: above 1 is slower, whether a larger or a smaller figure is better.
     pub slowdown: f64,
     /// 95 % bootstrap interval of the slowdown; null if the ratio's is null.
     pub slowdown_interval: Option<Interval>,
@@ -159,8 +159,8 @@ pub struct Terms {
     /// Differences up to this are "same" even if they are significant, because they do not matter in practice: 0.03 is
     /// 3 %.
     pub same_within: f64,
-    /// Where no difference is visible, but the interval permits one larger than this, the verdict is "unclear": 0.25 is
-    /// 25 %.
+    /// If no difference is visible, but the interval permits a difference larger than this, the verdict is "unclear":
+    /// 0.25 is 25 %.
     pub unclear_beyond: f64,
 }
 
@@ -273,7 +273,7 @@ fn compare_case(
 struct Between {
     /// Cache-line round trips measured around the trials of each side, nanoseconds.
     cache_lines_ns: (Option<f64>, Option<f64>),
-    /// Both sides contain the same trials: a run was compared with a copy of itself.
+    /// Whether both sides contain the same trials, because a run was compared with a copy of itself.
     very_same: bool,
 }
 

@@ -108,7 +108,7 @@ fn noise_that_leaves_no_room_for_a_large_difference_is_the_same_within_what_it_l
     assert!(c.note.as_deref().expect("a note").contains("permit a difference"), "{c:?}");
 }
 
-/// The same figures, as if from another run.
+/// The same records, as if from another run.
 fn repeated(mut records: Vec<Record>) -> Vec<Record> {
     for record in &mut records {
         record.run = "2026-01-02T00:00:00Z-again".to_owned();

@@ -27,15 +27,15 @@ pub enum CheckKind {
 pub struct Item {
     /// Kind of the item.
     pub kind: CheckKind,
-    /// Its name.
+    /// The item's name.
     pub name: String,
-    /// What it is used for.
+    /// What the item is used for.
     pub about: String,
-    /// Whether it is ready.
+    /// Whether the item is ready.
     pub ready: bool,
-    /// Its version, if it is ready.
+    /// The item's version; `None` unless it is ready.
     pub version: Option<String>,
-    /// Why it is missing.
+    /// Why the item is missing; `None` if it is ready.
     pub why: Option<String>,
     /// Remedy: the command that provides it.
     pub remedy: Option<String>,

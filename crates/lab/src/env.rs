@@ -1,8 +1,8 @@
 //! The fingerprint of the environment: everything besides the mechanism that could explain a figure.
 //!
-//! Taken once per run and saved as `env.json`. It contains nothing that identifies a person, a machine or its
-//! components: no host name, no serial number and no address. Of the kernel's command line, it contains only the
-//! parameters that affect timing.
+//! The fingerprint is taken once per run and saved as `env.json`. It contains nothing that identifies a person, a
+//! machine or its components: no host name, no serial number and no address. Of the kernel's command line, it contains
+//! only the parameters that affect timing.
 
 mod machine;
 mod processor;
@@ -61,7 +61,7 @@ pub struct Environment {
     /// The host name, included only at the user's request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// When it was taken, milliseconds since 1970 UTC.
+    /// When the fingerprint was taken, milliseconds since 1970 UTC.
     pub taken_unix_ms: u64,
     /// How this program was built.
     pub build: Build,

@@ -14,8 +14,8 @@ use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::plan::{Plan, PlanError};
 use crate::trial::{self, Setting};
 
-/// Message sizes at which programs typically fail: smaller than a sequence number, not a multiple of a word, one word,
-/// one cache line, one page, larger than a socket's buffer.
+/// Message sizes at which programs often fail: smaller than a sequence number, not a multiple of a word, one word, one
+/// cache line, one page, larger than a socket's buffer.
 const SIZES: &str = "[0, 1, 7, 8, 9, 64, 1000, 4096, 65536, 65537, 1048576]";
 /// Number of messages in one direction; more than any queue holds.
 const MESSAGES: u32 = 3000;
@@ -25,7 +25,8 @@ const ROUND_TRIPS: u64 = 300;
 const MESSAGES_OF_LARGE: u64 = 60;
 /// Messages of this size and above are large.
 const LARGE: u64 = 32 << 10;
-/// The size that is tested twice. The second channel is opened without a verification, like those of later trials.
+/// The size that is tested twice. The second time, the channel is opened without a verification, as in later trials of
+/// a run.
 const REOPENED: u64 = 64;
 /// Length of the messages that an end sends or awaits when its peer is killed.
 const SIZE_BYTES: u64 = 4096;

@@ -1,9 +1,9 @@
 //! Cost as a straight line in message size: `time = startup + size / bandwidth` (item C1 of the cluster study).
 //!
-//! Times over a series of sizes span orders of magnitude, and their errors grow with them. Therefore the squares of
-//! *relative* residuals are minimised; Tukey's biweight reduces the weight of disturbed trials. The intervals of both
-//! parameters come from resampling the trials within each size. [`Fit::worst_relative_residual`] shows if a straight
-//! line is the wrong model (because a cache is exceeded, or a buffer fills).
+//! Times over a series of sizes span orders of magnitude, and so do their errors. Therefore the squares of *relative*
+//! residuals are minimised; Tukey's biweight reduces the weight of disturbed trials. The intervals of both parameters
+//! come from resampling the trials within each size. [`Fit::worst_relative_residual`] shows if a straight line is the
+//! wrong model (because a cache is exceeded, or a buffer fills).
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -16,7 +16,7 @@ pub const SIZES_AT_LEAST: usize = 3;
 const RESAMPLES: usize = 1000;
 const SEED: u64 = 0x0066_6974;
 
-/// One trial: a message size and the time it took.
+/// One trial: a message size and the time per message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Message size in bytes.
@@ -36,8 +36,8 @@ pub struct Fit {
     pub per_byte_ns: f64,
     /// 95 % interval of the cost of a byte.
     pub per_byte_interval_ns: Interval,
-    /// Bytes per second if the start-up cost is disregarded: the reciprocal of the cost of a byte; null if that is not
-    /// positive.
+    /// Bandwidth without the start-up cost, bytes per second: the reciprocal of the cost of a byte; null if that cost
+    /// is not positive.
     pub bandwidth_bytes_per_s: Option<f64>,
     /// 95 % interval of the bandwidth; null if the cost of a byte may be zero.
     pub bandwidth_interval_bytes_per_s: Option<Interval>,

@@ -62,7 +62,7 @@ pub enum GoalVerdict {
     Met,
     /// The trials show that the goal is missed.
     Missed,
-    /// The trials do not decide it, or there are none.
+    /// The trials do not decide the goal, or there are none.
     Undecided,
 }
 
@@ -77,7 +77,7 @@ pub struct GoalCall {
     pub figure: GoalFigure,
     /// The bound, in the figure's unit.
     pub bound: f64,
-    /// Median over the trials that count; for [`GoalFigure::MaxUs`], their maximum; null if no trial has the figure.
+    /// Median over the trials that count or, for [`GoalFigure::MaxUs`], their maximum; null if no trial has the figure.
     pub value: Option<f64>,
     /// 95 % interval of the median; null with fewer than five trials, and for a maximum.
     pub interval: Option<(f64, f64)>,
@@ -85,7 +85,7 @@ pub struct GoalCall {
     pub trials: usize,
     /// Whether the goal is met.
     pub verdict: GoalVerdict,
-    /// Why it is undecided, and what would decide it.
+    /// Why the goal is undecided, and what would decide it; null for a decided goal.
     pub reason: Option<String>,
 }
 

@@ -23,7 +23,7 @@ pub enum Placement {
     SmtSibling,
     /// Two cores that share the last-level cache.
     SharedCache,
-    /// Two cores of one socket that share at most the last-level cache; if all cores share it, the same as
+    /// Two cores of one socket that share at most the last-level cache. If all cores share it, this is the same as
     /// `shared-cache`.
     OtherCore,
     /// Two cores on different sockets.
@@ -95,7 +95,7 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Its text in case ids and in exports.
+    /// The workload's text in case ids and in exports.
     pub fn word(&self) -> String {
         let Beside { mechanism, workload, size_bytes, wait, placement, .. } = self;
         let wait = match wait {
@@ -106,7 +106,7 @@ impl Beside {
         format!("{mechanism}-{}-{size_bytes}{wait}-{}", workload.word(), placement.word())
     }
 
-    /// The inputs of its roles when it runs concurrently with a case that has the inputs `case`.
+    /// The inputs of the workload's roles when it runs concurrently with a case that has the inputs `case`.
     pub(crate) fn inputs(&self, case: &Inputs) -> Inputs {
         Inputs {
             workload: self.workload,
@@ -131,7 +131,7 @@ impl Beside {
 /// Every input of a trial. The record contains all of them, so that `crossway rerun` can repeat the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inputs {
-    /// The testbed's name; null: this machine.
+    /// The testbed's name; null for this machine.
     #[serde(default)]
     pub testbed: Option<String>,
     /// Which hosts of the testbed the roles are on.
@@ -144,7 +144,7 @@ pub struct Inputs {
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// Reply size in bytes, for round trips with replies of another size than the requests; null: the same size.
+    /// Reply size in bytes, for round trips with replies of another size than the requests; null for the same size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_bytes: Option<u64>,
     /// How the ends wait.
@@ -160,20 +160,21 @@ pub struct Inputs {
     /// Workloads that run concurrently with this one; usually empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
-    /// Requested SO_SNDBUF and SO_RCVBUF, bytes; null: the system's default.
+    /// Requested SO_SNDBUF and SO_RCVBUF, bytes; null for the system's default.
     pub socket_buffer_bytes: Option<u64>,
-    /// Requested capacity of the ring, pipe or queue, bytes; null: the mechanism's default.
+    /// Requested capacity of the ring, pipe or queue, bytes; null for the mechanism's default.
     pub capacity_bytes: Option<u64>,
-    /// Exact number of messages per trial (10,000 in the studies); null: as many as fit into `measure_ms`.
+    /// Exact number of messages per trial (10,000 in the studies); null for as many as fit into `measure_ms`.
     pub messages: Option<u64>,
-    /// The number of messages in the study that the plan repeats, if `messages` is a fraction of it.
+    /// The number of messages in the study that the plan repeats, if `messages` is a fraction of that number; else
+    /// null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study_messages: Option<u64>,
     /// Maximum warm-up in milliseconds.
     pub warmup_ms: u64,
     /// Measured time in milliseconds if `messages` is null.
     pub measure_ms: u64,
-    /// Interval in milliseconds at which the interfaces' packet counters are sampled; null: no time series.
+    /// Interval in milliseconds at which the interfaces' packet counters are sampled; null for no time series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_series_ms: Option<u32>,
     /// Goals that the case must meet; may be empty.

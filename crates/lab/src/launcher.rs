@@ -74,7 +74,7 @@ pub(crate) enum RoleSite<'a> {
         launcher: &'a Launcher,
         /// The run that holds their leases.
         run: &'a lease::Run,
-        /// The containers, one for each role; null: no containers.
+        /// The containers, one for each role; `None` without containers.
         containers: Option<&'a Containers>,
     },
     /// In agents on other hosts: the connecting role on the first, the listening role on the last.
@@ -87,7 +87,7 @@ pub(crate) enum RoleSite<'a> {
 }
 
 impl<'a> RoleSite<'a> {
-    /// The site without its containers, for other roles on this machine; `None` if the site is not this machine.
+    /// The same site without its containers, for other roles on this machine; `None` if the site is not this machine.
     pub(crate) fn here(&self) -> Option<RoleSite<'a>> {
         match self {
             RoleSite::Local { launcher, run, .. } => {

@@ -1,8 +1,8 @@
 //! Measurements of communication mechanisms: plan, case, trial, record.
 //!
 //! A [`plan`] is a TOML file, whose cross product gives cases. Each case is run in several trials, interleaved with
-//! those of competing cases, and each trial becomes one [`record`]. Everything that follows (compare, rank, export, the
-//! report) is a pure function of records.
+//! those of competing cases, and each trial becomes one [`record`]. Comparisons, rankings, exports and the report are
+//! pure functions of records.
 
 pub mod advise;
 pub mod agent;
@@ -60,7 +60,7 @@ mod trial;
 mod verify;
 mod workload;
 
-/// Types in the records of moves.
+/// Types of `crossway-channel` that occur in the records of moves.
 pub mod channel {
     pub use crossway_channel::Transport;
     pub use crossway_channel::check::{Checked, Leg, Move};

@@ -1,8 +1,8 @@
 //! The physical limits of a machine, which no mechanism on it can beat.
 //!
-//! They are measured without overhead: threads pinned to their CPUs, minimal loops, the best of several memory layouts.
-//! They are measured with every run and saved as `limits.json`, so that each figure can be compared with the limit that
-//! applies to it.
+//! The limits are measured without overhead: threads pinned to their CPUs, minimal loops, the best of several memory
+//! layouts. They are measured with every run and saved as `limits.json`, so that each figure can be compared with the
+//! limit that applies to it.
 
 mod control;
 mod copying;
@@ -61,7 +61,7 @@ pub struct PairLines {
     pub a: u32,
     /// The CPU that replies.
     pub b: u32,
-    /// Their proximity in words; empty if the system does not report it.
+    /// Proximity of the two CPUs in words; empty if the system does not report it.
     pub relation: String,
     /// One cache line that both write in turn, nanoseconds.
     pub one_line_ns: Spread,
@@ -109,9 +109,9 @@ pub struct Limits {
 /// Which limits to measure, and how thoroughly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// Pairs of CPUs for the cache-line matrix; empty: every pair.
+    /// Pairs of CPUs for the cache-line matrix; empty for every pair.
     pub pairs: Vec<(u32, u32)>,
-    /// Pairs of CPUs between which copies and wake-ups are measured; empty: one pair of each kind of proximity.
+    /// Pairs of CPUs between which copies and wake-ups are measured; empty for one pair of each kind of proximity.
     pub copy_pairs: Vec<(u32, u32)>,
     /// Message sizes for the copies, bytes; rounded up to whole cache lines.
     pub sizes_bytes: Vec<u64>,
@@ -138,8 +138,8 @@ impl Default for Ask {
 }
 
 impl Ask {
-    /// The short form that is used with each run and its sizes; takes one to two seconds on two cores. If there are
-    /// more than eight sizes, the default sizes are used instead.
+    /// The short form of the measurement that accompanies each run, with the message sizes of the run; takes one to two
+    /// seconds on two cores. If there are more than eight sizes, the default sizes are used instead.
     pub fn beside_a_run(mut sizes_bytes: Vec<u64>) -> Ask {
         const SIZES_AT_MOST: usize = 8;
         for size in &mut sizes_bytes {
@@ -155,8 +155,8 @@ impl Ask {
     }
 }
 
-/// Maximum number of pairs. Above it, only pairs of cores are measured instead of hardware threads, and only as many as
-/// this.
+/// Maximum number of pairs. If there are more, only pairs of cores are measured instead of hardware threads, and only
+/// this many.
 const PAIRS_AT_MOST: usize = 2048;
 
 impl Limits {
@@ -216,8 +216,9 @@ impl Limits {
         self.cache_lines.iter().find(pair).map(|p| p.two_lines_ns.median)
     }
 
-    /// The throughput with this number of copies (1 or 2) at this size, between any pair that was measured. It is taken
-    /// from the next smaller measured size, because a larger message never takes less time.
+    /// The throughput with this number of copies (1 or 2) at this size, between any pair of CPUs that was measured. If
+    /// the size was not measured, the next smaller measured size is used, because a larger message never takes less
+    /// time.
     pub fn copy_limit(&self, copies: u32, size_bytes: u64) -> Option<&CopyLimit> {
         self.copies
             .iter()
@@ -240,11 +241,11 @@ pub fn cache_line_round_trip_ns(cpu_a: u32, cpu_b: u32) -> Result<f64, OsError> 
     Ok(spread_of(&cache_line_round_trips((cpu_a, cpu_b), Lines::Two, 15, 500)?).median)
 }
 
-/// Largest factor by which the cache-line round trip may change between before and after a trial, in either direction.
-/// Beyond it, the hypervisor must have moved the CPUs to other cores.
+/// Largest factor by which the cache-line round trip may differ between the readings before and after a trial, in
+/// either direction. If it differs by more, the hypervisor must have moved the CPUs to other cores.
 pub const MOVED_FACTOR: f64 = 1.5;
 
-/// Whether the two readings around a trial show that the hypervisor moved its CPUs to other cores.
+/// Whether the two readings around a trial show that the hypervisor moved the trial's CPUs to other cores.
 pub fn cores_moved(before_ns: f64, after_ns: f64) -> bool {
     before_ns > 0.0 && after_ns > 0.0 && {
         let ratio = after_ns / before_ns;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::inputs::Load;
 use crate::tools::{self, Found};
 
-/// Memory shared by the memory workers, as a stress-ng argument.
+/// Total memory of the memory workers, as a stress-ng argument.
 const MEMORY_BYTES: &str = "256M";
 /// Workers that are not running after this time have failed.
 const START_WITHIN: Duration = Duration::from_secs(20);
@@ -48,12 +48,12 @@ impl From<OsError> for LoadError {
 pub struct LoadFacts {
     /// stress-ng's version.
     pub version: String,
-    /// Its arguments.
+    /// stress-ng's arguments.
     pub arguments: Vec<String>,
 }
 
-/// Running workers. They are all killed when this is dropped, or when the thread that started them dies (stress-ng then
-/// receives a signal and ends its workers).
+/// Running workers. They are all killed when this value is dropped, or when the thread that started them dies
+/// (stress-ng then receives a signal and ends its workers).
 #[derive(Debug)]
 pub struct RunningLoad {
     child: Child,
@@ -189,8 +189,8 @@ impl Drop for RunningLoad {
     }
 }
 
-/// Number of children of `parent` that have completed their start. Each then has the name of its kind of worker, e.g.
-/// `stress-ng-cpu`.
+/// Number of children of `parent` that have completed their start. A child that has done so has the name of its kind of
+/// worker, e.g. `stress-ng-cpu`.
 fn workers_that_ran(parent: u32) -> usize {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();
@@ -269,7 +269,8 @@ mod tests {
         await_end_of(&workers);
     }
 
-    /// A stress-ng that is killed does not remove its files, and its workers do not notice its death.
+    /// A stress-ng that is killed does not remove its files, and its workers do not notice its death. Dropping the load
+    /// removes both.
     #[test]
     fn a_killed_stress_ng_leaves_no_folder_and_no_worker() {
         let Some(mut load) = started("a_killed_stress_ng_leaves_no_folder_and_no_worker") else {

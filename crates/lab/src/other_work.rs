@@ -6,8 +6,8 @@ use crate::preflight;
 use crate::record::{Record, Status};
 use crate::records_io::ReadError;
 
-/// Number of CPUs that other programs must keep busy to be reported. Even on an otherwise idle machine, interrupts and
-/// the harness before and after the measured messages take up to half of this.
+/// Number of CPUs that other programs must keep busy before a warning is given. Even on an otherwise idle machine,
+/// interrupts and the harness before and after the measured messages take up to half of this.
 const CPUS: f64 = 0.4;
 
 /// CPU time that neither the roles nor their servers used, in CPUs: the mean over the trials that ran on one host

@@ -1,8 +1,8 @@
 //! The payload: messages that the sender writes and of which the receiver reads every byte.
 //!
-//! A message consists of 64-bit little-endian words; the first is its sequence number if the size permits. The words
-//! add up to `multiplier * sequence + constant` (wrapping). The receiver has to read every byte to add them up. It can
-//! check the content of each message with a single comparison and without further information from the sender. The
+//! A message consists of 64-bit little-endian words; the first is the sequence number if the size permits. The words
+//! add up to `multiplier * sequence + constant` (wrapping). The receiver has to read every byte to compute the sum. It
+//! can check the content of each message with a single comparison and without further information from the sender. The
 //! short `verify` phase before the measurement, with random content and CRC-32, shows that nothing is swapped or
 //! truncated (`verify.rs`).
 
@@ -13,7 +13,8 @@ use crate::line_buffer::{LINE_BYTES, LineBuffer};
 /// Marks the end of a stream whose length was not agreed on beforehand; sequence numbers never reach it.
 pub const END_MARK: u64 = u64::MAX;
 
-/// Position of the lowest bit of the sender's index within a sequence number; the index takes all bits above.
+/// Position of the lowest bit of the sender's index within a sequence number; the index takes all bits from there
+/// upwards.
 pub const SENDER_SHIFT: u32 = 48;
 
 /// Difference between successive words of a message written in place: odd, so that no two words are equal.
@@ -24,12 +25,12 @@ pub const SEQUENCED_SIZE: usize = 8;
 
 const LEAST_BUFFERS: usize = 4;
 
-/// How many messages before its turn a message's sequence number is written. If it were written immediately before the
-/// send, a copy that loads words wider than the number would wait for the store, and the figure would include that
-/// wait.
+/// Number of messages by which the numbering runs ahead of the sending. If a sequence number were written immediately
+/// before its message is sent, a copy that loads words wider than the number would wait for the store, and the figure
+/// would include that wait.
 const LEAD: usize = 8;
 
-/// Adds up a message's words; the last may be incomplete. Reads every byte.
+/// Adds up a message's words; the last word may be incomplete. Reads every byte.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
     let (lines, rest) = bytes.as_chunks::<LINE_BYTES>();
@@ -156,8 +157,8 @@ impl Source {
         source
     }
 
-    /// Makes sequence numbers be written immediately before their turn, for senders that feed several streams from one
-    /// source.
+    /// Makes the source write each sequence number immediately before its message is used, for senders that feed
+    /// several streams from one source.
     pub fn without_lead(mut self) -> Source {
         (self.lead, self.ahead) = (0, self.at);
         self

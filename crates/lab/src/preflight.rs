@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::env::Environment;
 use crate::records_io::{self, ReadError};
 
-/// Fraction of a CPU's time used by other processes above which a warning is given.
+/// A warning is given if other processes use more than this fraction of a CPU's time.
 const BUSY_SHARE: f64 = 0.2;
-/// Fraction of the CPUs' time taken by the hypervisor above which a warning is given.
+/// A warning is given if the hypervisor takes more than this fraction of the CPUs' time.
 const STEAL_SHARE: f64 = 0.01;
 
 /// Severity of a finding.
@@ -247,7 +247,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
     found
 }
 
-/// Busy hardware threads that no role uses, on the same cores as roles. Each has its busy fraction.
+/// Busy hardware threads that no role uses, but that are on the same cores as roles, each with its busy fraction.
 fn busy_neighbours(env: &Environment, activity: &Activity, need: &Need) -> Vec<(u32, f64)> {
     let mut found: Vec<(u32, f64)> = need
         .cpus

@@ -68,7 +68,7 @@ pub enum Speed {
 }
 
 impl Speed {
-    /// The figure by which trials of one workload are ranked, which all of these trials have.
+    /// The figure by which trials of one workload are ranked; all of these trials have it.
     fn common_to(workload: &Workload, trials: &[&Record]) -> Speed {
         let has_p99 =
             |record: &&Record| latency(record, Span::OneWay).is_none_or(|l| l.p99.is_some());
@@ -103,18 +103,18 @@ impl Speed {
 /// A mechanism's entry in a ranking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its rank, from 1. A rank is shared by all entries whose intervals overlap that of the first entry with this
-    /// rank, which has the best median of them. Null for a mechanism with fewer than five trials, which is listed after
-    /// the ranked ones.
+    /// The mechanism's rank, from 1. A rank is shared by all entries whose intervals overlap that of the first entry
+    /// with this rank, which has the best median of them. Null for a mechanism with fewer than five trials, which is
+    /// listed after the ranked ones.
     pub rank: Option<usize>,
     /// The mechanism's id.
     pub mechanism: String,
-    /// How its ends waited, e.g. `hybrid-20us`.
+    /// How the mechanism's ends waited, e.g. `hybrid-20us`.
     pub wait: String,
-    /// The figure by which it is ranked.
+    /// The figure by which the mechanism is ranked.
     pub figure: Summary,
-    /// Whether the cache-line round trip changed during its trials or differs from that of its competitors. The machine
-    /// may then be the reason for its rank.
+    /// Whether the cache-line round trip changed during the mechanism's trials or differs from that of its competitors.
+    /// The machine may then be the reason for the mechanism's rank.
     pub cores_moved: bool,
 }
 
@@ -123,7 +123,7 @@ pub struct Entry {
 pub struct Ranking {
     /// What all entries have in common, in readable form.
     pub setting: String,
-    /// The same inputs as text, by name.
+    /// The inputs that all entries have in common, as text by name.
     pub inputs: BTreeMap<String, String>,
     /// The wait class of all entries.
     pub wait_class: WaitClass,
@@ -146,7 +146,7 @@ pub struct Reversal {
     pub better_idle: String,
     /// The mechanism that ranks higher under load.
     pub better_loaded: String,
-    /// The figure of both rankings.
+    /// The figure by which both rankings are made.
     pub by: By,
 }
 
@@ -328,7 +328,7 @@ fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversa
     found
 }
 
-/// Marks figures of trials whose CPUs the hypervisor moved to other cores. (`*` marks the best.)
+/// Mark of figures from trials during which the hypervisor moved the CPUs to other cores. (`*` marks the best.)
 pub const MOVED: char = '§';
 
 /// Explains [`MOVED`].

@@ -34,7 +34,7 @@ fn local() -> String {
 pub enum Status {
     /// Count, order and content were verified, and no disturbance was detected.
     Ok,
-    /// Verified, but unreliable, with the reason in `reason`. It is kept and marked, but left out of figures.
+    /// Verified, but unreliable, as explained in `reason`. The record is kept and marked, but left out of figures.
     Degraded,
     /// The trial failed; `reason` says how.
     Failed,
@@ -152,10 +152,10 @@ impl Pacing {
 pub struct RoleMeters {
     /// `sender`, `receiver`, `client` or `server`, followed by `-0`, `-1` ... if there are several.
     pub role: String,
-    /// The host on which it ran.
+    /// The host on which the role ran.
     #[serde(default = "local")]
     pub host: String,
-    /// The logical CPU to which it was pinned.
+    /// The logical CPU to which the role was pinned; null if it was not pinned.
     pub cpu: Option<u32>,
     /// User CPU time, nanoseconds.
     pub user_ns: u64,
@@ -184,11 +184,11 @@ pub struct RoleMeters {
 /// CPU time that a process other than the ends, such as a `tipcd`, spent on their behalf in the measured part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerMeters {
-    /// The host on which it ran.
+    /// The host on which the process ran.
     pub host: String,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// Its CPU time in user and kernel mode, nanoseconds; null if it could not be read.
+    /// CPU time in user and kernel mode, nanoseconds; null if it could not be read.
     pub cpu_ns: Option<u64>,
 }
 
@@ -215,8 +215,8 @@ pub struct Fairness {
     /// Voluntary context switches of the senders per message sent, i.e. how often a sender went to sleep.
     #[serde(default)]
     pub sleeps_per_msg: Option<f64>,
-    /// Lower bound of the wasted wake-ups per message sent. A useful wake-up is followed by a message, so voluntary
-    /// context switches beyond one per message were wasted.
+    /// Lower bound on the number of wasted wake-ups per message sent. A useful wake-up is followed by a message, so
+    /// voluntary context switches beyond one per message were wasted.
     #[serde(default)]
     pub wasted_wakeups_per_msg: Option<f64>,
 }
@@ -253,8 +253,8 @@ pub struct Calibration {
     pub harness: Option<HarnessCost>,
 }
 
-/// What Crossway itself adds to each message, in nanoseconds per message, compared with a loop that touches no data. It
-/// is measured without a mechanism. A round trip includes the costs of both ends twice, and one clock reading.
+/// What Crossway itself adds to each message, in nanoseconds per message, compared with a loop that touches no data.
+/// The cost is measured without a mechanism. A round trip includes the costs of both ends twice, and one clock reading.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HarnessCost {
     /// At the sending end: numbering the message, and reading it from a working set larger than the private caches
@@ -269,13 +269,13 @@ pub struct HarnessCost {
 /// A host of a testbed that took part in the trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRef {
-    /// Its name: `a` or `b` on testbeds created on this machine, otherwise the command prefix as written.
+    /// The host's name: `a` or `b` on testbeds created on this machine, otherwise the command prefix as written.
     pub name: String,
-    /// The first word of its command prefix: `none` (this machine), `ip`, `guest`, `ssh`, `mpirun` ...
+    /// The first word of the host's command prefix: `none` (this machine), `ip`, `guest`, `ssh`, `mpirun` ...
     pub prefix_kind: String,
-    /// Release of its kernel.
+    /// Release of the host's kernel.
     pub kernel: String,
-    /// Its machine id, the key of its fingerprint under `hosts` in `env.json`.
+    /// The host's machine id, the key of its fingerprint under `hosts` in `env.json`.
     pub environment: String,
 }
 
@@ -330,9 +330,9 @@ pub struct Record {
     pub inputs: Inputs,
     /// Status of the trial.
     pub status: Status,
-    /// Why it was skipped, failed or degraded.
+    /// Why the trial was skipped, failed or degraded; null if its status is `ok`.
     pub reason: Option<String>,
-    /// Remedy: the command or step that avoids the problem.
+    /// Remedy: the command or step that avoids the problem; null if there is none.
     pub remedy: Option<String>,
     /// Start, milliseconds since 1970 UTC.
     pub started_unix_ms: u64,

@@ -32,7 +32,8 @@ pub enum ReadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The cause. It is part of the message and not a `source`, because a printed error chain would repeat it.
+        /// The cause. It is part of the message and not a `source`, because a printed error chain would repeat the
+        /// cause.
         cause: io::Error,
         /// What to do, if that is known; begins with a separator.
         hint: String,
@@ -44,7 +45,7 @@ pub enum ReadError {
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         why: String,
     },
     /// The record was written by a newer version of Crossway.
@@ -56,7 +57,7 @@ pub enum ReadError {
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// Its schema.
+        /// The record's schema.
         found: u64,
     },
 }
@@ -163,12 +164,12 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
     Ok(loaded)
 }
 
-/// What identifies a trial, in whichever file its record is.
+/// The identity of a trial, which is the same in whichever file the trial's record is.
 fn identity(record: &Record) -> (String, String, String, u32) {
     (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
 }
 
-/// Skipped lines of a file.
+/// The lines of a file that were skipped.
 struct LeftOut<'a> {
     path: &'a Path,
     /// Line numbers of lines that are not records, each with the reason.
@@ -252,7 +253,7 @@ fn without_place(error: &serde_json::Error) -> String {
 /// Reads another JSON file of the run, e.g. [`ENVIRONMENT`]; `Ok(None)` if it does not exist.
 ///
 /// # Errors
-/// It exists but cannot be read or parsed.
+/// The file exists but cannot be read or parsed.
 pub fn read_beside<T: serde::de::DeserializeOwned>(
     records: &Path,
     name: &str,

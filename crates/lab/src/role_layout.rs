@@ -16,7 +16,7 @@ pub(crate) struct RoleSpec {
     pub(crate) first_peer: u16,
 }
 
-/// One channel: the listening role's offer with the number `offer` goes to the connecting role.
+/// One channel: the offer with the number `offer` of the listening role is passed to the connecting role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) listener: usize,

@@ -1,4 +1,4 @@
-//! Finds a run by how a user refers to it: a path, `latest`, or the name given with `measure --name`.
+//! Finds the run that a user names: by a path, by `latest`, or by the name given with `measure --name`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,8 +61,8 @@ pub fn list(out: &Path) -> Vec<Found> {
     found.into_iter().map(|(_, run)| run).collect()
 }
 
-/// Resolves a word to a run: an existing path, or else `latest` or the name of a run in `out`. A folder before the word
-/// (`other/latest`) replaces `out`. If several runs have the name, the most recent one is returned.
+/// Resolves a word to a run: an existing path, or else `latest` or the name of a run in `out`. In a word such as
+/// `other/latest`, the folder replaces `out`. If several runs have the name, the most recent one is returned.
 ///
 /// # Errors
 /// See [`FindError`].

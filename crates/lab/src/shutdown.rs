@@ -7,7 +7,7 @@ use std::time::Instant;
 use crossway_sys::{OsError, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Returns a descriptor that becomes readable when one of the signals arrives, and stays readable.
+/// Returns a descriptor that becomes readable when one of the signals arrives, and remains so.
 pub fn listen() -> Result<OwnedFd, OsError> {
     let (ours, theirs) =
         UnixStream::pair().map_err(|e| OsError::new("socketpair", "signals", e))?;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 pub use bootstrap::{Interval, median_interval, ratio_interval};
 pub use two_samples::{MannWhitney, cliffs_delta, hodges_lehmann, mann_whitney};
 
-/// Minimum number of trials for an interval of the median. With fewer, even their whole range covers the true median
-/// with a probability below 90 % (1 - 2 * 0.5^n).
+/// Minimum number of trials for an interval of the median. With fewer trials, even their whole range contains the true
+/// median with a probability of less than 90 % (1 - 2 * 0.5^n).
 pub const TRIALS_AT_LEAST: usize = 5;
 
 /// Whether there are enough trials for an interval, a noise figure and a place in a ranking.
@@ -60,7 +60,7 @@ pub fn mad(figures: &[f64]) -> Option<f64> {
 }
 
 /// Indices of the figures with a modified z-score above 3.5 (Iglewicz and Hoaglin, 1993). Outliers are reported, never
-/// removed. With fewer than five figures there are none, because that is too few to tell what is usual.
+/// removed. Fewer than five figures have no outliers, because so few do not show what is usual.
 pub fn outliers(figures: &[f64]) -> Vec<usize> {
     const LIMIT: f64 = 3.5;
     let (Some(middle), Some(mad)) = (median(figures), mad(figures)) else { return Vec::new() };

@@ -30,7 +30,8 @@ pub struct Place {
 /// Maximum probability of a false alarm in a whole series of pure noise.
 pub const FALSE_ALARM: f64 = 0.01;
 
-/// Smallest jump that is reported, however significant, as a fraction of the local level.
+/// Smallest jump that is reported, as a fraction of the local level. Smaller jumps are not reported even if they are
+/// significant.
 pub const LEAST_JUMP: f64 = 0.015;
 
 #[cfg(test)]

@@ -37,24 +37,24 @@ impl Ends {
 /// An environment in which cases run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Testbed {
-    /// Its name in the plan.
+    /// The testbed's name in the plan.
     pub name: String,
-    /// Kind of its hosts.
+    /// Kind of the testbed's hosts.
     pub kind: TestbedKind,
-    /// Rate of its links in each direction; null: unshaped.
+    /// Rate of the testbed's links in each direction; null for unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// MTU of its links: the largest IP packet in bytes.
+    /// MTU of the testbed's links: the largest IP packet in bytes.
     pub mtu_bytes: u32,
-    /// Segmentation and checksum offloads of its interfaces.
+    /// Segmentation and checksum offloads of the testbed's interfaces.
     pub offloads: Offloads,
-    /// The TIPC implementations that are set up on it.
+    /// The TIPC implementations that are set up on the testbed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tipc: Vec<Tipc>,
-    /// The command prefixes of its hosts; empty except for [`TestbedKind::Hosts`].
+    /// The command prefixes of the testbed's hosts; empty except for [`TestbedKind::Hosts`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// What its containers share, everything else being separate. Only for [`TestbedKind::Containers`].
+    /// What the testbed's containers share; everything else is separate. Only for [`TestbedKind::Containers`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<Share>,
 }
@@ -121,9 +121,9 @@ impl TestbedKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tipc {
-    /// That of the kernel, with a bearer on each guest's interface. Cases start when the link is up.
+    /// The kernel's implementation, with a bearer on each guest's interface. Cases start when the link is up.
     Kernel,
-    /// Crossway's own, with a `tipcd` on each host's interface. Cases start when the link is up.
+    /// Crossway's implementation, with a `tipcd` on each host's interface. Cases start when the link is up.
     Node,
 }
 
@@ -138,7 +138,7 @@ impl Tipc {
 }
 
 impl Testbed {
-    /// The properties of its network link.
+    /// The properties of the testbed's network link.
     pub fn link(&self) -> Link {
         Link {
             rate: self.rate,
@@ -154,8 +154,8 @@ impl Testbed {
         names.join(" to ")
     }
 
-    /// The sites of its cases. A testbed with a network of two hosts has a single site; hosts named on the command line
-    /// give one for each pair. If both ends are on one host, that is the first host.
+    /// The sites of the testbed's cases. A testbed with a network of two hosts has a single site; hosts named on the
+    /// command line give one for each pair of hosts. If both ends are on one host, the site is the first host.
     pub fn sites(&self, ends: Ends) -> Vec<Site> {
         let on = |hosts: Vec<String>| Site::On { testbed: Testbed { hosts, ..self.clone() }, ends };
         let hosts = &self.hosts;
@@ -205,11 +205,11 @@ impl Site {
 /// A host as named on the command line: a command prefix, and optionally the address at which other hosts reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostWords {
-    /// Its name: the command prefix as written; `local` without a prefix.
+    /// The host's name: the command prefix as written; `local` without a prefix.
     pub name: String,
     /// The command prefix, one argument per element; empty for this machine.
     pub prefix: Vec<String>,
-    /// Its address; `None` if it was not stated and must be discovered.
+    /// The host's address; `None` if it was not stated and must be discovered.
     pub address: Option<IpAddr>,
 }
 
@@ -250,7 +250,8 @@ impl HostWords {
         })
     }
 
-    /// The name of a host in the syntax of [`HostWords::parse`].
+    /// The name of the host that `text` describes in the syntax of [`HostWords::parse`]; `text` itself if it is
+    /// malformed.
     fn name_of(text: &str) -> String {
         HostWords::parse(text).map_or_else(|_| text.to_owned(), |host| host.name)
     }

@@ -20,7 +20,7 @@ pub struct Tool {
     pub purpose: &'static str,
     /// The Debian package that contains it.
     pub package: &'static str,
-    /// Arguments that make it print its version and exit; empty if it has none.
+    /// Arguments that make the program print its version and exit; empty if it has none.
     version_args: &'static [&'static str],
 }
 
@@ -56,14 +56,14 @@ pub const TOOLS: &[Tool] = &[
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Found {
-    /// It is installed, and its version could be queried.
+    /// The program is installed, and its version could be queried.
     Ready {
-        /// First line of its version output; `unknown` if it cannot report one.
+        /// First line of the version output; `unknown` if the program cannot report a version.
         version: String,
         /// Path of the program.
         path: PathBuf,
     },
-    /// It is not installed, or it did not answer.
+    /// The program is not installed, or it did not answer.
     Missing {
         /// What is wrong.
         why: String,

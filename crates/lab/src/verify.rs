@@ -54,7 +54,8 @@ pub(crate) fn run<M: Mechanism>(
     Ok((lengths.len() as u32, chain.finalize()))
 }
 
-/// All messages that both ends agree on for the verification, for a caller that passes them to a program.
+/// All messages that both ends agree on for the verification, for a caller that passes the messages to a contender's
+/// program.
 pub(crate) fn agreed(inputs: &Inputs, sender: u16) -> Vec<Vec<u8>> {
     let seed = seed_of(inputs, sender);
     let lengths = lengths(inputs.size_bytes as usize, seed);

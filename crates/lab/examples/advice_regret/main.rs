@@ -48,8 +48,8 @@ type Failure = Box<dyn std::error::Error>;
 const BUDGET_S: u64 = 12;
 /// Number of trials of every admissible mechanism before advise runs.
 const FIRST_TRIALS: u32 = 5;
-/// Further rounds of trials after `advise` has run, as (factor, trials): each round measures the recommendation and the
-/// candidates with a median of at most `factor` times the lowest so far.
+/// Rounds of trials after `advise` has run, as (factor, number of trials). Each round measures the recommended
+/// candidate, and those with a median of at most `factor` times the lowest median so far.
 const LATER_TRIALS: [(f64, u32); 2] = [(1.3, 7), (1.15, 24)];
 const RESAMPLES: usize = 1_000;
 
@@ -76,7 +76,8 @@ struct Outcome {
     /// Fraction by which the recommendation costs more than the cheapest candidate; null without a recommendation, or
     /// if the measurements show that it is not admissible.
     regret: Option<f64>,
-    /// The regret if the best candidate is selected by one half of the trials and compared by the other.
+    /// The regret if the best candidate is selected by one half of the trials and compared with the recommendation in
+    /// the other half.
     by_halves: Option<f64>,
     /// Lower end of the 95 % interval of `regret`.
     at_least: Option<f64>,
@@ -231,7 +232,7 @@ fn judged(question: &Question, candidates: &[Candidate], trials: &[Trial]) -> Ve
     all
 }
 
-/// The candidates that may be the best, and the recommended one.
+/// Returns the recommended candidate, and those with a median cost of at most `reach` times the lowest.
 fn near(judged: &[Judged], reach: f64, advice: &Advice) -> Vec<Candidate> {
     let least = judged.first().map_or(f64::INFINITY, |j| j.cost.median);
     let near =
@@ -247,7 +248,7 @@ struct Regret {
 }
 
 impl Regret {
-    /// Computes the regret of `choice`; `None` if the measurements show that it is not admissible.
+    /// Computes the regret of `choice`; `None` if the measurements show that `choice` is not admissible.
     fn of(truth: &[Judged], choice: &str) -> Option<Regret> {
         let own = truth.iter().find(|j| j.candidate.label() == choice)?;
         let best = truth.first()?;

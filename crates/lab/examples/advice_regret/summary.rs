@@ -7,7 +7,7 @@ const REGRET: f64 = 0.05;
 
 type Figure = fn(&Outcome) -> Option<f64>;
 
-/// Formats `hits` of `of` as a percentage with its 95 % confidence interval (Wilson's).
+/// Formats the share of `hits` in `of` as a percentage with its 95 % confidence interval (Wilson's).
 fn share(hits: usize, of: usize) -> String {
     if of == 0 {
         return "none".to_owned();

@@ -47,19 +47,20 @@ pub struct Compared {
 /// A variation of the question that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Flip {
-    /// How it differs from the question.
+    /// How the variation differs from the question.
     pub variation: String,
     /// Label of the candidate chosen for this variation; `None` if no candidate meets the goals.
     pub choice: Option<String>,
-    /// Whether the variation has no choice, or one that differs from the answer by more than the uncertainty of the
-    /// trials.
+    /// Whether the variation has no choice, or a choice other than the answer's that is better by more than the
+    /// uncertainty of the trials.
     pub differs: bool,
     /// The cost of each candidate that was compared, nanoseconds per message.
     pub costs_ns: Vec<(String, Figure)>,
 }
 
 impl Flip {
-    /// Describes what the variation means for the answer's choice.
+    /// Describes in words whether the variation changes the choice; `answer` is the label of the candidate chosen for
+    /// the question.
     pub fn outcome(&self, answer: Option<&str>) -> String {
         match (&self.choice, self.differs) {
             (Some(other), true) => format!("{other} is better there"),
@@ -86,11 +87,11 @@ pub struct Advice {
     pub objective: Objective,
     /// The objective in words, with the percentile.
     pub objective_words: String,
-    /// Label of the recommended candidate; `None`: see `abstained`.
+    /// Label of the recommended candidate; `None` if there is no recommendation, for the reason in `abstained`.
     pub choice: Option<String>,
     /// The mechanism of the recommended candidate.
     pub mechanism: Option<String>,
-    /// Why there is no recommendation.
+    /// Why there is no recommendation; `None` if there is one.
     pub abstained: Option<String>,
     /// Candidates that are as good as the choice for this question.
     pub equal: Vec<String>,
@@ -212,8 +213,8 @@ fn disturbances(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
     found.into_iter().map(note).collect()
 }
 
-/// The figures of every candidate that has trials. Trials measured for this question take precedence over earlier ones;
-/// trials of other machines are used only if this machine has none at all.
+/// The figures of every candidate that has trials. Trials measured for this question take precedence over earlier ones.
+/// Trials of other machines are used only if there are none of this machine.
 fn all_judged(
     question: &Question,
     candidates: &[Candidate],

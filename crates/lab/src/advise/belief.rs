@@ -2,10 +2,10 @@
 //!
 //! Of many candidates with the same cost, the one with the lowest median was lucky, and the others look worse than they
 //! are. Each median is therefore shrunk towards the common mean, more strongly if the candidates hardly differ by more
-//! than the scatter of their trials. How much they differ (their spread) is itself uncertain. Every spread between none
-//! and [`NEAR`] is therefore weighted by its probability given the medians (the hierarchical normal model of Gelman et
-//! al., Bayesian Data Analysis, section 5.4, with a uniform prior of the spread). The most probable spread alone would
-//! often be none at all, and candidates that differ by 7 % would be declared equal with certainty. Everything is
+//! than the scatter of their trials. How much the candidates differ (their spread) is itself uncertain. Every spread
+//! from zero to [`NEAR`] is therefore weighted by its probability given the medians (the hierarchical normal model of
+//! Gelman et al., Bayesian Data Analysis, section 5.4, with a uniform prior of the spread). The most probable spread
+//! alone would often be zero, and candidates that differ by 7 % would be declared equal with certainty. Everything is
 //! computed in logarithms, since costs are compared by ratios.
 
 use rand::{RngExt, SeedableRng};
@@ -16,7 +16,7 @@ use crate::stats::median;
 /// Candidates whose cost exceeds the lowest by more than this factor do not contribute to the common spread: they are
 /// clearly more expensive.
 const NEAR: f64 = 1.5;
-/// Number of spreads, from none to [`NEAR`], that are weighted.
+/// Number of spreads, from zero to [`NEAR`], that are weighted.
 const SPREADS: usize = 40;
 const RESAMPLES: usize = 200;
 const DRAWS: usize = 2_000;
@@ -35,9 +35,9 @@ struct Seen {
 struct Spread {
     /// Standard deviation of the candidates' true costs, in logarithms.
     sd: f64,
-    /// Their common mean, given this spread.
+    /// Common mean of the candidates' costs in logarithms, given this spread.
     middle: f64,
-    /// Standard deviation of that mean.
+    /// Standard deviation of the common mean.
     middle_sd: f64,
     /// Relative probability, given all medians.
     weight: f64,
@@ -55,7 +55,7 @@ impl Spread {
         Spread { sd, middle, middle_sd: weights.powf(-0.5), weight: log - 0.5 * weights.ln() }
     }
 
-    /// All spreads from none to [`NEAR`], with weights scaled so that the largest is 1.
+    /// All spreads from zero to [`NEAR`], with weights scaled so that the largest is 1.
     fn all(near: &[Seen]) -> Vec<Spread> {
         let step = NEAR.ln() / SPREADS as f64;
         let mut all: Vec<Spread> =
@@ -123,8 +123,8 @@ impl Beliefs {
     }
 }
 
-/// For each candidate, the probability, given the trials of all, that it costs at most the fraction `share` more than
-/// the cheapest. Every candidate must have costs.
+/// For each candidate, the probability that it costs at most the fraction `share` more than the cheapest, given the
+/// trials of all candidates. Every candidate must have costs.
 pub(super) fn within(costs: &[&[f64]], share: f64) -> Vec<f64> {
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
     let beliefs = Beliefs::of(costs, &mut random);
@@ -180,8 +180,8 @@ mod tests {
         assert!(sure[2] < 0.9 && sure.iter().all(|p| *p > 0.1), "{sure:?}");
     }
 
-    /// Claims made with a given probability are true that often, over many fields of eight candidates whose true costs
-    /// differ by a few per cent.
+    /// Of all claims made with a given probability, that fraction is true: tested with many groups of eight candidates
+    /// whose true costs differ by a few per cent.
     #[test]
     fn what_is_believed_at_a_probability_is_true_that_often() {
         let (mut said, mut kept) = (0.0, 0.0);

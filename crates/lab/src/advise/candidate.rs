@@ -16,18 +16,19 @@ pub struct Candidate {
     pub mechanism: &'static str,
     /// How its ends wait.
     pub wait: Wait,
-    /// Its capabilities.
+    /// The mechanism's capabilities.
     pub caps: Caps,
-    /// Whether it is an external program: a library beyond system calls.
+    /// Whether the mechanism is an external program and so needs a library beyond system calls.
     pub contender: bool,
-    /// Its position in `crossway list`: the last criterion of which of two candidates is simpler.
+    /// The mechanism's position in `crossway list`; decides which of two candidates is simpler if all other criteria
+    /// are equal.
     pub order: usize,
     /// What is known about the properties named in the question.
     pub facts: Vec<(Property, Fact)>,
 }
 
 impl Candidate {
-    /// Its name in tables: the id, followed by the way of waiting unless it sleeps.
+    /// The candidate's name in tables: the mechanism's id, followed by the way of waiting unless the ends sleep.
     pub fn label(&self) -> String {
         match self.wait {
             Wait::Block => self.mechanism.to_owned(),
@@ -35,7 +36,7 @@ impl Candidate {
         }
     }
 
-    /// Number of preferences that it satisfies, minus the number that it violates.
+    /// Number of the question's preferences that the candidate satisfies, minus the number that it violates.
     pub fn preferences(&self, question: &Question) -> i32 {
         self.facts
             .iter()
@@ -51,7 +52,7 @@ impl Candidate {
 /// A mechanism that is not recommended, whatever its speed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RuledOut {
-    /// Its label.
+    /// Label of the mechanism.
     pub candidate: String,
     /// The reason.
     pub why: String,
@@ -68,7 +69,7 @@ pub struct Field {
     pub ruled_out: Vec<RuledOut>,
     /// Requirements for which there is no evidence here.
     pub unanswered: Vec<String>,
-    /// Two requirements that no mechanism meets together, in words; `None` if there are candidates.
+    /// Two requirements that no mechanism meets together, in words; `None` if there are candidates or no such pair.
     pub conflict: Option<String>,
 }
 
@@ -81,7 +82,7 @@ pub struct Known<'a> {
     pub faults: &'a [FaultRecord],
 }
 
-/// Applies the question's requirements to everything that can be measured here.
+/// Applies the question's requirements to every mechanism and contender that can be measured here.
 pub fn field(
     question: &Question,
     known: &Known<'_>,
@@ -213,7 +214,7 @@ fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
     waits
 }
 
-/// The first two requirements that some candidates meet individually, but none together.
+/// The first two requirements that can be met individually, but not together by any candidate, in words.
 fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
     let meets = |candidate: &Candidate, property: Property| {
         let wanted = match question.wish(property) {

@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::question::goal;
 use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 
-/// With fewer than [`TRIALS_AT_LEAST`] trials, a goal counts as missed only if all of them exceed the limit by this
-/// factor.
+/// A goal with fewer than [`TRIALS_AT_LEAST`] trials counts as missed only if all of the trials exceed the limit by
+/// this factor.
 const FAR_BEYOND: f64 = 3.0;
 
 /// A figure of a candidate over its trials.
@@ -16,9 +16,9 @@ pub struct Figure {
     pub n: usize,
     /// Median of the trials.
     pub median: f64,
-    /// Lower end of the 95 % interval of the median; of the range of the trials if there are fewer than five.
+    /// Lower end of the 95 % interval of the median. With fewer than five trials, it is the smallest trial.
     pub low: f64,
-    /// Upper end of the interval.
+    /// Upper end of the interval; with fewer than five trials, the largest trial.
     pub high: f64,
 }
 
@@ -71,8 +71,8 @@ impl GoalVerdict {
         GoalVerdict { goal, measured, unit, most, of_maxima: false, met }
     }
 
-    /// The verdict on the same goal if `measured` contains maxima in place of percentiles. `medians` are the trials'
-    /// medians: the goal is missed only if even they exceed the limit.
+    /// Judges the same goal for a figure whose trials contain maxima in place of percentiles. `medians` are the medians
+    /// of the trials: the goal is missed only if even these exceed the limit.
     pub(super) fn of_maxima(mut self, medians: Option<Figure>) -> GoalVerdict {
         self.of_maxima = true;
         if self.met == Some(false) && medians.is_none_or(|f| f.low <= self.most) {

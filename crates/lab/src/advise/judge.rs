@@ -18,7 +18,7 @@ pub const EQUAL_WITHIN: f64 = 0.05;
 /// Two candidates are equal if their probabilities of costing at most [`EQUAL_WITHIN`] more than the best differ by no
 /// more than this.
 const AS_CERTAIN: f64 = 0.05;
-/// A candidate with a median of more than this factor times the lowest is out of the running, whatever the scatter.
+/// A candidate whose median cost is more than this factor times the lowest cannot be the best, whatever the scatter.
 const NO_RIVAL: f64 = 2.0;
 /// Candidates that are less likely than this to be the best need no further trials.
 const HARDLY: f64 = 0.02;
@@ -50,24 +50,24 @@ pub struct Judged {
     pub goals: Vec<GoalVerdict>,
     /// Fraction of the offered rate that was achieved, the lowest of all sizes; `None` if no rate was offered.
     pub share_of_rate: Option<f64>,
-    /// Whether it needs a process other than the ends.
+    /// Whether the candidate needs a process other than the two ends.
     pub has_server: bool,
     /// Ids of the cases of the trials.
     pub cases: Vec<String>,
     /// Names of the runs that contain these trials.
     pub runs: Vec<String>,
-    /// Whether its trials are from earlier runs, although other candidates have trials measured for this question.
+    /// Whether the trials are from earlier runs, although other candidates have trials measured for this question.
     pub former: bool,
 }
 
 impl Judged {
-    /// Whether no measurement rules it out.
+    /// Whether no measurement rules the candidate out.
     pub fn admissible(&self) -> bool {
         self.share_of_rate.is_none_or(|s| s >= RATE_REACHED)
             && self.goals.iter().all(|g| g.met != Some(false))
     }
 
-    /// Why it is not admissible, in words.
+    /// Why the candidate is not admissible, in words; empty if it is admissible.
     pub fn failures(&self) -> Vec<String> {
         let mut why = Vec::new();
         if let Some(share) = self.share_of_rate.filter(|s| *s < RATE_REACHED) {
@@ -298,14 +298,14 @@ pub fn judge<'a>(
 pub struct Choice<'a> {
     /// The recommended candidate.
     pub chosen: &'a Judged,
-    /// The candidates that are equal to it for this question, without itself.
+    /// The other candidates that are equal to the recommended one for this question.
     pub equal: Vec<&'a Judged>,
     /// The best of the other mechanisms.
     pub runner_up: Option<&'a Judged>,
     /// Probability, given all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best. 0 with fewer
     /// than [`TRIALS_AT_LEAST`] trials, since a handful of equal figures would suggest certainty.
     pub confidence: f64,
-    /// The candidates that may be the best, or within [`EQUAL_WITHIN`] of the best, including the choice.
+    /// The candidates that may be the best or within [`EQUAL_WITHIN`] of it, including the choice.
     pub possible: Vec<&'a Judged>,
 }
 
@@ -317,9 +317,9 @@ impl Choice<'_> {
     }
 }
 
-/// Chooses a candidate. Admissible candidates are equal if their probability of costing at most [`EQUAL_WITHIN`] more
-/// than the best is close to the highest one, and their intervals overlap. Of these, the one that satisfies the most
-/// preferences is chosen, and among several, the simplest.
+/// Chooses a candidate. Two admissible candidates are equal if their intervals overlap and their probabilities of
+/// costing at most [`EQUAL_WITHIN`] more than the best hardly differ. Among those equal to the most probable candidate,
+/// the one that satisfies the most preferences is chosen; if several do, the simplest.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
     // Candidates dropped after a brief measurement have too few trials to be compared with those that were measured

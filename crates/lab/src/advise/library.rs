@@ -1,8 +1,8 @@
 //! Reads earlier trials quickly: a folder of runs may contain 100,000 of them.
 //!
-//! A question concerns only a few of them. The fields of a record are always in the same order, so workload and size
-//! are adjacent and near the beginning of a line. A line in which they differ from the question's is skipped without
-//! parsing.
+//! A question concerns only a few of the trials. The fields of a record are always in the same order, so workload and
+//! size are next to each other and near the beginning of a line. A line whose workload or size is not one of the
+//! question's is skipped without parsing.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -37,7 +37,7 @@ pub struct Library {
     pub parsed: usize,
 }
 
-/// A part of a file of records: the lines that begin in it.
+/// A part of a file of records. A line belongs to the part in which the line begins.
 struct Part {
     run: usize,
     from: u64,

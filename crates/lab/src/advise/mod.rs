@@ -73,7 +73,7 @@ pub struct Sources<'a> {
     pub library: &'a Library,
     /// The folder of runs used in the commands of an answer.
     pub folder: &'a std::path::Path,
-    /// Time limit for measuring; `None`: use records only.
+    /// Time limit for measuring; `None` to use existing records only.
     pub budget: Option<Duration>,
 }
 
@@ -96,11 +96,11 @@ pub fn advise(
     Ok(answer::put_together(question, field, sources, &survey))
 }
 
-/// The shortest time in which the question can be answered; candidates covered by earlier records take no time in the
-/// first stage.
+/// The shortest time in which the question can be answered. The first stage takes no time for candidates that earlier
+/// records cover.
 ///
 /// # Errors
-/// The same as for [`admissible`].
+/// Returns the errors of [`admissible`].
 pub fn least_time(question: &Question, sources: &Sources<'_>) -> Result<Duration, AdviseError> {
     let field = admissible(question, &sources.known)?;
     Ok(survey::least_time(question, &field.candidates, &sources.library.own))
@@ -116,11 +116,11 @@ pub fn admissible(question: &Question, known: &Known<'_>) -> Result<candidate::F
     Ok(field)
 }
 
-/// Maximum number of candidates that an error names per reason.
+/// Maximum number of candidates that an error names for one reason.
 const NAMED: usize = 3;
 
-/// Rules out candidates that cannot carry the question's messages here, according to the checks that a plan's cases
-/// undergo.
+/// Rules out candidates that cannot carry the question's messages on this machine, by the checks that the cases of a
+/// plan also undergo.
 fn exclude_impossible(
     question: &Question,
     field: &mut candidate::Field,

@@ -20,7 +20,7 @@ pub enum Wish {
     Require,
     /// Among mechanisms that are otherwise equal, those with it are preferred.
     Prefer,
-    /// It does not matter.
+    /// The property does not matter.
     NoPreference,
     /// Among mechanisms that are otherwise equal, those without it are preferred.
     Avoid,
@@ -33,7 +33,7 @@ impl Wish {
     pub const ALL: [Wish; 5] =
         [Wish::Require, Wish::Prefer, Wish::NoPreference, Wish::Avoid, Wish::Prohibit];
 
-    /// Its name in questions.
+    /// The wish's name in questions.
     pub fn word(self) -> &'static str {
         match self {
             Wish::Require => "require",
@@ -70,30 +70,30 @@ pub enum Property {
     CleanUp,
     /// Ends occupy a CPU while they wait.
     Spinning,
-    /// It needs root privileges, or permission to trace the peer.
+    /// The mechanism needs root privileges, or permission to trace the peer.
     Root,
-    /// It needs a kernel module that may have to be loaded.
+    /// The mechanism needs a kernel module that may have to be loaded.
     KernelModule,
     /// An end has a descriptor for poll and epoll.
     Pollable,
     /// The payload can be written and read in the mechanism's own buffer.
     ZeroCopy,
-    /// It works between hosts as well.
+    /// The mechanism works between hosts as well.
     CrossesHosts,
-    /// It works in an unprivileged container.
+    /// The mechanism works in an unprivileged container.
     UnprivilegedContainer,
-    /// It works if each end has its own /dev/shm.
+    /// The mechanism works if each end has its own /dev/shm.
     PrivateDevShm,
-    /// It can be used from one of the languages that the question names.
+    /// The mechanism can be used from one of the languages that the question names.
     Language,
-    /// It links nothing, or what it links is under one of the licences that the question names.
+    /// The mechanism links no library, or only libraries under one of the licences that the question names.
     Licence,
 }
 
 /// What is known about a property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// Whether the property holds; `None`: unknown here.
+    /// Whether the property holds; `None` if that is not known here.
     pub holds: Option<bool>,
     /// The evidence, or how to find out.
     pub basis: String,
@@ -129,7 +129,7 @@ impl Property {
         Property::Licence,
     ];
 
-    /// Its name in questions.
+    /// The property's name in questions.
     pub fn name(self) -> &'static str {
         match self {
             Property::Order => "order",
@@ -159,7 +159,7 @@ impl Property {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
 
-    /// Whether a wish for it lists values, as for languages and licences.
+    /// Whether a wish for the property lists values, as for languages and licences.
     pub fn has_values(self) -> bool {
         matches!(self, Property::Language | Property::Licence)
     }
@@ -235,7 +235,7 @@ pub struct Subject<'a> {
     pub entry: Entry,
     /// How its ends wait.
     pub wait: Wait,
-    /// Its declared capabilities.
+    /// The mechanism's declared capabilities.
     pub caps: &'a Caps,
     /// The fault records of this machine.
     pub faults: &'a [FaultRecord],
@@ -318,7 +318,8 @@ impl Subject<'_> {
         }
     }
 
-    /// A fact in favour of the mechanism: the property holds if it is wanted, and does not hold if it is unwanted.
+    /// A fact in favour of the mechanism: the property holds if the question wants it, and does not hold if the
+    /// question does not want it.
     fn satisfied(&self, property: Property, basis: &str) -> Fact {
         Fact::new(!self.unwanted(property), basis)
     }

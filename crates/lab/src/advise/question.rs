@@ -57,9 +57,9 @@ pub struct Question {
     pub pattern: Pattern,
     /// Message sizes (request sizes, if there are replies), the most frequent first.
     pub sizes: Vec<Share>,
-    /// Reply size, if it differs.
+    /// Reply size in bytes; `None` if replies have the size of requests.
     pub reply_bytes: Option<u64>,
-    /// Offered messages per second; `None`: as fast as possible.
+    /// Offered messages per second; `None` for as many as possible.
     pub rate_per_s: Option<f64>,
     /// Number of peers of a fan-in or fan-out.
     pub peers: u32,
@@ -69,8 +69,8 @@ pub struct Question {
     pub load: Load,
     /// Location of the peer.
     pub site: Site,
-    /// Command prefixes of the two hosts, as in `crossway measure --hosts`; `None`: two network namespaces of this host
-    /// are used.
+    /// Command prefixes of the two hosts, as in `crossway measure --hosts`; `None` to use two network namespaces of
+    /// this host.
     pub hosts: Option<String>,
     /// What two containers share besides the kernel.
     pub shares: Vec<Shared>,
@@ -106,7 +106,7 @@ impl Question {
     /// Builds a question from a table, e.g. a file's keys overridden by those of the command line.
     ///
     /// # Errors
-    /// The same as for [`Question::parse`].
+    /// Returns the errors of [`Question::parse`].
     pub fn from_table(name: &str, file: &str, top: &Table) -> Result<Question, PlanError> {
         let at = At::top(file);
         at.only(top, KEYS)?;
@@ -285,8 +285,8 @@ impl Question {
         }
     }
 
-    /// The testbed on which the question is measured; `None` if that is this host alone. The testbed's hosts are named
-    /// as in the question.
+    /// The testbed on which the question is measured; `None` if this host alone is used. The testbed's hosts have the
+    /// names that the question gives them.
     pub fn testbed(&self) -> Option<Testbed> {
         let kind = match (self.site, &self.hosts) {
             (Site::SameHost, _) => return None,
@@ -308,7 +308,7 @@ impl Question {
         })
     }
 
-    /// Whether it is measured between containers with separate `/dev/shm`.
+    /// Whether the question is measured between containers with separate `/dev/shm`.
     pub fn has_private_dev_shm(&self) -> bool {
         self.site == Site::OtherContainer && !self.shares.contains(&Shared::Shm)
     }
@@ -324,7 +324,7 @@ impl Question {
     }
 }
 
-/// The default objective. With a goal the rate is given, so CPU time is what remains to be optimised.
+/// The default objective. A goal requires a given rate, so with a goal, CPU time is what can still be optimised.
 fn usual_objective(pattern: Pattern, rate: Option<f64>, goals: &Goals) -> Objective {
     match pattern {
         _ if !goals.latency_us.is_empty() => Objective::Cpu,

@@ -1,9 +1,10 @@
 //! Measures what a question needs, within a time budget.
 //!
-//! It works by successive halving: all candidates are measured briefly, and the better half of them longer, until few
-//! remain. Each stage is a separate plan whose trials are interleaved in a seeded random order; its records are kept
-//! like those of any run. Candidates that cannot be distinguished at the end are measured again. The last part of the
-//! budget is spent on variations of the question (other sizes, rates, loads), which show where the answer changes.
+//! The survey uses successive halving: all candidates are measured briefly, and then the better half of them longer,
+//! until few remain. Each stage is a separate plan whose trials are interleaved in a seeded random order; its records
+//! are kept like those of any run. Candidates that cannot be distinguished at the end are measured again. The last part
+//! of the budget is spent on variations of the question (other sizes, rates, loads), which show where the answer
+//! changes.
 
 mod plan;
 
@@ -127,7 +128,7 @@ impl Surveyor<'_> {
         self.bench.now() - self.begun
     }
 
-    /// Halves the field repeatedly until few candidates remain and these have been measured thoroughly.
+    /// Halves the set of candidates repeatedly until few remain and these have been measured thoroughly.
     fn halve(
         &mut self,
         candidates: &[Candidate],
@@ -169,8 +170,8 @@ impl Surveyor<'_> {
         }
     }
 
-    /// The candidates to compare in variations, the choice first. The choice need not have the lowest cost, since
-    /// simplicity decides among equals.
+    /// The candidates to compare in variations, beginning with the chosen one. The chosen one need not have the lowest
+    /// cost, since simplicity decides among equals.
     fn finalists(
         &self,
         candidates: &[Candidate],
@@ -185,8 +186,8 @@ impl Surveyor<'_> {
         chosen.iter().cloned().chain(others.filter(|c| Some(c) != chosen.as_ref())).collect()
     }
 
-    /// Repeats the measurements of the candidates that may be the best until the choice is settled or its time is used
-    /// up.
+    /// Repeats the measurements of the candidates that may be the best, until the choice is settled or the time for the
+    /// choice is used up.
     fn settle(&mut self, candidates: &[Candidate]) -> Result<(), AdviseError> {
         let own = Setting::of(self.question);
         let judged = |of: &[Candidate], survey: &Survey| -> Vec<Judged> {
@@ -212,7 +213,8 @@ impl Surveyor<'_> {
         }
     }
 
-    /// The better half of the candidates: those that meet every goal first, then by cost. All of them if there are few.
+    /// The better half of the candidates: those that meet every goal come first, each group ordered by cost. Returns
+    /// all of them if there are few.
     fn better_half(&self, candidates: Vec<Candidate>, known: &[Trial]) -> Vec<Candidate> {
         // The latest trials count, which are the survey's.
         let trials = || known.iter().chain(&self.survey.trials);

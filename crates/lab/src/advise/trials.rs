@@ -101,7 +101,7 @@ impl Buffers {
         }
     }
 
-    /// Their total size in bytes, both directions together; `None` if none is known.
+    /// The total size of the buffers in bytes, both directions together; `None` if none is known.
     fn both_ways(&self) -> Option<f64> {
         let messages = self.queue_messages.zip(self.max_message_bytes).map(|(n, bytes)| n * bytes);
         let one_way = [
@@ -123,7 +123,7 @@ impl Buffers {
 pub struct Trial {
     /// The run's name.
     pub run: String,
-    /// The readable id of its case.
+    /// The readable id of the trial's case.
     pub case: String,
     /// The mechanism's id.
     pub mechanism: String,
@@ -131,7 +131,7 @@ pub struct Trial {
     pub inputs: TrialInputs,
     /// Status of the trial.
     pub status: Status,
-    /// Why the status is not `ok`.
+    /// Why the status is not `ok`; `None` if it is.
     pub reason: Option<String>,
     latency_ns: Vec<TrialLatency>,
     throughput: Option<Rate>,
@@ -191,8 +191,9 @@ impl Trial {
         }
     }
 
-    /// Latency at a percentile in nanoseconds: of the round trip, one-way from the intended send time, or of a whole
-    /// exchange. For a trial with too few samples for the percentile, its maximum, which is never smaller.
+    /// Latency at a percentile in nanoseconds: of the round trip, of one way from the intended send time, or of a whole
+    /// exchange. A trial with too few samples for the percentile returns its maximum, which is never smaller than the
+    /// percentile.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
         let measure = self.inputs.workload.facts().measure;

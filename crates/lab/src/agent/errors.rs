@@ -24,7 +24,7 @@ pub enum HostError {
         host: String,
         /// The command.
         command: String,
-        /// How it exited, and its output.
+        /// How the command exited, and its output.
         how: String,
     },
     /// The output did not begin with an agent's greeting.
@@ -64,10 +64,10 @@ pub enum HostError {
         host: String,
         /// The command.
         command: String,
-        /// How it exited, and its output.
+        /// How the command exited, and its output.
         how: String,
     },
-    /// Another host cannot reach it.
+    /// Another host cannot reach the host.
     #[error("host '{from}' cannot reach host '{to}' ({why}); {}", self.remedy())]
     Unreachable {
         /// The host that tried to connect.
@@ -93,7 +93,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// The next step.
+    /// The next step for the user, in words.
     pub fn remedy(&self) -> String {
         match self {
             HostError::NoProgram { program, .. } => {

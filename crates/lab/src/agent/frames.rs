@@ -1,6 +1,7 @@
-//! Frames of JSON with a 32-bit big-endian length, over byte streams. Reading takes what is available and never waits
-//! for the rest, so that a connection that stalls in mid-frame does not block others. Every frame ends with a line
-//! feed, because some command prefixes forward only whole lines, as Slurm does with the output of its jobs.
+//! Frames of JSON over byte streams; each begins with its length, a 32-bit big-endian number. Reading takes what is
+//! available and never waits for the rest, so that a connection that stalls in mid-frame does not block others. Every
+//! frame ends with a line feed, because some command prefixes forward only whole lines, as Slurm does with the output
+//! of its jobs.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -62,8 +63,8 @@ impl Frames {
         message.map(Some).map_err(|e| ControlError::Nonsense(e.to_string()))
     }
 
-    /// Removes and returns the first line, including its line feed; whatever was received if that is already longer
-    /// than a greeting. `None` if the line is not complete yet.
+    /// Removes and returns the first line, including its line feed. If more bytes than the longest greeting were
+    /// received without a line feed, returns all of them. `None` if the line is not complete yet.
     pub(crate) fn first_line(&mut self) -> Option<String> {
         let rest = &self.bytes[self.taken..];
         let end = rest.iter().position(|&byte| byte == b'\n').map(|at| at + 1);

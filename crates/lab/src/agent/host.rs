@@ -28,14 +28,14 @@ const QUOTED_NONSENSE: usize = 80;
 /// How a host is reached, and how it is used.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
-    /// Its name, prefix and optional address.
+    /// The host's name, prefix and optional address.
     pub words: HostWords,
-    /// The path of the `crossway` program on it.
+    /// The path of the `crossway` program on the host.
     pub program: String,
-    /// Whether it shares its kernel with other hosts of the testbed. If so, only the CPUs that its agent may use count
-    /// as its CPUs.
+    /// Whether the host shares its kernel with other hosts of the testbed. If so, only the CPUs that the host's agent
+    /// may use count as the host's CPUs.
     pub shares_kernel: bool,
-    /// Mechanisms that will be measured on it.
+    /// Mechanisms that will be measured on the host.
     pub mechanisms: Vec<String>,
 }
 
@@ -68,17 +68,17 @@ impl Host {
         }
     }
 
-    /// Its name.
+    /// The host's name.
     pub fn name(&self) -> &str {
         &self.plan.words.name
     }
 
-    /// Its name, prefix and address.
+    /// The host's name, prefix and address.
     pub fn words(&self) -> &HostWords {
         &self.plan.words
     }
 
-    /// Whether it shares its kernel with other hosts of the testbed.
+    /// Whether the host shares its kernel with other hosts of the testbed.
     pub fn shares_kernel(&self) -> bool {
         self.plan.shares_kernel
     }
@@ -110,15 +110,15 @@ impl Host {
         words
     }
 
-    /// The command as shown in messages, without `agent`, so that the reader can append another argument.
+    /// The command as shown in messages, without the argument `agent`, so that the reader can append another one.
     fn shown(&self) -> String {
         let mut words = self.command();
         words.pop();
         words.join(" ")
     }
 
-    /// Starts an agent if none is running. It does not wait ([`Host::greet`] does), so that several hosts can start at
-    /// the same time.
+    /// Starts an agent if none is running. Does not wait for the agent, so that several hosts can start at the same
+    /// time; [`Host::greet`] waits.
     pub fn begin(&mut self) -> Result<(), HostError> {
         if self.line.is_some() {
             return Ok(());
@@ -208,7 +208,7 @@ impl Host {
         })
     }
 
-    /// Closes the agent's input, which makes it exit; dropping the host waits for that.
+    /// Closes the agent's input, which makes the agent exit. Dropping the host waits for the exit.
     pub(crate) fn hang_up(&mut self) {
         if let Some(line) = &mut self.line {
             line.hang_up();
@@ -248,7 +248,7 @@ impl Host {
         self.losses = 0;
     }
 
-    /// A number for a role, never reused.
+    /// A new number for a role; numbers are never reused.
     pub(crate) fn next_role(&mut self) -> u32 {
         self.next_role += 1;
         self.next_role
@@ -371,7 +371,7 @@ impl Host {
         self.line.as_ref().map_or(0, |line| line.delay_ns)
     }
 
-    /// Addresses at which other hosts may reach it, best first: the one given on the command line, or else those
+    /// Addresses at which other hosts may reach this host, best first: the one given on the command line, or else those
     /// reported by the agent.
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         match (self.plan.words.address, &self.about) {

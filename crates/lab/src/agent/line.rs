@@ -118,7 +118,7 @@ impl Line {
         self.child.wait()
     }
 
-    /// Its exit status, if it exits in time. Also waits until all its error output has been read.
+    /// The exit status of the command, if it exits before `until`. Also waits until all its error output has been read.
     fn wait_end(&mut self, until: Instant) -> Option<std::io::Result<std::process::ExitStatus>> {
         loop {
             match self.child.try_wait() {

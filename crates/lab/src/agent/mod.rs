@@ -47,7 +47,7 @@ pub(crate) enum ToAgent {
     },
     /// Start a process for this role; its answers and its exit are reported as `Role`.
     Start {
-        /// Its number, never reused.
+        /// The role's number, never reused.
         role: u32,
         /// Name of the role, for messages.
         name: String,
@@ -90,7 +90,7 @@ pub(crate) enum ToAgent {
 pub(crate) struct HeldAt {
     /// The role that offered it.
     pub(crate) role: u32,
-    /// Its index among all descriptors offered by this role.
+    /// The descriptor's index among all descriptors offered by this role.
     pub(crate) at: usize,
 }
 
@@ -105,9 +105,9 @@ pub(crate) enum FromAgent {
     },
     /// A role has answered or exited.
     Role {
-        /// Its number.
+        /// The role's number.
         role: u32,
-        /// Its message.
+        /// The role's answer, or how the role exited.
         said: Said,
     },
     /// All roles have ended.
@@ -144,12 +144,12 @@ pub(crate) enum Said {
     Answer {
         /// The answer.
         answer: Box<Answer>,
-        /// The number of descriptors attached to it; the agent keeps them.
+        /// The number of descriptors attached to the answer; the agent keeps them.
         fds: usize,
     },
     /// The role has exited.
     Ended {
-        /// Its exit status and the last part of its output.
+        /// The role's exit status and the last part of its output.
         how: String,
     },
 }
@@ -157,9 +157,9 @@ pub(crate) enum Said {
 /// The description of a host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
-    /// Its fingerprint.
+    /// The host's fingerprint.
     pub environment: Environment,
-    /// Its CPU topology.
+    /// The host's CPU topology.
     pub topology: Topology,
     /// Probe results of the mechanisms, by id.
     pub mechanisms: Vec<(String, Probe)>,
@@ -167,8 +167,8 @@ pub struct About {
     pub ticker: Ticker,
     /// The properties of the measuring instruments: clock and empty loop.
     pub calibration: Calibration,
-    /// Its addresses, best first.
+    /// The host's addresses, best first.
     pub addresses: Vec<IpAddr>,
-    /// Identifies its CLOCK_MONOTONIC: time stamps of hosts with the same value can be compared.
+    /// Identifies the host's CLOCK_MONOTONIC: time stamps of hosts with the same value can be compared.
     pub clock: String,
 }

@@ -1,6 +1,7 @@
-//! Determines at which of its addresses a host can be reached by another: one listens, the other tries all addresses.
-//! The listener sends a password known only to the two, so that a different host at the same address is not mistaken
-//! for it (every host has the same loopback address, and many have the same bridge address).
+//! Determines at which of its addresses a host can be reached by another: one host listens, the other tries all
+//! addresses. The listener sends a password that only these two hosts know. It shows that the right host answered and
+//! not a different host with the same address (every host has the same loopback address, and many have the same bridge
+//! address).
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -50,8 +51,8 @@ impl CallListener {
     }
 }
 
-/// The first address at which the password was received; all are tried at the same time. On failure, what happened at
-/// each address.
+/// The first address at which the password was received; all addresses are tried at the same time. The error describes
+/// what happened at each address.
 pub(crate) fn reach(addresses: &[IpAddr], port: u16, password: &str) -> Result<IpAddr, String> {
     if addresses.is_empty() {
         return Err("it has no address; is its interface up?".to_owned());

@@ -54,8 +54,8 @@ pub fn change(ratio: f64) -> String {
 }
 
 impl FailOn {
-    /// The gate's verdict on a figure. "Same" passes; the caller bounds how large a difference it may hide
-    /// ([`Terms::unclear_beyond`](super::Terms::unclear_beyond)).
+    /// The gate's verdict on a figure. A figure that is "same" passes; the caller bounds how large a difference that
+    /// verdict may hide ([`Terms::unclear_beyond`](super::Terms::unclear_beyond)).
     pub fn call(&self, comparison: &Comparison) -> GateCall {
         let bound = 1.0 + self.slower_by;
         match (comparison.verdict, comparison.slowdown_interval) {

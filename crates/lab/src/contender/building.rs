@@ -36,11 +36,11 @@ pub enum BuildError {
         id: String,
         /// The command.
         command: String,
-        /// Its exit status.
+        /// The command's exit status.
         status: String,
         /// The remedy.
         remedy: String,
-        /// The end of its output.
+        /// The end of the command's output.
         wrote: String,
     },
     /// The stamp of the build could not be written.
@@ -94,7 +94,7 @@ pub(super) fn build(contender: &Contender) -> Result<(), BuildError> {
         .map_err(unwritten(&stamp))
 }
 
-/// Whether it was built by the current command from the current sources with the current helpers.
+/// Whether the contender was built by the current command from the current sources with the current helpers.
 pub(super) fn is_built(contender: &Contender) -> bool {
     contender.build.is_empty()
         || fs::read_to_string(stamp_file(contender)).is_ok_and(|t| t == stamp_text(contender))

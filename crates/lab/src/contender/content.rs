@@ -1,7 +1,6 @@
 //! The payload of a window, and how a reader proves that it has read it.
-//!
-//! The bytes are random and different for each window, derived from a secret that no program knows. A sender gets
-//! them as a file; a receiver gets nothing, and can compute their checksum only by reading them.
+//! The bytes are random and different for each window, derived from a secret that no program knows. A sender gets the
+//! bytes as a file. A receiver gets no such file, and can compute the checksum of the bytes only by reading them.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -70,7 +69,7 @@ pub(crate) struct ContentKey {
 }
 
 impl Content {
-    /// Creates the content; the roles of both ends do this independently.
+    /// Creates the content. The roles of both ends create the same content independently.
     pub(crate) fn new(size: usize, working_set_bytes: u64, key: ContentKey) -> Content {
         let stride = size.next_multiple_of(LINE_BYTES).max(LINE_BYTES);
         let count = (working_set_bytes as usize).div_ceil(stride).max(LEAST_MESSAGES);

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use super::Contender;
 use super::folders::{self, NoFolder};
 
-/// Maximum value of `deadline_s`, the seconds that a program may take to answer. The controller's own limit is a little
-/// longer.
+/// Maximum value of `deadline_s`, the seconds that a program may take to answer. The time limit of the controller is a
+/// little longer than this maximum.
 const LONGEST_DEADLINE_S: u32 = 30;
 
 /// Errors in declarations.

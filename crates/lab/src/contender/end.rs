@@ -57,7 +57,7 @@ impl End {
         Ok(End { program, greeting, spins, listens, sends, content, payload })
     }
 
-    /// Makes the connecting end also remove the names that it created under the listening end's prefix.
+    /// Makes the connecting end also remove the objects in `/dev/shm` that it created under the listening end's prefix.
     pub(crate) fn share_memory(&mut self, listener: &End) -> Result<(), ProgramError> {
         Ok(self.program.share_memory(listener.program.shm_prefix().to_owned())?)
     }
@@ -167,7 +167,7 @@ impl End {
         self.program.kill();
     }
 
-    /// Its process.
+    /// The process id of the program.
     pub(crate) fn pid(&self) -> u32 {
         self.program.pid()
     }

@@ -31,37 +31,38 @@ pub use starter::{Language, StarterError, write_starter};
 use program::Program;
 
 /// Key of a value in an offer that is not passed on to the program: the prefix of the listening end's names in
-/// `/dev/shm`. The connecting end creates such names, too, and may be the last to do so, so it must also remove them.
+/// `/dev/shm`. The connecting end creates objects with this prefix, too, and may be the last to create one, so it must
+/// also remove them.
 pub(crate) const SHM_PREFIX: &str = "crossway-shm-prefix";
 
 /// A contender as described by its declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contender {
-    /// Its id, which is distinct from those of the mechanisms.
+    /// The contender's id, which is distinct from those of the mechanisms.
     pub id: String,
     /// A one-line description.
     pub about: String,
     /// The family with which the report groups it.
     pub family: Family,
-    /// Languages from which it can be used, in lower case; empty if the declaration does not state them.
+    /// Languages from which the contender can be used, in lower case; empty if the declaration does not state them.
     pub languages: Vec<String>,
-    /// Its licence, an SPDX expression; `None` if the declaration does not state it.
+    /// The contender's licence, an SPDX expression; `None` if the declaration does not state it.
     pub licence: Option<String>,
-    /// Its capabilities.
+    /// The contender's capabilities.
     pub caps: Caps,
-    /// The command that builds it; empty if nothing has to be built.
+    /// The command that builds the contender; empty if nothing has to be built.
     pub build: Vec<String>,
-    /// A command that succeeds if everything it needs is available; may be empty.
+    /// A command that succeeds if everything that the contender needs is available; empty if there is no such command.
     pub probe: Vec<String>,
-    /// The command that runs one of its roles.
+    /// The command that runs one of the contender's roles.
     pub run: Vec<String>,
-    /// What helps if it cannot be built or started, usually an apt-get command.
+    /// What helps if the contender cannot be built or started, usually an apt-get command.
     pub remedy: String,
-    /// Time limit for its program to answer an order.
+    /// Time limit for the contender's program to answer an order.
     pub deadline: Duration,
     /// The declaration's file.
     pub file: PathBuf,
-    /// The folder in which it is built.
+    /// The folder in which the contender is built.
     pub out: PathBuf,
     /// The folder of the helpers.
     pub helpers: PathBuf,
@@ -76,9 +77,9 @@ pub struct Launch {
     pub run: Vec<String>,
     /// The folder of the helpers.
     pub helpers: PathBuf,
-    /// Its capabilities.
+    /// The contender's capabilities.
     pub caps: Caps,
-    /// Time limit for its program to answer an order.
+    /// Time limit for the contender's program to answer an order.
     pub deadline: Duration,
     /// A number from which the payload is derived: the same for all roles of a trial, and not disclosed to their
     /// programs.
@@ -86,7 +87,7 @@ pub struct Launch {
 }
 
 impl Contender {
-    /// The data for starting its roles; `secret` should differ between trials.
+    /// The data for starting the contender's roles; `secret` should differ between trials.
     pub fn launch(&self, secret: u64) -> Launch {
         Launch {
             id: self.id.clone(),
@@ -98,7 +99,8 @@ impl Contender {
         }
     }
 
-    /// Tests whether it works here: its dependencies are available, it is built, and its program sends its greeting.
+    /// Tests whether the contender works here: its dependencies are available, it is built, and its program sends its
+    /// greeting.
     pub fn probe(&self) -> Probe {
         let missing = |why: String, remedy: &str| Probe::Missing { why, remedy: remedy.to_owned() };
         if let Err(why) = building::try_probe(self) {
@@ -117,12 +119,12 @@ impl Contender {
         }
     }
 
-    /// Whether it was built by this command from these sources, or need not be built.
+    /// Whether the contender was built by this command from these sources, or need not be built.
     pub fn is_built(&self) -> bool {
         building::is_built(self)
     }
 
-    /// Builds it as declared.
+    /// Builds the contender as declared.
     ///
     /// # Errors
     /// The command cannot be started or fails; the error quotes its output and contains the remedy.

@@ -1,5 +1,5 @@
 //! A contender's process. It runs in a directory of its own, is controlled by lines of text, and may produce only
-//! limited output. It is killed with everything that it started when the [`Program`] is dropped.
+//! limited output. When the [`Program`] is dropped, the process is killed with everything that it started.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -158,18 +158,18 @@ impl Program {
         &self.dir
     }
 
-    /// Prefix of the names that it may leave in `/dev/shm`.
+    /// Prefix of the names that the program may leave in `/dev/shm`.
     pub(crate) fn shm_prefix(&self) -> &str {
         &self.shm_prefix
     }
 
-    /// Makes its clean-up also remove what it created in `/dev/shm` under the peer's prefix.
+    /// Makes the clean-up also remove what the program created in `/dev/shm` under the peer's prefix.
     pub(crate) fn share_memory(&mut self, prefix: String) -> Result<(), OsError> {
         self.leases.push(lease::hold(lease::Resource::SharedMemory { prefix })?);
         Ok(())
     }
 
-    /// Waits for its first line, the greeting.
+    /// Waits for the program's first line, the greeting.
     pub(crate) fn greeting(&mut self, limit: Duration) -> Result<Greeting, ProgramError> {
         match self.hear("hello", Some(limit))? {
             Reply::Hello(greeting) if greeting.protocol == VERSION => Ok(greeting),
@@ -203,7 +203,7 @@ impl Program {
         }
     }
 
-    /// Waits for its answer to the order with this name.
+    /// Waits for the program's answer to the order with this name.
     pub(crate) fn hear(
         &mut self,
         order: &'static str,
@@ -244,7 +244,7 @@ impl Program {
         }
     }
 
-    /// Waits for it to exit after it has reported that everything is closed.
+    /// Waits for the program to exit after it has reported that everything is closed.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<(), ProgramError> {
         let until = Some(Instant::now() + limit);
         let ended = poll::any_readable(&[self.ended.as_fd()], until)
@@ -270,7 +270,7 @@ impl Program {
                 .is_ok_and(|ready| ready.contains(&true))
     }
 
-    /// Kills its process and waits until it is dead; processes that it started keep running.
+    /// Kills the program's process and waits until it is dead; processes that it started keep running.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -319,7 +319,7 @@ impl Drop for Program {
     }
 }
 
-/// Reads until the end and keeps the last part, so that the writer never blocks.
+/// Reads until the end and keeps the last part. The writer therefore never blocks.
 fn keep_last(mut from: impl Read, kept: &Mutex<VecDeque<u8>>) {
     let mut chunk = [0; 4096];
     while let Ok(n) = from.read(&mut chunk) {

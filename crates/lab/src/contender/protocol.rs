@@ -20,11 +20,11 @@ pub enum Ask {
         protocol: u32,
         /// `sender`, `receiver`, `client` or `server`.
         part: String,
-        /// Whether it listens; the other end connects.
+        /// Whether the program listens; otherwise it connects.
         listens: bool,
         /// Maximum message size in bytes.
         size_bytes: u64,
-        /// How it waits: `block` or `spin`.
+        /// How the program waits: `block` or `spin`.
         wait: String,
         /// The logical CPU on which it was started.
         cpu: Option<u32>,
@@ -49,7 +49,7 @@ pub enum Ask {
     /// Send or receive messages of these lengths, which are stored one after another in the file; answered by
     /// `verified`.
     Verify {
-        /// Whether to send the contents of the file, or to receive and write them to it.
+        /// Whether to send the contents of the file; otherwise, messages are received and written to the file.
         sends: bool,
         /// Length of each message in bytes.
         lengths: Vec<u64>,
@@ -146,14 +146,14 @@ pub enum Reply {
     Failed {
         /// The reason, in one sentence.
         reason: String,
-        /// Whether the reason is that the program does not support what was requested, so that nothing broke.
+        /// Whether the program merely does not support what was requested, as opposed to a failure.
         #[serde(default)]
         unsupported: bool,
     },
 }
 
 impl Reply {
-    /// Its name in the protocol.
+    /// The order's name in the protocol.
     pub fn name(&self) -> &'static str {
         match self {
             Reply::Hello(_) => "hello",
@@ -172,11 +172,11 @@ impl Reply {
 /// The first line of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
-    /// Version of the protocol that it uses.
+    /// Version of the protocol that the program uses.
     pub protocol: u32,
-    /// The library that it measures, with its version.
+    /// The library that the program measures, with its version.
     pub library: String,
-    /// The kind of checksum that it computes.
+    /// The kind of checksum that the program computes.
     #[serde(default)]
     pub checksum: Checksum,
 }

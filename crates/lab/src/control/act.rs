@@ -1,23 +1,23 @@
-//! Acts: what a role does while a fault is injected into it or its peer, and how that ends.
+//! Acts: what a role does while a fault is injected into the role or its peer, and how the act ends.
 
 use serde::{Deserialize, Serialize};
 
-/// An act. Calls wait without a deadline, as in a program that trusts its channel.
+/// What a role does. Calls wait without a deadline, as in a program that relies on its channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Act {
     /// Send messages.
     Send {
-        /// Number of messages; null: until an error occurs.
+        /// Number of messages; null to send until an error occurs.
         messages: Option<u64>,
         /// Microseconds to sleep after each message.
         gap_us: u32,
     },
     /// Receive messages.
     Receive {
-        /// Number of messages; null: until an error occurs.
+        /// Number of messages; null to receive until an error occurs.
         messages: Option<u64>,
-        /// Length of the receive buffer in bytes; null: that of the channel's messages.
+        /// Length of the receive buffer in bytes; null for the length of the channel's messages.
         buffer_bytes: Option<u64>,
     },
     /// Send until the channel is full, then wait for room until an error occurs.
@@ -44,7 +44,7 @@ pub struct ReportedError {
     pub call: String,
     /// Text of the error.
     pub error: String,
-    /// Whether the error identifies that the peer is gone.
+    /// Whether the error tells that the peer is gone.
     pub peer_closed: bool,
     /// Time at which the call returned, CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
@@ -55,8 +55,8 @@ pub struct ReportedError {
 /// Result of an act that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActResult {
-    /// The error that ended it, or the first error if it continued after errors.
+    /// The error that ended the act, or the first error if the act continued after errors; null if there was none.
     pub error: Option<ReportedError>,
-    /// Whether a send with a deadline returned within a second of the deadline; null if there was none.
+    /// Whether a send with a deadline returned within a second of the deadline; null if there was no such send.
     pub deadline_kept: Option<bool>,
 }

@@ -1,5 +1,5 @@
-//! Messages between the controller and its roles: JSON after a 32-bit big-endian length, with descriptors attached to
-//! its first byte.
+//! Messages between the controller and its roles. A message is JSON after a 32-bit big-endian length; descriptors are
+//! attached to the first byte of the message.
 //!
 //! A role reads orders from its standard input. If that is a socket, the role answers through it, and offers may
 //! include descriptors. Otherwise (behind a command prefix that transfers only bytes, such as ssh), the role answers on
@@ -62,7 +62,7 @@ pub struct Task {
     pub inputs: Inputs,
     /// The part that the role plays.
     pub part: Part,
-    /// Its index among the roles with the same part; senders include it in their sequence numbers.
+    /// The role's index among the roles with the same part; senders include it in their sequence numbers.
     pub index: u16,
     /// The logical CPU to run on; null: unpinned.
     pub cpu: Option<u32>,
@@ -70,7 +70,7 @@ pub struct Task {
     pub listeners: u16,
     /// Number of roles of the opposite part that are connected to this role.
     pub peers: u16,
-    /// Index of its first peer.
+    /// Index of the role's first peer.
     pub first_peer: u16,
     /// The calibrated clock for timed loops; null: the role calibrates one, because it runs on another host.
     pub ticker: Option<Ticker>,
@@ -114,8 +114,8 @@ pub enum Order {
     },
     /// Run the prepared window; answered by `Done`.
     Go {
-        /// Time on CLOCK_MONOTONIC, nanoseconds: the first intended instant of a paced window, or the end of a timed
-        /// one.
+        /// The time on CLOCK_MONOTONIC, nanoseconds, at which the first message of a paced window is due, or at which a
+        /// timed window ends.
         at_ns: u64,
     },
     /// End the open-ended window that is running, which is then answered by `Done`. This order itself has no answer.
@@ -139,9 +139,9 @@ pub struct Window {
     pub messages: u64,
     /// Messages per timed sample.
     pub batch: u32,
-    /// Whether it is measured.
+    /// Whether the window is measured; otherwise it belongs to the warm-up.
     pub measured: bool,
-    /// Whether it is open-ended: senders continue until they receive [`Order::Stop`].
+    /// Whether the window is open-ended: senders continue until they receive [`Order::Stop`].
     #[serde(default)]
     pub open: bool,
 }
@@ -187,10 +187,10 @@ pub enum Answer {
     Failed {
         /// The error, in one sentence.
         reason: String,
-        /// Whether the reason is that the mechanism does not support what the case requests, so that nothing broke.
+        /// Whether the mechanism merely does not support what the case requests, as opposed to a failure.
         unsupported: bool,
-        /// Whether the failure cannot be a consequence of a peer's failure. If several roles fail, this reason is
-        /// reported.
+        /// Whether the failure cannot be a consequence of a peer's failure. If several roles fail, the reason of such a
+        /// role is reported.
         #[serde(default)]
         own_fault: bool,
     },

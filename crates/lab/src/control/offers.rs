@@ -13,7 +13,7 @@ use super::ControlError;
 pub struct OfferText {
     /// The strings of the offer, by name.
     pub words: BTreeMap<String, String>,
-    /// The names of its descriptors.
+    /// The names of the offer's descriptors.
     pub fds: Vec<String>,
 }
 

@@ -56,12 +56,12 @@ pub struct Outcome {
     pub facts: crossway_mech::Facts,
 }
 
-/// CPU time used by a process that serves both ends, during a role's window.
+/// The process that serves both ends, and the CPU time that it used during a role's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerUse {
-    /// Its process id.
+    /// The server's process id.
     pub pid: u32,
-    /// Its CPU time, nanoseconds; null if it could not be read.
+    /// The server's CPU time, nanoseconds; null if it could not be read.
     pub cpu_ns: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ pub struct Counters {
 pub struct PaceSeen {
     /// Number of intended bursts.
     pub bursts: u64,
-    /// Number of bursts that began late.
+    /// Number of bursts that began late; see [`Pacing::late_bursts`](crate::record::Pacing::late_bursts).
     pub late_bursts: u64,
     /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,

@@ -1,4 +1,4 @@
-//! One end of a control channel: transfers whole messages, with their descriptors if it is a socket.
+//! One end of a control channel: transfers whole messages, and descriptors with them if the channel is a socket.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -56,7 +56,7 @@ pub struct Processor {
     pub stepping: Option<String>,
     /// Microcode revision.
     pub microcode: Option<String>,
-    /// Its features that affect timing.
+    /// The processor's features that affect timing.
     pub flags: BTreeSet<String>,
 }
 
@@ -91,7 +91,7 @@ impl Processor {
         }
     }
 
-    /// Everything that identifies it, in one line.
+    /// Everything that identifies the processor, in one line.
     pub fn name(&self) -> String {
         let part = |p: &Option<String>| p.clone().unwrap_or("?".to_owned());
         format!(
@@ -142,7 +142,7 @@ pub struct Frequency {
     pub min_khz: Option<u64>,
     /// Highest frequency allowed on the first CPU, kHz.
     pub max_khz: Option<u64>,
-    /// Whether it may temporarily run above its nominal frequency.
+    /// Whether the processor may temporarily run above its nominal frequency.
     pub turbo: Option<bool>,
     /// The driver of the idle states.
     pub idle_driver: Option<String>,

@@ -227,7 +227,7 @@ fn chosen(text: &str) -> Option<String> {
 /// Power supply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Power {
-    /// Whether the machine runs on battery; `None` if it has none or does not report it.
+    /// Whether the machine runs on battery; `None` if the machine has no battery or does not report its state.
     pub on_battery: Option<bool>,
 }
 

@@ -37,13 +37,13 @@ pub enum Value {
 
 /// A column of an exported table.
 pub struct Column {
-    /// Its name; the suffix is the unit.
+    /// The column's name; the suffix is the unit.
     pub name: &'static str,
-    /// Its type.
+    /// The column's type.
     pub kind: ColumnKind,
-    /// Its meaning.
+    /// The column's meaning.
     pub about: &'static str,
-    /// Its value for a record.
+    /// Returns the column's value for a record.
     pub value: fn(&Record) -> Value,
 }
 

@@ -191,7 +191,7 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// Waits for the end of an act for as long as it makes progress, after a first wait that returned `first`.
+    /// Waits for the end of an act as long as the act makes progress. `first` is the result of a first wait.
     fn rest_of(&self, actor: &mut Actor, first: Ended) -> Ended {
         match first {
             Ended::Silent { .. } => {

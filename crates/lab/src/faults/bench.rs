@@ -251,12 +251,12 @@ impl Actor {
         Ok(())
     }
 
-    /// The progress of the act.
+    /// The progress of the role's act.
     pub(super) fn progress(&self) -> Progress {
         Progress::read(&self.progress)
     }
 
-    /// Waits until `far` accepts the progress of the act.
+    /// Waits until `far` returns true for the progress of the act.
     pub(super) fn wait_until(&self, far: impl Fn(&Progress) -> bool) -> Result<(), NoObservation> {
         let begin = Instant::now();
         while !far(&self.progress()) {
@@ -272,7 +272,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Waits until the act has begun and, if the end blocks while it waits, until it sleeps.
+    /// Waits until the act has begun. If the end blocks while it waits, also waits until the end sleeps.
     pub(super) fn wait_until_waiting(&self) -> Result<(), NoObservation> {
         self.wait_until(|progress| progress.phase >= phase::BEGUN)?;
         if self.wait != Wait::Block {

@@ -2,7 +2,7 @@
 
 use super::{Fault, Side, State};
 
-/// One fault in one state of one end.
+/// One fault, injected into one end in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) fault: Fault,
@@ -53,7 +53,7 @@ pub(super) fn all() -> Vec<Cell> {
 }
 
 impl Cell {
-    /// The end that is observed.
+    /// The end that is observed: the other end, or the affected end itself if a resource is exhausted.
     pub(super) fn survivor(&self) -> Side {
         match self.fault {
             Fault::Kill | Fault::Stop | Fault::Garbage | Fault::WrongLength => {

@@ -77,7 +77,7 @@ pub enum MatrixError {
     Worker {
         /// The mechanism.
         mechanism: String,
-        /// How it exited.
+        /// How the worker exited.
         how: String,
     },
     /// A system call failed.

@@ -5,7 +5,8 @@ use crate::payload::next_random;
 /// Length of a message's number in bytes; it is at the start of the message.
 pub(super) const NUMBER_BYTES: u64 = 8;
 
-/// Fills `message` with the content of message `number` of a channel. There must be room at least for the number.
+/// Fills `message` with the content of message `number` of a channel. The message must have room at least for the
+/// number.
 pub(super) fn fill(message: &mut [u8], number: u64) {
     let mut state = number ^ 0x6661_756c_7473;
     let (words, tail) = message.as_chunks_mut::<8>();

@@ -1,10 +1,10 @@
 //! The fault matrix: what the ends of a channel observe when something breaks.
 //!
-//! For each mechanism and contender, a real fault is injected into one of two processes. The other one, the survivor,
-//! is observed: how and how soon it learns of the fault, whether it hangs, which messages it received that were never
-//! sent, which sent messages were lost, and what is left behind on the machine. Each attempt gives one [`FaultRecord`].
-//! Enea's study rates data integrity and monitoring by colours without describing its method (item E23 of that study);
-//! these records provide measurements instead.
+//! For each mechanism and contender, a real fault is injected into one of two processes. The other process, the
+//! survivor, is observed: how and how soon it is notified of the fault, whether it hangs, which messages it received
+//! that were never sent, which sent messages were lost, and what is left behind on the machine. Each attempt gives one
+//! [`FaultRecord`]. Enea's study rates data integrity and monitoring by colours without describing its method (item E23
+//! of that study); these records provide measurements instead.
 
 mod act;
 mod attempt;

@@ -86,7 +86,7 @@ impl Observation {
         }
     }
 
-    /// Records the error by which the survivor learned of the fault.
+    /// Records the error that notified the survivor of the fault.
     pub(super) fn detected_by_error(&mut self, error: &ReportedError) {
         self.detected_by = Some(Detection {
             call: error.call.clone(),

@@ -336,14 +336,14 @@ fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
 }
 
 impl Observation {
-    /// Records that at least one message was received that was not sent: the checksum of a window is wrong, or a window
-    /// arrived that nobody sent.
+    /// Records that at least one message was received that was not sent. Either the checksum of a window is wrong, or a
+    /// window was received although none was sent.
     fn deceived(&mut self) {
         self.received_not_sent = Some(1);
         self.outcome = Some(Outcome::Deceived);
     }
 
-    /// Records an error that was returned in place of an answer.
+    /// Records an error that the program returned instead of an answer.
     fn told_outside(&mut self, error: &ProgramError, call: &str, fault_ns: u64) {
         self.outcome = Some(match error {
             ProgramError::Silent { .. } => {

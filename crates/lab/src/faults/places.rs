@@ -1,8 +1,8 @@
 //! Places where objects can be left behind or that can become full: temporary files, `/dev/shm`, message queues, System
 //! V tables.
 //!
-//! These belong to the whole machine. A worker therefore runs with its own IPC namespace and mounts. Everything that is
-//! found there belongs to the mechanism, and filling a file system there does no harm.
+//! These places belong to the whole machine. A worker therefore runs with its own IPC namespace and mounts. Everything
+//! that is found there was left by the mechanism, and filling a file system there does no harm.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -85,8 +85,9 @@ fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
     }
 }
 
-/// The objects that existed when an end had died, each with what removed it. `closed` are those that still existed
-/// after the survivor had closed its end, `swept` those that still existed after a sweep of the leases.
+/// The objects that existed when an end had died, each with what removed it. Of these objects, `closed` are those that
+/// still existed after the survivor had closed its end, and `swept` those that still existed after a sweep of the
+/// leases.
 pub(super) fn leftovers(at_death: &Things, closed: &Things, swept: &Things) -> Vec<Leftover> {
     let remover = |thing| match () {
         () if swept.contains(thing) => Remover::ByHand,
@@ -111,7 +112,7 @@ fn leftover((kind, name): &(LeftoverKind, String), remover: Remover) -> Leftover
     Leftover { kind: *kind, name: name.clone(), remover, remedy }
 }
 
-/// A full file system; it is emptied when this is dropped.
+/// A full file system, which is emptied when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Filled(PathBuf);
 

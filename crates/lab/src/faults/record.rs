@@ -84,18 +84,18 @@ impl Side {
 pub enum Outcome {
     /// The fault changed nothing: everything sent arrived unaltered.
     Unaffected,
-    /// It waited during the fault and then continued; nothing was lost.
+    /// The survivor waited during the fault and then continued; nothing was lost.
     Resumed,
     /// A call returned an error that identifies the fault. Called `told` in records of earlier builds.
     #[serde(alias = "told")]
     Detected,
-    /// It was never notified, and messages that the mechanism had accepted are lost.
+    /// The survivor was never notified, and messages that the mechanism had accepted are lost.
     Unnoticed,
     /// A call without a deadline did not return while the survivor was watched.
     Hung,
-    /// It received a message that was never sent.
+    /// The survivor received a message that was never sent.
     Deceived,
-    /// Its process died.
+    /// The survivor's process died.
     Died,
 }
 
@@ -106,7 +106,7 @@ pub struct Detection {
     pub call: String,
     /// The text of the mechanism's error.
     pub error: String,
-    /// Whether the error identifies that the peer is gone, so that a program can handle it without parsing text.
+    /// Whether the error tells that the peer is gone, so that a program can handle it without parsing text.
     pub peer_closed: bool,
 }
 
@@ -132,12 +132,12 @@ pub enum LeftoverKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remover {
-    /// It was gone after the survivor had closed its end.
+    /// The object was gone after the survivor had closed its end.
     Survivor,
-    /// It was gone after a sweep of Crossway's leases, as done by its reaper and at its next start. A program without
-    /// leases must remove it itself.
+    /// The object was gone after a sweep of Crossway's leases, as done by its reaper and at its next start. A program
+    /// without leases must remove the object itself.
     LeaseSweep,
-    /// It was not removed automatically: its owner or root must run [`Leftover::remedy`].
+    /// The object was not removed automatically: its owner or root must run [`Leftover::remedy`].
     ByHand,
 }
 
@@ -146,11 +146,11 @@ pub enum Remover {
 pub struct Leftover {
     /// Kind of the object.
     pub kind: LeftoverKind,
-    /// Its name: a path, or the number by which the kernel identifies it.
+    /// The object's name: a path, or the number by which the kernel identifies the object.
     pub name: String,
-    /// What removed it.
+    /// What removed the object, or can remove it.
     pub remover: Remover,
-    /// The command that removes it.
+    /// The command that removes the object.
     pub remedy: String,
 }
 
@@ -203,7 +203,7 @@ pub struct FaultRecord {
     pub watched_ns: u64,
     /// Number of messages that the mechanism accepted from the sending end; null if nothing was sent.
     pub sent: Option<u64>,
-    /// Number of those that the receiving end received unaltered.
+    /// Number of the sent messages that the receiving end received unaltered; null if nothing was sent.
     pub received: Option<u64>,
     /// Number of messages that the survivor received although they were never sent: wrong content, wrong length, or
     /// duplicates.

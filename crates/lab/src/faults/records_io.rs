@@ -54,7 +54,7 @@ pub fn read_faults(path: &Path) -> Result<Vec<FaultRecord>, ReadError> {
 /// Reads the fault records next to a run's records; empty if there are none.
 ///
 /// # Errors
-/// The same as for [`read_faults`], except that a missing file is not an error.
+/// Returns the errors of [`read_faults`], except that a missing file is not an error.
 pub fn read_faults_beside(records: &Path) -> Result<Vec<FaultRecord>, ReadError> {
     let dir = if records.is_dir() { records } else { records.parent().unwrap_or(Path::new("")) };
     if !dir.join(FAULTS).exists() {

@@ -15,7 +15,7 @@ use super::places::{self, Filled};
 use super::{Act, Detection, Fault, Outcome, Side, State};
 use crate::launcher::Launcher;
 
-/// Number of messages that show that a channel works in spite of the fault.
+/// Number of messages exchanged to show that a channel works in spite of the fault.
 const MESSAGES: u64 = 50;
 
 /// More descriptors than a role ever needs.
@@ -71,8 +71,8 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// Sends messages to the affected end and records whether they arrive; `then` is called once that end waits for
-    /// them.
+    /// Sends messages to the affected end and records whether they arrive. `then` is called when that end waits for the
+    /// messages.
     fn exchange(
         &self,
         affected: &mut Actor,

@@ -34,7 +34,7 @@ pub(super) struct Work {
 pub(super) struct Foreign {
     launch: Launch,
     remedy: String,
-    /// Why it cannot be started at all; `None` if it can.
+    /// Why the contender cannot be started at all; `None` if it can.
     missing: Option<String>,
 }
 

@@ -40,7 +40,7 @@ pub enum Workload {
     FanIn {
         /// Number of senders.
         senders: u32,
-        /// Work of the receiver for each message, microseconds; 0: it only receives.
+        /// Simulated work of the receiver for each message, microseconds; 0 if the receiver only receives.
         #[serde(default, skip_serializing_if = "is_zero")]
         receiver_us: u32,
     },
@@ -127,7 +127,7 @@ fn is_zero(number: &u32) -> bool {
 /// The figure that expresses how fast a workload was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Messages per second; its messages are not timed one by one.
+    /// Messages per second, for workloads whose messages are not timed one by one.
     Rate,
     /// The time from a request to its reply.
     RoundTrip,
@@ -168,15 +168,15 @@ pub enum Extent {
 /// Properties of a workload that do not depend on the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadFacts {
-    /// The figure that expresses how fast it was.
+    /// The figure that expresses how fast the workload was.
     pub measure: Measure,
     /// What ends a window, the timed part of a trial, and when its messages are sent.
     pub extent: Extent,
     /// Whether messages are answered.
     pub has_replies: bool,
-    /// Whether it can run concurrently with a measured workload.
+    /// Whether the workload can run concurrently with a measured workload.
     pub beside: bool,
-    /// Whether the protocol of contenders supports it.
+    /// Whether the protocol of contenders supports the workload.
     pub contenders: bool,
 }
 
@@ -186,12 +186,12 @@ impl WorkloadFacts {
         self.measure == Measure::RoundTrip
     }
 
-    /// Whether it runs for a duration instead of for a number of messages.
+    /// Whether the workload runs for a duration instead of for a number of messages.
     pub fn timed(&self) -> bool {
         self.extent == Extent::Time
     }
 
-    /// Whether its messages are sent at fixed times.
+    /// Whether the workload's messages are sent at fixed times.
     pub fn paced(&self) -> bool {
         matches!(self.extent, Extent::Instants { .. })
     }

@@ -24,9 +24,9 @@ const METERS_LIMIT: Duration = Duration::from_secs(35);
 /// A descriptor offered by a role.
 #[derive(Debug)]
 pub(crate) enum HeldDescriptor {
-    /// It was received by this process.
+    /// A descriptor that this process received.
     Local(OwnedFd),
-    /// It is held by the agent of the host with this index.
+    /// A descriptor that the agent of the host with this index holds.
     Remote(usize, HeldAt),
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct RoleGroup<'a> {
     phase: &'static str,
     meter: Option<HostMeter>,
     over: bool,
-    /// The directories of roles in containers, by role.
+    /// The directories of roles in containers, by role; empty without containers.
     rooms: Vec<PathBuf>,
 }
 
 impl<'a> RoleGroup<'a> {
-    /// Starts one process per role. Each role is given as its name and whether it listens.
+    /// Starts one process per role. `roles` contains each role's name and whether it listens.
     pub(crate) fn start(
         site: RoleSite<'a>,
         roles: &[(String, bool)],
@@ -126,7 +126,7 @@ impl<'a> RoleGroup<'a> {
         clocks.all(|clock| Some(clock) == first)
     }
 
-    /// The time `lead_ns` from now, plus the delay of the connections, on the clock of each role. Roles that share a
+    /// The time `lead_ns` from now, plus the delay of the connections, by the clock of each role. Roles that share a
     /// clock get the same value.
     pub(crate) fn instants_ns(&self, lead_ns: u64) -> Vec<u64> {
         let way_ns = 2 * self.hosts.iter().map(|host| host.delay_ns()).max().unwrap_or(0);

@@ -74,7 +74,7 @@ impl RoleProcess {
         let _ = self.child.kill();
     }
 
-    /// Its process id.
+    /// The role's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

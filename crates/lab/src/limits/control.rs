@@ -21,7 +21,7 @@ pub struct ControlRate {
     pub object: String,
     /// `create-remove`: creating and removing one object; `stat`: querying the state of an object.
     pub operation: String,
-    /// Number of threads that do it at the same time, each with its own objects.
+    /// Number of threads that perform the operation at the same time, each on its own objects.
     pub threads: u32,
     /// Operations per second of all threads together.
     pub per_s: Spread,

@@ -19,8 +19,8 @@ pub struct Layout {
 }
 
 /// The throughput of one or two copies between two cores at one message size. The sender copies whole messages from its
-/// working set into a ring, and the receiver adds up all of their 64-bit words. With two copies, it first copies the
-/// messages out of the ring.
+/// working set into a ring, and the receiver adds up all of their 64-bit words. With two copies, the receiver first
+/// copies the messages out of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyLimit {
     /// Number of copies, 1 or 2.
@@ -43,7 +43,8 @@ pub struct CopyLimit {
 }
 
 impl Limits {
-    /// Whether two copies were faster than the single copy of `one`, between the same CPUs and at the same size.
+    /// Whether this limit with two copies is faster than `one`, the limit with a single copy between the same CPUs and
+    /// at the same size.
     pub fn two_copies_faster(&self, one: &CopyLimit) -> bool {
         let twin = |c: &&CopyLimit| {
             (c.copies, c.a, c.b, c.size_bytes) == (2, one.a, one.b, one.size_bytes)

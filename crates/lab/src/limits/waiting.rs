@@ -26,8 +26,8 @@ pub struct Wake {
     pub a: u32,
     /// The sleeping thread's CPU.
     pub b: u32,
-    /// How long the thread had slept, microseconds. Up to 200 us, the waking thread spins in the meantime; for longer
-    /// times it sleeps too.
+    /// How long the thread had slept, microseconds. During a sleep of up to 200 us, the waking thread spins; during a
+    /// longer one, it sleeps too.
     pub idle_us: u64,
     /// Latency, nanoseconds.
     pub wake_to_run_ns: Spread,

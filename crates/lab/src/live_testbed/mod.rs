@@ -1,5 +1,5 @@
-//! Testbeds in use: creates what a [`Testbed`](crate::testbed::Testbed) describes, connects to its hosts, and removes
-//! it.
+//! Testbeds in use: creates what a [`Testbed`](crate::testbed::Testbed) describes, connects to the testbed's hosts, and
+//! removes everything at the end.
 
 mod container;
 mod error;

@@ -62,8 +62,8 @@ impl LiveTestbed {
         Ok(())
     }
 
-    /// Reboots a guest. What is left of the old guest is removed first, because the new one gets its name and its place
-    /// on the network.
+    /// Reboots a guest. What is left of the old guest is removed first, because the rebooted guest gets the same name
+    /// and place on the network.
     fn boot_again(&mut self, at: usize) -> Result<(), TestbedError> {
         let Some(lab) = &self.lab else { return Ok(()) };
         if let Some(tipcd) = self.tipcds.get_mut(at) {

@@ -172,9 +172,9 @@ fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
     Ok(booted.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// The path of the agent's program. It is the one stated by the user if there is one; for ssh, the `crossway` in the
-/// PATH of the other machine; otherwise this program, whose file exists there too (in namespaces, guests, and clusters
-/// with a shared file system).
+/// The path of the agent's program on a host: `told`, the path stated by the user, if there is one; for ssh,
+/// `crossway`, which is looked up in the PATH of the other machine; otherwise `own`, the file of this program, which
+/// exists there too (in namespaces, guests, and clusters with a shared file system).
 fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
     match (told, words.prefix.first()) {
         (Some(told), Some(_)) => told.to_owned(),

@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Path of the socket of a guest's `tipcd`. It is the same in every guest, because each has its own /run.
 pub(super) const GUEST_SOCKET: &str = "/run/tipcd.sock";
 
-/// Makes each of these guests' kernels a TIPC node on the network and waits until it has a link to another one.
+/// Makes each of these guests' kernels a TIPC node on the network and waits until it has a link to another node.
 pub(super) fn join_kernels(guests: &[&Guest]) -> Result<(), TestbedError> {
     for guest in guests {
         let words = ["tipc", "bearer", "enable", "media", "eth", "device", "eth0"];
@@ -54,11 +54,11 @@ fn wait_for_link(guest: &Guest) -> Result<(), TestbedError> {
 /// The TIPC network id of Crossway's own nodes; it differs from the kernel's, which may be on the same interface.
 const NODES_NETID: &str = "4712";
 
-/// A host's `tipcd`. It exits when this is dropped.
+/// A host's `tipcd`. It exits when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Tipcd {
     child: Child,
-    /// The lines of its output.
+    /// The lines of the tipcd's output.
     lines: Receiver<String>,
     host: String,
 }
@@ -90,7 +90,7 @@ impl Tipcd {
         Ok(Tipcd { child, lines, host: host.to_owned() })
     }
 
-    /// Waits until it has a link to another node.
+    /// Waits until the tipcd has a link to another node.
     pub(super) fn wait_for_link(&self) -> Result<(), TestbedError> {
         let until = Instant::now() + LINK_LIMIT;
         loop {

@@ -35,7 +35,8 @@ pub struct HostMeter {
     sampler: Option<Result<Sampler, String>>,
 }
 
-/// Readings, without the host's name, which the meters may not know. A reading that failed has the reason instead.
+/// The readings of a host's meters, without the host's name, which the meters may not know. A reading that failed has
+/// the reason instead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostReading {
     /// CPU time.
@@ -49,8 +50,8 @@ pub struct HostReading {
 }
 
 impl HostMeter {
-    /// Takes the first readings. Slow ones are taken first, so that those that should be close to the window are taken
-    /// last.
+    /// Takes the first readings. Slow readings are taken first, so that those that should be close to the window are
+    /// taken last.
     pub fn start(ask: &HostAsk) -> Self {
         let sent = ask.transport.map(|transport| (transport, retransmissions::read(transport)));
         let cpus = if ask.own_cpus_only { affinity::allowed().ok() } else { None };

@@ -6,7 +6,7 @@ use crate::record::{IfaceMeters, Packets};
 const LOOPBACK: &str = "lo";
 
 /// Computes packets per message from the traffic of all hosts, or returns why that is impossible. `messages` messages
-/// went from the host `sender` to the host `receiver`, which are equal if both ends are on one host.
+/// went from the host `sender` to the host `receiver`; the two names are equal if both ends are on one host.
 pub(crate) fn packets(
     net: &[IfaceMeters],
     sender: &str,

@@ -8,7 +8,7 @@ use crossway_sys::protocol_counters::{self, Counters};
 use crate::catalogue;
 use crate::record::{Retransmissions, Transport};
 
-/// Counters of packets sent, and of those sent again. Both only increase.
+/// Counters of packets sent, and of packets sent again. Both counters only increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     sent: u64,

@@ -8,8 +8,8 @@ use crossway_sys::usage::{Usage, process_cpu_ns};
 
 use crate::control::{Counters, Outcome, ServerUse};
 
-/// The hardware counters of this process. They count only threads that start after they were opened, so a role opens
-/// them before anything else.
+/// The hardware counters of this process. They count only threads that start after the counters were opened, so a role
+/// opens them before it does anything else.
 static COUNTERS: OnceLock<Result<perf::Counters, String>> = OnceLock::new();
 
 /// Opens the hardware counters, if there are any.

@@ -21,9 +21,9 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Where the programs of a trial run.
 pub(super) struct Places<'a> {
     pub(super) program: &'a Path,
-    /// The client's node and the other one.
+    /// The client's node, then the other node.
     pub(super) hosts: &'a [Host],
-    /// The sockets of their tipcds.
+    /// The sockets of the two nodes' tipcds.
     pub(super) sockets: [PathBuf; 2],
     /// The directory in which each node has its directory of channel names.
     pub(super) room: PathBuf,
@@ -51,7 +51,7 @@ impl Places<'_> {
     }
 }
 
-/// A program, killed when this is dropped.
+/// A program, which is killed when this value is dropped.
 struct Program(Child);
 
 impl Program {
@@ -59,7 +59,7 @@ impl Program {
         command.spawn().map(Program).map_err(|error| format!("cannot start a program: {error}"))
     }
 
-    /// Waits until it exits; returns an error unless it succeeded. `which` names it in the error.
+    /// Waits until the program exits; returns an error unless it succeeded. `which` names the program in the error.
     fn end(&mut self, which: &str) -> Result<(), String> {
         let until = Instant::now() + STUCK;
         loop {

@@ -62,7 +62,7 @@ pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError
     }
 }
 
-/// Parses a table with exactly one entry that is itself a table, which is how plans write a value with arguments.
+/// Parses a table with exactly one entry whose value is a table. Plans write a value with arguments in this form.
 fn one_entry<'a, 'v>(
     at: &At<'a>,
     value: &'v Value,

@@ -24,8 +24,8 @@ const TAGS: &[Tag] = &[
     ("can-spin", |e| !e.is_contender() && e.caps().can_spin),
 ];
 
-/// The mechanisms selected by `words` (ids, patterns and tags), in the registry's order. A `!` before a word excludes
-/// what it selects.
+/// The mechanisms selected by `words` (ids, patterns and tags), in the registry's order. A word that begins with `!`
+/// excludes what the rest of the word selects.
 pub(super) fn select(at: &At<'_>, words: &[String]) -> Result<Vec<&'static str>, PlanError> {
     let entries: Vec<Entry> = catalogue::all().collect();
     let mut chosen = vec![false; entries.len()];

@@ -53,19 +53,19 @@ pub const MOST_TRIALS: u32 = 1_000;
 /// A plan, parsed and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Its name: the file name without extension.
+    /// The plan's name: the file name without extension.
     pub name: String,
-    /// Its purpose.
+    /// The plan's purpose; `None` if the plan does not state it.
     pub about: Option<String>,
     /// Seed of the order of trials and of the payload.
     pub seed: u64,
-    /// Whether the fault matrix is run for its mechanisms after the trials.
+    /// Whether the fault matrix is run for the plan's mechanisms after the trials.
     pub faults: bool,
     /// Whether trials with a process that moves between nodes are run after the other trials.
     pub moves: bool,
     /// Testbeds on which cases run, in addition to this machine.
     pub testbeds: Vec<Testbed>,
-    /// Its groups, in the order of the file.
+    /// The plan's groups, in the order of the file.
     pub groups: Vec<Group>,
     /// The text of the plan as read, which is stored with the results.
     pub text: String,
@@ -74,13 +74,13 @@ pub struct Plan {
 /// A group of cases: the cross product of its mechanisms, workloads, sizes and other lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Its name.
+    /// The group's name.
     pub name: String,
-    /// The question that it answers.
+    /// The question that the group answers; `None` if the plan does not state it.
     pub about: Option<String>,
     /// Ids of mechanisms and contenders, in the order of the catalogue.
     pub mechanisms: Vec<&'static str>,
-    /// Names of testbeds; `None` stands for this machine.
+    /// Names of testbeds; `None` for this machine.
     pub testbeds: Vec<Option<String>>,
     /// Which hosts of a testbed the roles are on.
     pub ends: Vec<Ends>,
@@ -88,27 +88,30 @@ pub struct Group {
     pub workloads: Vec<Workload>,
     /// Message sizes in bytes, ascending, without duplicates.
     pub sizes: Vec<u64>,
-    /// Reply sizes in bytes; `None`: equal to the request size.
+    /// Reply sizes in bytes; `None` for the size of the request.
     pub replies: Vec<Option<u64>>,
-    /// How the ends wait; `None`: the mechanism's default (blocking if it supports that, otherwise spinning).
+    /// How the ends wait; `None` for the mechanism's default (blocking if the mechanism supports that, otherwise
+    /// spinning).
     pub waits: Vec<Option<Wait>>,
     /// How messages are written: copied, or in place.
     pub accesses: Vec<Access>,
-    /// Placements of the roles; `None`: the default, which is `other-core` on this machine and `unpinned` on a testbed.
+    /// Placements of the roles; `None` for the default, which is `other-core` on this machine and `unpinned` on a
+    /// testbed.
     pub placements: Option<Vec<PlacementAxis>>,
     /// Background loads.
     pub loads: Vec<Load>,
     /// Concurrent workloads of each case, one list per value of the axis; an empty list means none.
     pub besides: Vec<Vec<BesideAxis>>,
-    /// SO_SNDBUF and SO_RCVBUF in bytes; `None`: the system's default.
+    /// SO_SNDBUF and SO_RCVBUF in bytes; `None` for the system's default.
     pub socket_buffers: Vec<Option<u64>>,
-    /// Capacities in bytes; `None`: the mechanism's default.
+    /// Capacities in bytes; `None` for the mechanism's default.
     pub capacities: Vec<Option<u64>>,
-    /// Number of messages per trial; `None`: as many as fit into `measure_ms`.
+    /// Number of messages per trial; `None` for as many as fit into `measure_ms`.
     pub messages: Option<u64>,
-    /// The number of messages in the study that the plan repeats, if `messages` is a fraction of it.
+    /// The number of messages in the study that the plan repeats, if `messages` is a fraction of that number; else
+    /// `None`.
     pub study_messages: Option<u64>,
-    /// Interval in milliseconds at which the interfaces' packet counters are sampled; `None`: no series.
+    /// Interval in milliseconds at which the interfaces' packet counters are sampled; `None` for no series.
     pub packet_series_ms: Option<u32>,
     /// Number of trials per case.
     pub trials: u32,
@@ -123,15 +126,15 @@ pub struct Group {
 /// A concurrent workload as written in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BesideAxis {
-    /// The mechanism; `None`: that of the case.
+    /// The mechanism; `None` for that of the case.
     pub mechanism: Option<&'static str>,
     /// The workload.
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// How its ends wait; `None`: the mechanism's default.
+    /// How the workload's ends wait; `None` for the mechanism's default.
     pub wait: Option<Wait>,
-    /// Placement of its roles; `None`: that of the case.
+    /// Placement of the workload's roles; `None` for that of the case.
     pub placement: Option<Placement>,
 }
 

@@ -113,7 +113,8 @@ fn factor(at: &At<'_>, arguments: &Table) -> Result<f64, PlanError> {
     }
 }
 
-/// A series of sizes that grow by a factor, rounded so that octaves are exact. The last size is always included.
+/// A series of sizes that grow by a factor. The sizes are rounded, so that `from` times a power of two is exact. The
+/// last size is always included.
 fn geometric(from: u64, to: u64, factor: f64) -> Vec<u64> {
     let mut sizes: Vec<u64> = (0..)
         .map(|i| (from as f64 * factor.powi(i)).round() as u64)

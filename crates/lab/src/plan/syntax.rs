@@ -93,7 +93,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanErro
     })
 }
 
-/// The parts of a plan outside of its groups.
+/// What a plan contains outside of its groups.
 struct Above<'a> {
     top: &'a Table,
     defaults: &'a Table,
@@ -197,8 +197,8 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
     })
 }
 
-/// Parses the number of messages per trial: a number, or a fraction of a study's number. The `scale` of the whole plan
-/// takes precedence over that of the group.
+/// Parses the number of messages per trial: a number, or a fraction of the number in a study. A `scale` for the whole
+/// plan takes precedence over that of the group.
 fn messages(
     at: &At<'_>,
     value: &Value,

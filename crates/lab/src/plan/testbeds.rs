@@ -110,12 +110,12 @@ fn tipc(at: &At<'_>, value: &Value, kind: TestbedKind) -> Result<Tipc, PlanError
     }
 }
 
-/// The name of the testbed that `--hosts` creates in a plan that has none.
+/// The name of the testbed that `--hosts` adds to a plan without testbeds.
 const COMMAND_LINE: &str = "hosts";
 
 impl Plan {
     /// Makes the hosts named on the command line the hosts of every testbed of kind `hosts`. A plan without testbeds is
-    /// changed so that its mechanisms that work between hosts run between these.
+    /// changed so that those of its mechanisms that work between hosts run between these hosts.
     ///
     /// # Errors
     /// The hosts cannot be parsed, the plan has testbeds of other kinds only, or it has no mechanism that works between
@@ -199,7 +199,7 @@ pub(super) fn named(
     Err(at.bad(format!("unknown testbed '{name}'; allowed: {}", known.join(", "))))
 }
 
-/// The testbed as written in a plan.
+/// The testbed as a table of a plan.
 pub(crate) fn written(testbed: &Testbed) -> Table {
     let mut table = Table::new();
     table.insert("kind".into(), testbed.kind.name().into());

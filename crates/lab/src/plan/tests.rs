@@ -17,7 +17,7 @@ fn error(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
-/// The error for [`GROUP`] after this line was added to it, or has replaced the line with the same key.
+/// The error for the plan [`GROUP`] after this line was added to it or has replaced the line with the same key.
 fn error_with(line: &str) -> String {
     let key = line.split([' ', '=']).next().unwrap_or_default();
     let kept: Vec<_> = GROUP.lines().filter(|l| !l.starts_with(&format!("{key} "))).collect();

@@ -35,8 +35,8 @@ impl Segments {
         Some(Segments { loaded })
     }
 
-    /// The address at which this file offset is loaded. If nothing is loaded from there, the offset itself: for
-    /// programs at fixed addresses, perf reports addresses instead of offsets.
+    /// The address at which this file offset is loaded. If no segment contains the offset, returns the offset itself:
+    /// for programs at fixed addresses, perf reports addresses instead of offsets.
     pub(super) fn address(&self, offset: u64) -> u64 {
         self.loaded
             .iter()

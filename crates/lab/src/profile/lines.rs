@@ -10,7 +10,7 @@ use super::elf::Segments;
 /// A function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Its name, without generic parameters.
+    /// The function's name, without generic parameters.
     pub(super) function: String,
     /// `file:line`; empty if unknown.
     pub(super) line: String,

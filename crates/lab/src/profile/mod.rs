@@ -4,7 +4,7 @@
 //! A [`Profile`] contains each role's samples by [`Part`], its hottest places and its stacks. Sampling shows where a
 //! processor was, not why. Time during which a role slept is not in the samples; it is the difference between wall time
 //! and CPU time. If perf is missing or not permitted, a profile still contains the data from `/proc` and `getrusage`,
-//! and the reason why there is no more.
+//! and the reason why there are no samples.
 
 mod elf;
 mod lines;
@@ -98,7 +98,7 @@ pub struct HotSpot {
     pub function: String,
     /// `kernel`, or the program's or library's file name.
     pub of: String,
-    /// The source line with most of its samples, `file:line`; null if unknown.
+    /// The source line that has the most of these samples, `file:line`; null if unknown.
     pub line: Option<String>,
     /// The kind of work that the function is counted as.
     pub part: Part,
@@ -106,10 +106,10 @@ pub struct HotSpot {
     pub samples: u64,
 }
 
-/// The profile of one role, or of the process that serves both.
+/// The profile of one role, or of a process that serves both roles.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoleProfile {
-    /// `sender`, `receiver`, `client`, `server`, or `broker` for a process between them.
+    /// `sender`, `receiver`, `client` or `server`, or `broker` for a process that serves both roles.
     pub name: String,
     /// The window's wall time, nanoseconds.
     pub wall_ns: u64,

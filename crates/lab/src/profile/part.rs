@@ -87,20 +87,21 @@ pub(super) fn of(frames: &[Frame], places: &[Place]) -> Part {
     of_program(frame, places)
 }
 
-/// The function that enables interrupts again. Sampling by a software clock therefore attributes the work before it to
-/// this function. On these paths, the locks that disable interrupts belong to wait queues, to the scheduler, and to
-/// queues of socket buffers; the latter are recognised by the caller's name. The function that wakes a process is often
-/// missing from the stack, because it ends with a tail call to this one.
+/// The kernel function that releases a spin lock and enables interrupts again. Sampling by a software clock attributes
+/// to this function the work that was done while interrupts were disabled. On the sampled paths, the locks that disable
+/// interrupts belong to wait queues, to the scheduler, and to queues of socket buffers; the latter are recognised by
+/// the caller's name. The function that wakes a process is often missing from the stack, because it ends with a tail
+/// call to this function.
 const UNLOCK: &str = "_raw_spin_unlock_irqrestore";
 
-/// Functions that are counted as their caller's work: small helpers, uncontended locks, and the code that enables
-/// interrupts again.
+/// Prefixes of functions whose work is counted as their caller's: small helpers, uncontended locks, and the code that
+/// enables interrupts again.
 const CALLERS: &str = "srso_ __x86_ retbleed_ _raw_ __raw_ rcu_ __rcu_ __fentry__ mutex_lock mutex_unlock \
     __mutex_ __local_bh _local_bh preempt_ __cond_resched pv_ kvm_ native_ ktime_ read_tsc \
     memset __memset refcount_ __rcu down_ up_ lock_ clear_bhb";
 
-/// Prefixes of names, separated by spaces. An entry that begins with `*` matches anywhere in a name. The first match
-/// decides.
+/// Prefixes of the names of kernel functions, separated by spaces, for each kind of work. An entry that begins with `*`
+/// matches anywhere in a name. The first match decides.
 const KERNEL: &[(Part, &str)] = &[
     (
         Part::Spinning,
@@ -240,8 +241,7 @@ fn of_program(frame: &Frame, places: &[Place]) -> Part {
     }
 }
 
-/// Whether the function belongs to Rust's standard library. Unless it was inlined, the function that called it is
-/// unknown.
+/// Whether the function belongs to Rust's standard library. Its caller is known only if the function was inlined.
 fn of_rust(place: &Place) -> bool {
     let begins = ["core::", "std::", "alloc::"].iter().any(|of| place.function.starts_with(of));
     begins || place.line.contains("/rustc/")

@@ -32,7 +32,7 @@ const FEW: u64 = 200;
 /// How many lines of perf's output are quoted.
 const QUOTED_LINES: usize = 3;
 
-/// A running perf.
+/// A running perf process.
 #[derive(Debug)]
 struct Recording {
     child: Child,

@@ -60,7 +60,7 @@ pub(super) fn look_up(samples: &[Sample]) -> BTreeMap<String, Places> {
         .collect()
 }
 
-/// Adds one sample: its kind of work, its innermost function, its stack.
+/// Adds one sample to the counts by kind of work, by innermost function and by stack.
 pub(super) fn enter(
     into: &mut Sampled,
     role: &str,

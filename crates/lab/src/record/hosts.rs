@@ -27,7 +27,7 @@ pub struct HostMeters {
 }
 
 impl HostMeters {
-    /// The busy fraction of its CPUs, 0 to 1; `None` if `span_ns` is null.
+    /// The busy fraction of the host's CPUs, 0 to 1; `None` if `span_ns` is null.
     pub fn load(&self) -> Option<f64> {
         let span_ns = self.span_ns.filter(|ns| *ns > 0)?;
         (self.cpus > 0).then(|| self.busy_ns as f64 / (span_ns as f64 * f64::from(self.cpus)))

@@ -1,8 +1,8 @@
 //! A role played by a contender: translates between the controller's orders and the program's lines.
 //!
 //! Nothing that the program reports is trusted if it can be determined otherwise. The content is checked by a checksum
-//! of what the program has read, times are bounded by when it received the order to start and when it answered, and CPU
-//! time is taken from the kernel.
+//! that the program computes from what it reads. The times that the program reports must lie between the order to start
+//! and the answer to it. CPU time is taken from the kernel.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::inputs::{Span, Wait, Workload};
 use crate::role_context::{Distribution, RoleError};
 use crate::verify;
 
-/// Maximum time for closing, and again for exiting. The sum is below the controller's limit.
+/// Maximum time for closing, and again for exiting. The sum of the two is below the controller's time limit.
 const CLOSE_LIMIT: Duration = Duration::from_secs(9);
-/// Maximum fraction by which the sum of the round-trip samples may differ from the duration of the window. The samples
-/// follow one another without a gap.
+/// Maximum fraction by which the sum of the round-trip samples may differ from the duration of the window, since the
+/// samples follow one another without a gap.
 const SAMPLES_MISS: f64 = 0.2;
 
 /// Executes the controller's orders with a contender's program.
@@ -356,7 +356,7 @@ impl Role {
     }
 }
 
-/// The key of the content that this role sends (`own`) or receives.
+/// The key of the content that this role sends (if `own` is true) or receives.
 fn key(task: &Task, launch: &Launch, window: u32, own: bool) -> ContentKey {
     let connects = task.listeners == 0;
     ContentKey {

@@ -14,8 +14,8 @@ use super::*;
 use crate::control::{OfferText, Outcome, Part};
 use crate::inputs::{Inputs, Load, Placement, Workload};
 
-/// Number of messages that all damaging ends in this process have received. `DAMAGED` is the number of the message to
-/// damage, from 1.
+/// Number of messages that all damaging ends in this process have received. `DAMAGED` is the number, counted from 1, of
+/// the message to damage.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 static DAMAGED: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -121,7 +121,7 @@ fn task(part: Part) -> Task {
     }
 }
 
-/// A role that runs in a thread, as its controller sees it.
+/// A role that runs in a thread, and the controller's connection to it.
 struct Actor {
     wire: Wire,
     life: thread::JoinHandle<Result<(), RoleError>>,

@@ -20,7 +20,7 @@ pub(crate) enum RoleError {
     /// The controller or this role's own program violated the protocol.
     #[error("{0}")]
     Wrong(String),
-    /// A contender's program exited, failed or did not answer, either by itself or because its peer did.
+    /// A contender's program exited, failed or did not answer. The cause may be the program itself or its peer.
     #[error("{0}")]
     Program(String),
     /// A contender does not support what the case requests.
@@ -32,7 +32,8 @@ pub(crate) enum RoleError {
 }
 
 impl RoleError {
-    /// The answer to the controller; `None` if the controller has gone or has already received it.
+    /// The answer that reports the error to the controller; `None` if the controller has gone or has already received
+    /// it.
     pub(crate) fn answer(&self) -> Option<Answer> {
         let unsupported = matches!(
             self,

@@ -143,8 +143,8 @@ impl<M: Mechanism> RoleContext<M> {
         self.caps.reliability == Reliability::Lossy
     }
 
-    /// How many bytes of the scratch buffer to receive into: exactly a message for streams; otherwise all of it, with
-    /// room for marks.
+    /// How many bytes of the scratch buffer to receive into. For byte streams, this is exactly one message; otherwise
+    /// the whole buffer, with room for marks.
     pub(crate) fn receive_len(&self) -> usize {
         match self.caps.boundaries {
             Boundaries::Stream => self.received_bytes(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::limits::{cache_line_round_trip_ns, cores_moved};
 use crate::record::{Calibration, Record, Status};
 
-/// Maximum age of a reading that is used again.
+/// Maximum age at which a reading is used for another trial.
 const FRESH: Duration = Duration::from_secs(2);
 /// Maximum number of readings before a changed value is accepted: a brief disturbance is not a move.
 const REPEAT: usize = 3;
@@ -22,8 +22,9 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    /// Called before a trial: adds the cache-line round trip between its two CPUs to the record. Adds the reason
-    /// instead if the trial does not use two fixed CPUs, or has background load, which would be measured as well.
+    /// Adds the cache-line round trip between the trial's two CPUs to the record; called before a trial. Adds the
+    /// reason instead if the trial does not use two fixed CPUs, or has background load, which would disturb the
+    /// reading.
     pub(super) fn before(&mut self, record: &mut Record) {
         let Some(pair) = pair(record) else {
             let why = "measured between two fixed CPUs without background load only";
@@ -41,7 +42,7 @@ impl Cores {
         }
     }
 
-    /// Called after a trial: adds the cache-line round trip to the record, and marks the record if the CPUs were moved.
+    /// Adds the cache-line round trip to the record, and marks the record if the CPUs were moved; called after a trial.
     pub(super) fn after(&mut self, record: &mut Record) {
         let Some(pair) = pair(record) else { return };
         let before = record.calibration.cache_line_before_ns;

@@ -69,7 +69,8 @@ pub enum RunError {
     NoFolder {
         /// The folder.
         dir: PathBuf,
-        /// The cause. It is part of the message and not the error's `source`.
+        /// The cause. It is part of the message and not the error's `source`, because a printed error chain would
+        /// repeat the cause.
         cause: std::io::Error,
     },
     /// A file in the folder could not be written; the records before it are complete.
@@ -79,7 +80,8 @@ pub enum RunError {
         path: PathBuf,
         /// The run's folder.
         dir: PathBuf,
-        /// The cause. It is part of the message and not the error's `source`.
+        /// The cause. It is part of the message and not the error's `source`, because a printed error chain would
+        /// repeat the cause.
         cause: std::io::Error,
     },
     /// A system call failed.
@@ -240,7 +242,7 @@ impl Folder {
         })
     }
 
-    /// Adds findings on the machine's state to those stored when the run was started or last continued.
+    /// Appends findings about the machine's state to those stored earlier, when the run was started or continued.
     pub(super) fn add_findings(&self, findings: &[Finding]) -> Result<(), RunError> {
         let mut all: Vec<Finding> =
             records_io::read_beside(&self.dir, records_io::PREFLIGHT)?.unwrap_or_default();

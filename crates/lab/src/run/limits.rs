@@ -1,4 +1,4 @@
-//! Measures the limits that apply to a trial between the trials of a run. The machine changes during a run, so that a
+//! Measures the limits that apply to a trial, between the trials of a run. The machine changes during a run, so a
 //! measurement before the run says little about the hundredth trial.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use crate::limits::Copying;
 use crate::record::Record;
 use crate::stats;
 
-/// Maximum age of a reading that is used again. Trials of competing cases are interleaved, so several of them share one
-/// reading.
+/// Maximum age at which a reading is used for another trial. Trials of competing cases are interleaved, so several of
+/// them share one reading.
 const FRESH: Duration = Duration::from_secs(2);
 /// Maximum duration of the warm-up and of the measurement of the minimal exchange, which otherwise take as long as
 /// those of the trial.
@@ -22,8 +22,8 @@ const EXCHANGE_AT_MOST: Duration = Duration::from_millis(100);
 /// Maximum number of round trips per reading.
 const EXCHANGES_AT_MOST: usize = 20_000;
 
-/// Shortest trial, in milliseconds, for which the layout of a copy is optimised. The search takes longer than a shorter
-/// trial, which only tests the plan.
+/// Length of the shortest trial, in milliseconds, for which the layout of a copy is optimised. Shorter trials only test
+/// the plan, and the search would take longer than they do.
 const COPIES_FROM_MS: u64 = 20;
 
 type Reading = Result<f64, String>;
@@ -42,8 +42,8 @@ struct Copied {
 }
 
 impl LimitsBetween {
-    /// Called before a trial: adds the limits that apply to it to the record. The trial must run on two fixed CPUs of
-    /// this machine (for a blocking exchange, one is enough), and nothing else may run concurrently.
+    /// Adds the limits that apply to a trial to its record; called before the trial. The trial must run on two fixed
+    /// CPUs of this machine (for a blocking exchange, one is enough), and nothing else may run concurrently.
     pub(super) fn enter(&mut self, record: &mut Record, topology: &Topology) {
         let inputs = &record.inputs;
         let [a, b] = inputs.cpus[..] else { return };

@@ -52,10 +52,10 @@ pub struct Options {
     /// Whether to run another trial for each one that the machine disturbed (CPUs moved to other cores, or time taken
     /// away by the hypervisor).
     pub repeat_disturbed: bool,
-    /// The hosts named on the command line, which have already been applied to the plan; stored for `--resume`.
+    /// The hosts named on the command line, which have already been entered in the plan; stored for `--resume`.
     pub hosts: Option<String>,
-    /// Path of the `crossway` program on those hosts. `None`: for ssh, the `crossway` in the PATH there; otherwise the
-    /// file of this program.
+    /// Path of the `crossway` program on those hosts. If `None`, it is the `crossway` in the PATH of a host reached by
+    /// ssh, and otherwise the file of this program.
     pub agent_program: Option<String>,
     /// The program that becomes the reaper, and its arguments. Without a reaper, the leases of a killed controller are
     /// cleaned up only at the next start.
@@ -79,7 +79,7 @@ pub enum RunEvent<'a> {
     Hosts {
         /// The testbed.
         testbed: &'a Testbed,
-        /// Its hosts.
+        /// The testbed's hosts.
         hosts: &'a [HostRef],
         /// Whether time stamps of all hosts can be compared.
         one_clock: bool,
@@ -109,9 +109,9 @@ pub enum RunEvent<'a> {
     },
     /// A trial begins. Nothing may be drawn on the screen until it ends, since that would disturb the measurement.
     Trial {
-        /// Its case.
+        /// The trial's case.
         case: &'a Case,
-        /// Its number.
+        /// The trial's number within its case.
         trial: u32,
     },
     /// A record was written.
@@ -128,7 +128,7 @@ pub struct Summary {
     pub dir: PathBuf,
     /// Number of trials by status.
     pub by_status: BTreeMap<Status, usize>,
-    /// Whether it was interrupted before all trials had ended.
+    /// Whether the run was interrupted before all trials had ended.
     pub interrupted: bool,
 }
 
@@ -211,12 +211,12 @@ pub fn measure(
     Ok(Summary { dir, by_status, interrupted })
 }
 
-/// Estimated duration in milliseconds below which the limits are not measured. Such a short run only tests the plan and
-/// is not worth the seconds that it would take.
+/// Estimated duration of a run in milliseconds below which the limits are not measured. Such a short run only tests the
+/// plan, and measuring the limits would take seconds.
 const WORTH_LIMITS_MS: u64 = 10_000;
 
-/// Writes the machine's limits next to the records, once per run. They are only a reference; if they cannot be
-/// measured, the run continues.
+/// Writes the machine's limits next to the records, once per run. If the limits cannot be measured, the run continues,
+/// since they are only a reference.
 fn limits_beside(
     folder: &Folder,
     topology: &Topology,

@@ -14,7 +14,7 @@ pub struct Slot {
     pub case: usize,
     /// Number of the trial within its case, from 0.
     pub trial: u32,
-    /// Its position in the order of the run, from 0.
+    /// The trial's position in the order of the run, from 0.
     pub order: u32,
 }
 
@@ -46,8 +46,8 @@ pub(super) fn interleave(cases: &[Case], seed: u64) -> Vec<Slot> {
     slots
 }
 
-/// Returns one more trial for each entry of `again`, which may contain a case several times. They come after all
-/// others, with trial numbers that continue after the last one of the plan.
+/// Returns one additional trial for each entry of `again`, which may contain the index of a case several times. These
+/// trials come after all others, and their numbers continue after the last one of the plan.
 pub(super) fn repeats(cases: &[Case], again: &[usize], first_order: u32) -> Vec<Slot> {
     let slot = |(at, &case): (usize, &usize)| {
         let before = again[..at].iter().filter(|earlier| **earlier == case).count();

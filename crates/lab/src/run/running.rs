@@ -24,7 +24,7 @@ use crate::{assemble, calibrate, catalogue, shutdown, stats};
 
 /// Number of consecutive failures after which the remaining trials of a case are skipped.
 const FAILURES_ENOUGH: u32 = 2;
-/// Disturbed trials are repeated only if they are at most one in this number.
+/// Disturbed trials are repeated only if they are at most a quarter of all trials.
 const REPEATED_AT_MOST: usize = 4;
 /// Working set of the payload in bytes if the sizes of the caches are unknown.
 const USUAL_WORKING_SET: u64 = 4 << 20;
@@ -41,16 +41,16 @@ pub(super) struct Running<'a> {
     pub(super) folder: Folder,
     pub(super) verified: BTreeSet<usize>,
     pub(super) failures: BTreeMap<usize, u32>,
-    /// Cases that turned out to be impossible; each gets a single record that says so.
+    /// Cases that turned out to be impossible, each of which gets a single record with the reason.
     pub(super) unsupported: BTreeSet<usize>,
     pub(super) load: Option<(Load, RunningLoad)>,
     pub(super) cores: cores::Cores,
     pub(super) limits: limits::LimitsBetween,
-    /// The harness's cost by message size, whether the access is in place, and working set.
+    /// The harness's cost by message size, whether the access is in place, and size of the working set.
     pub(super) harness: BTreeMap<(u64, bool, u64), HarnessCost>,
     pub(super) loads_failed: BTreeMap<String, LoadError>,
     pub(super) by_status: BTreeMap<Status, usize>,
-    /// The cases of trials that the machine disturbed, once per trial.
+    /// The index of the case of each trial that the machine disturbed.
     pub(super) disturbed: Vec<usize>,
 }
 
@@ -63,7 +63,7 @@ fn is_disturbed(record: &Record) -> bool {
 }
 
 impl Running<'_> {
-    /// Reason and remedy if a case cannot run here.
+    /// Reason and remedy if a case cannot run here; `None` if it can.
     fn obstacle(&self, case: &Case) -> Option<(String, String)> {
         if case.inputs.testbed.is_some() {
             let excluded = case.excluded.as_ref().map(|e| (e.why.clone(), e.remedy.clone()));
@@ -257,7 +257,7 @@ impl Running<'_> {
         Ok(Some(record))
     }
 
-    /// The harness's cost for a case with these inputs; measured once per run.
+    /// The harness's cost for a case with these inputs; measured at most once per run.
     fn harness_cost(&mut self, inputs: &Inputs, working_set_bytes: u64) -> HarnessCost {
         let ticker = self.instruments.ticker;
         let key = (inputs.size_bytes, inputs.access == Access::InPlace, working_set_bytes);

@@ -1,5 +1,5 @@
-//! The testbeds of a run. All that are needed by cases without records are set up before the first trial and removed at
-//! the end of the run.
+//! The testbeds of a run. Those needed by cases without records are set up before the first trial and removed at the
+//! end of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -85,7 +85,8 @@ impl LiveTestbeds {
         Some((testbed, testbed.hosts_of(inputs)))
     }
 
-    /// Reason and remedy if a case cannot run on its testbed; determined before its first trial.
+    /// Reason and remedy if a case cannot run on its testbed, determined before the case's first trial; `None` if it
+    /// can.
     pub(super) fn obstacle(&self, case: &Case) -> Option<(String, String)> {
         match self.testbed(&case.inputs)? {
             Err(error) => Some(error.split()),
@@ -99,7 +100,7 @@ impl LiveTestbeds {
         }
     }
 
-    /// Reason and remedy if no more trials are started on a case's hosts.
+    /// Reason and remedy if no more trials are started on a case's hosts; `None` if they are in use.
     pub(super) fn given_up(&self, inputs: &Inputs) -> Option<(String, String)> {
         let (testbed, on) = self.up(inputs)?;
         testbed.given_up(&on)
@@ -121,7 +122,7 @@ impl LiveTestbeds {
         }
     }
 
-    /// The CPU topology of the first host of a case, where the role runs that sends first.
+    /// The CPU topology of the first host of a case, on which the role that sends first runs.
     pub(super) fn topology(&self, inputs: &Inputs) -> Option<&crossway_sys::topology::Topology> {
         let (testbed, on) = self.up(inputs)?;
         Some(&testbed.host(*on.first()?).about()?.topology)
@@ -159,7 +160,7 @@ impl LiveTestbeds {
     }
 }
 
-/// `A to B`, or the only host.
+/// Names the hosts as `A to B`, or the single host.
 fn label(hosts: &[HostRef]) -> String {
     hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(" to ")
 }

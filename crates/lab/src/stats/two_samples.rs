@@ -12,11 +12,11 @@ const EXACT_AT_MOST: usize = 50;
 pub struct MannWhitney {
     /// Number of pairs in which the first sample's figure is larger; ties count one half.
     pub u: f64,
-    /// Two-sided p-value: the probability of a U at least as far from its mean if both samples came from one
+    /// Two-sided p-value: the probability that U is at least this far from its mean if both samples come from one
     /// distribution.
     pub p: f64,
-    /// Whether `p` is exact, which includes ties; otherwise it is the normal approximation with corrections for ties
-    /// and continuity.
+    /// Whether `p` is exact, also in the presence of ties; otherwise it is the normal approximation with corrections
+    /// for ties and continuity.
     pub exact: bool,
 }
 
@@ -40,7 +40,7 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<u32> {
     ranks
 }
 
-/// Tests whether `a` tends to be larger or smaller than `b`; `None` if one is empty or contains a NaN.
+/// Tests whether `a` tends to be larger or smaller than `b`; `None` if one of them is empty or contains a NaN.
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     sorted(a)?;
     sorted(b)?;
@@ -68,7 +68,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<MannWhitney> {
     Some(MannWhitney { u, p: libm::erfc(z / std::f64::consts::SQRT_2), exact: false })
 }
 
-/// The fraction of all ways to choose `n` of the ranks for which the sum is at least as far from the mean as `seen`.
+/// The fraction of all ways to choose `n` of the ranks in which the sum is at least as far from the mean as `seen`.
 fn exact_p(ranks: &[u32], n: usize, seen: u32) -> f64 {
     let total: u32 = ranks.iter().sum();
     let width = total as usize + 1;

@@ -98,7 +98,7 @@ pub fn find_steps(places: &[Place]) -> Vec<Step> {
 }
 
 /// Tests whether the figures rise by a constant at every multiple of `period` (x = k * period + 1), in addition to a
-/// smooth curve. That is the cost of one more packet. Needs at least three steps and six points.
+/// smooth curve. The constant is the cost of one more packet. Needs at least three steps and six points.
 pub fn test_staircase(places: &[Place], period: f64) -> Option<Staircase> {
     let (xs, levels): (Vec<f64>, Vec<f64>) =
         places.iter().filter_map(|p| Some((p.x, median(&p.figures)?))).unzip();
@@ -167,7 +167,7 @@ fn noise(places: &[&Place], candidates: &[Candidate]) -> Option<f64> {
     Some(noise.max(1e-18))
 }
 
-/// Of candidates closer together than three points, keeps the strongest, since a jump affects the fits of the
+/// Keeps the strongest of candidates that are closer together than three points, since a jump affects the fits of the
 /// neighbouring gaps.
 fn strongest(mut found: Vec<(f64, Step)>, xs: &[f64]) -> Vec<Step> {
     found.sort_by(|a, b| b.0.total_cmp(&a.0));

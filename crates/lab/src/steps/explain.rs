@@ -54,7 +54,7 @@ pub struct Facts {
     pub packet: Option<(u32, u32)>,
     /// How the protocol splits messages: all variants that are possible here.
     pub cuttings: Vec<Cutting>,
-    /// Whether the protocol combines messages into full packets, as a byte stream does. No step is expected then.
+    /// Whether the protocol combines messages into full packets, as a byte stream does. If so, no step is expected.
     pub recut: bool,
     /// Capacity of one pipe buffer in bytes (F_GETPIPE_SZ).
     pub pipe_bytes: Option<u64>,
@@ -82,7 +82,7 @@ pub enum Cause {
     Fragment {
         /// Number of packets of a message from this x on.
         packets: u64,
-        /// How it is split.
+        /// How the message is split.
         cutting: Cutting,
     },
     /// The socket buffer holds a whole message.
@@ -185,7 +185,7 @@ pub fn predict(facts: &Facts, from: f64, to: f64) -> Vec<Prediction> {
     all
 }
 
-/// The prediction that lies in the gap of `step`; if there are several, one of the strongest kind.
+/// The prediction that lies in the gap of `step`; if there are several, the one of the strongest kind.
 pub fn explain<'a>(step: &Step, predictions: &'a [Prediction]) -> Option<&'a Prediction> {
     predictions.iter().find(|p| p.x > step.after_x && p.x <= step.at_x)
 }

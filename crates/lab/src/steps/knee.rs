@@ -8,13 +8,13 @@ use crate::stats::median;
 pub struct Knee {
     /// The smallest x from which on the median stays at or above `share` of the plateau.
     pub x: f64,
-    /// x of the point before it; the knee lies between the two.
+    /// x of the point before `x`; the knee lies between the two.
     pub before_x: f64,
     /// Level of the plateau.
     pub plateau: f64,
     /// Fraction of the plateau that counts as reached.
     pub share: f64,
-    /// Level at the first point as a fraction of the plateau; the rest is what a larger x gains.
+    /// Level at the first point as a fraction of the plateau; the rest is what larger values of x gain.
     pub start: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Concurrent workloads (`beside`): opened and verified like the measured one, started before its warm-up and ended
-//! after its measured part.
+//! Concurrent workloads (`beside`): opened and verified like the measured workload, started before its warm-up and
+//! ended after its measured part.
 
 use super::{BroughtBeside, STEP_LIMIT, Setting, TrialRun, unexpected};
 use crate::catalogue;
@@ -79,7 +79,7 @@ pub(super) fn end(running: Vec<TrialRun<'_>>) -> Result<Vec<BroughtBeside>, Laun
 }
 
 impl TrialRun<'_> {
-    /// Orders the senders to stop. Receivers do not receive the order; they end at their peer's end mark.
+    /// Orders the senders to stop. Receivers do not get this order; they end when their peer's end mark arrives.
     fn stop(&mut self) -> Result<(), LaunchError> {
         for role in self.all() {
             if self.layout.roles[role].listeners == 0 {
@@ -104,7 +104,7 @@ impl TrialRun<'_> {
     }
 }
 
-/// Adds a prefix to the error that names the workload in which it occurred.
+/// Prefixes the error with the name of the workload in which it occurred.
 fn named(setting: &Setting<'_>, error: LaunchError) -> LaunchError {
     let what = format!("concurrent {} by {}", setting.inputs.workload.word(), setting.mechanism);
     match error {

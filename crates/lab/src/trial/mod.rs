@@ -24,8 +24,8 @@ use windows::Measured;
 
 pub(crate) use wall::{sender_wall_ns, wall_ns};
 
-/// Time limit for steps that should be quick: opening, verifying, preparing. It is longer than the time after which an
-/// unresponsive guest is declared dead, because the guest's death is the better explanation.
+/// Time limit for steps that should be quick: opening, verifying, preparing. The limit is longer than the time after
+/// which an unresponsive guest is declared dead, because the guest's death is the better explanation.
 const STEP_LIMIT: Duration = Duration::from_secs(35);
 
 /// The parameters of a trial in addition to its inputs.
@@ -53,7 +53,7 @@ pub(crate) struct Setting<'a> {
 /// Observes the processes from outside during the measured window.
 pub(crate) trait Onlooker: std::fmt::Debug {
     /// Called immediately before the window begins, with the roles' names and process ids, and the ids of processes
-    /// that work for both ends. If a window is repeated because it was too short, this is called again, and earlier
+    /// that work for both ends. If a window was too short and is repeated, this is called again, and earlier
     /// observations must be discarded.
     fn begin(&self, roles: &[(String, u32)], servers: &[u32]) -> Result<(), LaunchError>;
 

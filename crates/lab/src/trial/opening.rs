@@ -139,7 +139,7 @@ fn offered(offers: &[Vec<HeldOffer>]) -> Facts {
     facts
 }
 
-/// Distributes descriptors that arrived together among the offers.
+/// Distributes descriptors that arrived together among the offers that they belong to.
 fn split(texts: Vec<OfferText>, fds: Vec<HeldDescriptor>) -> Vec<HeldOffer> {
     let mut fds = fds.into_iter();
     texts
@@ -160,7 +160,8 @@ fn hand_over(offer: &mut HeldOffer) -> HeldOffer {
     (text, fds)
 }
 
-/// Merges the values of both ends. Where they differ, the name of the later value gets a prefix.
+/// Adds the values in `more`, reported by another end, to `facts`. A value that differs from that in `facts` gets a
+/// prefix to its name.
 fn merge(facts: &mut BTreeMap<String, i64>, more: Facts) {
     for (name, value) in more {
         match facts.get(&name) {

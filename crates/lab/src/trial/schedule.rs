@@ -1,11 +1,12 @@
-//! The send times of a paced window, and how many of them fit if the offered rate cannot be achieved.
+//! The send times of a paced window, and how many of them fit into the requested time if the offered rate cannot be
+//! achieved.
 
 use crate::workload::messages_per_burst;
 
-/// A window that takes this many times its scheduled time shows that the rate cannot be achieved. Windows of an
-/// achieved rate are never shortened; others take at most about this many times the requested time.
+/// If a window takes at least this many times its scheduled time, the rate cannot be achieved. Windows whose rate is
+/// achieved are never shortened; others take at most about this many times the requested time.
 const MISSED_FACTOR: u64 = 2;
-/// A delay shorter than this may be that of the first messages and says nothing about the rate, nanoseconds.
+/// A delay shorter than this, in nanoseconds, may be that of the first messages and says nothing about the rate.
 const SHORT_NS: u64 = 2_000_000;
 
 /// When the messages of a paced stream are due.

@@ -4,10 +4,10 @@ use crate::control::Outcome;
 use crate::role_layout::RoleLayout;
 
 /// The time from the first send to the last receipt, nanoseconds. With replies, it is the interval of the roles that
-/// send first: they also receive last, and a role that has sent the last reply may be scheduled much later if both
-/// share a CPU. Without replies, it lasts from the start of the roles that send first (a listening role starts earlier
-/// and waits) to the end of the last role. Without a common clock, it is the receivers' own interval, from the first to
-/// the last receipt.
+/// send first. These roles also receive last, and a role that has sent the last reply may be scheduled much later if
+/// both share a CPU. Without replies, the interval lasts from the start of the roles that send first (a listening role
+/// starts earlier and waits) to the end of the last role. Without a common clock, it is the receivers' own interval,
+/// from the first to the last receipt.
 pub(crate) fn wall_ns(
     layout: &RoleLayout,
     outcomes: &[Outcome],

@@ -1,15 +1,16 @@
-//! The length of a trial's warm-up: windows grow until the rate is stable. The measured window is sized from that rate.
+//! The length of a trial's warm-up: windows grow until the rate is stable. That rate determines the size of the
+//! measured window.
 
 /// Number of messages in the first window.
 const FIRST_WINDOW: u64 = 8;
-/// A window has at least this many times the messages of the previous one, and at most `MOST_GROWTH` times. Windows of
-/// different lengths make it possible to distinguish a rate from a delay that occurs once per window.
+/// A window has at least this many times the messages of the previous window, and at most `MOST_GROWTH` times as many.
+/// Windows of different lengths make it possible to distinguish a rate from a delay that occurs once per window.
 const LEAST_GROWTH: u64 = 2;
 const MOST_GROWTH: u64 = 16;
 /// Two windows agree if their rates differ by less than this fraction.
 const AGREEMENT: f64 = 0.05;
-/// If a window with at least twice the messages takes less than this many times as long, its duration consists mostly
-/// of a delay.
+/// If a window with at least twice the messages of the previous one takes less than this many times as long, its
+/// duration consists mostly of a delay.
 const PROPORTIONAL: f64 = 1.5;
 /// The longest delay that can occur once per window, whatever its number of messages: TCP's minimum retransmission
 /// time-out or its maximum delayed acknowledgement (200 ms each on Linux), with a margin. A longer window is slow for
@@ -33,7 +34,8 @@ pub(super) struct WarmUp {
 }
 
 impl WarmUp {
-    /// Creates a warm-up that ends after `limit_ns` at the latest, unless the rate is still completely unknown then.
+    /// Creates a warm-up that ends after `limit_ns` at the latest, unless the rate is still completely unknown at that
+    /// time.
     pub(super) fn new(limit_ns: u64) -> WarmUp {
         WarmUp { limit_ns, spent_ns: 0, previous: None }
     }

@@ -21,10 +21,11 @@ const WINDOW_GROWTH: u64 = 16;
 /// which the rate is corrected each time.
 const ATTEMPTS: u32 = 4;
 const MOST_CORRECTION: f64 = 100.0;
-/// Total number of round trips that all trials of a case together should have. A p99 needs 1,000 samples; the rest is a
+/// Number of round trips that all trials of a case together should have. A p99 needs 1,000 samples; the rest is a
 /// margin for trials that are left out.
 const POOLED_ROUND_TRIPS: u64 = 1250;
-/// Maximum duration of a measured window, as a multiple of the requested one, to reach that number.
+/// Maximum duration of a measured window that is lengthened to reach that number, as a multiple of the requested
+/// duration.
 const LONGEST: u64 = 4;
 /// If a message takes fewer clock steps than this, several messages are timed together.
 const STEPS_PER_SAMPLE: f64 = 20.0;
@@ -76,9 +77,9 @@ impl TrialRun<'_> {
         }
     }
 
-    /// Runs longer and longer windows until their send times fill the time, or until one shows that the offered rate
-    /// cannot be achieved. A single window would take longer than requested by the factor by which the rate is too
-    /// high.
+    /// Runs longer and longer windows until their send times fill the requested time, or until one of the windows shows
+    /// that the offered rate cannot be achieved. A single long window at a rate that is too high by some factor would
+    /// take that many times as long as requested.
     fn warm_up_paced(
         &mut self,
         schedule: Schedule,
@@ -188,7 +189,7 @@ impl TrialRun<'_> {
         Ok(())
     }
 
-    /// What the hosts' meters read around a window: everything if it is the measured one.
+    /// What the hosts' meters read around a window: everything, if the window is the measured one.
     fn host_ask(&self, window: &Window) -> HostAsk {
         // Counters of interfaces and protocols do not distinguish workloads.
         let alone = self.setting.inputs.beside.is_empty();
@@ -238,7 +239,8 @@ impl TrialRun<'_> {
         Ok(outcomes)
     }
 
-    /// Starts the window in every role, in waiting roles first. Timed windows end after `span_ns`.
+    /// Starts the window in every role, beginning with the listening roles, which wait for the others. Timed windows
+    /// end after `span_ns`.
     pub(super) fn give_go(&mut self, span_ns: u64) -> Result<(), LaunchError> {
         let listening = |role: &usize| self.layout.roles[*role].listeners > 0;
         let (waiting, active): (Vec<_>, Vec<_>) = self.all().into_iter().partition(listening);
@@ -251,8 +253,8 @@ impl TrialRun<'_> {
     }
 }
 
-/// Number of round trips of a window. `by_time` of them fit into the requested time. There are more if all trials
-/// together would have too few for a p99, but never more than fit into [`LONGEST`] times the requested time.
+/// Number of round trips of a window. `by_time` of them fit into the requested time. The result is larger if all trials
+/// together would have too few for a p99, but never exceeds what fits into [`LONGEST`] times the requested time.
 fn round_trips(by_time: u64, trials: u32) -> u64 {
     let for_p99 = POOLED_ROUND_TRIPS.div_ceil(u64::from(trials.max(1)));
     by_time.max(for_p99.min(by_time * LONGEST))

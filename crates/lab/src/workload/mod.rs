@@ -93,7 +93,7 @@ fn enter(outcome: &mut Outcome, checkers: &[Checker], size: usize) {
     outcome.bytes = outcome.received * size as u64;
 }
 
-/// How a sender passes a message to a mechanism. It is chosen once, outside the loop.
+/// How a sender passes a message to a mechanism. The way is chosen once, outside the loop.
 trait Put {
     fn put<T: Tx>(tx: &mut T, source: &mut Source, scratch: &mut [u8]) -> Result<(), SendError>;
 }

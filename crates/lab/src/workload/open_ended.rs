@@ -1,6 +1,6 @@
-//! An open-ended workload, which runs concurrently with the measured one. Its duration is not known in advance: the
-//! sending role sends at least one message and continues until the controller stops it. An end mark in place of a
-//! message then ends the stream.
+//! An open-ended workload, which runs concurrently with the measured one. The duration is not known in advance: the
+//! sending role sends at least one message and continues until the controller stops it. The stream then ends with an
+//! end mark in place of a message.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;

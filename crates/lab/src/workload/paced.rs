@@ -12,14 +12,15 @@ use crate::control::{Outcome, PaceSeen, Window};
 use crate::inputs::Span;
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
-/// Maximum delay in nanoseconds after which a burst counts as late; a tenth of the period if that is less.
+/// A burst that begins later than this, in nanoseconds, counts as late; a tenth of the period applies if that is less.
 const LATE_NS: u64 = 1_000_000;
 
-/// How long before a burst a spinning sender stops sleeping, nanoseconds. It occupies a core anyway, so it spins for
-/// this time and no wake-up delays the burst.
+/// How long before a burst is due a spinning sender stops sleeping, nanoseconds. It spins for the rest of the time, so
+/// that no wake-up delays the burst; it occupies a core anyway.
 pub(super) const SPIN_AHEAD_NS: u64 = 150_000;
 
-/// Interval in nanoseconds at which an open-ended stream that waits for a burst checks whether it should end.
+/// Interval in nanoseconds at which an open-ended stream checks whether it should end, while it waits until a burst is
+/// due.
 const LOOK_EVERY_NS: u64 = 20_000_000;
 
 /// The schedule of bursts.
@@ -65,8 +66,8 @@ impl Pace {
         }
     }
 
-    /// Waits until a burst is due, and checks periodically whether the stream should end. Returns whether the burst is
-    /// due.
+    /// Waits until a burst is due, and checks periodically whether the stream should end. Returns true if the burst is
+    /// due, and false if the stream should end.
     pub(super) fn wait_unless<E>(
         &self,
         burst: u64,
@@ -93,7 +94,7 @@ impl Pace {
 /// Records how late a paced sender began its bursts.
 pub(super) struct Punctuality {
     late_after_ns: u64,
-    /// When the sender had finished its previous burst.
+    /// Time at which the sender had finished its previous burst.
     free_ns: u64,
     lateness: Distribution,
     seen: PaceSeen,
@@ -184,7 +185,8 @@ fn send_by<M: Mechanism, P: Put>(
     Ok(outcome)
 }
 
-/// Whether the sender may spin before bursts: it already spins for its mechanism, and its peer runs on another CPU.
+/// Whether the sender may spin before bursts, because it already spins for its mechanism and its peer runs on another
+/// CPU.
 pub(super) fn owns_a_core<M: Mechanism>(context: &RoleContext<M>) -> bool {
     let inputs = &context.task.inputs;
     inputs.wait == Wait::Spin && matches!(inputs.cpus[..], [a, b] if a != b)

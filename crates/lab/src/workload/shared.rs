@@ -1,6 +1,6 @@
 //! Workloads with several roles: many pairs, many senders to one receiver, one sender to many receivers.
 //!
-//! All senders stop at the same time, so that their shares can differ. An end mark in place of a message ends each
+//! All senders stop at the same time. Their shares can therefore differ. An end mark in place of a message ends each
 //! stream.
 
 use std::os::fd::BorrowedFd;
@@ -19,7 +19,7 @@ use crate::role_context::{RoleContext, RoleError, sleeps};
 /// Maximum number of messages received from one channel before the next channel gets its turn.
 const TURN: u32 = 16;
 
-/// Sends to each channel in turn until the given time, and then sends the end marks.
+/// Sends to each channel in turn until the time at which the window ends, and then sends the end marks.
 pub(super) fn send<M: Mechanism>(
     context: &mut RoleContext<M>,
     until_ns: u64,
@@ -139,7 +139,7 @@ fn receive_mixed<R: Rx>(
     Ok(())
 }
 
-/// Receives from one end per sender. Waits for any of them if they can be polled; otherwise checks each in turn.
+/// Receives from one end per sender. Waits for any of the ends if they can be polled; otherwise checks each in turn.
 fn receive_in_turn<R: Rx>(
     mut rxs: Vec<&mut R>,
     scratch: &mut [u8],

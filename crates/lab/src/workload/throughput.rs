@@ -1,6 +1,5 @@
 //! One direction, as fast as possible. Both ends know the number of messages, so neither has to read a clock in the
 //! loop.
-//!
 //! If messages may be lost, the receiver cannot rely on the number. The sender then repeats an end mark, outside the
 //! timed part, until the receiver answers.
 
@@ -94,8 +93,8 @@ fn mark(window: u32) -> [u8; 16] {
 
 /// Receives until this window's end mark; returns the time at which it arrived, CLOCK_MONOTONIC, nanoseconds.
 ///
-/// The clock is read only for the mark. Unless the first mark was lost, it arrives immediately after the last message,
-/// so its time is that of the end, apart from the latency of the mark.
+/// The clock is read only when the mark arrives. Unless the first mark was lost, it arrives immediately after the last
+/// message, so the time of the mark is the end of the window, apart from the mark's own latency.
 pub(super) fn receive_lossy<R: Rx>(
     rx: &mut R,
     scratch: &mut [u8],

@@ -9,8 +9,8 @@ use super::{Goals, Percentile, Share};
 use crate::contender::is_language;
 use crate::plan::{At, PlanError, size_bytes};
 
-/// Maximum number of different message sizes that are measured per candidate. Neighbouring sizes of a finer histogram
-/// are merged.
+/// Maximum number of different message sizes that are measured per candidate. If a question has more, neighbouring
+/// sizes are merged.
 const MOST_SIZES: usize = 8;
 /// Maximum number of sizes in a question.
 const MOST_STATED: usize = 1_000;

@@ -24,7 +24,7 @@ impl Pattern {
         ("connect-per-exchange", Pattern::ConnectPerExchange),
     ];
 
-    /// Its name in questions.
+    /// The pattern's name in questions.
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, p)| *p == self).map_or("", |(word, _)| word)
     }
@@ -48,7 +48,7 @@ impl Site {
         ("other-host", Site::OtherHost),
     ];
 
-    /// Its name in questions.
+    /// The site's name in questions.
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, s)| *s == self).map_or("", |(word, _)| word)
     }
@@ -73,7 +73,7 @@ impl Objective {
         ("cpu", Objective::Cpu),
     ];
 
-    /// Its name in questions.
+    /// The objective's name in questions.
     pub fn word(self) -> &'static str {
         Self::ALL.iter().find(|(_, o)| *o == self).map_or("", |(word, _)| word)
     }
@@ -104,7 +104,7 @@ impl Percentile {
         ("max_us", Percentile::Max),
     ];
 
-    /// Its name in tables.
+    /// The percentile's name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Percentile::P50 => "p50",

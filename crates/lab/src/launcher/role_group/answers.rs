@@ -22,9 +22,9 @@ pub(super) type Heard = Result<(Answer, Vec<HeldDescriptor>), NoAnswer>;
 /// The reason why a role does not answer.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
-    /// It has exited, with this exit status if that is already known.
+    /// The role has exited, with this exit status if that is already known.
     Ended(Option<String>),
-    /// Its message cannot be parsed.
+    /// The role's message cannot be parsed.
     Nonsense(String),
 }
 
@@ -32,9 +32,9 @@ pub(super) enum NoAnswer {
 #[derive(Debug)]
 pub(super) struct Failure {
     role: usize,
-    /// The reason that it reported; `None` if it exited without an answer.
+    /// The reason that the role reported; `None` if it exited without an answer.
     reason: Option<String>,
-    /// How it exited; `None` if that is not yet known.
+    /// How the role exited; `None` if that is not yet known.
     how: Option<String>,
     unsupported: bool,
     own_fault: bool,
@@ -57,9 +57,9 @@ impl Failure {
         }
     }
 
-    /// Rank of the failure as an explanation, the best first. A role that was killed, or whose own program violated the
-    /// protocol, explains the failure of a role whose peer closed. While the roles are closing, an exit is normal and
-    /// explains nothing.
+    /// How well the failure explains the failures of other roles: 0 explains best. A role that was killed, or whose own
+    /// program violated the protocol, explains the failure of a role whose peer closed. While the roles are closing, an
+    /// exit is normal and explains nothing.
     fn distance(&self, closing: bool) -> u8 {
         match &self.reason {
             None if closing => 4,
@@ -170,7 +170,7 @@ impl RoleGroup<'_> {
     }
 
     /// Determines the actual cause of a failure, which is often not the one that was reported first. `told` are the
-    /// failures known so far; of some it may only be known that the role has exited.
+    /// failures known so far; for some of them, it may only be known that the role has exited.
     pub(super) fn failure(&mut self, mut told: Vec<Failure>) -> LaunchError {
         // A role exits when it has closed.
         let closing = self.phase == "closing";
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::launcher::{Launcher, RoleProcess};
 
-    /// A role that immediately reports `says` and exits; `None`: it exits without an answer.
+    /// A role that immediately reports `says` and exits; with `None`, it exits without an answer.
     fn role(name: &str, says: Option<&Answer>) -> RoleHandle {
         let frame = says.map_or_else(String::new, |answer| {
             let body = serde_json::to_string(answer).unwrap();
