@@ -9,7 +9,7 @@ pub trait Guard {
     /// Number of bytes that protection adds to a frame. The packet size of links is reduced by this number.
     const OVERHEAD: usize;
 
-    /// Encrypts a frame in place. Returns false if it must not be sent because the nonces are used up.
+    /// Encrypts a frame in place. Returns false if the frame must not be sent because the nonces are used up.
     fn seal(&mut self, frame: &mut Vec<u8>) -> bool;
 
     /// Decrypts a received packet into a frame. Returns `None` if the packet is not authentic.

@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 256;
 /// Length of the maximum burst, in seconds of the average rate.
 const BURST_SECONDS: u32 = 10;
 
-/// How long the end of the log waits for a reader that does not read.
+/// How long [`Journal::end`] waits for a reader that does not read.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// The number of lines that may be logged, as a token bucket.

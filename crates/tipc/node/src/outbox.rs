@@ -19,8 +19,8 @@ use crate::tap::Tap;
 /// Number of frames taken from the protocol before other work gets its turn.
 const FRAMES_PER_TURN: usize = MOST_SENT;
 
-/// Interval after which a medium without room is tried again. It is the time of a few packets at 100 Mbit/s, many fewer
-/// than fit into the medium's queue.
+/// Interval after which a medium without room is tried again. It is the time that a few packets take at 100 Mbit/s,
+/// many fewer packets than the medium's queue holds.
 const RETRY: Duration = Duration::from_micros(250);
 
 /// Time after which the queued frames of a medium that accepts nothing are dropped, so that the other media are not
@@ -53,12 +53,12 @@ pub struct Traffic {
 pub(crate) struct Attached {
     pub(crate) id: BearerId,
     pub(crate) bearer: Bearer,
-    /// The ring through which it receives frames, if it has one.
+    /// The ring through which the bearer receives frames, if it has one.
     pub(crate) ring: Option<PacketRing>,
     /// The device specified by the operator.
     pub(crate) device: Option<String>,
     pub(crate) traffic: Traffic,
-    /// Decides when its frames are fetched.
+    /// Decides when the bearer's frames are fetched.
     pub(crate) pace: Pace,
     /// Whether arriving frames do not wake the event loop, because `pace` sets the time at which they are fetched.
     pub(crate) held: bool,

@@ -208,7 +208,7 @@ impl<G: Guard> Runner<G> {
         }
     }
 
-    /// Registers a bearer's descriptors with epoll, and that for notifications about its device.
+    /// Registers a bearer's descriptors with epoll, including the one for notifications about its device.
     fn wait_for_bearer(&self, attached: &Attached) -> Result<(), OsError> {
         if let Some(watch) = attached.bearer.watch() {
             self.epoll.add(watch, Token::Device.encode(), Trigger::WhileReadable)?;

@@ -11,7 +11,7 @@ use super::flows::Flows;
 /// The first argument of this program when it is started in the guest.
 pub(crate) const ROLE: &str = "far-end";
 
-/// Type and instance of the service at which it answers queries.
+/// Type and instance of the service at which the far end answers queries.
 const ANSWERS: (u32, u32) = (2_100, 0);
 
 /// Interval between two messages of a flow. A guest's kernel and its programs share one CPU, and could not keep up with

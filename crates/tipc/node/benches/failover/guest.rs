@@ -19,7 +19,7 @@ const MTU: u32 = 1_450;
 /// Number of queries for determining the offset of the guest's clock; the fastest answer is used.
 const CLOCK_QUESTIONS: u32 = 100;
 
-/// A network like that of two tipcd processes: the first one's devices are connected to bridges, and the other port of
+/// A network like that of two tipcd processes: the devices of the tipcd are connected to bridges, and the other port of
 /// each bridge leads to the other end, here through a tunnel into the guest.
 pub(crate) struct BesideKernel {
     flows: Flows,

@@ -27,7 +27,8 @@ const WATCHDOG: Duration = Duration::from_secs(20);
 pub(crate) enum Carrier {
     TipcStream,
     TipcSeqpacket,
-    /// A stream through a tipcd without direct lanes. The same holds for [`Carrier::TipcSeqpacketLanes`].
+    /// A stream through a tipcd that does not permit direct lanes. [`Carrier::TipcSeqpacketLanes`] is the same for
+    /// messages.
     TipcStreamLanes,
     TipcSeqpacketLanes,
     TipcRdm,
@@ -48,7 +49,7 @@ impl Carrier {
         }
     }
 
-    /// Whether its messages pass through the tipcd even if both ends use the same tipcd.
+    /// Whether the carrier's messages pass through the tipcd even if both ends use the same tipcd.
     pub(crate) const fn avoids_direct_lanes(self) -> bool {
         matches!(self, Self::TipcStreamLanes | Self::TipcSeqpacketLanes)
     }

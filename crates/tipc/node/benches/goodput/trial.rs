@@ -20,7 +20,7 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Interval between two checks whether a link is idle.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Number of bytes that an idle link may carry in that time, for the nodes' own messages.
+/// Number of bytes that an idle link may carry in that interval, for the nodes' own messages.
 const QUIET_BYTES: u64 = 5_000;
 
 /// A network with its nodes.

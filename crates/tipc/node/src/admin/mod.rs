@@ -27,8 +27,8 @@ use crate::tap::Tap;
 /// The kernel's name for the broadcast link.
 const BROADCAST_LINK: &str = "broadcast-link";
 
-/// Carries out an order. Returns the descriptors of the answer: that of a file with the outcome as JSON, and a further
-/// one if the order provides it. Returns `None` if the order is left to the bearer thread, which answers later.
+/// Carries out an order. Returns the descriptors of the answer: that of a file with the outcome as JSON and, for some
+/// orders, a further one. Returns `None` if the order is left to the bearer thread, which answers later.
 pub(crate) fn carry_out(
     runner: &mut Runner,
     service: &Service,

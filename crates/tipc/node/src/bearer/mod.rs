@@ -240,7 +240,7 @@ impl Bearer {
     }
 
     /// Writes a frame directly into the buffer from which [`Bearer::launch`] sends. Returns false if the medium has no
-    /// such buffer or the buffer has no room. No other call may send between this and the launch.
+    /// such buffer or the buffer has no room. Nothing else may be sent between this call and the launch.
     pub fn put(&mut self, dest: &Destination, frame: &[u8]) -> bool {
         match (self, dest) {
             (Self::Ethernet(b), Destination::Unicast(MediaAddr::Ethernet(mac))) => {
@@ -262,8 +262,8 @@ impl Bearer {
 
     /// Sends frames in one call, without waiting, at most [`crossway_sys::records::MOST_SENT`]. Returns the number
     /// sent. If the caller does not send the others again, they are lost like frames on the medium, which the protocol
-    /// repairs. As long as the system accepts it, a UDP bearer sends a run of frames of equal length to one station as
-    /// one message.
+    /// repairs. A UDP bearer sends a run of frames of equal length to one station as one message, as long as the system
+    /// accepts such messages.
     ///
     /// # Errors
     /// EAGAIN and ENOBUFS if there is no room for the first frame at present; other errors if the first frame cannot be

@@ -32,7 +32,7 @@ pub(crate) trait Companion<G> {
     fn carry_out_orders(&mut self, runner: &mut Runner<G>);
 }
 
-/// The companion of a node without programs, whose caller handles its events: does nothing.
+/// A companion that does nothing, for a node without programs. The caller handles the node's events.
 struct Alone;
 
 impl<G> Companion<G> for Alone {

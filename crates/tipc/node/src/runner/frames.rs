@@ -39,7 +39,7 @@ impl<G: Guard> Runner<G> {
         self.bearers.iter().filter_map(|b| b.pace.next()).min()
     }
 
-    /// Fetches the frames of such bearers if the time for it has come.
+    /// Fetches the frames of bearers that do not wake the loop, if the time for that has come.
     pub(super) fn fetch_held(&mut self, at: Nanos) {
         for n in 0..self.bearers.len() {
             if self.bearers[n].pace.next().is_some_and(|due| due <= at) {

@@ -13,7 +13,7 @@ use crossway_tipc_client::protocol::slot::{self, State};
 /// A program that uses the node. It exists as long as its control connection or one of its sockets is open.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// `None` once the program has closed it.
+    /// The control connection; `None` after the program has closed it.
     pub(super) control: Option<OwnedFd>,
     pub(super) credentials: Option<Credentials>,
     region: Option<(SharedWords, OwnedFd)>,
@@ -22,13 +22,13 @@ pub(super) struct Client {
     next: u32,
     /// Number of descriptors in answers that the program may not have received yet.
     pub(super) in_flight: usize,
-    /// The program has sent a request before receiving the last answer. The request is read once the answer has been
-    /// received.
+    /// Whether the program has sent a request before receiving the last answer. The request is read when that answer
+    /// has been received.
     pub(super) held: bool,
-    /// No further requests are accepted; its entry is kept until its answers have been received or discarded.
+    /// Whether no further requests are accepted. The program's entry is kept until its answers have been received or
+    /// discarded.
     pub(super) ended: bool,
-    /// Set if the program occupies one of the connections reserved for operators: the reason why it did not get a
-    /// normal one.
+    /// The reason why the program did not get a normal connection, if it occupies one of those reserved for operators.
     pub(super) kept_place: Option<Refusal>,
 }
 

@@ -99,7 +99,7 @@ impl Direct {
         Ok(Answer { bytes: [&self.granted().encode()[..], header].concat(), fds: vec![fd, peer] })
     }
 
-    /// Ends the program's use of the ring. Returns false if it had already ended.
+    /// Ends the program's use of the ring. Returns false if that use had already ended.
     pub(super) fn end_producer(&mut self) -> bool {
         !matches!(std::mem::replace(&mut self.producer, Producer::Ended), Producer::Ended)
     }
@@ -121,14 +121,15 @@ impl Direct {
         Ok(Answer { bytes: self.granted().encode(), fds: vec![fd] })
     }
 
-    /// Continues at the position that the program has left in the shared words.
+    /// Makes `tx`, the service's end of the ring, continue at the position that the program has left in the shared
+    /// words.
     pub(super) fn resume(&self, tx: &mut RingTx<SharedRing, Silent>) {
         if let Some(words) = self.words() {
             handover::take_over(words, tx);
         }
     }
 
-    /// Leaves the current position to the program.
+    /// Stores the service's position in the shared words, so that the program continues there.
     pub(super) fn leave(&self, tx: &RingTx<SharedRing, Silent>) {
         if let Some(words) = self.words() {
             handover::leave(words, tx);
@@ -265,7 +266,8 @@ impl Service {
         Ok(answer)
     }
 
-    /// Lets the sending program use the ring if everything that it has sent in other ways is already in it.
+    /// Allows the sending program to use the ring, if everything that the program has sent in other ways is already in
+    /// it.
     pub(super) fn note_passed(&self, node: &Node, receiver: Place) {
         let Some(receiving) = self.sockets.get(receiver) else { return };
         let Some(direct) = receiving.direct() else { return };
@@ -282,8 +284,8 @@ impl Service {
         }
     }
 
-    /// Makes the sending program use its descriptor instead of the ring, because its peer no longer receives: what
-    /// arrives by the descriptor is discarded.
+    /// Makes the sending program use its descriptor instead of the ring, because its peer no longer receives: the
+    /// service discards what arrives by the descriptor.
     pub(super) fn stop_producer(&self, receiver: Place) {
         let Some(direct) = self.sockets.get(receiver).and_then(Local::direct) else { return };
         if let Some(words) = direct.words() {
@@ -300,7 +302,7 @@ impl Service {
         }
     }
 
-    /// Ends the use of a ring by the peer's program. Returns false if it had already ended.
+    /// Ends the use of a ring by the peer's program. Returns false if that use had already ended.
     fn take_over_ring(&mut self, receiver: Place) -> bool {
         let down = self.sockets.get_mut(receiver).and_then(|local| local.down.as_mut());
         down.is_some_and(|down| down.take_over())
@@ -351,8 +353,8 @@ impl Service {
         }
     }
 
-    /// Prepares the return to its sender of the first message that a program has not received from its ring: passes it
-    /// to the node as if it had just been sent.
+    /// Prepares the first message that a program has not received from its ring for the return to its sender: passes
+    /// the message to the node as if it had just been sent.
     pub(super) fn take_unread_direct(&self, now: Nanos, node: &mut Node, local: &mut Local) {
         let Some(direct) = local.direct().filter(|_| local.kind == SocketKind::Seqpacket) else {
             return;
@@ -367,7 +369,8 @@ impl Service {
         }
     }
 
-    /// Shuts a descriptor down whose other end the peer's program holds, too: closing it here would not be enough.
+    /// Shuts down the service's end of a socket's descriptor pair, of which the peer's program holds a copy, too:
+    /// closing the service's copy would not be enough.
     pub(super) fn end_descriptor(epoll: &crossway_sys::epoll::Epoll, local: &Local) {
         if local.direct().is_some_and(|direct| !matches!(direct.producer, Producer::None)) {
             let _ = epoll.remove(local.fd.as_fd());

@@ -84,7 +84,7 @@ impl Down {
     }
 
     /// Ends the use of the ring by the peer's program, which may have been killed after it had published a message and
-    /// before it had sent the bell. Returns false if it had already ended.
+    /// before it had sent the bell. Returns false if that use had already ended.
     pub(super) fn take_over(&mut self) -> bool {
         let Some(direct) = self.direct.as_mut() else { return false };
         direct.resume(&mut self.tx);
@@ -104,8 +104,8 @@ impl Down {
         }
     }
 
-    /// Puts a record into the ring. Returns EAGAIN if there is no room; the program then signals its eventfd when there
-    /// is.
+    /// Puts a record into the ring. Returns EAGAIN if there is no room; in that case, the program signals its eventfd
+    /// as soon as there is room.
     fn put(&mut self, header: &[u8], payload: &[u8]) -> Result<(), Errno> {
         let len = header.len() + payload.len();
         if let Some(direct) = &self.direct {
@@ -150,7 +150,7 @@ impl Local {
         self.down.is_some()
     }
 
-    /// Its lane if that is a direct one.
+    /// The socket's lane, if that is a direct lane.
     pub(super) fn direct(&self) -> Option<&Direct> {
         self.down.as_ref()?.direct.as_ref()
     }

@@ -15,7 +15,7 @@ use super::local::{Local, Phase};
 use super::token::Place;
 
 impl Service {
-    /// Handles the node's events. Those that also concern others than the socket's program are kept for the caller.
+    /// Handles the node's events. Those that do not only concern one socket's program are kept for the caller.
     pub(crate) fn handle_events(&mut self, cx: &mut Context<'_>) {
         while let Some(event) = cx.node.poll_event() {
             self.handle_event(cx, &event);
@@ -56,7 +56,7 @@ impl Service {
         }
     }
 
-    /// Increments one of the epochs because a destination in it may have become unreachable: programs then check their
+    /// Increments an epoch because a destination that it covers may have become unreachable: programs then check their
     /// destinations again.
     fn age(&self, epoch: usize) {
         self.epochs.word(epoch).fetch_add(1, Ordering::Release);

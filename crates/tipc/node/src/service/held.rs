@@ -19,7 +19,7 @@ use super::local::Local;
 pub(super) struct Stalled {
     pub(super) dest: Option<Address>,
     pub(super) payload: Vec<u8>,
-    /// Number of bytes of it already sent.
+    /// Number of bytes of the message that have already been sent.
     pub(super) sent: usize,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Held {
     bytes: usize,
     /// Value of `bytes` from which on there is no relief.
     most: usize,
-    /// The program has been relieved since it last made room by reading.
+    /// Whether the program has been relieved since it last made room by reading.
     relieved: bool,
 }
 

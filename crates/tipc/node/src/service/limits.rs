@@ -92,8 +92,8 @@ pub(super) const STREAM_READ_BYTES: usize = 128 << 10;
 pub(super) const MEAN_AT_FIRST: usize = 32 << 10;
 
 /// Approximate size in bytes of a batch of messages. Messages of a batch that cannot be sent on wait in the node,
-/// whatever the window. A program that continues to send while a batch is read makes it larger than a descriptor's
-/// capacity.
+/// whatever the window. If a program continues to send while a batch is read, the batch becomes larger than a
+/// descriptor's capacity.
 pub(super) const BATCH_BYTES: usize = 256 << 10;
 
 /// Maximum number of full batches read from a descriptor before others get their turn and the messages are sent: small messages share packets, and

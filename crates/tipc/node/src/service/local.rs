@@ -64,23 +64,24 @@ pub(super) struct Local {
     pub(super) client: Place,
     pub(super) slot: u32,
     pub(super) phase: Phase,
-    /// The descriptor may hold more data.
+    /// Whether the descriptor may hold more data.
     pub(super) readable: bool,
-    /// The socket is in the list of those to be read.
+    /// Whether the socket is in the list of those to be read.
     pub(super) listed: bool,
-    /// The program will send nothing more; data that it sent before may still be in the descriptor.
+    /// Whether the program will send nothing more; data that it sent before may still be in the descriptor.
     pub(super) ended: bool,
-    /// The end was reported as an error, before the data that the program had sent.
+    /// Whether the end was reported as an error, before the data that the program had sent.
     pub(super) ended_early: bool,
     /// Number of bytes found by the last read of the descriptor.
     pub(super) last_read: usize,
     /// Average length of the messages that the last read found, in bytes.
     pub(super) mean: usize,
-    /// The descriptor had room when it was last written to.
+    /// Whether the descriptor had room when it was last written to.
     pub(super) writable: bool,
-    /// Epoll reports room in the descriptor. Otherwise it would wake the service for each message that the program receives.
+    /// Whether epoll reports room in the descriptor. It does so only while the socket waits for room; otherwise it
+    /// would wake the service for each message that the program receives.
     pub(super) watches_room: bool,
-    /// The contents of the descriptor must not be read, so that it polls unwritable for the program.
+    /// Whether the contents of the descriptor must not be read, so that it polls unwritable for the program.
     pub(super) holds: bool,
     /// Number of bytes still to be read from a stream that are only padding.
     pub(super) pad_owed: usize,
@@ -93,15 +94,17 @@ pub(super) struct Local {
     pub(super) pushed: u64,
     /// Those of the messages written to the descriptor that the program may not have read, oldest first.
     pub(super) unread: VecDeque<Unread>,
-    /// How the connection ended, a TIPC error code. It is reported when `out` is empty.
+    /// How the connection ended, a TIPC error code; `None` while it has not ended. The end is reported when `out` is
+    /// empty.
     pub(super) end: Option<u8>,
     /// The time at which to stop sending data that precedes the end, unless some of it has been sent by then. Set if
-    /// the program has closed the socket or wants to shut the connection down before all its data was sent.
+    /// the program has closed the socket, or wants to shut the connection down, before all its data was sent; otherwise
+    /// `None`.
     pub(super) lingers: Option<Nanos>,
-    /// The program wants to shut the connection down, which is postponed until the data before that has been sent. Also
-    /// set if the program closes the socket in the meantime.
+    /// Whether the program wants to shut the connection down, which is postponed until the data sent before has been
+    /// sent on. The value stays true if the program closes the socket in the meantime.
     pub(super) shuts: bool,
-    /// The program has closed the socket, and all its data has been read.
+    /// Whether the program has closed the socket, and all its data has been read.
     pub(super) gone: bool,
     /// Sockets created for connection requests that the program has not answered yet, oldest request first.
     pub(super) offers: VecDeque<Place>,
@@ -109,7 +112,7 @@ pub(super) struct Local {
     ///
     /// [`slot::TAKEN`]: crossway_tipc_client::protocol::slot::TAKEN
     pub(super) taken: u64,
-    /// Another program has adopted the socket by its descriptor, and may not count what it writes.
+    /// Whether another program has adopted the socket by its descriptor. That program may not count what it writes.
     pub(super) adopted: bool,
     pub(super) lanes: Option<Box<Lanes>>,
     /// The lane through which the program receives; `None` before it requests one.

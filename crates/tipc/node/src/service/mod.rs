@@ -76,7 +76,7 @@ pub struct Service {
     ready: VecDeque<Place>,
     /// Programs with a pending request. Requests are answered after the data in their sockets has been read.
     asking: VecDeque<Place>,
-    /// What each process and each user has of the common resources.
+    /// The share that each process and each user has of the common resources.
     shares: Shares,
     /// Programs on connections reserved for operators; the one that has been idle longest is first.
     in_kept_places: VecDeque<Place>,

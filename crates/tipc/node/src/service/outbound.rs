@@ -100,8 +100,8 @@ impl Service {
     }
 }
 
-/// Takes messages for a program that no longer receives, because a peer that is blocked in a send would not read the
-/// data that the program sent. Keeps the first message that must be returned to its sender.
+/// Takes from the node all messages for a program that no longer receives: otherwise, a peer that is blocked in sending
+/// them would not read the data that the program has sent. Keeps the first message that must be returned to its sender.
 fn discard(now: Nanos, node: &mut Node, local: &mut Local, port: Port) {
     while let Ok(taken) = node.take(now, port) {
         let bytes = taken.payload().len();

@@ -226,8 +226,8 @@ impl Service {
         Some(Answer { bytes, fds: vec![region, epochs] })
     }
 
-    /// Answers a program that passes the descriptor of a socket which it has got from another program: returns the
-    /// socket's token.
+    /// Answers a program that has got a socket from another program, and passes the socket's descriptor to learn its
+    /// token.
     fn adopt(&mut self, client: Place, fds: &[OwnedFd]) -> Option<Answer> {
         if !self.clients.get(client)?.is_greeted() {
             return None;

@@ -20,14 +20,14 @@ const PROCESS_LEAST: usize = 4;
 /// The least and the greatest number of descriptors reserved for operators.
 const RESERVE: std::ops::RangeInclusive<usize> = 12..=64;
 
-/// What one process or one user has.
+/// The numbers of connections and of descriptors in flight of one process or one user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     clients: usize,
     in_flight: usize,
 }
 
-/// What all processes and users have.
+/// The shares of all processes and users.
 #[derive(Debug)]
 pub(super) struct Shares {
     processes: HashMap<u32, Share>,
@@ -56,7 +56,8 @@ fn user(program: Option<Credentials>) -> u32 {
 }
 
 impl Shares {
-    /// Divides this number of descriptors.
+    /// Creates the state without connections. `descriptors` is the number of descriptors that this process may have
+    /// open.
     pub(super) fn new(limits: &ServiceLimits, descriptors: usize) -> Self {
         Self {
             processes: HashMap::new(),

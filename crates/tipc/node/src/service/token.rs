@@ -29,7 +29,7 @@ pub(crate) struct Place {
     pub(crate) generation: u32,
 }
 
-/// Mask of the bits that hold an index, which is at most this.
+/// Mask of the bits that hold an index; also the largest index.
 const INDEX_MASK: u64 = (1 << 28) - 1;
 
 impl Token {

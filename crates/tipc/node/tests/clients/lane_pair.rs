@@ -11,7 +11,7 @@ use crossway_tipc_client::{Address, NodeSocket, Patience, Scope, ServiceRange, S
 
 use crate::site::{Site, WATCHDOG, soon, until};
 
-/// Starts a tipcd that all messages pass through, by lanes that sockets get with their first message.
+/// Starts a tipcd through which all messages pass, and whose sockets get lanes with their first message.
 pub(crate) fn site() -> Site {
     Site::with(&["--lane-after", "1", "--no-direct-lanes"])
 }

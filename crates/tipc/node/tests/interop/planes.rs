@@ -16,7 +16,8 @@ const STOP: &str = "/tmp/stop";
 /// slow when the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Packet size over UDP in bytes. It is what a device of an Ethernet plane accepts, which is less than a tunnel does.
+/// Packet size over UDP in bytes. It is what a device of an Ethernet plane accepts, which is less than what a tunnel
+/// accepts.
 const UDP_MTU: u32 = 1_320;
 
 /// The medium of one of the two links.
