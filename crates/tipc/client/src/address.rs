@@ -69,7 +69,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns its number in linux/tipc.h.
+    /// Returns the scope's number in linux/tipc.h.
     pub(crate) fn number(self) -> u32 {
         match self {
             Scope::Cluster => CLUSTER_SCOPE.unsigned_abs().into(),

@@ -96,7 +96,8 @@ impl Socket {
         }
     }
 
-    /// Makes receive calls that block spin before they sleep, see [`NodeSocket::set_spin`]. It has no effect on the kernel's sockets.
+    /// Makes blocking receive calls spin before they sleep, see [`NodeSocket::set_spin`]. This has no effect on the
+    /// kernel's sockets.
     pub fn set_spin(&self, limit: std::time::Duration) {
         if let Self::Node(socket) = self {
             socket.set_spin(limit);
@@ -193,8 +194,8 @@ impl Socket {
     }
 
     /// Receives a message, or the available data of a stream, and returns its length in bytes. Returns 0 at the end of
-    /// a connection that the peer shut down, and for a message that is returned to its sender or reports a group member
-    /// (use [`Socket::recv_message`] to distinguish these).
+    /// a connection that the peer shut down, for a message of this socket that was returned, and for a report that a
+    /// member joined or left the group (use [`Socket::recv_message`] to distinguish these).
     ///
     /// # Errors
     /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
@@ -204,7 +205,7 @@ impl Socket {
     }
 
     /// Receives a message, and returns its kind, its sender and the service that it was addressed to. The end of a
-    /// connection is an event.
+    /// connection is returned as a message of kind [`Event::End`](crate::Event::End).
     ///
     /// # Errors
     /// ENOTCONN if the socket was never connected or this end has shut the connection down, EAGAIN if nothing arrived
@@ -278,7 +279,7 @@ impl Socket {
     /// Like [`Socket::set_option`], but takes the option's number; for interfaces to other languages.
     ///
     /// # Errors
-    /// In addition, EINVAL for an unknown number.
+    /// The errors of [`Socket::set_option`], and EINVAL for an unknown number.
     #[doc(hidden)]
     pub fn set_option_by_number(&self, number: u32, value: u32) -> Result<(), Errno> {
         either!(self, s => s.set_option_by_number(number, value))
@@ -287,7 +288,7 @@ impl Socket {
     /// Like [`Socket::option`], but takes the option's number; for interfaces to other languages.
     ///
     /// # Errors
-    /// In addition, EINVAL for an unknown number.
+    /// The errors of [`Socket::option`], and EINVAL for an unknown number.
     #[doc(hidden)]
     pub fn option_by_number(&self, number: u32) -> Result<u32, Errno> {
         either!(self, s => s.option_by_number(number))
@@ -296,7 +297,7 @@ impl Socket {
     /// Like [`Socket::join`], but takes the fields of `struct tipc_group_req`: type, instance, scope and flags.
     ///
     /// # Errors
-    /// In addition, EINVAL for an invalid scope.
+    /// The errors of [`Socket::join`], and EINVAL for an invalid scope.
     #[doc(hidden)]
     pub fn join_by_request(&self, request: [u32; 4]) -> Result<(), Errno> {
         either!(self, s => s.join_by_request(request))

@@ -141,7 +141,7 @@ impl Frames {
 
     /// Waits for a frame, at most until `until`. Returns false if none arrived.
     ///
-    /// The errno of poll.
+    /// # Errors
     /// The [`Errno`] of poll.
     pub fn wait(&self, until: Option<std::time::Instant>) -> Result<bool, Errno> {
         wait_ready(&self.fd, Interest::Readable, until)

@@ -140,7 +140,7 @@ pub enum Order {
         /// Threshold, 0 to 4095 nodes.
         nodes: usize,
     },
-    /// Starts a trace of all frames on all bearers: [`Outcome::Done`], and a descriptor from which to read them.
+    /// Starts a trace of all frames on all bearers: [`Outcome::Done`], and a descriptor from which to read the frames.
     Trace,
 }
 

@@ -58,8 +58,8 @@ pub struct TrafficView {
 pub struct BearerView {
     /// Medium and interface: `eth:eth0`, `udp:udp0`.
     pub name: String,
-    /// State of its device according to the system: `up`, `no-carrier`, `down` or `gone`. It is `no-address` if no
-    /// device that is up has the bearer's address.
+    /// State of the bearer's device according to the system: `up`, `no-carrier`, `down` or `gone`. The state is
+    /// `no-address` if no device that is up has the bearer's address.
     pub state: String,
     /// Name of the device, if known.
     pub device: Option<String>,
@@ -108,9 +108,9 @@ pub struct LinkView {
     pub remote: String,
     /// Whether the link is up.
     pub up: bool,
-    /// Whether it carries traffic. A link that is up but not active is on standby.
+    /// Whether the link carries traffic. A link that is up but not active is on standby.
     pub active: bool,
-    /// Name of its state.
+    /// Name of the link's state.
     pub state: String,
     /// Network plane, `A` to `H`.
     pub plane: String,
@@ -118,7 +118,7 @@ pub struct LinkView {
     pub mtu_bytes: u64,
     /// Priority in use, 0 to 31. Of the links to a peer, those with the highest priority carry the traffic.
     pub priority: u8,
-    /// Silence in milliseconds after which it fails.
+    /// Silence in milliseconds after which the link fails.
     pub tolerance_ms: u64,
     /// Maximum send window: the number of packets that may be unacknowledged.
     pub window_packets: u16,
@@ -139,7 +139,7 @@ pub struct LinkView {
 pub struct BroadcastView {
     /// `broadcast-link`, as in the kernel's tool.
     pub name: String,
-    /// Whether it is up, which means that the node has an address.
+    /// Whether the broadcast link is up, which means that the node has an address.
     pub up: bool,
     /// Number of peers that receive this node's broadcasts.
     pub listeners: u64,
@@ -272,19 +272,19 @@ pub struct SocketView {
     pub port: u32,
     /// `rdm`, `dgram`, `seqpacket` or `stream`.
     pub kind: String,
-    /// The other end of its connection as `PORT@NODE`; absent if it is not connected.
+    /// The other end of the socket's connection as `PORT@NODE`; absent if the socket is not connected.
     pub connected_to: Option<String>,
     /// Bindings of the socket.
     pub bindings: Vec<NameView>,
-    /// The group that it is a member of, with its instance.
+    /// The group that the socket is a member of, with its instance there; absent if it is in none.
     pub group: Option<GroupView>,
-    /// The process that opened it.
+    /// The process that opened the socket.
     pub pid: Option<u32>,
     /// That process's command, if it still exists.
     pub command: Option<String>,
     /// User ID of the process.
     pub uid: Option<u32>,
-    /// Importance of its messages, 0 to 3.
+    /// Importance of the messages sent through the socket, 0 to 3.
     pub importance: u8,
     /// Number of messages waiting in the node.
     pub queued_messages: u64,
@@ -292,9 +292,9 @@ pub struct SocketView {
     pub queued_bytes: u64,
     /// Messages that the program has sent through the socket.
     pub sent: TrafficView,
-    /// Messages that have arrived for it.
+    /// Messages that have arrived for the socket.
     pub received: TrafficView,
-    /// Statistics of its lanes; absent if it has none.
+    /// Statistics of the socket's lanes; absent if it has none.
     pub lanes: Option<LaneView>,
 }
 
@@ -359,12 +359,13 @@ pub struct MonitoredView {
     pub node: String,
     /// Whether the node is up.
     pub up: bool,
-    /// Whether this node itself probes it, rather than only others.
+    /// Whether this node itself probes that node. If not, only other nodes do.
     pub direct: bool,
     /// Generation of its domain record; 0 if it has sent none.
     pub generation: u16,
-    /// For each member of its domain that follows it in the ring: whether it reports that node as up.
+    /// Whether the node reports each of the leading members of its domain as up: those that match the nodes that follow
+    /// it in this node's ring.
     pub applied: Vec<bool>,
-    /// The remaining members of its domain, which do not match this node's ring, with the same information.
+    /// The remaining members of the node's domain, which do not match this node's ring, each with the same information.
     pub unapplied: Vec<(String, bool)>,
 }

@@ -25,9 +25,9 @@ pub(crate) use control::{Answer, Claim};
 /// Environment variable that holds the path of a tipcd's socket.
 pub const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 
-/// The default path of a tipcd's socket, for clients and for the tipcd itself. It is `$TIPCD_SOCKET` if that is set,
-/// and `/run/tipcd.sock` for root. Otherwise it is `tipcd.sock` in `$XDG_RUNTIME_DIR` if it exists there, or else
-/// `/run/tipcd.sock`. Root of a user namespace only counts as root if it owns `/run`.
+/// The default path of a tipcd's socket, for clients and for the tipcd itself: `$TIPCD_SOCKET` if that is set.
+/// Otherwise `tipcd.sock` in `$XDG_RUNTIME_DIR`, if that file exists, or if `/run/tipcd.sock` does not exist and this
+/// user does not own `/run`. In all other cases `/run/tipcd.sock`.
 pub fn default_path() -> PathBuf {
     if let Some(path) = env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
         return path.into();

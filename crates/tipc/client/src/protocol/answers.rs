@@ -84,7 +84,7 @@ impl Opened {
         Some(Self { token: r.u64()?, slot: r.u32()? })
     }
 
-    /// Encodes it as an offer's payload.
+    /// Encodes the token and slot as an offer's payload.
     pub fn offer(self) -> [u8; super::record::OFFER_LEN] {
         let mut raw = [0; super::record::OFFER_LEN];
         raw[..8].copy_from_slice(&self.token.to_ne_bytes());

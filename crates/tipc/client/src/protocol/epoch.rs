@@ -2,7 +2,7 @@
 //!
 //! `tipcd` counts every withdrawn binding and every lost node in a counter, an *epoch*, that a hash of the service type
 //! or node selects. Once a program knows that a destination is reachable, it sends without asking `tipcd` again until
-//! the counter changes. So a call fails with EHOSTUNREACH itself, as with the kernel, at the cost of one load.
+//! the counter changes. So the send call itself fails with EHOSTUNREACH, as with the kernel, at the cost of one load.
 
 use crate::address::Address;
 

@@ -53,7 +53,7 @@ pub mod outlet {
     pub(super) const PASSED: usize = 2;
     /// Written by the program: non-zero while it uses the ring. On a cache line of its own.
     pub const BUSY: usize = 16;
-    /// Written by whichever of the two has published last: the position of the next record.
+    /// Written by the program or `tipcd`, whichever has published a record last: the position of the next record.
     pub const TAIL: usize = 17;
     /// Like [`TAIL`]: the number of records published so far.
     pub const SEQUENCE: usize = 18;

@@ -30,7 +30,7 @@ impl Refusal {
         Self::InFlight,
     ];
 
-    /// Returns the errno that stands for it in an answer.
+    /// Returns the errno that stands for this refusal in an answer.
     pub const fn errno(self) -> Errno {
         match self {
             Self::Places => Errno::USERS,
