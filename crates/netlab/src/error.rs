@@ -31,7 +31,7 @@ pub enum NetError {
         kind: &'static str,
         /// The name in use.
         name: String,
-        /// The process that holds it, or the reason why it remains.
+        /// The process that holds the name, or the reason why the name is still in use.
         holder: String,
         /// The command that removes it.
         remedy: String,

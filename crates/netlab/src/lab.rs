@@ -329,7 +329,8 @@ fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
     })
 }
 
-/// Removes the networks whose owner has ended; returns the rest. The caller must hold the claim.
+/// Removes the networks whose owner has ended; returns the rest. The caller must hold the claim on the names
+/// ([`Registry::claim`]).
 fn sweep() -> Result<Vec<Network>, NetError> {
     let mut there = Vec::new();
     registry().remove_drafts();

@@ -49,8 +49,8 @@ const LINE_WORDS: &str = "ssl0=fd:3";
 const LINE: &str = "/dev/ttyS0";
 /// The variable that passes the path of the setup file to the first program.
 const SETUP_VARIABLE: &str = "CROSSWAY_GUEST";
-/// Modules loaded in every guest: those that are measured, those that these would request on demand (a listening SCTP
-/// socket needs hmac(md5)), and those that a network inside a guest needs.
+/// Modules loaded in every guest: the protocols that are measured, modules that these would request on demand (a
+/// listening SCTP socket needs hmac(md5)), and modules that a network inside a guest needs.
 const MODULES: [&str; 10] =
     ["ipv6", "tipc", "hmac", "sctp", "veth", "vxlan", "bridge", "sch_tbf", "sch_netem", "tun"];
 

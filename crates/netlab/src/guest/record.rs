@@ -131,7 +131,8 @@ fn registry() -> Registry {
     Registry::new("guest")
 }
 
-/// Removes the remains of guests whose keeper has ended; returns the other guests. The caller must hold the claim.
+/// Removes the remains of guests whose keeper has ended; returns the other guests. The caller must hold the claim on
+/// the names ([`Registry::claim`]).
 fn sweep() -> Result<Vec<GuestRecord>, NetError> {
     let mut there = Vec::new();
     registry().remove_drafts();

@@ -76,7 +76,8 @@ impl Read for CountingReader {
     }
 }
 
-/// Locks a mutex. A panic elsewhere leaves these values usable, since each is written in one step.
+/// Locks a mutex, also after another thread has panicked while it held the lock: the values that are locked here stay
+/// usable then, since each is written in one step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -172,8 +173,8 @@ fn next(
     }
 }
 
-/// Writes the bytes of received frames to `target`. It ends when every sender has been dropped and everything has been
-/// written; then it closes `target`.
+/// Writes the bytes of received frames to `target`. The thread that does so ends when every sender has been dropped and
+/// everything has been written; then it closes `target`.
 pub(crate) fn sink(mut target: File, from: Place) -> (Sender<Vec<u8>>, JoinHandle<()>) {
     let (sender, queue): (_, Receiver<Vec<u8>>) = channel();
     let worker = std::thread::spawn(move || {
