@@ -1,4 +1,4 @@
-//! Tests the mechanisms that this machine's kernel lacks in a guest whose kernel has them.
+//! Tests, in a guest, the mechanisms that this machine's kernel lacks and the guest's kernel has.
 
 use std::collections::BTreeMap;
 

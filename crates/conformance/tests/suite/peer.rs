@@ -34,7 +34,7 @@ pub(crate) enum Job {
     Idle,
     /// Waits for a message that is never sent.
     Receive,
-    /// Sends until there is no room, and waits for it.
+    /// Sends until there is no room, and then waits for room.
     FillUp,
     /// Waits for ever inside the closure that writes a message in place.
     WriteInPlace,

@@ -86,8 +86,8 @@ pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism
     });
 }
 
-/// Makes a call that should wait in vain until a deadline, and returns what it returns. If that is true, asserts that
-/// the call has waited that long and, if it should sleep, that it hardly used a CPU.
+/// Makes a call with a deadline, and returns whether `call` says that it waited in vain. If so, asserts that it waited
+/// until the deadline and, if it should sleep, that it hardly used a CPU.
 fn waits_in_vain(wait: Wait, mut call: impl FnMut(Instant) -> bool) -> bool {
     // Where CPU time is counted in ticks, another process's tick may be charged here; a call that spins is detected
     // every time.

@@ -32,8 +32,8 @@ struct LongLived {
     child: Child,
     stdin: Option<ChildStdin>,
     said: BufReader<ChildStdout>,
-    /// The file with the standard error of the program and its processes, where each reports once that there is no
-    /// tipcd.
+    /// The file with the standard error of the program and its processes, in which each process reports, a single time,
+    /// that there is no tipcd.
     errors: PathBuf,
 }
 
