@@ -101,7 +101,7 @@ fn per_message(id: &str) -> Result<BTreeMap<String, f64>, String> {
 }
 
 /// Checks a mechanism's calls per message. Deviations of up to a hundredth are allowed, because scheduling has an
-/// influence: a signal of the tracer may interrupt a wait, and a thread starts once.
+/// influence: a signal of the tracer may interrupt a wait, and the start of a thread makes calls, too.
 fn makes<const N: usize>(id: &str, expected: [(&str, f64); N]) {
     let entry = registry::find(id).unwrap();
     if let Probe::Missing { why, remedy } = (entry.probe)() {

@@ -93,7 +93,8 @@ pub type Dialling<S> = (S, <S as Endpoint>::Address);
 pub struct SocketHalf<F> {
     shared: Arc<Shared>,
     sends: bool,
-    /// Largest number of bytes that one receive has returned (item C6 of the cluster study).
+    /// Largest number of bytes that one receive call has returned. A study makes a claim about this number
+    /// (`report/src/studies/cluster/limits.rs`).
     largest_recv: usize,
     family: std::marker::PhantomData<fn() -> F>,
 }
@@ -140,7 +141,7 @@ impl<F: ConnectionFamily> SocketHalf<F> {
         self.shared.ended.load(Ordering::Relaxed)
     }
 
-    /// Records the number of bytes that a receive has returned.
+    /// Records the number of bytes that a receive call has returned.
     #[inline]
     pub(crate) fn note_received(&mut self, bytes: usize) {
         self.largest_recv = self.largest_recv.max(bytes);
@@ -164,7 +165,7 @@ impl<F> AsFd for SocketHalf<F> {
     }
 }
 
-/// Returns SO_SNDBUF and SO_RCVBUF as the kernel reports them, which is doubled.
+/// Returns SO_SNDBUF and SO_RCVBUF as the kernel reports them, that is, doubled.
 pub(crate) fn buffer_facts(fd: BorrowedFd<'_>) -> Facts {
     let mut facts = Facts::new();
     for (name, value) in [

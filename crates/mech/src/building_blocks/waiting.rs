@@ -26,8 +26,8 @@ pub enum Stop {
     Errno(Errno),
 }
 
-/// An operation that can be tried without sleeping, called so that it sleeps until it can proceed, and waited for with
-/// a deadline.
+/// An operation for which an end can wait in three ways: it can be tried without sleeping, made so that it sleeps until
+/// it can proceed, and waited for with a deadline.
 pub(crate) trait Attempt {
     /// The result of the operation.
     type Out;

@@ -6,8 +6,8 @@
 //! half therefore holds one end of a lifeline, and has a thread that sleeps on it ([`PeerWatch`]). When the peer ends,
 //! the thread of a receiver puts a note into the queue with a lower priority than any message, so that the note is
 //! received after everything that the peer has sent. The thread of a sender empties the queue, which nobody reads any
-//! more. Either wakes an end that sleeps in the plain call. docs/decisions/0020-queues-and-peer-death.md describes the
-//! alternatives.
+//! more. Each of these two actions wakes an end that sleeps in the plain call.
+//! docs/decisions/0020-queues-and-peer-death.md describes the alternatives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
