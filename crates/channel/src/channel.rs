@@ -54,7 +54,7 @@ pub(crate) struct Ends {
     /// The id of the listener; `None` at the connecting end.
     pub(crate) listener: Option<u64>,
     pub(crate) moving: Moving,
-    /// How often the listening end has moved so far without its connections.
+    /// How often the listening end has moved so far to a process that did not take over its connections.
     pub(crate) moves: u32,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Sight {
 
 /// Minimum share by which a switch must make a message cheaper.
 const GAIN: f64 = 0.2;
-/// Spinning must save this many seconds of waiting per second of CPU time it takes.
+/// Spinning must save this many seconds of waiting per second of CPU time that it takes.
 const SPIN_PAYS: f64 = 0.05;
 /// A transport must have been the cheapest in this many checks in a row before the channel switches to it.
 const LOOKS: u32 = 3;

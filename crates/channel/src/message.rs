@@ -111,7 +111,7 @@ pub(crate) struct Handed {
     pub(crate) lost: u64,
     /// Number of messages that were received but not yet passed to the program.
     pub(crate) held: usize,
-    /// Number of moves without the connections so far, including this one.
+    /// Number of moves so far in which the new process did not take over the connections, including this one.
     pub(crate) moves: u32,
     /// Whether the peer has announced that it sends no more.
     pub(crate) fin: bool,

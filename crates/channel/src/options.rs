@@ -173,7 +173,7 @@ impl Options {
         }
     }
 
-    /// Greets a listener and waits for its answer; `None` if it ended before it answered.
+    /// Greets a listener and waits for its answer; `None` if the listener ended before it answered.
     fn greet(
         &self,
         name: &str,

@@ -13,7 +13,7 @@ use crate::protocol::Role;
 
 /// Indices of the 64-bit slots with the random numbers of the connector and of the listener.
 const NONCES: [usize; 2] = [0, 1];
-/// Index of the first slot of each end, the leader's first.
+/// Index of the first slot of the leader and of the follower.
 const FIRST: [usize; 2] = [16, 48];
 /// Offsets within an end's slots, for its sender and for its receiver. The slot at `CPU` contains the number of the
 /// half's CPU plus one, or 0 before the first record; the slot at `NOTED` contains the number of records.

@@ -131,7 +131,7 @@ impl Link {
         self.call();
     }
 
-    /// New process: whether it waits for the connecting end.
+    /// New process: whether this process waits for the connecting end.
     pub(crate) fn is_awaiting(&self) -> bool {
         self.role == Role::Leader && matches!(self.lock().moving, Moving::Awaiting(_))
     }

@@ -98,7 +98,8 @@ pub(crate) struct State {
     /// Process id of the peer; 0 if it is on another host or in a PID namespace that is not visible here.
     pub(crate) peer_pid: u32,
     pub(crate) moving: Moving,
-    /// How often the listening end has moved without its connections; the same at both ends.
+    /// How often the listening end has moved to a process that did not take over its connections; the same at both
+    /// ends.
     pub(crate) moves: u32,
     /// Packets that the connecting end will send once it has found the new process.
     pub(super) queued: Vec<Message>,

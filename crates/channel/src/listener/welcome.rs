@@ -23,8 +23,8 @@ const WAITING: usize = 256;
 const LARGEST: usize = 1 << 30;
 
 impl Core {
-    /// Control thread: creates a channel for a connector, which waits for the answer. `None` if it was refused or has
-    /// ended.
+    /// Control thread: creates a channel for a connector, which waits for the answer. `None` if the connector was
+    /// refused or has ended.
     pub(crate) fn welcome(
         &self,
         socket: OwnedFd,

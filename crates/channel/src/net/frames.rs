@@ -48,8 +48,8 @@ impl Writer {
         &self.stream
     }
 
-    /// Takes as many of the bytes as there is room for and returns their number; EAGAIN if there is no room. What it
-    /// takes is sent by this call or the next.
+    /// Takes as many of the bytes as there is room for and returns their number; EAGAIN if there is no room. The bytes
+    /// taken are sent by this call or the next.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         self.flush()?;
         let Some(seal) = &mut self.seal else { return self.stream.try_send(bytes) };

@@ -18,7 +18,7 @@ use crate::event::EventKind;
 use crate::link::{Abroad, Link};
 use crate::message::{self, Message, Outbox, Packet, Welcome};
 
-/// How long to wait for the answer of a listener on this host; if there is none, it is asked again later.
+/// How long to wait for the answer of a listener on this host. A listener that does not answer is asked again later.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Asks each process that may have the channel; returns whether one of them has it.

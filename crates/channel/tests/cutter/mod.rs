@@ -1,4 +1,5 @@
-//! A middlebox that forwards TCP connections until it cuts them all, wherever in the data that may be.
+//! A middlebox that forwards TCP connections and cuts all of them on request, at whatever point of the data that
+//! happens to be.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -221,8 +221,8 @@ fn a_message_that_is_too_long_for_the_network_is_refused() {
     assert!(why.contains("1073741824"), "{why}");
 }
 
-/// Returns settings whose `resume` is short enough to wait for if `waits` is true; otherwise it is so long that a test
-/// shows that an end does not wait for it.
+/// Returns settings for a test in which a peer dies. If `waits` is true, `resume` is short, because the test waits for
+/// it; otherwise `resume` is an hour, so that the test fails by its time limit if an end waits for it.
 fn network_for_deaths(address: SocketAddr, waits: bool) -> Network {
     let resume = if waits { Duration::from_millis(100) } else { Duration::from_secs(3600) };
     Network { resume, ..network(address, None) }
