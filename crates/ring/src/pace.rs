@@ -13,7 +13,8 @@ const FLOW: Duration = Duration::from_micros(5);
 /// How many times a waiting end retries at full speed, for answers that arrive immediately; after that it relaxes the
 /// processor between attempts.
 const HOT_SPINS: u32 = 200;
-/// How many times a receiver that ran empty during a stream relaxes before it checks again.
+/// How many times a receiver that finds the ring empty during a stream executes the spin-loop hint before it checks
+/// again.
 const GATHER_SPINS: u32 = 64;
 /// Number of messages without waiting that count as a flow.
 const FLOW_MESSAGES: u32 = 8;

@@ -76,7 +76,7 @@ struct Own {
     free: Ranges,
     /// Blocks passed to the peer that it has not passed back.
     lent: Ranges,
-    /// Released blocks are collected when this many are lent, so that each block is examined rarely.
+    /// Number of lent blocks at which released ones are collected; it is chosen so that each block is examined rarely.
     collect_at: usize,
 }
 

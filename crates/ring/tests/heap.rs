@@ -10,7 +10,7 @@ use crossway_ring::bell::Silent;
 use crossway_ring::layout::{ALIGN_FROM, least_capacity};
 use crossway_ring::{RecvError, RingMemory, RingRx, RingTx, SendError, Wait};
 
-/// Longest message in bytes; some messages are long enough to end before a cache line.
+/// Longest message in bytes. It is above [`ALIGN_FROM`], so that the alignment of long records is tested, too.
 const MAX: usize = ALIGN_FROM + 40;
 
 /// The memory of a ring. A range that crosses the end is copied, since the heap cannot be mapped twice.

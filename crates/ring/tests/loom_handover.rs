@@ -135,8 +135,8 @@ fn nothing_overtakes_what_was_passed() {
     });
 }
 
-/// Another sender, which only passes messages, sends at the same time: no message is lost, and each sender's are in
-/// order.
+/// Another sender, which only passes messages, sends at the same time: no message is lost, and each sender's messages
+/// arrive in order.
 #[test]
 fn a_sender_that_only_passes_does_not_bring_both_to_the_ring() {
     check(2, || {
