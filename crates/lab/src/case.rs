@@ -67,8 +67,8 @@ fn sites(group: &Group, plan: &Plan) -> Vec<Site> {
     sites
 }
 
-/// The placements of a group on this machine or on a testbed. The cores of a testbed's hosts are not known until it is
-/// up.
+/// The placements of a group on this machine or on a testbed. The cores of a testbed's hosts are not known until the
+/// testbed is up.
 fn placements(group: &Group, site: &Site, topology: &Topology) -> Vec<Placement> {
     let unasked = match site {
         Site::Here => Placement::OtherCore,

@@ -74,7 +74,7 @@ impl CaseKey {
         self.fields.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
     }
 
-    /// The key without some inputs; equal for cases that differ only in those.
+    /// The key without the inputs with these names. Cases that differ only in such inputs then have equal keys.
     pub fn without(mut self, names: &[&str]) -> CaseKey {
         for (name, value) in &mut self.fields {
             if names.contains(name) {

@@ -39,7 +39,7 @@ impl Entry {
         }
     }
 
-    /// The family with which the report groups it.
+    /// The family with which the report groups the entry.
     pub fn family(&self) -> Family {
         match self {
             Entry::Mechanism(entry) => entry.carrier.family,
@@ -47,7 +47,7 @@ impl Entry {
         }
     }
 
-    /// What carries its messages; `None` for a contender, since only its program knows.
+    /// What carries the entry's messages; `None` for a contender, since Crossway does not know what its program uses.
     pub fn carrier(&self) -> Option<Carrier> {
         match self {
             Entry::Mechanism(entry) => Some(entry.carrier),

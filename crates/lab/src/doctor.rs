@@ -37,7 +37,7 @@ pub struct Item {
     pub version: Option<String>,
     /// Why the item is missing; `None` if it is ready.
     pub why: Option<String>,
-    /// Remedy: the command that provides it.
+    /// Remedy: the command that provides the item; `None` if there is no such command or the item is ready.
     pub remedy: Option<String>,
 }
 

@@ -32,7 +32,7 @@ const REOPENED: u64 = 64;
 const SIZE_BYTES: u64 = 4096;
 /// Size of the memory with the payload, bytes.
 const WORKING_SET_BYTES: u64 = 256 << 10;
-/// Time limit for an end to notice that the other one was killed.
+/// Time limit for an end to notice that the other end was killed.
 const DEATH_LIMIT: Duration = Duration::from_secs(15);
 /// Time limit of any other step.
 const STEP_LIMIT: Duration = Duration::from_secs(20);
@@ -154,7 +154,7 @@ fn carry(
     Verdict::Holds
 }
 
-/// Whether one end exits, or reports a failure, after the other one was killed.
+/// Checks whether one end exits, or reports a failure, after the other end was killed.
 fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramError> {
     if !contender.caps.detects_peer_death {
         return Ok(Verdict::Left("its declaration says that it does not".to_owned()));

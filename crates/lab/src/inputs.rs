@@ -88,9 +88,9 @@ pub struct Beside {
     pub size_bytes: u64,
     /// How the ends wait.
     pub wait: Wait,
-    /// Where its roles should run.
+    /// Where the workload's roles should run.
     pub placement: Placement,
-    /// Logical CPUs chosen for its first and second role; empty if they are not pinned.
+    /// Logical CPUs chosen for the workload's first and second role; empty if the roles are not pinned.
     pub cpus: Vec<u32>,
 }
 

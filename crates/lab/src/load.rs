@@ -29,7 +29,7 @@ pub enum LoadError {
     Missing {
         /// What is missing.
         why: String,
-        /// The command that installs it.
+        /// The command that installs stress-ng.
         remedy: String,
     },
     /// stress-ng is installed but did not start its workers.
@@ -78,7 +78,8 @@ pub fn probe() -> Result<String, LoadError> {
     }
 }
 
-/// The arguments for this load, with its files below `folder`. The workers are pinned to `cpus`, unless that is empty.
+/// The arguments for this load, with its files below `folder`. The workers are pinned to `cpus`, or not pinned if
+/// `cpus` is empty.
 fn arguments(load: &Load, cpus: &[u32], folder: &Path) -> Vec<String> {
     let mut arguments = vec!["--quiet".to_owned()];
     let mut workers = |option: &str, n: u32| {

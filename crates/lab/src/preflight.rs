@@ -31,7 +31,7 @@ pub struct Finding {
     pub severity: Severity,
     /// Subject of the finding, one of a fixed set of words: `governor`, `load`, `steal` ...
     pub about: String,
-    /// The finding and its effect on the figures.
+    /// The condition and its effect on the figures, in words.
     pub what: String,
     /// Remedy: the command or step to take next.
     pub next_step: String,

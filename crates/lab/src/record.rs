@@ -271,7 +271,7 @@ pub struct HarnessCost {
 pub struct HostRef {
     /// The host's name: `a` or `b` on testbeds created on this machine, otherwise the command prefix as written.
     pub name: String,
-    /// The first word of the host's command prefix: `none` (this machine), `ip`, `guest`, `ssh`, `mpirun` ...
+    /// The first word of the host's command prefix: `local` (this machine), `ip`, `guest`, `ssh`, `mpirun` ...
     pub prefix_kind: String,
     /// Release of the host's kernel.
     pub kernel: String,
@@ -282,9 +282,9 @@ pub struct HostRef {
 /// The facts about a contender in a record, in addition to its id and the version of its library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContenderNote {
-    /// The family with which charts group it.
+    /// The family with which charts group the contender.
     pub family: String,
-    /// The file of its declaration.
+    /// The file with the contender's declaration.
     pub file: PathBuf,
     /// Version of the contender protocol.
     pub protocol: u32,

@@ -19,7 +19,8 @@ use crate::run_info::{RUN, RunInfo};
 pub const RESULTS: &str = "results.jsonl";
 /// File name of the fingerprints of the environment.
 pub const ENVIRONMENT: &str = "env.json";
-/// File name of the conditions that could distort the figures, found before the run and each time it was continued.
+/// File name of the conditions that could distort the figures, found before the run started and each time the run was
+/// continued.
 pub const PREFLIGHT: &str = "preflight.json";
 /// File name of the machine's limits.
 pub const LIMITS: &str = "limits.json";
@@ -65,7 +66,7 @@ pub enum ReadError {
 /// Records read from a file, and warnings about them.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// The file from which they were read.
+    /// The file from which the records were read.
     pub path: PathBuf,
     /// The records, in the order in which they were written.
     pub records: Vec<Record>,
@@ -111,7 +112,8 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     Ok(loaded)
 }
 
-/// Maximum number of skipped lines per reason that are reported individually. Beyond it, only their number is reported.
+/// Maximum number of skipped lines per reason that are reported individually. If there are more, only their number is
+/// reported.
 const NAMED_AT_MOST: usize = 5;
 
 /// Parses the text of a `results.jsonl`; `path` is used in messages only.

@@ -14,7 +14,7 @@ use crate::faults::FaultRecord;
 pub struct Candidate {
     /// The mechanism's id.
     pub mechanism: &'static str,
-    /// How its ends wait.
+    /// How the mechanism's ends wait.
     pub wait: Wait,
     /// The mechanism's capabilities.
     pub caps: Caps,

@@ -45,8 +45,8 @@ pub struct GoalVerdict {
     pub unit: &'static str,
     /// The maximum allowed, in the goal's unit.
     pub most: f64,
-    /// Whether `measured` contains maxima, from trials with too few samples for the percentile. They can show that the
-    /// goal is met, but not that it is missed.
+    /// Whether `measured` contains maxima, from trials with too few samples for the percentile. Such maxima can show
+    /// that the goal is met, but not that it is missed.
     pub of_maxima: bool,
     /// Whether the goal is met; `None` if the interval contains the limit, if there is no figure, or if fewer than
     /// [`TRIALS_AT_LEAST`] trials exceed the limit, but by less than a factor of 3.

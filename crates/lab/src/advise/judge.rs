@@ -173,8 +173,8 @@ fn answers(trial: &Trial, question: &Question, bytes: u64, candidate: &Candidate
         })
 }
 
-/// A candidate's figures for a question, from the trials that answer it; `None` if there are none for one of the
-/// sizes.
+/// A candidate's figures for a question, from the trials that answer the question; `None` if any of the message sizes
+/// has no such trials.
 pub fn judge<'a>(
     question: &Question,
     candidate: &Candidate,

@@ -16,15 +16,15 @@ use crate::record::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wish {
-    /// Mechanisms without it are ruled out.
+    /// Mechanisms without the property are ruled out.
     Require,
-    /// Among mechanisms that are otherwise equal, those with it are preferred.
+    /// Among mechanisms that are otherwise equal, those with the property are preferred.
     Prefer,
     /// The property does not matter.
     NoPreference,
-    /// Among mechanisms that are otherwise equal, those without it are preferred.
+    /// Among mechanisms that are otherwise equal, those without the property are preferred.
     Avoid,
-    /// Mechanisms with it are ruled out.
+    /// Mechanisms with the property are ruled out.
     Prohibit,
 }
 
@@ -45,7 +45,7 @@ impl Wish {
     }
 }
 
-/// A property of a mechanism, or of the way its ends wait.
+/// A property of a mechanism, or of the way in which the mechanism's ends wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Property {
@@ -233,7 +233,7 @@ impl Property {
 pub struct Subject<'a> {
     /// The mechanism or contender.
     pub entry: Entry,
-    /// How its ends wait.
+    /// How the mechanism's ends wait.
     pub wait: Wait,
     /// The mechanism's declared capabilities.
     pub caps: &'a Caps,

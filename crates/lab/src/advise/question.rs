@@ -91,7 +91,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// Parses a question; `file` is its name in error messages.
+    /// Parses a question called `name`; `file` is what error messages call the question's file.
     ///
     /// # Errors
     /// The text is not valid TOML, or a key is unknown, missing, or has an invalid value.
@@ -324,7 +324,7 @@ impl Question {
     }
 }
 
-/// The default objective. A goal requires a given rate, so with a goal, CPU time is what can still be optimised.
+/// The default objective. With a latency goal, it is CPU time; otherwise, the pattern and the rate decide.
 fn usual_objective(pattern: Pattern, rate: Option<f64>, goals: &Goals) -> Objective {
     match pattern {
         _ if !goals.latency_us.is_empty() => Objective::Cpu,

@@ -26,7 +26,7 @@ pub struct TrialInputs {
     pub workload: Workload,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// Reply size in bytes, if it differs.
+    /// Reply size in bytes; `None` if it equals the message size.
     #[serde(default)]
     pub reply_bytes: Option<u64>,
     /// How the ends waited.
@@ -232,7 +232,7 @@ impl Trial {
     }
 
     /// Maximum size of the channel's buffers in bytes, both directions together, as reported by the system when the
-    /// channel was opened; `None` if it reports nothing.
+    /// channel was opened; `None` if the system reports nothing.
     pub fn buffer_bytes(&self) -> Option<f64> {
         self.facts.both_ways()
     }

@@ -1,4 +1,5 @@
-//! Finds the address at which one host reaches another: one listens, the other tries all its addresses.
+//! Finds the address at which one host reaches another: one host listens, and the other tries all addresses of the
+//! listening host.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;

@@ -8,7 +8,8 @@ pub(crate) fn own() -> &'static str {
     OWN.get_or_init(name)
 }
 
-/// Determines the name of this process's CLOCK_MONOTONIC; a unique name if it cannot be determined.
+/// Determines the name of this process's CLOCK_MONOTONIC; if that is impossible, returns a name that no other process
+/// has.
 fn name() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let namespace = std::fs::read_link("/proc/self/ns/time");

@@ -72,7 +72,7 @@ pub enum HostError {
     Unreachable {
         /// The host that tried to connect.
         from: String,
-        /// The host that it tried to reach.
+        /// The host that `from` tried to reach.
         to: String,
         /// What happened at each address.
         why: String,
@@ -82,7 +82,7 @@ pub enum HostError {
     Gone {
         /// The host.
         host: String,
-        /// What happened to it.
+        /// What happened to the host.
         why: String,
         /// The next step.
         remedy: String,

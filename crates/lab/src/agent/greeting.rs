@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::PROTOCOL;
 use crate::record::SCHEMA;
 
-/// Maximum length of a greeting in bytes; a longer first line is not one.
+/// Maximum length of a greeting in bytes; a longer first line is not a greeting.
 pub(crate) const LONGEST: usize = 4096;
 
 /// The versions that a side announces.

@@ -88,7 +88,7 @@ pub(crate) enum ToAgent {
 /// Identifies an offered descriptor held by the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeldAt {
-    /// The role that offered it.
+    /// The role that offered the descriptor.
     pub(crate) role: u32,
     /// The descriptor's index among all descriptors offered by this role.
     pub(crate) at: usize,

@@ -6,8 +6,8 @@ use super::{SLOWER, counts, histograms, judge, pacing, per_second, rate_missed, 
 use crate::record::{BesideFigures, LOCAL, Record, Status, Throughput};
 use crate::trial::{BroughtBeside, wall_ns};
 
-/// Adds the figures. If a concurrent workload receives a wrong message, the trial fails. If it does not achieve its
-/// rate, the trial is degraded, because the case was not measured under the requested conditions.
+/// Adds the figures of the concurrent workloads. If such a workload receives a wrong message, the trial fails. If it
+/// does not achieve its rate, the trial is degraded, because the case was not measured under the requested conditions.
 pub(super) fn enter(record: &mut Record, brought: &[BroughtBeside], caps: &Caps) {
     if brought.is_empty() {
         return;

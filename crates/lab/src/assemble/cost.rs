@@ -5,7 +5,8 @@ use crate::record::{Cost, Counts, Record};
 /// If CPU time advances in steps of at least this size, the kernel counts it by timer ticks.
 const TICK_NS: f64 = 500_000.0;
 
-/// CPU time of fewer ticks than this is not reported: the error is a few per cent at this number, and larger below it.
+/// CPU time of fewer ticks than this is not reported: the error is a few per cent at this number of ticks, and larger
+/// with fewer.
 const TICKS_PER_COST: f64 = 50.0;
 
 pub(super) fn per_second(amount: f64, wall_ns: u64) -> f64 {

@@ -42,7 +42,7 @@ pub struct Contender {
     pub id: String,
     /// A one-line description.
     pub about: String,
-    /// The family with which the report groups it.
+    /// The family with which the report groups the contender.
     pub family: Family,
     /// Languages from which the contender can be used, in lower case; empty if the declaration does not state them.
     pub languages: Vec<String>,

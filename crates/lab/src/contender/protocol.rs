@@ -26,7 +26,7 @@ pub enum Ask {
         size_bytes: u64,
         /// How the program waits: `block` or `spin`.
         wait: String,
-        /// The logical CPU on which it was started.
+        /// The logical CPU on which the program was started; `None` if it was not pinned.
         cpu: Option<u32>,
         /// The address to listen on, if the contender uses addresses.
         bind: String,

@@ -64,7 +64,7 @@ pub struct Task {
     pub part: Part,
     /// The role's index among the roles with the same part; senders include it in their sequence numbers.
     pub index: u16,
-    /// The logical CPU to run on; null: unpinned.
+    /// The logical CPU to run on; null if the role is not pinned.
     pub cpu: Option<u32>,
     /// Number of listeners that the role creates.
     pub listeners: u16,
@@ -72,13 +72,14 @@ pub struct Task {
     pub peers: u16,
     /// Index of the role's first peer.
     pub first_peer: u16,
-    /// The calibrated clock for timed loops; null: the role calibrates one, because it runs on another host.
+    /// The calibrated clock for timed loops; null if the role runs on another host and has to calibrate the clock
+    /// itself.
     pub ticker: Option<Ticker>,
     /// Total size of the messages that the sender uses in turn, bytes.
     pub working_set_bytes: u64,
-    /// The run's directory of leases; null on another host, where the agent has its own.
+    /// The run's directory of leases; null on another host, where the agent has a directory of its own.
     pub leases: Option<PathBuf>,
-    /// The address a listener binds to; null: loopback.
+    /// The address to which a listener binds; null for loopback.
     pub bind_address: Option<std::net::IpAddr>,
 }
 

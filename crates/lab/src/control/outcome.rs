@@ -1,4 +1,4 @@
-//! What a role observed in a window, as it reports it to the controller.
+//! What a role observed in a window, in the form in which the role reports it to the controller.
 
 use serde::{Deserialize, Serialize};
 

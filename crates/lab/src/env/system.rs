@@ -70,7 +70,7 @@ pub struct Kernel {
     pub version: String,
     /// The machine's architecture.
     pub architecture: String,
-    /// Parameters on its command line that affect timing.
+    /// Parameters on the kernel's command line that affect timing.
     pub parameters: Vec<String>,
     /// Security modules in use; `None` if the kernel does not report them (securityfs is not mounted).
     pub security_modules: Option<Vec<String>>,
@@ -262,7 +262,7 @@ impl Power {
 /// Hypervisor and container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Virtualisation {
-    /// The hypervisor's name, `unknown` if only its presence is detected; `None`: no hypervisor.
+    /// The hypervisor's name, `unknown` if only its presence is detected; `None` without a hypervisor.
     pub hypervisor: Option<String>,
     /// The container runtime; `None` if none is detected.
     pub container: Option<String>,

@@ -1,4 +1,4 @@
-//! Performs what a role has to do with its channel while a fault is injected into it or its peer.
+//! Performs what a role has to do with its channel while a fault is injected into the role or its peer.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};

@@ -58,7 +58,7 @@ pub(super) struct Actor {
 }
 
 impl Bench<'_> {
-    /// The mechanism's default way of waiting: blocking if it supports that.
+    /// The mechanism's default way of waiting: blocking if the mechanism supports it.
     pub(super) fn wait(&self) -> Wait {
         if self.caps.can_block { Wait::Block } else { Wait::Spin }
     }
@@ -79,7 +79,7 @@ impl Bench<'_> {
         Ok(Actor { process, progress: progress_file()?, wait: self.wait(), dead: false })
     }
 
-    /// Sends a role its task; the answer contains its offers.
+    /// Sends a role its task; the answer contains the role's offers.
     pub(super) fn begin(&self, actor: &mut Actor, side: Side) -> Heard {
         let task = Box::new(self.task(side));
         actor.order(&Order::Begin { task }, &[], STEP_LIMIT)
@@ -176,7 +176,7 @@ impl Bench<'_> {
     }
 }
 
-/// The offers in an answer, or the answer itself if it has none.
+/// The offers in an answer; the answer itself as the error if it has no offers.
 fn offers(heard: Heard) -> Result<(Vec<OfferText>, Vec<OwnedFd>), Heard> {
     match heard {
         Heard::Answer(answer, fds) => match *answer {

@@ -24,7 +24,7 @@ pub(super) struct Observation {
 pub(super) enum Ended {
     /// The act ended, with or without an error.
     Over(Option<ReportedError>),
-    /// The act did not end while it was watched; `moving` is set if its counts were still increasing.
+    /// The act did not end while it was watched; `moving` is set if the act's message counts were still increasing.
     Silent { moving: bool },
     /// The process died, with its exit status.
     Dead(String),

@@ -167,7 +167,7 @@ pub struct FaultRecord {
     pub environment: String,
     /// The mechanism's id.
     pub mechanism: String,
-    /// Version of what provides the mechanism; null if it is missing.
+    /// Version of what provides the mechanism, such as a kernel or a library; null if the mechanism is missing.
     pub mechanism_version: Option<String>,
     /// How both ends waited.
     pub wait: Wait,

@@ -14,7 +14,7 @@ pub struct Layout {
     pub ring_bytes: u64,
     /// Number of bytes that the sender makes available to the receiver at a time; at least one message.
     pub hand_over_bytes: u64,
-    /// Size of the sender's working set, bytes; larger than its private caches.
+    /// Size of the sender's working set, bytes; larger than the private caches of the sender's CPU.
     pub working_set_bytes: u64,
 }
 
@@ -102,8 +102,8 @@ fn layouts(size: usize) -> Vec<(usize, usize)> {
     found
 }
 
-/// The size of the sender's working set in bytes: four times its private caches, so that a message is no longer in them
-/// when its turn comes again.
+/// The size of the sender's working set in bytes: four times the private caches of its CPU, so that a message is no
+/// longer in these caches when its turn comes again.
 fn working_set_bytes(topology: &Topology, cpu: u32) -> usize {
     let private = topology.private_cache_bytes(cpu).unwrap_or(WORKING_SET / 4);
     (private * 4).clamp(WORKING_SET / 2, WORKING_SET * 8) as usize

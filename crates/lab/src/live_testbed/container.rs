@@ -22,7 +22,7 @@ const HIDDEN: &str = "CROSSWAY_HIDDEN_";
 #[derive(Debug)]
 pub(crate) struct Containers {
     shares: Vec<Share>,
-    /// Command prefix for each container that enters its network; empty if the network is shared.
+    /// For each container, the command prefix that enters the container's network; empty if the network is shared.
     prefixes: Vec<Vec<String>>,
     /// Address of the listening end; `None`: loopback.
     address: Option<IpAddr>,

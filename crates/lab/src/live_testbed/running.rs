@@ -41,7 +41,7 @@ pub(crate) struct LiveTestbed {
     pub(crate) warnings: Vec<String>,
     /// The data for rebooting a guest.
     pub(super) again: RebootPlan,
-    /// The `tipcd` of each host; `None` for a guest that died, until it has been rebooted.
+    /// The `tipcd` of each host; `None` for a guest that died and has not been rebooted yet.
     pub(super) tipcds: Vec<Option<Tipcd>>,
     pub(super) guests: Vec<Option<Guest>>,
     pub(super) lab: Option<Lab>,

@@ -16,9 +16,9 @@ use crate::record::{HostMeters, IfaceMeters, PacketSeries, Retransmissions, Tran
 pub struct HostAsk {
     /// Whether to read the traffic of the interfaces.
     pub interfaces: bool,
-    /// The transport protocol whose retransmissions are read; null: none.
+    /// The transport protocol whose retransmissions are read; null to read none.
     pub transport: Option<Transport>,
-    /// Interval in milliseconds at which packets are sampled; null: no series.
+    /// Interval in milliseconds at which packets are sampled; null for no series.
     pub series_ms: Option<u32>,
     /// Whether to count only the CPUs that the reading thread may use, for a host that shares its kernel with others.
     pub own_cpus_only: bool,

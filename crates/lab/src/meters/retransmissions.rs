@@ -16,7 +16,8 @@ pub(super) struct Sent {
 }
 
 impl Transport {
-    /// The transport protocol of a mechanism; `None` if it does not retransmit or does not count retransmissions.
+    /// The transport protocol of a mechanism; `None` if the mechanism does not retransmit or retransmissions are not
+    /// counted.
     pub fn of(mechanism: &str) -> Option<Transport> {
         let carrier = catalogue::carrier(mechanism)?;
         match (carrier.transport, carrier.node) {

@@ -1,4 +1,4 @@
-//! A position in a plan: gives access to its values, and creates errors that name the position.
+//! A position in a plan: gives access to the values there, and creates errors that name the position.
 
 use toml::{Table, Value};
 

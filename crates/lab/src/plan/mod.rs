@@ -164,7 +164,7 @@ pub enum PlanError {
         /// The file.
         path: PathBuf,
         /// The cause. It is part of the message and not the error's `source`, because a printed error chain would
-        /// repeat it.
+        /// repeat the cause.
         cause: std::io::Error,
     },
     /// The text is not valid TOML.
@@ -251,7 +251,7 @@ impl Plan {
         Plan::parse(&self.name, file, &text)
     }
 
-    /// Parses and checks the text of a plan; `file` is its name in error messages.
+    /// Parses and checks the text of a plan called `name`; `file` is what error messages call the plan's file.
     pub fn parse(name: &str, file: &str, text: &str) -> Result<Plan, PlanError> {
         syntax::parse(name, file, text)
     }

@@ -75,7 +75,7 @@ pub(crate) fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// Converts a value to TOML as in plans, where it has the same form as in records.
+/// Converts a value of a record to TOML; values have the same form in plans as in records.
 pub(crate) fn value(value: impl Serialize) -> Result<Value, PlanError> {
     Value::try_from(value).map_err(|error| PlanError::NotToml {
         file: "the record's inputs".to_owned(),

@@ -226,7 +226,7 @@ fn share(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
     })
 }
 
-/// Whether a line of a plan sets this key. A line before the first table header sets it for the whole plan.
+/// Whether a line of a plan sets this key. A line before the first table header sets the key for the whole plan.
 pub(super) fn sets(key: &str, line: &str) -> bool {
     line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
 }

@@ -16,7 +16,7 @@ pub(super) struct Place {
     pub(super) line: String,
 }
 
-/// For each address, its functions from the innermost outwards.
+/// For each address, the functions at that address, from the innermost outwards.
 pub(super) type Places = BTreeMap<u64, Vec<Place>>;
 
 /// Looks up addresses in a file; the result is empty if addr2line is missing or finds nothing.

@@ -20,8 +20,8 @@ pub struct HostMeters {
     pub steal_ns: u64,
     /// Number of CPUs.
     pub cpus: u32,
-    /// Time between the two readings, nanoseconds; null in schema 1. The load is `busy_ns` divided by this and by
-    /// `cpus`.
+    /// Time between the two readings, nanoseconds; null in schema 1. The load of the host is `busy_ns` divided by
+    /// `span_ns` and by `cpus`.
     #[serde(default)]
     pub span_ns: Option<u64>,
 }

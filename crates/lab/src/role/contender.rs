@@ -93,7 +93,7 @@ struct Role {
 /// A window that is ready to start.
 struct Prepared {
     window: Window,
-    /// The content that the other end sends; `None` if it does not send.
+    /// The content that the other end sends; `None` if the other end does not send.
     expected: Option<Content>,
 }
 
@@ -279,7 +279,7 @@ impl Role {
         Ok(Answer::Done { outcome: Box::new(outcome) })
     }
 
-    /// Requests the results of the window and checks them against what is known about it.
+    /// Requests the results of the window from the program and checks them against what is known about the window.
     fn account(
         &mut self,
         window: &Window,
