@@ -60,18 +60,18 @@ pub const DASHES: [&str; 5] = ["solid", "dash", "dot", "dashdot", "longdash"];
 pub struct Contender {
     /// The mechanism's id, as in the records.
     pub mechanism: String,
-    /// How its ends wait.
+    /// How the mechanism's ends wait.
     pub wait: Wait,
     /// Whether the payload is copied or written and read in place.
     pub access: Access,
     /// The family; [`Family::Other`] if this version of Crossway does not have the mechanism.
     pub family: Family,
-    /// The label of the host, if it did not run on this machine.
+    /// The label of the host, if the contender did not run on this machine.
     pub host: Option<String>,
 }
 
 impl Contender {
-    /// The wait class within which it is ranked.
+    /// The wait class within which the contender is ranked.
     pub fn discipline(&self) -> WaitClass {
         WaitClass::of(&self.wait)
     }

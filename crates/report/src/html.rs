@@ -54,9 +54,9 @@ pub enum HtmlError {
 pub struct Drawn {
     /// The contender's name in legends.
     pub label: String,
-    /// The name of its family.
+    /// The name of the contender's family.
     pub family: &'static str,
-    /// Its wait class.
+    /// The contender's wait class.
     pub discipline: WaitClass,
     /// Colours on a light and on a dark background.
     pub colours: (&'static str, &'static str),

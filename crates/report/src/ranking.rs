@@ -88,7 +88,7 @@ impl Entry {
 /// The contenders of one wait class, ordered by one metric, for one size and setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
-    /// The figure they are ranked by.
+    /// The figure by which the contenders are ranked.
     pub metric: Metric,
     /// The contenders with five trials or more: first the best and those tied with it, then the others, each part
     /// ordered by the median.

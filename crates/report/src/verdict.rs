@@ -22,7 +22,7 @@ pub struct Verdict {
     pub headline: String,
     /// Further sentences, the most useful first.
     pub sentences: Vec<String>,
-    /// The setting to which they apply, if the run has several.
+    /// The setting to which the conclusions apply; `None` if the run has only one setting.
     pub setting: Option<String>,
 }
 

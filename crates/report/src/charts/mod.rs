@@ -221,7 +221,7 @@ pub struct View {
     /// Index of the setting, if the view shows only one.
     #[serde(skip)]
     pub setting: Option<usize>,
-    /// Steps and knees in its lines.
+    /// Steps and knees in the lines of the view.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
     /// The value axis, if it differs from that of the chart.

@@ -145,7 +145,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Widens the range of a number to include that of the other one.
+    /// Widens the range of a number to include the range of `other`.
     fn widen(&mut self, other: &Piece<'a>) {
         let value = |text: &str| text.parse::<f64>().unwrap_or(f64::INFINITY);
         if let (Piece::Number(least, most), Piece::Number(low, high)) = (self, other) {

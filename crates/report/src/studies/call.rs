@@ -136,8 +136,8 @@ pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     whole
 }
 
-/// Adds an open call, which needs `needed` trials, to the result so far. The sum needs the larger number of trials; if
-/// either number is unknown, so is that of the sum.
+/// Combines the result so far with an open call that needs `needed` trials. The combined call is open and needs the
+/// larger of the two numbers of trials; the number is unknown if either of the two is unknown.
 fn more_of(call: Call, needed: Option<u32>) -> Call {
     match call {
         Call::Open(before) => Call::Open(before.zip(needed).map(|(a, b)| a.max(b))),

@@ -35,7 +35,7 @@ pub enum Verdict {
     NotConfirmed,
     /// There are records, but too few trials or too much noise to decide.
     Undecided,
-    /// There are no records that bear on it.
+    /// There are no records that bear on the finding.
     NotMeasurable,
 }
 
@@ -87,9 +87,9 @@ pub struct Finding {
     pub title: &'static str,
     /// What the study says, with its figures.
     pub says: &'static str,
-    /// Where the run measured it; empty if it did not.
+    /// Where the run measured the finding; empty if it did not.
     pub place: String,
-    /// The measured figures that bear on it.
+    /// The measured figures that bear on the finding.
     pub figures: Vec<Figure>,
     /// The verdict.
     pub verdict: Verdict,
@@ -102,7 +102,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Returns whether one of its figures has too few trials to decide anything.
+    /// Returns whether one of the finding's figures has too few trials to decide anything.
     fn lacks_trials(&self) -> bool {
         self.figures.iter().any(|figure| !call::enough(&figure.value))
     }

@@ -69,7 +69,7 @@ pub struct Card {
     pub head: String,
     /// What the study says.
     pub says: &'static str,
-    /// Where the run measured it; empty if it did not.
+    /// Where the run measured the finding; empty if it did not.
     pub place: String,
     /// The measured figures: name, value, interval.
     pub measured: Vec<(String, String, String)>,

@@ -163,8 +163,8 @@ pub struct Case {
     pub fairness: Option<FairnessSummary>,
     /// Figures of the background workloads, in the order of the setting's list.
     pub beside: Vec<BesideSummary>,
-    /// Whether its roles' cores changed during the run or differ from those of its competitors, judged by the
-    /// cache-line round trip. Its rank may then be due to the machine.
+    /// Whether the cores of the case's roles changed during the run or differ from those of competing cases, judged by
+    /// the cache-line round trip. If so, the rank of the case may be due to the machine.
     pub cores_moved: bool,
     /// Cache-line round trip between the roles' cores, measured before the trials, nanoseconds.
     pub cache_line_ns: Option<Estimate>,

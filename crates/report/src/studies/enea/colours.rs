@@ -125,7 +125,7 @@ pub(super) const ROWS: [(&str, Property, [Colour; 4]); 8] = [
 pub(super) const SMALL: u64 = 64;
 pub(super) const LARGE: u64 = 65_536;
 
-/// A computed cell: the colour, the figure it is based on, and where its records are.
+/// A computed cell: the colour, the figure on which it is based, and where the records of the figure are.
 pub(super) struct Computed {
     pub(super) colour: Colour,
     pub(super) why: String,
