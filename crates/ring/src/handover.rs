@@ -6,7 +6,7 @@
 //! other.
 //!
 //! - The owner counts what it passes to the helper, before passing it. Whenever nothing is waiting any more, the helper
-//!   stores in `passed` how much of what it was passed is in the ring.
+//!   stores in `passed` how much of what the owner has passed to it is in the ring.
 //! - The owner publishes only while its count equals `passed`, which it checks after it has set `busy` ([`enter`]).
 //! - The helper publishes only while something is waiting, and only if it sees that `busy` is 0 ([`is_free`]).
 //!

@@ -1,7 +1,7 @@
 //! Safe wrappers of operating-system calls. Does not depend on the rest of Crossway.
 //!
-//! All OS calls are made here and, apart from the rings, so is all `unsafe`. Every failing call returns an [`OsError`]
-//! that names the call, the object and the errno.
+//! All OS calls are made here, and all `unsafe` code is here except that of the rings, of the C interfaces and of the
+//! preload library. Every failing call returns an [`OsError`] that names the call, the object and the errno.
 #![allow(unsafe_code)]
 
 pub mod addresses;
