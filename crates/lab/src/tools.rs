@@ -16,9 +16,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 pub struct Tool {
     /// The command's name.
     pub name: &'static str,
-    /// What Crossway uses it for.
+    /// What Crossway uses the program for.
     pub purpose: &'static str,
-    /// The Debian package that contains it.
+    /// The Debian package that contains the program.
     pub package: &'static str,
     /// Arguments that make the program print its version and exit; empty if it has none.
     version_args: &'static [&'static str],
@@ -67,7 +67,7 @@ pub enum Found {
     Missing {
         /// What is wrong.
         why: String,
-        /// Remedy: the command that installs it.
+        /// Remedy: the command that installs the program.
         remedy: String,
     },
 }

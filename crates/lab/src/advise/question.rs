@@ -324,7 +324,8 @@ impl Question {
     }
 }
 
-/// The default objective. With a latency goal, it is CPU time; otherwise, the pattern and the rate decide.
+/// The default objective: CPU time if there is a latency goal, which already fixes the required speed; otherwise, the
+/// pattern and the rate decide.
 fn usual_objective(pattern: Pattern, rate: Option<f64>, goals: &Goals) -> Objective {
     match pattern {
         _ if !goals.latency_us.is_empty() => Objective::Cpu,

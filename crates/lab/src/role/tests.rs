@@ -171,7 +171,7 @@ fn measure(sender: &mut Actor, receiver: &mut Actor) -> Outcome {
     *outcome
 }
 
-/// A single test, because the damaging ends of a process share their counter.
+/// Verification and measuring are tested in one function, because all damaging ends of a process share a counter.
 #[test]
 fn one_flipped_bit_is_noticed_in_verification_and_in_measuring() {
     let (mut sender, mut receiver) = open();

@@ -1,5 +1,5 @@
-//! Memory in which a timed loop stores its samples. Each sample costs one store into memory that was touched before;
-//! histograms are built afterwards.
+//! Memory in which a timed loop stores its samples. A sample costs only one store into memory that was touched before;
+//! histograms are built after the loop.
 
 use crossway_sys::clock::Ticker;
 use hdrhistogram::Histogram;

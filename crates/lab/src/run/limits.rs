@@ -16,8 +16,8 @@ use crate::stats;
 /// Maximum age at which a reading is used for another trial. Trials of competing cases are interleaved, so several of
 /// them share one reading.
 const FRESH: Duration = Duration::from_secs(2);
-/// Maximum duration of the warm-up and of the measurement of the minimal exchange, which otherwise take as long as
-/// those of the trial.
+/// Maximum duration of each of the two parts of the minimal exchange: the warm-up and the measurement. Below this
+/// maximum, they take as long as those of the trial.
 const EXCHANGE_AT_MOST: Duration = Duration::from_millis(100);
 /// Maximum number of round trips per reading.
 const EXCHANGES_AT_MOST: usize = 20_000;

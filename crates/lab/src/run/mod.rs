@@ -254,7 +254,7 @@ fn need(cases: &[Case]) -> Need {
 pub struct Obstacle {
     /// What is missing or impossible.
     pub why: String,
-    /// What to do about it.
+    /// What to do about the obstacle.
     pub remedy: String,
 }
 

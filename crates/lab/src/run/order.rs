@@ -46,8 +46,8 @@ pub(super) fn interleave(cases: &[Case], seed: u64) -> Vec<Slot> {
     slots
 }
 
-/// Returns one additional trial for each entry of `again`, which may contain the index of a case several times. These
-/// trials come after all others, and their numbers continue after the last one of the plan.
+/// Returns one additional trial for each entry of `again`. An entry is the index of a case, and an index may occur
+/// several times. These trials come after all others, and their numbers continue after the last one of the plan.
 pub(super) fn repeats(cases: &[Case], again: &[usize], first_order: u32) -> Vec<Slot> {
     let slot = |(at, &case): (usize, &usize)| {
         let before = again[..at].iter().filter(|earlier| **earlier == case).count();

@@ -352,7 +352,7 @@ impl Running<'_> {
     }
 }
 
-/// Splits an error message into its cause and, after the semicolon, its remedy.
+/// Splits an error message into the cause and the remedy, which follows the semicolon.
 fn split_remedy(why: &str) -> (String, String) {
     match why.split_once("; ") {
         Some((why, remedy)) => (why.to_owned(), remedy.to_owned()),

@@ -165,7 +165,7 @@ fn label(hosts: &[HostRef]) -> String {
     hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(" to ")
 }
 
-/// The label of a case's hosts before its testbed is up.
+/// The label of the hosts on which a case will run, known before the testbed is up; `None` without a testbed.
 pub(super) fn host_label(inputs: &Inputs) -> Option<String> {
     let testbed = inputs.testbed_spec.as_ref()?;
     Some(match (testbed.kind, inputs.ends) {

@@ -73,14 +73,14 @@ pub struct Facts {
 pub enum Cause {
     /// A message needs one more packet.
     Packet {
-        /// Number of packets of a message from this x on.
+        /// Number of packets that a message needs from the predicted x on.
         packets: u32,
         /// Payload of one packet, bytes.
         payload: u32,
     },
     /// A message is split into one more fragment.
     Fragment {
-        /// Number of packets of a message from this x on.
+        /// Number of packets that a message needs from the predicted x on.
         packets: u64,
         /// How the message is split.
         cutting: Cutting,
@@ -91,7 +91,7 @@ pub enum Cause {
     PipeFull,
     /// A message needs one more page.
     Page {
-        /// Number of pages of a message from this x on.
+        /// Number of pages that a message needs from the predicted x on.
         pages: u64,
     },
     /// A message no longer fits into a cache.

@@ -24,8 +24,8 @@ const MOST_CORRECTION: f64 = 100.0;
 /// Number of round trips that all trials of a case together should have. A p99 needs 1,000 samples; the rest is a
 /// margin for trials that are left out.
 const POOLED_ROUND_TRIPS: u64 = 1250;
-/// Maximum duration of a measured window that is lengthened to reach that number, as a multiple of the requested
-/// duration.
+/// Maximum duration of a measured window that is lengthened to reach [`POOLED_ROUND_TRIPS`], as a multiple of the
+/// requested duration.
 const LONGEST: u64 = 4;
 /// If a message takes fewer clock steps than this, several messages are timed together.
 const STEPS_PER_SAMPLE: f64 = 20.0;
@@ -136,8 +136,8 @@ impl TrialRun<'_> {
         }
     }
 
-    /// Runs the measured window. A disturbance during the warm-up makes the rate too low and the window too short. Such
-    /// a window is discarded and repeated at the rate that it has shown.
+    /// Runs the measured window. A disturbance during the warm-up makes `rate` too low and the window too short. A
+    /// window that is too short is discarded and repeated at the rate that it has shown.
     pub(super) fn measure(&mut self, mut rate: f64) -> Result<Measured, LaunchError> {
         let inputs = self.setting.inputs;
         let least_ns = inputs.measure_ms * 1_000_000 / 2;

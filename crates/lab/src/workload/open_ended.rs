@@ -20,7 +20,7 @@ use crate::role_context::{Distribution, RoleContext, RoleError};
 /// Interval in nanoseconds at which a sender checks for the controller's order.
 const LOOK_EVERY_NS: u64 = 1_000_000;
 
-/// Runs this role's part until the connection to the controller is readable, or until the peer's end mark.
+/// Runs this role's part until the connection to the controller is readable, or until the peer's end mark arrives.
 pub(super) fn run<M: Mechanism>(
     context: &mut RoleContext<M>,
     at_ns: u64,

@@ -117,8 +117,8 @@ impl Punctuality {
     }
 
     /// Adds a burst that was due at `instant`, began at `began` and ended at `ended`. If the previous burst is still
-    /// being sent when a burst is due, it is the mechanism that delays it, so the sender's own delay counts from the
-    /// end of the previous burst.
+    /// being sent at `instant`, the mechanism delays this burst, so the sender's own delay counts from the end of the
+    /// previous burst.
     pub(super) fn add(&mut self, instant: u64, began: u64, ended: u64) {
         self.seen.bursts += 1;
         self.seen.late_bursts += u64::from(began - instant > self.late_after_ns);
