@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: Option<Lines>,
-    /// Number of trials; `over` is how many of them are finished.
+    /// Number of trials to run; `over` is how many of them are finished.
     trials: u64,
     over: u64,
     quiet: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Creates it; `unit` is what is counted, in the plural.
+    /// Starts the display of progress; `unit` is what is counted, in the plural.
     pub(crate) fn of(unit: &'static str) -> Self {
         let bar = ProgressBar::new(0);
         if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}") {

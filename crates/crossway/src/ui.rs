@@ -187,7 +187,7 @@ pub(crate) fn start_tracing(verbose: u8, ui: &Ui) {
 pub(crate) struct Interrupts(std::sync::Arc<std::sync::atomic::AtomicBool>);
 
 impl Interrupts {
-    /// Catches the signals, which no longer end the process.
+    /// Starts to catch the signals, so that they no longer end the process.
     pub(crate) fn catch() -> anyhow::Result<Self> {
         let flag = std::sync::Arc::default();
         for number in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -1,5 +1,5 @@
 //! Flame graphs as SVG: each box is a function on top of its caller, with a width proportional to its number of
-//! samples. The picture has no scripts; a tooltip on each box shows its name and share.
+//! samples. The picture has no scripts; a tooltip on each box shows the function's name and share of the samples.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

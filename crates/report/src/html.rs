@@ -250,7 +250,8 @@ fn escape(out: &mut String, letter: char) {
     }
 }
 
-/// A part of a note. `words` is true if it is prose, which may be wrapped; a figure stays on one line.
+/// A part of a note. `words` is true if the part is prose, which may be wrapped; other parts are figures, which stay on
+/// one line.
 #[derive(Serialize)]
 struct Part {
     text: String,

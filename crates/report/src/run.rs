@@ -45,7 +45,7 @@ pub struct Run {
     pub plan: Option<String>,
     /// The patterns by which cases were selected from the plan; empty if the whole plan was run.
     pub filters: Vec<String>,
-    /// Problems that a reader must know before looking at the figures, such as a truncated line or a missing
+    /// Problems that a reader must know about before looking at the figures, such as a truncated line or a missing
     /// fingerprint.
     pub notices: Vec<String>,
 }

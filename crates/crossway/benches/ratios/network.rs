@@ -32,7 +32,7 @@ const TCP_PAYLOAD: f64 = 1448.0;
 /// TIPC payload of a full frame in bytes: 1500 minus 24 for the header.
 const TIPC_PAYLOAD: f64 = 1476.0;
 
-/// Runs all comparisons. Prints which are impossible here, and why.
+/// Runs all comparisons. Prints which of them are impossible here, and why.
 pub(crate) fn compare(args: &Args, out: &std::path::Path, found: &mut Vec<Comparison>) {
     for (name, offloads) in [("off", Offloads::Off), ("on", Offloads::On)] {
         if let Err(error) = against_tools(args, out.join(name), name, offloads, found) {

@@ -235,8 +235,8 @@ impl Compare {
         Terms { same_within: self.same_within, unclear_beyond: self.unclear_beyond }
     }
 
-    /// Checks that both runs are from one machine; otherwise their figures say nothing about a change of the program.
-    /// If not, returns an error, or with `--across-machines` a warning.
+    /// Checks that both runs are from one machine. If they are not, returns an error, or with `--across-machines` a
+    /// warning, because their figures then say nothing about a change of the program.
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
         let read = |path: &Path| {
             read_beside::<Environment>(path, ENVIRONMENT)

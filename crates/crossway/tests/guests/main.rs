@@ -55,7 +55,7 @@ fn exec(name: &str, script: &str) -> Output {
     crossway(&["guest", "exec", name, "--", "sh", "-c", script])
 }
 
-/// Returns the processes whose arguments contain all of these.
+/// Returns the processes whose arguments contain all of `words`.
 fn processes(words: &[&str]) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries

@@ -12,7 +12,7 @@ use crate::run::Run;
 use crate::sheet::interval_note;
 
 /// Returns a sentence that compares the numbers of messages per trial with the study's; `None` if the plan does not
-/// state them.
+/// state the numbers.
 fn scale(run: &Run) -> Option<String> {
     let mut scales: Vec<(u64, u64)> = run
         .records

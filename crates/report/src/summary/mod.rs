@@ -184,7 +184,7 @@ impl Summary {
     }
 
     /// Pools the samples of all trials of cases whose single trials have too few for the 99th or 99.9th percentile.
-    /// Without this, short plans would have no such percentiles.
+    /// Without pooling, runs of short plans would have no such percentiles.
     pub fn pool(&mut self, histograms: &Histograms) {
         for latency in self.cases.iter_mut().flat_map(|c| &mut c.latencies) {
             let lacks = latency.p99.is_none() || latency.p999.is_none();

@@ -1,5 +1,5 @@
-//! Formats captured frames. Each gets the Ethernet header, or the Ethernet, IP and UDP headers, that it had
-//! on its medium, as far as the node knows them.
+//! Formats captured frames. To each frame, the headers are added that it had on its medium: Ethernet, or Ethernet, IP
+//! and UDP. Header fields that the node does not know have placeholders.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const UDP: u8 = 17;
 const UDP_HEADER_LEN: usize = 8;
-/// Placeholder hardware address for media without one; locally administered.
+/// Placeholder hardware address for media without hardware addresses; locally administered.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 /// Appends a frame as a record of the capture file.

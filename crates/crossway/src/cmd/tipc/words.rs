@@ -103,8 +103,8 @@ pub(super) fn check_media(name: &str) -> anyhow::Result<Media> {
     }
 }
 
-/// Removes `media ...`, and returns the bearer to enable in the syntax of tipcd's own command line, and the name of its
-/// interface.
+/// Removes the keywords `media ...`. Returns the bearer to enable, in the syntax of tipcd's own command line, and the
+/// name of the bearer's interface.
 pub(super) fn bearer_to_enable(
     words: &mut Words,
 ) -> anyhow::Result<Option<(String, Option<String>)>> {
@@ -137,7 +137,7 @@ pub(super) fn bearer_to_enable(
     }
 }
 
-/// Parses an address. Without a port, it gets the default port of TIPC over UDP.
+/// Parses an address. An address without a port gets the default port of TIPC over UDP.
 pub(super) fn endpoint(text: &str) -> Result<SocketAddr, String> {
     text.parse::<SocketAddr>()
         .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, UDP_PORT)))

@@ -25,9 +25,9 @@ pub(crate) struct Thresholds {
     pub(crate) latency_green: f64,
     /// A round trip above this many times the shortest is red.
     pub(crate) latency_red: f64,
-    /// A throughput down to the best divided by this is green.
+    /// A throughput of at least the best one divided by this is green.
     pub(crate) throughput_green: f64,
-    /// A throughput below the best divided by this is red.
+    /// A throughput below the best one divided by this is red.
     pub(crate) throughput_red: f64,
     /// A figure that is up to this many times worse under load is green.
     pub(crate) load_green: f64,
