@@ -39,7 +39,7 @@ const OPEN: u32 = USER_BASE + 0x0b04;
 pub struct Figures {
     /// Size of each signal in bytes.
     pub size: usize,
-    /// Number of measured round trips, bursts or deaths.
+    /// Number of measured round trips, bursts or ends of an endpoint.
     pub times: usize,
     /// Total number of signals, not counting answers.
     pub signals: u64,
@@ -120,7 +120,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Finds the server at this path. `patience` limits this wait and the wait for every answer.
+    /// Creates a client: opens an endpoint and waits until it has found the server at this path. `patience` limits this
+    /// wait and the wait for every answer.
     ///
     /// # Errors
     /// Those of [`Endpoint::open`] and [`Endpoint::hunt_and_wait`].
@@ -189,8 +190,8 @@ impl Client {
         })
     }
 
-    /// Measures how long it takes from the signal that makes one of the server's endpoints close until the notice of
-    /// its end arrives.
+    /// Measures how long it takes from the signal that makes one of the server's endpoints close until the notice that
+    /// this endpoint has ended arrives.
     ///
     /// # Errors
     /// Those of [`Endpoint::receive`]; [`Error::Gone`] if the server ends, [`Error::TimedOut`] if it does not answer.

@@ -20,7 +20,7 @@ pub enum Error {
         /// The requested size in bytes.
         size: usize,
     },
-    /// This is not a valid name for an endpoint or link.
+    /// The name is not valid for an endpoint or link.
     #[error("'{name}' cannot be a name: names have 1 to {LONGEST_NAME} bytes and no '/'")]
     BadName {
         /// The name that was given.

@@ -20,7 +20,7 @@ pub enum EndpointKind {
 /// The signals that an endpoint waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// It is not waiting in a receive, or did not answer in time.
+    /// The endpoint is not waiting in a receive, or did not answer in time.
     NotReceiving,
     /// Signals with any number.
     Any,
@@ -113,17 +113,17 @@ pub struct Condition {
 /// Information about an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointInfo {
-    /// The number by which other endpoints of this node address it.
+    /// The number by which other endpoints of this node address the endpoint.
     pub spid: Spid,
-    /// Its name, preceded by the path of links to it if it is remote.
+    /// The endpoint's name, preceded by the path of links to the endpoint if it is remote.
     pub name: String,
     /// The kind of the endpoint.
     pub kind: EndpointKind,
-    /// The id of its process; 0 if the process is on another host or in another PID namespace.
+    /// The id of the endpoint's process; 0 if the process is on another host or in another PID namespace.
     pub pid: u32,
-    /// Its user id; 0 if it was not opened by a program.
+    /// The id of the endpoint's user; 0 if it was not opened by a program.
     pub user: u32,
-    /// Number of attaches to it.
+    /// Number of attaches to the endpoint.
     pub attached_from: u32,
     /// Number of its own attaches.
     pub attached_to: u32,

@@ -232,7 +232,7 @@ impl RingChannel {
         }
     }
 
-    /// Clears earlier wake-ups.
+    /// Clears earlier wake-ups; returns [`Filled::Something`] if there were any.
     pub(crate) fn clear_bell(&mut self) -> Result<Filled, Broken> {
         Ok(if self.own.clear()? { Filled::Something } else { Filled::Nothing })
     }

@@ -19,7 +19,7 @@ pub(super) enum Hunter {
 
 struct Hunt {
     hunter: Hunter,
-    /// Another endpoint than the hunter, with which the hunt ends, too; `None` if it ends only with the hunter.
+    /// An endpoint other than the hunter, with which the hunt also ends; `None` if it ends only with the hunter.
     owner: Option<Spid>,
     /// The name of an endpoint on this node, or of a link.
     name: String,

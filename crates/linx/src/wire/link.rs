@@ -35,7 +35,7 @@ pub(crate) enum Frame {
     Init(Init),
     /// The connection is refused, with the reason.
     Refused { why: String },
-    /// This many messages of the session were received.
+    /// The sender of this frame has received this many messages of the session.
     Ack { received: u64 },
     /// Requests a [`Frame::Pong`].
     Ping,
@@ -78,7 +78,7 @@ pub(crate) enum Message {
     Answer { id: u64, spid: Spid },
     /// A piece of a signal. The first one starts with the signal's number.
     Data { from: Spid, to: Spid, size: u32, flags: u8, piece: Body },
-    /// This many bytes for `to` were delivered.
+    /// The sender of this message has delivered this many bytes to `to`.
     Credit { to: Spid, bytes: u32 },
 }
 

@@ -32,7 +32,7 @@ struct Letter {
 struct Client {
     fd: OwnedFd,
     credentials: Credentials,
-    /// The endpoint of the connection, once it is open.
+    /// The endpoint of the connection; `None` until it is open.
     spid: Option<Spid>,
     outbox: VecDeque<Letter>,
     /// Whether this connection is in `unsent` of [`Clients`].
