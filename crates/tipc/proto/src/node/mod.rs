@@ -200,7 +200,7 @@ pub enum Event {
     ConnectFailed {
         /// The socket that made the request.
         port: Port,
-        /// Whether it was refused or timed out.
+        /// Whether the request was refused or timed out.
         error: SocketError,
     },
 }
@@ -337,7 +337,7 @@ impl Node {
         node
     }
 
-    /// The node's address, once it is settled.
+    /// The node's address; `None` until it is settled.
     pub const fn addr(&self) -> Option<NodeAddr> {
         match self.address {
             Address::Own(addr) => Some(addr),
@@ -345,7 +345,7 @@ impl Node {
         }
     }
 
-    /// The node's identity, once the configuration or a bearer has supplied one.
+    /// The node's identity; `None` until the configuration or a bearer has supplied one.
     pub const fn id(&self) -> Option<NodeId> {
         self.id
     }

@@ -35,7 +35,7 @@ pub(super) enum BindError {
 /// Keeps one peer's name updates in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NameReceiver {
-    /// Number of the next update, known once the last bulk message has arrived.
+    /// Number of the next update; `None` until the last bulk message has arrived.
     next: Option<Seq>,
     /// Updates that wait for an earlier one, by number: whether they are withdrawals, and their items.
     waiting: BTreeMap<u16, (bool, Vec<NameItem>)>,

@@ -16,8 +16,8 @@ use alloc::collections::VecDeque;
 /// parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Contact {
-    /// No contact at this end, but the peer may still regard an earlier contact as existing. Until it shows that it
-    /// does not, only RESET and ACTIVATE messages that indicate the loss of that contact are accepted
+    /// No contact at this end, but the peer may still regard an earlier contact as existing. Until the peer shows that
+    /// it does not, only those RESET and ACTIVATE messages are accepted that indicate the loss of that contact
     /// (SELF_DOWN_PEER_LEAVING).
     Leaving,
     /// No contact, and both ends know (SELF_DOWN_PEER_DOWN).
@@ -210,8 +210,8 @@ impl Peer {
         }
     }
 
-    /// When a peer has the maximum number of links, the bearer whose link may be replaced by one over another bearer: the link is
-    /// down and has been silent for a while.
+    /// If the peer has the maximum number of links: the bearer of a link that may be replaced by a link over another
+    /// bearer, because it is down and has been silent for a while.
     pub(super) fn idle_link(&self, now: Nanos) -> Option<BearerId> {
         self.bearers().find(|b| {
             self.link(*b)

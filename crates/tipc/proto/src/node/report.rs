@@ -44,9 +44,9 @@ pub struct PeerReport {
     pub id: NodeId,
     /// Capabilities that the node announced.
     pub capabilities: Capabilities,
-    /// Whether this node has contact with it.
+    /// Whether this node has contact with that node.
     pub up: bool,
-    /// The links to it, one per bearer through which it was discovered.
+    /// The links to the node, one per bearer through which it was discovered.
     pub links: Vec<LinkReport>,
 }
 
@@ -77,7 +77,7 @@ pub struct LinkReport {
     pub window: u16,
     /// Upper bound of the send window, in packets.
     pub window_max: u16,
-    /// Smoothed round trip, once measured.
+    /// Smoothed round trip; `None` until it has been measured.
     pub round_trip: Option<Duration>,
     /// Statistics since the link was created.
     pub stats: LinkStats,

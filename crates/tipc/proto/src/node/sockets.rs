@@ -121,10 +121,11 @@ impl Node {
         Ok(())
     }
 
-    /// Withdraws one binding of exactly this range and scope, or all of them.
+    /// Withdraws one binding with exactly this range and scope, or all bindings of the socket if `which` is `None`.
     ///
     /// # Errors
-    /// [`SocketError::Invalid`] if there is none with that range and scope.
+    /// [`SocketError::Invalid`] if the socket has bindings, but none with that range and scope; [`SocketError::Access`]
+    /// if the socket is a member of a group.
     pub fn unbind(
         &mut self,
         now: Nanos,

@@ -1,7 +1,7 @@
 //! The topology service: a socket of the node itself that informs subscribers about bindings, nodes and links.
 //!
-//! It is bound to {1, 1} with node scope and uses the kernel's protocol: subscriptions of 28 bytes, events of 48 bytes, and integers in
-//! the byte order of the request.
+//! The service is bound to {1, 1} with node scope and uses the kernel's protocol: subscriptions of 28 bytes, events of
+//! 48 bytes, and integers in the byte order of the request.
 
 use super::Node;
 use super::subscriptions::{

@@ -46,7 +46,7 @@ pub(super) struct Failover {
     reassembly: Reassembly,
     /// The number of the next expected fragment of a fragmented packet, and the data received so far.
     pieces: (u16, Vec<u8>),
-    /// Number of the last tunnelled packet on the surviving link, known once the first has arrived.
+    /// Number of the last tunnelled packet on the surviving link; `None` until the first one has arrived.
     end: Option<Seq>,
 }
 
@@ -61,7 +61,7 @@ impl Failover {
         self.rx.early_bytes() + self.reassembly.held_bytes() + self.pieces.1.len()
     }
 
-    /// Unwraps a tunnel message. Returns the inner packet once it is complete.
+    /// Unwraps a tunnel message. Returns the inner packet if this message completes it, otherwise `None`.
     fn unwrap(&mut self, tunnel: &Tunnel<'_>) -> Result<Option<Vec<u8>>, OutOfStep> {
         if tunnel.fragments == 0 {
             return Ok(Some(tunnel.body.to_vec()));
@@ -83,8 +83,8 @@ impl Failover {
     }
 }
 
-/// Whether a packet is only a dummy: a returned message without a destination port, or a tunnel message of the failed link itself, whose own
-/// failover has already ended.
+/// Whether a packet is only a dummy: a returned message without a destination port, or a tunnel message that the failed
+/// link itself was carrying, for a failover that has already ended.
 fn is_filler(view: &View<'_>) -> bool {
     match view.user() {
         Some(User::Tunnel) => true,

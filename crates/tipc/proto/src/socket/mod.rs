@@ -100,9 +100,9 @@ pub(crate) enum SocketState {
     Listening,
     /// Has requested a connection.
     Connecting(Connecting),
-    /// Its connection is established.
+    /// The socket's connection is established.
     Connected(Connection),
-    /// Its connection has ended.
+    /// The socket's connection has ended.
     Disconnected,
 }
 

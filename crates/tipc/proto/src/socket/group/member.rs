@@ -9,21 +9,21 @@ use alloc::collections::VecDeque;
 /// State of a member. It becomes a full member when both its JOIN and its binding have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum MemberState {
-    /// Its JOIN has arrived; its binding is not known yet.
+    /// The member's JOIN has arrived; its binding is not known yet.
     Joining,
-    /// Its binding is known; its JOIN has not arrived yet.
+    /// The member's binding is known; its JOIN has not arrived yet.
     Published,
     /// A full member with a small window.
     Joined,
-    /// It is sending and waits for a large window.
+    /// The member is sending and waits for a large window.
     Pending,
-    /// It is sending and has a large window.
+    /// The member is sending and has a large window.
     Active,
-    /// It was asked to return its large window.
+    /// The member was asked to return its large window.
     Reclaiming,
-    /// It has returned its window; earlier messages are still unread.
+    /// The member has returned its window; earlier messages are still unread.
     Remitted,
-    /// It is leaving; earlier messages are still delivered.
+    /// The member is leaving; earlier messages are still delivered.
     Leaving,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Member {
     pub(super) reborn: Option<(u32, u32)>,
     /// Sequence number and window from the JOIN of a new membership that arrived before the old one was complete.
     pub(super) rejoined: Option<(Seq, u16)>,
-    /// Whether its LEAVE has arrived although earlier messages are still incomplete.
+    /// Whether the member's LEAVE has arrived although earlier messages are still incomplete.
     pub(super) said_farewell: bool,
     /// Whether the member was assumed to own a new binding because it answered; a LEAVE may still disprove this.
     pub(super) revived: bool,
@@ -80,17 +80,17 @@ impl Member {
         }
     }
 
-    /// Whether it receives what we send, as far as its window allows.
+    /// Whether the member receives what we send, as far as its window allows.
     pub(super) const fn is_receiver(&self) -> bool {
         !matches!(self.state, MemberState::Joining | MemberState::Leaving)
     }
 
-    /// Whether messages from it are accepted.
+    /// Whether messages from the member are accepted.
     pub(super) const fn is_sender(&self) -> bool {
         !matches!(self.state, MemberState::Joining | MemberState::Published)
     }
 
-    /// Whether it counts as having a large window.
+    /// Whether the member counts as having a large window.
     pub(super) const fn is_active(&self) -> bool {
         matches!(self.state, MemberState::Active | MemberState::Reclaiming | MemberState::Remitted)
     }
