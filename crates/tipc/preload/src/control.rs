@@ -45,7 +45,7 @@ impl<T, const N: usize> Maps<T, N> {
         Self { inodes: [const { AtomicU64::new(0) }; N], maps: [const { OnceLock::new() }; N] }
     }
 
-    /// Index of the memory behind a descriptor, which is mapped if it is not known yet.
+    /// Index of the memory behind a descriptor. The memory is mapped if it is not known yet.
     fn place(&self, fd: OwnedFd, open: impl FnOnce(&OwnedFd) -> Option<T>) -> Option<usize> {
         let file = File::from(fd);
         let inode = file.metadata().ok()?.ino();

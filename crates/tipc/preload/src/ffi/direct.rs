@@ -1,5 +1,5 @@
-//! Calls that bypass the C library's functions: `syscall(2)`, which makes the same call on a TIPC socket as the function of that name, and io_uring, whose
-//! operations no library can redirect and which is therefore refused.
+//! Calls that bypass the C library's functions. On a TIPC socket, `syscall(2)` does the same as the function with the
+//! system call's name. io_uring is refused, because no library can redirect its operations.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::OnceLock;
@@ -56,7 +56,7 @@ unsafe fn is_ours(number: c_long, words: [c_long; 6]) -> bool {
     }
 }
 
-/// Handles a system call with this library's function of that name; returns `None` if there is no such function. In
+/// Handles a system call with this library's function of the same name; returns `None` if there is no such function. In
 /// contrast to the system call, ppoll does not change its timeout.
 ///
 /// # Safety
