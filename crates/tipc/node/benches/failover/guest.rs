@@ -13,7 +13,7 @@ use super::far_end::{self, Question, ask};
 use super::flows::Flows;
 use super::planes::{Cut, Tipcd, cut_of_first, ip, mend_of_first, until};
 
-/// Packet size in bytes: what is left of 1500 in a VXLAN tunnel.
+/// Packet size in bytes: 1,500 less the overhead of a VXLAN tunnel.
 const MTU: u32 = 1_450;
 
 /// Number of queries for determining the offset of the guest's clock; the fastest answer is used.

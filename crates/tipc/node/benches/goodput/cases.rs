@@ -20,7 +20,7 @@ pub(crate) enum Place {
     Loss1,
     /// Like [`Place::Loss01`], with a guest that runs its kernel's TIPC as the second host.
     LossGuest01,
-    /// Like [`Place::Loss1`], with such a guest.
+    /// Like [`Place::Loss1`], with the guest of [`Place::LossGuest01`].
     LossGuest1,
     /// Two hosts without a rate limit. Every frame is built and checked by the host's CPU.
     Unlimited,

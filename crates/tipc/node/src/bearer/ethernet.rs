@@ -27,7 +27,7 @@ pub(crate) const BROADCAST: [u8; 6] = [0xff; 6];
 pub struct EthernetBearer {
     socket: EtherSocket,
     mtu: usize,
-    /// The ring of received frames; `None` once it has been taken.
+    /// The ring of received frames; `None` after it has been taken.
     ring: Option<PacketRing>,
     /// Reports the removal of the device, as the kernel does to its own TIPC node. Some systems do not notify
     /// processes: this is then the error, or `None` when the error has been fetched.

@@ -55,7 +55,7 @@ pub(crate) enum RemoteError {
     /// The address has a different family than the bearer's, or is not that of a single host.
     #[error("expected a unicast address of the bearer's address family")]
     NotAHost,
-    /// It is the last remote, and a bearer needs at least one.
+    /// The remote is the last one, and a bearer needs at least one.
     #[error("it is the bearer's only remote; disable the bearer instead")]
     Last,
 }

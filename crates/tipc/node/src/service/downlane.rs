@@ -48,7 +48,7 @@ enum Unannounced {
     One { start: u64, len: usize },
     /// Several.
     More,
-    /// Those of a peer's program that was killed; it may have sent a bell for some of them.
+    /// Messages of a peer's program that was killed. The program may have sent a bell for some of them.
     Inherited,
 }
 

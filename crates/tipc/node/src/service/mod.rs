@@ -1,7 +1,7 @@
 //! Provides sockets to other processes: the `tipcd` side of the local protocol of `crossway_tipc_client`.
 //!
-//! It is part of an event loop: the caller reports which descriptors are ready, and the service works until it would
-//! block. A program that violates the protocol loses its socket or its connection; others are not affected.
+//! The service is part of an event loop: the caller reports which descriptors are ready, and the service works until it
+//! would block. A program that violates the protocol loses its socket or its connection; others are not affected.
 
 mod client;
 mod context;

@@ -3,8 +3,8 @@
 //!
 //! A descriptor passed to a program is in flight until the program has received it. The system limits the number of
 //! descriptors in flight of an unprivileged user to the number that a process may have open (unix(7), ETOOMANYREFS).
-//! Those sent by tipcd count for the user who runs it, so without shares, a program that never receives could block all
-//! others.
+//! Descriptors sent by a tipcd count for the user who runs it. So without shares, a program that never receives could
+//! block all others.
 
 use std::collections::HashMap;
 
