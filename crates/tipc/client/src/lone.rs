@@ -38,7 +38,7 @@ pub enum LoneError {
         program: String,
         /// Expected path of its socket.
         path: PathBuf,
-        /// Its output on standard error, and the error from connecting.
+        /// The tipcd's output on standard error, and the error from connecting.
         said: String,
     },
 }

@@ -120,7 +120,7 @@ impl Socket {
     /// Withdraws one binding with exactly this range and scope.
     ///
     /// # Errors
-    /// EINVAL if there is no such binding.
+    /// EINVAL if the socket has bindings, but not this one; EACCES for a member of a group.
     pub fn unbind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         either!(self, s => s.unbind(range, scope))
     }

@@ -207,7 +207,7 @@ struct Elf {
     machine: [u8; 4],
     /// Path of the program's dynamic loader; `None` if it is statically linked.
     loader: Option<Vec<u8>>,
-    /// Whether it contains a note written by Go's linker.
+    /// Whether the file contains a note written by Go's linker.
     is_go: bool,
 }
 

@@ -314,15 +314,15 @@ pub struct LaneView {
 pub struct PeerView {
     /// Identity of the node.
     pub identity: String,
-    /// Its address, in hexadecimal.
+    /// The node's address, in hexadecimal.
     pub address: String,
-    /// Whether this node is in contact with it.
+    /// Whether this node is in contact with that node.
     pub up: bool,
-    /// Names of the links to it.
+    /// Names of the links to the node.
     pub links: Vec<String>,
     /// Number of bindings of the node's sockets.
     pub bindings: u64,
-    /// Capabilities that it announced.
+    /// Capabilities that the node announced.
     pub capabilities: Vec<String>,
 }
 

@@ -47,7 +47,7 @@ pub const ROOM_WANTED: usize = 0;
 /// program has passed to `tipcd` is [`SENT`](super::slot::SENT) plus the number of records that it has put into its own
 /// lane.
 pub mod outlet {
-    /// Written by `tipcd`: non-zero once the direct lane can be requested.
+    /// Written by `tipcd`: non-zero as soon as the direct lane can be requested.
     pub const READY: usize = 1;
     /// Written by `tipcd`: how much of what the program has passed to it is in the ring.
     pub(super) const PASSED: usize = 2;

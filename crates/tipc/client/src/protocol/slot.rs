@@ -50,13 +50,13 @@ pub const DOWN_DIRECT: u64 = 2;
 pub enum Phase {
     /// No connection has been requested.
     Open,
-    /// Connection requests are queued for it.
+    /// The socket listens: connection requests are queued for it.
     Listening,
     /// The socket has requested a connection.
     Connecting,
-    /// Its connection is established.
+    /// The socket's connection is established.
     Connected,
-    /// Its connection has ended.
+    /// The socket's connection has ended.
     Disconnected,
 }
 
