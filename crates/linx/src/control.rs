@@ -24,7 +24,7 @@ pub fn default_dir() -> PathBuf {
     PathBuf::from(runtime.unwrap_or_else(|| "/run".into())).join("crossway-linx")
 }
 
-/// Returns the path of the node's socket in its directory.
+/// Returns the path of the socket of the node that serves in this directory.
 pub(crate) fn socket_path(dir: &Path) -> PathBuf {
     dir.join("node")
 }

@@ -39,11 +39,11 @@ impl fmt::Display for Spid {
 /// The state of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// An endpoint has it.
+    /// An endpoint has the number.
     Alive,
-    /// An endpoint had it and has ended. LINX calls this a zombie.
+    /// An endpoint had the number and has ended. LINX calls this a zombie.
     Dead,
-    /// No endpoint ever had it.
+    /// No endpoint ever had the number.
     Unknown,
 }
 

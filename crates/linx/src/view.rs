@@ -94,17 +94,17 @@ impl Traffic {
 /// The state that an endpoint reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// The signals that it waits for.
+    /// The signals that the endpoint waits for.
     pub waits_for: WaitsFor,
-    /// The sender that it waits for; `None` for any.
+    /// The sender that the endpoint waits for; `None` for any.
     pub from: Option<Spid>,
-    /// Number of signals in its queue.
+    /// Number of signals in the endpoint's queue.
     pub queued: u64,
-    /// Number of bytes in its queue.
+    /// Number of bytes in the endpoint's queue.
     pub queued_bytes: u64,
-    /// The signals that it has sent and received so far.
+    /// The signals that the endpoint has sent and received so far.
     pub traffic: Traffic,
-    /// Number of signals that it has dropped because its queue was full.
+    /// Number of signals that the endpoint has dropped because its queue was full.
     pub dropped: u64,
     /// Number of pending time-outs.
     pub timeouts: u32,
@@ -125,11 +125,11 @@ pub struct EndpointInfo {
     pub user: u32,
     /// Number of attaches to the endpoint.
     pub attached_from: u32,
-    /// Number of its own attaches.
+    /// Number of the endpoint's own attaches.
     pub attached_to: u32,
-    /// Number of its pending hunts.
+    /// Number of the endpoint's pending hunts.
     pub hunts: u32,
-    /// Number of its channels to other endpoints.
+    /// Number of the endpoint's channels to other endpoints.
     pub channels: u32,
     /// The state that the endpoint reports; `None` if it was not opened by a program, or if its program did not use the
     /// endpoint in time.

@@ -102,7 +102,7 @@ impl Channel {
     }
 
     /// Allocates a block for a signal of `size` bytes that can be passed by reference. `None` if the channel has no
-    /// pool, or if there is no room in it.
+    /// pool, or if the pool has no room.
     pub(crate) fn block(&self, size: usize) -> Option<Block> {
         match self {
             Channel::Stream(channel) => channel.block(size),
@@ -177,7 +177,7 @@ impl Channel {
         }
     }
 
-    /// Reads once. With `patient`, it may wait briefly for the rest of a signal.
+    /// Reads once. With `patient`, the read may wait briefly for the rest of a signal.
     #[inline]
     pub(crate) fn fill(
         &mut self,

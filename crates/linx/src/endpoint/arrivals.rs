@@ -173,7 +173,7 @@ impl Endpoint {
         }
     }
 
-    /// Queues an arrival from a channel, if its peer is allowed to send it.
+    /// Queues an arrival from a channel, if the channel's peer is allowed to send it.
     fn accept(&mut self, number: u32, came: Came) {
         match came {
             Came::Signal(signal) => {
@@ -286,7 +286,7 @@ impl Endpoint {
         }
     }
 
-    /// Handles an event; returns it if it answers a request. The last two arguments are those of `hear_all`.
+    /// Handles an event; returns the event if it answers a request. The last two arguments are those of `hear_all`.
     pub(super) fn handle(
         &mut self,
         event: Event,

@@ -8,8 +8,8 @@ use crate::limits::LOOK_AROUND;
 /// channel first.
 const RESTS: u32 = 8;
 
-/// The channel that is read before this endpoint sleeps, because its last read returned something. Waking costs both
-/// ends several times as much as a read that finds nothing.
+/// The channel that is read before this endpoint sleeps, because the last read of that channel returned something.
+/// Waking costs both ends several times as much as a read that finds nothing.
 #[derive(Default)]
 pub(super) struct Likely {
     pub(super) channel: Option<u32>,

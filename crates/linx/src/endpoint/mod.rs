@@ -33,7 +33,7 @@ pub(crate) use requests::refused;
 /// The options for opening an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The limits of its queue.
+    /// The limits of the endpoint's queue.
     pub queue: Queue,
     /// The transport for signals to other endpoints of the node; `None` for the node's default. If both ends send, the
     /// one that sends first chooses.
@@ -81,7 +81,7 @@ pub struct Endpoint {
     /// Channels that must be checked before sleeping, because signals in them will not wake this endpoint.
     hot: VecDeque<u32>,
     likely: Likely,
-    /// Channels with bytes that they have taken but not sent.
+    /// Channels that have taken bytes but not sent them yet.
     unsent: HashSet<u32>,
     /// Pairs of a sender and a receiver: this endpoint may send to the receiver in the sender's name.
     may_send_as: HashSet<(Spid, Spid)>,

@@ -251,7 +251,7 @@ impl Endpoint {
         self.show()
     }
 
-    /// Requests a channel to an endpoint and waits for it; returns its number.
+    /// Requests a channel to an endpoint and waits for it; returns the channel's number.
     pub(super) fn connect(&mut self, to: Spid) -> Result<u32, Error> {
         let request = Request::Connect { spid: to, transport: self.transport };
         self.control.say(&request)?;

@@ -42,7 +42,7 @@ pub struct Settings {
     /// Capacity of a channel in bytes for each direction. That of a FIFO is rounded up to a power-of-two number of
     /// pages.
     pub channel_bytes: usize,
-    /// The mode of the node's directory if the node creates it. It controls access to the node.
+    /// The mode of the node's directory if the node creates it. The mode controls access to the node.
     pub mode: u32,
     /// The group of the node's directory if the node creates it; `None` for the system's default.
     pub group: Option<u32>,

@@ -41,7 +41,7 @@ struct Letter {
     payload: u32,
 }
 
-/// A signal from an endpoint that waits until the peer has delivered earlier ones.
+/// A signal that an endpoint has sent, and that waits until the peer has delivered earlier ones.
 struct Held {
     header: Header,
     rest: Rest,
@@ -163,7 +163,8 @@ impl Relays {
 }
 
 impl Node {
-    /// Returns the channel of an endpoint for a link. If it is created, also returns the endpoint's descriptors.
+    /// Returns the channel of an endpoint for a link. If the channel had to be created, also returns the endpoint's
+    /// descriptors.
     pub(super) fn relay_for(
         &mut self,
         endpoint: Spid,
@@ -248,7 +249,7 @@ impl Node {
         }
     }
 
-    /// Sends a signal or a piece over the link of its receiver; returns false if some of it has to wait.
+    /// Sends a signal or a piece over the link that leads to its receiver; returns false if some of it has to wait.
     fn pass_on(&mut self, index: usize, held: Held, bounded: bool) -> bool {
         let Held { header, mut rest } = held;
         let Some(relay) = self.relays.all.get(index) else { return false };

@@ -32,7 +32,7 @@ struct Running {
     reader: u32,
 }
 
-/// The running trace, if there is one, and the shared memory through which programs notice it.
+/// The running trace, if there is one, and the shared memory through which programs notice a trace.
 pub(super) struct Tracing {
     words: SharedWords,
     memory: OwnedFd,

@@ -9,7 +9,7 @@ use crate::spid::Standing;
 use crate::wire::link::Message;
 use crate::wire::local::Event;
 
-/// The id of a link while it is up; it is not reused.
+/// The id of a link while the link is up; ids are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LinkId(pub(crate) u64);
 

@@ -117,7 +117,8 @@ impl Follower {
         self.tap.is_none()
     }
 
-    /// Handles the node's answer: takes part in the trace, or in none if there are no descriptors because it has ended.
+    /// Handles the node's answer: takes part in the trace, or in none if the answer has no descriptors because the
+    /// trace has ended.
     pub(crate) fn join(
         &mut self,
         generation: u64,

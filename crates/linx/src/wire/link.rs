@@ -51,7 +51,8 @@ pub(crate) struct Init {
     pub(crate) version: u32,
     /// Features, separated by commas; those that both ends list are used.
     pub(crate) features: String,
-    /// The dialling node's name. The other node uses it for the link, unless it is configured otherwise.
+    /// The dialling node's name. The other node uses it as the link's name, unless a different name is configured
+    /// there.
     pub(crate) name: String,
     /// Chosen by the dialling end; the same on every connection of one session.
     pub(crate) session: u64,

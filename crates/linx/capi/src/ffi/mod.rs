@@ -26,7 +26,8 @@ pub struct Linx {
     /// The signals in memory shared with another endpoint, by address. Their headers are kept here, where the other
     /// program cannot write to them.
     shared: HashMap<usize, (Head, Signal)>,
-    /// The endpoint to which the last signal was sent, or from which it was received.
+    /// The endpoint to which the last signal was sent, or from which the last signal was received, whichever was later.
+    /// `None` if there is none, or if sending the last signal failed.
     recent: Option<Spid>,
 }
 

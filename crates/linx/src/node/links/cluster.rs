@@ -29,7 +29,7 @@ pub(super) struct Cluster {
     service: u32,
     instance: u32,
     topology: Option<tipc::Socket>,
-    /// When to connect to the topology service again; `None` while it is connected.
+    /// When to connect to the topology service again; `None` while this node is connected to it.
     ask_at: Option<Instant>,
     is_ready: bool,
     /// Number of sockets that publish each instance.
@@ -194,7 +194,7 @@ impl Node {
         }
     }
 
-    /// Stops dialling a node. Its link goes down when it has lost its connection.
+    /// Stops dialling a node. The link to it goes down when that has lost its connection.
     fn forget_node(&mut self, instance: u32) {
         let Some(cluster) = &self.links.cluster else { return };
         let address = LinkAddress::Tipc { service: cluster.service, instance };

@@ -20,7 +20,7 @@ const REOPEN: Duration = Duration::from_millis(500);
 /// An address at which this node listens.
 pub(super) struct ListenAddress {
     address: LinkAddress,
-    /// `None` while it cannot be opened because its `tipcd` has ended.
+    /// The listening socket; `None` while it cannot be opened because its `tipcd` has ended.
     listener: Option<LinkListener>,
     /// When to try to open the address again; `None` while it is open.
     open_at: Option<Instant>,
