@@ -65,7 +65,7 @@ mod tests {
     const START: Nanos = Nanos(1_000_000_000_000);
     const LARGE: usize = 14_000;
     const WHOLE: usize = 1_472;
-    /// Number of lost packets after which divided packets are still sent.
+    /// Number of packets that may be lost before divided packets are no longer sent.
     const ACCEPTED: usize = DIVIDED_LOST_BYTES_MAX / LARGE;
 
     #[test]

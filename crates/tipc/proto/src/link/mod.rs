@@ -62,7 +62,7 @@ pub enum LinkState {
     Establishing,
     /// Up: sends and accepts packets with sequence numbers.
     Established,
-    /// Down and silent until both ends have received its traffic over another link.
+    /// Down and silent until both ends have received the link's traffic over another link.
     FailingOver,
 }
 

@@ -14,7 +14,7 @@ const TELLINGS: u8 = 3;
 pub struct LinkSettings {
     /// Silence after which the link fails; the same at both ends.
     pub tolerance: Option<Duration>,
-    /// Priority; the same at both ends. The peer resets the link when it changes.
+    /// Priority; the same at both ends. The peer resets the link when the priority changes.
     pub priority: Option<u8>,
     /// Maximum send window of this end, in packets.
     pub window_max: Option<u16>,

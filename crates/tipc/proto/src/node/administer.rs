@@ -24,11 +24,11 @@ pub struct BearerReport {
     pub addr: MediaAddr,
     /// Largest packet, in bytes.
     pub mtu: usize,
-    /// Default tolerance of its links: the silence after which they fail.
+    /// Default tolerance of the bearer's links: the silence after which they fail.
     pub tolerance: Duration,
-    /// Default priority of its links.
+    /// Default priority of the bearer's links.
     pub priority: u8,
-    /// Default maximum send window of its links, in packets.
+    /// Default maximum send window of the bearer's links, in packets.
     pub window_max: u16,
     /// Whether the medium can send one frame to all stations.
     pub broadcasts: bool,

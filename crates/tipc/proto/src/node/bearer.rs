@@ -24,11 +24,11 @@ pub struct BearerConfig {
     /// Largest TIPC packet that the medium carries whole, in bytes, by default `mtu`. Larger ones are divided, like UDP
     /// datagrams that travel as IP fragments; if too many of these are lost, links limit their packets to this size.
     pub whole_max: usize,
-    /// Maximum send window of its links, in packets; `None` for the medium's default.
+    /// Maximum send window of the bearer's links, in packets; `None` for the medium's default.
     pub window_max: Option<u16>,
     /// Silence after which a link fails.
     pub tolerance: Duration,
-    /// Priority of its links, 1 to 31.
+    /// Priority of the bearer's links, 1 to 31.
     pub priority: u8,
     /// Whether one frame can reach all stations. False for a medium that needs a copy for each, on which multicasts are sent only to
     /// the nodes that need them.

@@ -142,14 +142,14 @@ pub enum Event {
     DuplicateAddress {
         /// Identity of the other node.
         id: NodeId,
-        /// Media address that it sends from.
+        /// Media address that the other node sends from.
         media: MediaAddr,
     },
     /// A node was found that lacks a required capability ([`REQUIRED`]). There is no contact with it.
     TooOld {
         /// Address of the node.
         peer: NodeAddr,
-        /// Capabilities that it lacks.
+        /// Capabilities that the node lacks.
         missing: Capabilities,
     },
     /// A link came up. [`Event::PeerUp`] follows if it is the first to its node.
@@ -193,7 +193,7 @@ pub enum Event {
     Connected {
         /// The socket that made the request.
         port: Port,
-        /// The socket that accepted it.
+        /// The socket that accepted the request.
         peer: SocketAddr,
     },
     /// A connection request failed.

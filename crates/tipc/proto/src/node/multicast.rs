@@ -134,7 +134,7 @@ impl Node {
     }
 
     /// Sends a message to these nodes, which may include this one. `await_room` must have found room for it, so that
-    /// only the loss of a node can prevent delivery, and in that case its bindings are lost too.
+    /// only the loss of a node can prevent delivery, and in that case the node's bindings are lost, too.
     pub(super) fn cast(
         &mut self,
         nodes: &BTreeSet<NodeAddr>,

@@ -206,8 +206,8 @@ impl Subscriptions {
         Some((id.0, gone))
     }
 
-    /// The subscriptions affected by a change of this range's bindings, in the order of their IDs; `range_changed` means that its first binding was
-    /// added or its last one removed.
+    /// The subscriptions affected by a change of this range's bindings, in the order of their IDs. `range_changed`
+    /// means that the range's first binding was added or its last one removed.
     pub(super) fn concerned(&self, range: ServiceRange, range_changed: bool) -> Ids {
         let (lower, upper) = bounds(range);
         let of_ports = self.of_ports.overlapping(lower, upper);

@@ -15,14 +15,14 @@ use alloc::vec::Vec;
 /// How to handle a multicast that has just arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// Deliver it unchanged.
+    /// Deliver the multicast unchanged.
     Deliver,
-    /// Keep it held back. The value is the latest time at which it must be released if it is the first one held,
-    /// otherwise `None`.
+    /// Keep the multicast held back. If it is the first one held, the value is the latest time at which it must be
+    /// released, otherwise `None`.
     Held(Option<Nanos>),
     /// Deliver these messages, in this order.
     Release(Vec<Packet>),
-    /// Drop it, because there is no room to hold it back.
+    /// Drop the multicast, because there is no room to hold it back.
     NoRoom,
 }
 

@@ -96,7 +96,7 @@ pub struct Readiness {
 pub(crate) enum SocketState {
     /// New, or of a connectionless kind.
     Open,
-    /// Listens: connection requests wait in its queue to be accepted.
+    /// Listens: connection requests wait in the socket's queue to be accepted.
     Listening,
     /// Has requested a connection.
     Connecting(Connecting),
@@ -142,7 +142,7 @@ pub(crate) struct Socket {
     pub(crate) mcast_order: McastOrder,
     /// The socket's group membership.
     pub(crate) group: Option<Group>,
-    /// Number of the first broadcast in the next group that it joins.
+    /// Number of the first broadcast in the next group that the socket joins.
     pub(crate) group_next: Seq,
     /// Traffic sent through the socket; `received` is the traffic received, including returned messages.
     pub(crate) sent: Traffic,

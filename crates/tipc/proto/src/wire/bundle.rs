@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 /// A packet with several messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bundle<'a> {
-    /// The node to which all its messages are sent.
+    /// The node to which all messages of the bundle are sent.
     pub dest: NodeAddr,
-    /// Common importance of its messages (the kernel also uses 4, "system", here).
+    /// Common importance of the messages (the kernel also uses 4, "system", here).
     pub importance: u8,
     /// Number of messages in the bundle.
     pub count: u16,

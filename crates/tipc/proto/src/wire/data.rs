@@ -16,7 +16,7 @@ pub enum DataKind {
     ConnReturned {
         /// The node that returns the message.
         orig: NodeAddr,
-        /// The node that sent it originally.
+        /// The node that sent the message originally.
         dest: NodeAddr,
     },
     /// One port, by its number.
@@ -83,14 +83,14 @@ pub struct DataMessage<'a> {
     pub importance: Importance,
     /// If set, the message is dropped rather than returned to the sender when it cannot be delivered.
     pub dest_droppable: bool,
-    /// Bit 18: the sender may drop it (datagrams), requests an immediate acknowledgement (connections), or it is a replicast copy
-    /// (multicast).
+    /// Bit 18: the sender may drop the message (datagrams), requests an immediate acknowledgement (connections), or
+    /// marks the message as a replicast copy (multicast).
     pub flag18: bool,
     /// Set in the first message of a connection, and in the first one after a change of the multicast method.
     pub syn: bool,
     /// Why the message was returned.
     pub error: ErrorCode,
-    /// How many times it has been forwarded to another binding.
+    /// How many times the message has been forwarded to another binding.
     pub reroutes: u8,
     /// Scope of the lookup: 2 cluster, 3 node, 0 if none applies.
     pub lookup_scope: u8,

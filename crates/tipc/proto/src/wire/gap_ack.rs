@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 pub struct GapAck {
     /// Last packet of the run.
     pub ack: Seq,
-    /// Number of packets missing after it; 0 in the last block.
+    /// Number of packets missing after the run; 0 in the last block.
     pub gap: u16,
 }
 

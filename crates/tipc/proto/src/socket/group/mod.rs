@@ -373,7 +373,7 @@ impl Group {
         self.members.keys().map(|addr| (*addr, leave)).collect()
     }
 
-    /// Sets the node's address once it is settled; until then it was 0.
+    /// Sets the node's own address, which has been settled; it was 0 before.
     pub(crate) fn settle(&mut self, own: NodeAddr) {
         let moved = |addr: SocketAddr| match addr.node {
             NodeAddr(0) => SocketAddr { node: own, ..addr },
