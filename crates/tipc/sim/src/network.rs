@@ -59,7 +59,7 @@ enum Scheduled {
 pub struct Plane {
     /// Largest frame, in bytes.
     pub mtu: usize,
-    /// Priority of the links over it.
+    /// Priority of the links over this medium.
     pub priority: u8,
 }
 
