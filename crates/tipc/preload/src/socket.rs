@@ -15,7 +15,7 @@ use crate::control;
 pub(crate) struct Handle {
     pub(crate) fd: c_int,
     pub(crate) kind: SocketKind,
-    /// Index of the region that holds its slot.
+    /// Index of the region that holds the socket's slot.
     pub(crate) region: u32,
     pub(crate) slot: u32,
     pub(crate) token: u64,

@@ -53,7 +53,7 @@ impl Room {
     }
 }
 
-/// Encodes numbers as bytes. Returns them with their length.
+/// Encodes numbers as bytes. Returns a buffer, and how many of its bytes are used.
 fn bytes(numbers: &[u32]) -> ([u8; 12], usize) {
     let mut raw = [0; 12];
     for (place, number) in raw.chunks_exact_mut(4).zip(numbers) {

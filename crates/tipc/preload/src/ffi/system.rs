@@ -28,7 +28,7 @@ pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Runs a function with all signals blocked, so that no handler interrupts it.
+/// Runs a function with all signals blocked, so that no signal handler interrupts the function.
 pub(crate) fn without_signals<T>(what: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
@@ -51,7 +51,7 @@ pub(crate) fn close_really(fd: c_int) {
     set_errno(before);
 }
 
-/// Duplicates a descriptor with a high number, closed on exec.
+/// Duplicates a descriptor. The copy has a high number and is closed on exec.
 pub(crate) fn copy_high(fd: c_int) -> Option<c_int> {
     /// Above the numbers that programs normally use, and below those that make a process's descriptor table large.
     const HIGH: c_int = 1_000;
@@ -201,7 +201,7 @@ fn receive_into(
     Ok((len, message.msg_flags))
 }
 
-/// Receives data and the descriptor passed with it, closed on exec.
+/// Receives data and the descriptor passed with it. The descriptor is closed on exec.
 pub(crate) fn receive_descriptor(
     fd: c_int,
     bytes: &mut [u8],
