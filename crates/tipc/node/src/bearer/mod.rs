@@ -37,7 +37,7 @@ pub enum BearerOpenError {
     /// A system call failed.
     #[error("{os}; {}", remedy(.os))]
     Os {
-        /// The call, what it was applied to, and the cause.
+        /// The call, the object that it was applied to, and the cause.
         #[from]
         os: OsError,
     },
@@ -117,7 +117,8 @@ impl Bearer {
         }
     }
 
-    /// Size of its socket's receive buffer as granted by the system; `None` if frames are received through a ring.
+    /// Size of the receive buffer of the bearer's socket as granted by the system; `None` if frames are received
+    /// through a ring.
     pub(crate) fn receive_buffer(&self) -> Option<usize> {
         match self {
             Self::Udp(b) => socket::recv_buffer_bytes(b.fd()).ok(),

@@ -222,8 +222,8 @@ impl Service {
         }
     }
 
-    /// Creates the ring for a socket that wants to receive through its lane. Returns `None` if its peer is not a socket
-    /// of this service.
+    /// Creates the ring for a socket that wants to receive through its lane. Returns `None` if the other end of the
+    /// connection is not a socket of this service.
     pub(super) fn make_direct(&self, place: Place) -> Result<Option<Direct>, Errno> {
         let Some((sender, _)) = self.peer_of(place) else { return Ok(None) };
         let direct = Direct::new(self.limits.direct_bytes(), sender)?;
