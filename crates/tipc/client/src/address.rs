@@ -16,9 +16,9 @@ const NODE_SCOPE: i8 = 3;
 /// Address of one socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketAddress {
-    /// Port number on its node.
+    /// Number of the socket's port.
     pub port: u32,
-    /// Address of its node; 0 if the node has no address.
+    /// Address of the socket's node; 0 if the node has no address.
     pub node: u32,
 }
 
@@ -45,7 +45,7 @@ impl ServiceRange {
 pub enum Address {
     /// Every socket bound to a range that has an instance in common with this one.
     Range(ServiceRange),
-    /// One of the sockets bound to an instance; they are chosen in turn.
+    /// One of the sockets bound to an instance, which are chosen in turn.
     Service {
         /// Type of the service.
         service: u32,

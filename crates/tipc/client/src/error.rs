@@ -56,7 +56,7 @@ pub enum Error {
     TurnedAway {
         /// Path of its socket.
         path: PathBuf,
-        /// The reason, if it gave one.
+        /// The reason, if the tipcd gave one.
         why: Option<Refusal>,
     },
     /// The tipcd has ended, or has violated the protocol.

@@ -36,7 +36,7 @@ pub enum LoneError {
     Silent {
         /// Program that was started.
         program: String,
-        /// Expected path of its socket.
+        /// Expected path of the tipcd's socket.
         path: PathBuf,
         /// The tipcd's output on standard error, and the error from connecting.
         said: String,
@@ -80,7 +80,7 @@ impl LoneTipcd {
         }
     }
 
-    /// Path of its socket.
+    /// Path of the tipcd's socket.
     pub fn path(&self) -> &Path {
         &self.path
     }

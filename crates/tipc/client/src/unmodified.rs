@@ -75,7 +75,7 @@ pub enum CannotRun {
     Foreign {
         /// Path of the program.
         path: PathBuf,
-        /// How it differs, as the predicate of a sentence.
+        /// How the program differs from the library, as the predicate of a sentence.
         what: &'static str,
     },
     /// The program gains privileges when it is started, so the loader ignores the library.

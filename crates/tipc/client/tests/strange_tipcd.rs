@@ -70,7 +70,7 @@ struct Steps {
 }
 
 impl Beginning {
-    /// Switches the lane on once nothing reads the descriptor. Returns whether it stays on.
+    /// Switches the lane on when nothing reads the descriptor. Returns whether the lane stays on.
     fn begin(&self, memory: &LaneMemory, region: &SharedWords, data: &OwnedFd) -> bool {
         let down = region.word(slot::DOWN);
         down.store(1, Ordering::SeqCst);

@@ -31,9 +31,9 @@ pub struct TracedFrame {
     pub lost: u64,
     /// Whether the frame was received rather than sent.
     pub inward: bool,
-    /// The station that sent it.
+    /// The station that sent the frame.
     pub from: Station,
-    /// The station, or the broadcast or multicast address, that it was sent to.
+    /// The station, or the broadcast or multicast address, that the frame was sent to.
     pub to: Station,
     /// The bytes of the TIPC frame.
     pub bytes: Vec<u8>,

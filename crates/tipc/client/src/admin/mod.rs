@@ -78,7 +78,7 @@ pub enum Order {
         bearer: String,
         /// Name of the interface. By default, the name of the device, or `udp0`, `udp1` and so on.
         name: Option<String>,
-        /// Initial settings of its links.
+        /// Initial settings of the bearer's links.
         settings: Settings,
     },
     /// Disables a bearer: its links go down, and their traffic moves to other bearers if there are any.

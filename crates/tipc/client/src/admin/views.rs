@@ -67,11 +67,11 @@ pub struct BearerView {
     pub address: String,
     /// Largest packet, in bytes.
     pub mtu_bytes: u64,
-    /// Priority of its links.
+    /// Priority of the bearer's links.
     pub priority: u8,
-    /// Silence in milliseconds after which its links fail.
+    /// Silence in milliseconds after which the bearer's links fail.
     pub tolerance_ms: u64,
-    /// Maximum send window of its links, in packets.
+    /// Maximum send window of the bearer's links, in packets.
     pub window_packets: u16,
     /// For a UDP bearer, where discovery messages and broadcasts are sent: a multicast group or remotes.
     pub remotes: Vec<SocketAddr>,
@@ -83,8 +83,8 @@ pub struct BearerView {
     pub sent_frames: u64,
     /// Number of frames that the medium did not accept since the bearer was enabled.
     pub unsent_frames: u64,
-    /// Size of its socket's receive buffer in bytes as granted by the system, including the system's own overhead;
-    /// absent for a bearer that receives through a packet ring.
+    /// Size of the receive buffer of the bearer's socket in bytes as granted by the system, including the system's own
+    /// overhead; absent for a bearer that receives through a packet ring.
     pub receive_buffer_bytes: Option<u64>,
     /// Maximum length in bytes of frames that are passed to the system in runs, each run as one message; absent if
     /// every frame is sent separately.
@@ -220,7 +220,7 @@ pub struct CounterView {
 /// A binding in the name table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NameView {
-    /// Type of the service, the first part of its name.
+    /// Type of the service, the first part of the bound name.
     #[serde(rename = "type")]
     pub service: u32,
     /// Lowest instance of the bound range.
@@ -361,7 +361,7 @@ pub struct MonitoredView {
     pub up: bool,
     /// Whether this node itself probes that node. If not, only other nodes do.
     pub direct: bool,
-    /// Generation of its domain record; 0 if it has sent none.
+    /// Generation of the node's domain record; 0 if the node has sent none.
     pub generation: u16,
     /// Whether the node reports each of the leading members of its domain as up: those that match the nodes that follow
     /// it in this node's ring.

@@ -22,7 +22,7 @@ pub struct Welcome {
 pub struct Opened {
     /// Number that identifies the socket in requests.
     pub token: u64,
-    /// Index of its slot in the connection's shared memory.
+    /// Index of the socket's slot in the connection's shared memory.
     pub slot: u32,
 }
 
@@ -33,7 +33,7 @@ pub struct Adopted {
     pub opened: Opened,
     /// Kind of the socket.
     pub kind: SocketKind,
-    /// Number of slots in the shared memory that contains its slot.
+    /// Number of slots in the shared memory that contains the socket's slot.
     pub slots: u32,
 }
 

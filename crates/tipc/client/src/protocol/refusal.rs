@@ -41,7 +41,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the reason that an errno stands for, if it is one of these.
+    /// Returns the refusal that an errno stands for; `None` if it stands for none.
     pub fn from_errno(errno: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| refusal.errno().raw_os_error() == errno)
     }

@@ -84,7 +84,7 @@ impl Phase {
 /// A socket's state. It fits into one word, so that it changes atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The state of its connection.
+    /// The state of the socket's connection.
     pub phase: Phase,
     /// How the connection ended: a TIPC error code. It is set once everything before the end has been written to the
     /// data descriptor.
