@@ -161,7 +161,7 @@ impl RingChannel {
         Ok(Sent::Taken)
     }
 
-    /// Passes the block that contains a signal to the peer.
+    /// Passes to the peer the block that contains a signal.
     pub(crate) fn send_reference(
         &mut self,
         out: &Outgoing<'_>,

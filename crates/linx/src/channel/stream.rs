@@ -220,7 +220,7 @@ impl StreamChannel {
         Ok(Sent::Taken)
     }
 
-    /// Passes the block that contains a signal to the peer.
+    /// Passes to the peer the block that contains a signal.
     fn send_reference(
         &mut self,
         out: &Outgoing<'_>,

@@ -59,7 +59,8 @@ struct Relay {
     endpoint: Spid,
     link: LinkId,
     fd: OwnedFd,
-    /// `None` if the system provided no memory for a pool. Large signals are then sent like small ones.
+    /// The pool that the node shares with the endpoint; `None` if the system provided no memory for one. Large signals
+    /// are then sent like small ones.
     pool: Option<Pool>,
     intake: Intake,
     outbox: VecDeque<Letter>,
@@ -110,7 +111,7 @@ impl Relays {
         !self.ready.is_empty()
     }
 
-    /// Notes that the system reported a change of a channel.
+    /// Notes that the system reported a channel as ready for reading or writing.
     pub(super) fn changed(&mut self, index: usize) {
         if let Some(relay) = self.all.get_mut(index)
             && !std::mem::replace(&mut relay.is_ready, true)

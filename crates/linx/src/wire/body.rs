@@ -103,7 +103,7 @@ impl Drop for Landing {
 
 /// The place where the bytes of a body are.
 enum Place {
-    /// In a buffer, with room before them.
+    /// In a buffer, with room in front of the bytes.
     Own(Buffer),
     /// In a part of a signal in a pool; the other parts share the block.
     Part { block: Arc<Block>, from: usize, to: usize },
