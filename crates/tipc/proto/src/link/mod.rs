@@ -2,8 +2,8 @@
 //!
 //! The states are the kernel's, except for those that the kernel needs only because its locks force it to reset a link
 //! in several steps: `Reset` (send RESET), `Establishing` (the peer's end is known; send ACTIVATE), `Established`, and
-//! `FailingOver` (silent until its traffic has been transferred over another link). What is the link state `Synching`
-//! in the kernel is a state of the node here.
+//! `FailingOver` (silent until its traffic has been transferred over another link). The kernel's link state `Synching`
+//! is a state of the node here.
 
 mod divided;
 mod protocol;

@@ -17,7 +17,7 @@ pub(crate) struct Merge {
     oneway: u32,
     /// Number of writes without data from the peer after which merging begins.
     begins_after: u32,
-    /// A packet has requested an acknowledgement that has not arrived yet.
+    /// Whether a packet has requested an acknowledgement that has not arrived yet.
     awaits_ack: bool,
     /// Number of writes merged since the last acknowledgement; `packets` is the number of packets that they filled.
     writes: u32,

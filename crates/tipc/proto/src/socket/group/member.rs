@@ -27,7 +27,7 @@ pub(super) enum MemberState {
     Leaving,
 }
 
-/// An item from one member that waits for earlier ones.
+/// An item that one member has sent and that waits for earlier items of that member.
 #[derive(Clone, Debug)]
 pub(super) enum Waiting {
     Data { message: Packet, cast: GroupCast, instance: u32, wants_ack: bool },

@@ -79,7 +79,7 @@ pub(crate) struct Outcome {
     pub(crate) queue: Vec<GroupItem>,
     /// Whether a waiting sender may try again.
     pub(crate) wake: bool,
-    /// Reasons of messages that were dropped.
+    /// Why messages were dropped.
     pub(crate) dropped: Vec<DropReason>,
 }
 
