@@ -118,8 +118,8 @@ impl Planes {
         self.nodes.iter().for_each(|node| node.await_links(wanted));
     }
 
-    /// Returns the times at which the two nodes logged that their link on a bearer was down. Fails if the nodes have
-    /// lost each other.
+    /// Returns the times at which the two nodes logged that their link on a bearer was down. Panics if the nodes have
+    /// lost each other before.
     pub(crate) fn noticed(&self, n: usize) -> [Instant; 2] {
         [&self.nodes[0], &self.nodes[1]].map(|node| node.said_down(&format!(":p{n}-")))
     }
