@@ -198,3 +198,48 @@ fn between_containers_what_they_share_decides() {
     let (answer, errors) = asked(&place, &[&few[..], &["--shares", "volume"]].concat());
     assert!(compared(&answer).contains(&"fifo"), "{answer}: {errors}");
 }
+
+/// Records of round trips of 64 bytes that belong to the repository.
+const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records");
+
+#[test]
+fn ends_that_hardly_slept_are_named_in_the_answer_and_its_page() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let page = dir.path().join("answer.html").display().to_string();
+    let asked = ["--size", "64", "--no-measure", "--records", RECORDS, "--html", &page];
+    let (code, out, err) = advise(&asked);
+    assert_eq!(code, Some(0), "{out}{err}");
+    let html = std::fs::read_to_string(&page).expect("a page");
+    for text in [&out, &html] {
+        let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(one_line.contains("slept in fewer than one of ten waits"), "{text}");
+    }
+    // Only the commands to repeat the runs are not wrapped.
+    let too_long = |line: &&str| line.chars().count() > 80 && !line.contains("crossway measure ");
+    assert_eq!(out.lines().find(too_long), None, "{out}");
+    let mut prohibiting = asked.to_vec();
+    prohibiting.extend(["--prohibit", "spinning"]);
+    let (_, out, err) = advise(&prohibiting);
+    assert!(!out.contains("Choose sysv-shm") && !out.contains("Choose posix-shm"), "{out}{err}");
+}
+
+#[test]
+fn starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stays_a_success() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let code_dir = dir.path().join("code").display().to_string();
+    let asked = ["--size", "64", "--no-measure", "--records", RECORDS, "--code", "c"];
+    let mut with_folder = asked.to_vec();
+    with_folder.extend(["--code-dir", &code_dir]);
+    let (code, out, err) = advise(&with_folder);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(err.contains("only uds-stream, uds-seqpacket, tcp, tcp-nodelay have"), "{err}");
+    assert!(err.contains("these are for uds-stream"), "{err}");
+    assert!(dir.path().join("code/server.c").is_file(), "{out}");
+    // No candidate has any: this is said, and the answer is as without --code.
+    let mut none = asked.to_vec();
+    none.extend(["--require", "zero-copy"]);
+    let (without, _, _) = advise(&[&asked[..5], &["--require", "zero-copy"]].concat());
+    let (code, out, err) = advise(&none);
+    assert_eq!(code, without, "{out}{err}");
+    assert!(err.contains("none of the candidates has starter programs"), "{err}");
+}

@@ -7,6 +7,7 @@
 pub mod advise;
 pub mod agent;
 mod assemble;
+pub mod awake;
 pub mod calibrate;
 pub mod case;
 pub mod cases;

@@ -3,38 +3,66 @@
 use std::path::Path;
 
 use crate::preflight;
-use crate::record::{Record, Status};
+use crate::record::{HostMeters, Record, Status};
 use crate::records_io::ReadError;
 
 /// Number of CPUs that other programs must keep busy before a warning is given. Even on an otherwise idle machine,
 /// interrupts and the harness before and after the measured messages take up to half of this.
 const CPUS: f64 = 0.4;
 
-/// CPU time that neither the roles nor their servers used, in CPUs: the mean over the trials that ran on one host
-/// without additional load. `None` if the records do not contain enough information.
-pub fn other_cpus(records: &[Record]) -> Option<f64> {
-    let (mut other_ns, mut span_ns) = (0, 0);
-    for record in records {
-        let [host] = &record.host_cpu[..] else { continue };
-        let is_measured = matches!(record.status, Status::Ok | Status::Degraded);
-        if !is_measured || !record.inputs.load.is_idle() || !record.beside.is_empty() {
-            continue;
-        }
-        let servers: Option<u64> = record.servers.iter().map(|server| server.cpu_ns).sum();
-        let (Some(servers_ns), Some(span)) = (servers, host.span_ns) else { continue };
-        let roles_ns: u64 = record.roles.iter().map(|role| role.user_ns + role.system_ns).sum();
-        // Interrupts may be caused by the messages.
-        let own_ns = roles_ns + servers_ns + host.softirq_ns + host.irq_ns;
-        other_ns += host.busy_ns.saturating_sub(own_ns);
-        span_ns += span;
-    }
-    (span_ns > 0).then(|| other_ns as f64 / span_ns as f64)
+/// CPU time during a trial that neither its roles nor their servers used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherWork {
+    /// That CPU time, nanoseconds.
+    pub cpu_ns: u64,
+    /// Duration of the trial's measured part, nanoseconds.
+    pub span_ns: u64,
+    /// Number of CPUs of the host.
+    pub cpus: u32,
 }
 
-/// A warning if other programs kept CPUs busy during the trials; `None` otherwise.
+impl OtherWork {
+    /// Computes it from the readings of the trial's hosts and from the CPU time of its roles and servers (`None` if a
+    /// server's could not be read). `None` if the trial did not run on one host, or if a reading is missing.
+    pub fn of(hosts: &[HostMeters], roles_ns: u64, servers_ns: Option<u64>) -> Option<OtherWork> {
+        let [host] = hosts else { return None };
+        // Interrupts may be caused by the messages.
+        let own_ns = roles_ns + servers_ns? + host.softirq_ns + host.irq_ns;
+        Some(OtherWork {
+            cpu_ns: host.busy_ns.saturating_sub(own_ns),
+            span_ns: host.span_ns?,
+            cpus: host.cpus,
+        })
+    }
+
+    fn of_record(record: &Record) -> Option<OtherWork> {
+        let is_measured = matches!(record.status, Status::Ok | Status::Degraded);
+        if !is_measured || !record.inputs.load.is_idle() || !record.beside.is_empty() {
+            return None;
+        }
+        let roles_ns = record.roles.iter().map(|role| role.user_ns + role.system_ns).sum();
+        let servers_ns = record.servers.iter().map(|server| server.cpu_ns).sum();
+        OtherWork::of(&record.host_cpu, roles_ns, servers_ns)
+    }
+}
+
+/// Number of CPUs that other programs kept busy, the mean over the trials; `None` if there is none with readings.
+pub fn other_cpus(trials: &[OtherWork]) -> Option<f64> {
+    let cpu_ns: u64 = trials.iter().map(|trial| trial.cpu_ns).sum();
+    let span_ns: u64 = trials.iter().map(|trial| trial.span_ns).sum();
+    (span_ns > 0).then(|| cpu_ns as f64 / span_ns as f64)
+}
+
+/// A warning if other programs kept CPUs busy during the records' trials that ran on one host without additional load;
+/// `None` otherwise.
 pub fn warning(records: &[Record]) -> Option<String> {
-    let cpus = other_cpus(records).filter(|cpus| *cpus >= CPUS)?;
-    let of = records.iter().find_map(|r| r.host_cpu.first()).map_or(1, |host| host.cpus);
+    warning_about(&records.iter().filter_map(OtherWork::of_record).collect::<Vec<_>>())
+}
+
+/// A warning if other programs kept CPUs busy during these trials; `None` otherwise.
+pub fn warning_about(trials: &[OtherWork]) -> Option<String> {
+    let cpus = other_cpus(trials).filter(|cpus| *cpus >= CPUS)?;
+    let of = trials.first().map_or(1, |trial| trial.cpus);
     Some(format!(
         "other programs kept {cpus:.1} of {of} CPUs busy during the trials, so these are not figures of an otherwise idle machine: repeat the run when it is"
     ))
@@ -56,7 +84,6 @@ pub fn disturbances(name: &str, path: &Path, records: &[Record]) -> Result<Vec<S
 mod tests {
     use super::*;
     use crate::inputs::Load;
-    use crate::record::HostMeters;
     use crate::samples::{loaded, trials};
 
     /// Trials of 1 ms on two CPUs, in which other programs used `other_ns` of CPU time, the roles 6 us, and interrupts
@@ -77,16 +104,20 @@ mod tests {
         records
     }
 
+    fn cpus(records: &[Record]) -> Option<f64> {
+        other_cpus(&records.iter().filter_map(OtherWork::of_record).collect::<Vec<_>>())
+    }
+
     #[test]
     fn only_what_neither_the_roles_nor_interrupts_used_is_other_work() {
-        assert_eq!(other_cpus(&trials("pipe", 64, &[1000], 10.0)), None, "no readings");
-        assert_eq!(other_cpus(&beside(0)), Some(0.0));
-        assert_eq!(other_cpus(&beside(1_500_000)), Some(1.5));
+        assert_eq!(cpus(&trials("pipe", 64, &[1000], 10.0)), None, "no readings");
+        assert_eq!(cpus(&beside(0)), Some(0.0));
+        assert_eq!(cpus(&beside(1_500_000)), Some(1.5));
         assert_eq!(warning(&beside(300_000)), None);
         let told = warning(&beside(1_500_000)).expect("a warning");
         assert!(told.starts_with("other programs kept 1.5 of 2 CPUs busy"), "{told}");
         // Load that the plan requests is not a disturbance.
         let load = Load { cpu: 2, ..Load::default() };
-        assert_eq!(other_cpus(&loaded(beside(1_500_000), load)), None);
+        assert_eq!(cpus(&loaded(beside(1_500_000), load)), None);
     }
 }

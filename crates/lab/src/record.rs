@@ -17,6 +17,7 @@ mod beside;
 mod hosts;
 
 pub use beside::BesideFigures;
+pub(crate) use hosts::one_or_several;
 pub use hosts::{
     HostMeters, IfaceMeters, PacketSample, PacketSeries, Packets, Retransmissions, Transport,
 };

@@ -99,7 +99,7 @@ pub(crate) fn ping_pong(
                 cpu: Some(cpu as u32),
                 user_ns: 1000,
                 system_ns: 2000,
-                switches_voluntary: 3,
+                switches_voluntary: 1000,
                 switches_involuntary: 4,
                 faults_minor: 5,
                 faults_major: 0,

@@ -7,8 +7,9 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
 
+pub use crate::awake::{AWAKE, awake_explained};
 use crate::html::HtmlError;
-use crate::units::{Quantity, three_digits};
+use crate::units::{Quantity, count};
 
 const TEMPLATE: &str = include_str!("../assets/advice.html");
 const STYLE: &str = include_str!("../assets/page.css");
@@ -20,7 +21,8 @@ struct Row {
     interval: String,
     cpu: String,
     trials: usize,
-    verdict: &'static str,
+    class: &'static str,
+    verdict: String,
     goals: String,
 }
 
@@ -55,9 +57,47 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         confidence => advice.confidence.map(self::confidence),
         rows => Value::from(Serde(advice.compared.iter().map(row).collect::<Vec<_>>())),
         reasons => Value::from(Serde(advice.reasons())),
+        standing => standing(advice),
+        awake => awake_of(advice),
         flips => Value::from(Serde(variations(advice))),
     })?;
     Ok(page)
+}
+
+/// Formats the verdict on a candidate, marked with [`AWAKE`] if its ends hardly slept.
+pub fn verdict(c: &Compared) -> String {
+    if c.kept_awake { format!("{} {AWAKE}", c.verdict) } else { c.verdict.to_owned() }
+}
+
+/// Explains [`AWAKE`] if a candidate has it.
+fn awake_of(advice: &Advice) -> Option<String> {
+    let marked = advice.compared.iter().any(|c| c.kept_awake);
+    marked.then(|| format!("{AWAKE} {}.", awake_explained()))
+}
+
+/// Describes how the choice's figure compares with those of the candidates that were measured as long as it was.
+fn standing(advice: &Advice) -> Option<String> {
+    let pursued = |c: &&Compared| matches!(c.verdict, "chosen" | "equal" | "admissible");
+    let rivals: Vec<&Compared> = advice.compared.iter().filter(pursued).collect();
+    let own = rivals.iter().find(|c| c.verdict == "chosen")?;
+    let lowest = rivals.iter().all(|c| c.cost_ns.median >= own.cost_ns.median);
+    let what = &advice.objective_words;
+    let rank = match lowest {
+        true => format!("It has the lowest {what}"),
+        false => format!("The trials do not distinguish its {what} from the lowest"),
+    };
+    let of = match rivals.len() {
+        1 => {
+            "the only candidate that was measured to the end and meets every requirement".to_owned()
+        }
+        n => format!("the {n} candidates that were measured to the end and meet every requirement"),
+    };
+    let dropped = advice.compared.iter().filter(|c| c.verdict == "not pursued").count();
+    let but = match dropped {
+        0 => String::new(),
+        n => format!("; {} not pursued", count(n, "other candidate was", "other candidates were")),
+    };
+    Some(format!("{rank} of {of}{but}"))
 }
 
 fn ns(x: f64) -> String {
@@ -65,21 +105,7 @@ fn ns(x: f64) -> String {
 }
 
 fn row(c: &Compared) -> Row {
-    let goals: Vec<String> = c
-        .goals
-        .iter()
-        .map(|g| {
-            let word = match g.met {
-                Some(true) => "met",
-                Some(false) => "missed",
-                None => "undecided",
-            };
-            let measured = g
-                .measured
-                .map_or(String::new(), |f| format!(" ({} {})", three_digits(f.median), g.unit));
-            format!("{} {word}{measured}", g.goal)
-        })
-        .collect();
+    let goals: Vec<String> = c.goals.iter().map(|g| format!("{}: {}", g.goal, g.words())).collect();
     Row {
         candidate: c.candidate.clone(),
         figure: ns(c.cost_ns.median),
@@ -90,7 +116,8 @@ fn row(c: &Compared) -> Row {
         },
         cpu: c.cpu_ns.map_or("–".to_owned(), |f| ns(f.median)),
         trials: c.cost_ns.n,
-        verdict: c.verdict,
+        class: c.verdict,
+        verdict: verdict(c),
         goals: goals.join("; "),
     }
 }

@@ -1,10 +1,6 @@
-//! Detects ends that may block but hardly ever slept. Their round trips are as short as those of spinning ends, and
-//! like these they keep a CPU busy each.
-//!
-//! This happens on virtual machines: a wait with a time-out takes so long to arm its timer that a fast answer arrives
-//! before the end sleeps.
+//! Marks ends that may block but hardly ever slept ([`crossway_lab::awake`]).
 
-use crossway_lab::inputs::Workload;
+use crossway_lab::awake::{self, SLEPT};
 use crossway_lab::rank::WaitClass;
 
 use crate::contender::Contender;
@@ -13,24 +9,19 @@ use crate::summary::{Case, Summary};
 use crate::verdict::{list, plural};
 
 /// Footnote mark of a round trip in which the ends hardly slept.
-pub(crate) const AWAKE: char = '¶';
-const SLEPT: &str =
-    "slept in fewer than one of ten waits, so each kept its CPU busy, as spinning ends do";
+pub const AWAKE: char = '¶';
 
 /// Returns the text of the footnote for [`AWAKE`].
-pub(crate) fn awake_explained() -> String {
+pub fn awake_explained() -> String {
     format!("its ends may block, but {SLEPT}")
 }
-
-/// A round trip with fewer voluntary context switches than this, of both ends together, counts as one in which the ends
-/// hardly slept. If each end sleeps once, the number is two.
-const SWITCHES: f64 = 0.2;
 
 /// Returns whether the ends of this round-trip case hardly slept although they may block.
 pub(crate) fn hardly_slept(contender: &Contender, case: &Case) -> bool {
     contender.discipline() == WaitClass::Blocking
-        && case.workload == Workload::PingPong
-        && case.switches_per_msg.is_some_and(|switches| switches.value < SWITCHES)
+        && case
+            .switches_per_msg
+            .is_some_and(|switches| awake::hardly_slept(case.workload, switches.value))
 }
 
 /// Returns a sentence that names the mechanisms whose ends hardly slept, among the best blocking mechanisms of the

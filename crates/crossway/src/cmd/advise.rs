@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use crossway_lab::advise::candidate::Known;
+use crossway_lab::advise::candidate::{Candidate, Known};
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::starter::{self, Language};
 use crossway_lab::advise::{
-    Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, advise, least_time,
+    Advice, AdviseError, Bench, Library, Machine, NoBench, Question, Sources, admissible, advise,
+    least_time,
 };
 use crossway_lab::catalogue;
 use crossway_lab::env::Environment;
@@ -21,6 +22,7 @@ use crossway_lab::launcher::Launcher;
 use crossway_lab::run::{Options, RunError, RunEvent};
 use crossway_lab::shutdown;
 use crossway_mech::Probe;
+use crossway_report::units::count;
 use toml::Table;
 
 use asked::Asked;
@@ -131,6 +133,7 @@ impl Run for Advise {
         if !self.no_measure {
             sources.budget = Some(self.budget(least_time(&question, &sources)?)?);
         }
+        self.tell_starters(&admissible(&question, &sources.known)?.candidates);
         let quiet = self.json;
         let advice = if self.no_measure {
             advise(&question, &sources, &mut NoBench, &mut |_| {})
@@ -155,7 +158,7 @@ impl Run for Advise {
         if self.json {
             ui.print_json(&advice)?;
         } else {
-            show::print(&advice, &question, self.explain, ui)?;
+            show::print(&advice, &question, self.explain, ui);
             if let Some(path) = &self.html {
                 println!("\nThe answer as an HTML page: {}", path.display());
             }
@@ -214,17 +217,59 @@ impl Advise {
         })
     }
 
-    /// Writes the starter programs if they were requested and a mechanism is recommended.
+    /// Tells, before time is spent on measuring, which candidates have starter programs if they were requested.
+    fn tell_starters(&self, candidates: &[Candidate]) {
+        let Some(language) = self.code else { return };
+        let available = starter::available(language);
+        let has = |c: &&Candidate| available.contains(&c.mechanism);
+        let with: Vec<String> = candidates.iter().filter(has).map(Candidate::label).collect();
+        let text = match &with[..] {
+            [] => format!(
+                "none of the candidates has starter programs in this language, so --code will write none; they are available for {}",
+                available.join(", ")
+            ),
+            with => format!(
+                "of the {}, only {} {} starter programs in this language",
+                count(candidates.len(), "candidate", "candidates"),
+                with.join(", "),
+                if with.len() == 1 { "has" } else { "have" }
+            ),
+        };
+        eprintln!("note: {text}");
+    }
+
+    /// Writes the starter programs if they were requested and a mechanism is recommended: for that mechanism, or if
+    /// it has none, for the best admissible candidate that has.
     fn write_starter(&self, advice: &Advice, question: &Question) -> anyhow::Result<()> {
         let (Some(language), Some(mechanism)) = (self.code, &advice.mechanism) else {
             return Ok(());
         };
+        let available = starter::available(language);
+        let has = |id: &str| available.contains(&id);
+        let others = advice.compared.iter().filter(|c| c.verdict != "fails");
+        let other = others.map(|c| c.mechanism.as_str()).find(|id| has(id));
+        let subject = if has(mechanism) { Some(mechanism.as_str()) } else { other };
+        let Some(subject) = subject else {
+            let text = format!(
+                "no starter programs: there are none in this language for {mechanism} or another admissible candidate, only for {}",
+                available.join(", ")
+            );
+            eprintln!("note: {text}");
+            return Ok(());
+        };
         let dir = self.code_dir.clone().unwrap_or_else(|| PathBuf::from(&advice.name));
         let largest = question.sizes.iter().map(|s| s.bytes).chain(question.reply_bytes).max();
-        let files = starter::write(mechanism, language, largest.unwrap_or_default(), &dir)?;
+        let files = starter::write(subject, language, largest.unwrap_or_default(), &dir)?;
+        if subject != mechanism {
+            let text = format!(
+                "there are no starter programs for {mechanism} in this language: these are for {subject}, the best admissible \
+                 candidate that has them"
+            );
+            eprintln!("note: {text}");
+        }
         if !self.json {
             println!(
-                "\nStarter programs: {} files in {}; its README.md explains how to run them",
+                "\nStarter programs for {subject}: {} files in {}; its README.md explains how to run them",
                 files.len(),
                 dir.display()
             );

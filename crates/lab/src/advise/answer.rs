@@ -1,21 +1,20 @@
 //! The answer to a question, complete enough to be printed, drawn or read by a program.
 
+mod disturbed;
 mod reasons;
 
-use std::path::PathBuf;
-
+use disturbed::disturbances;
 pub use reasons::Reason;
 use reasons::{commands, enter_flips, nothing_admissible, objective_words, prefer_if, settings};
 use serde::Serialize;
 
 use super::Sources;
-use super::candidate::{Candidate, Field, RuledOut};
-use super::figure::{Figure, GoalVerdict};
+use super::candidate::{Candidate, Field, RuledOut, may_spin};
+use super::figure::{Figure, GoalVerdict, Open};
 use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
-use crate::preflight::{self, Finding};
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A row of the decision table.
@@ -33,6 +32,8 @@ pub struct Compared {
     pub rate_msgs_per_s: Option<Figure>,
     /// CPU time of both ends per message, nanoseconds.
     pub cpu_ns: Option<Figure>,
+    /// Whether its ends may block but hardly slept, so that each kept its CPU busy, as spinning ends do.
+    pub kept_awake: bool,
     /// Whether each goal of the question is met.
     pub goals: Vec<GoalVerdict>,
     /// One of `chosen`, `equal`, `admissible`, `not pursued` (dropped after an earlier stage, or has only earlier
@@ -109,6 +110,8 @@ pub struct Advice {
     pub ruled_out: Vec<RuledOut>,
     /// Variations of the question, and the choice in each.
     pub flips: Vec<Flip>,
+    /// What disturbed the machine before and during the trials of these figures.
+    pub warnings: Vec<String>,
     /// Requirements without evidence, and other remarks.
     pub notes: Vec<String>,
     /// Whether the figures were measured on another machine.
@@ -141,16 +144,18 @@ pub(super) fn put_together(
         compared: Vec::new(),
         ruled_out: field.ruled_out,
         flips: Vec::new(),
+        warnings: Vec::new(),
         notes: field.unanswered,
         foreign: false,
         measured_s: survey.took.as_secs_f64(),
         commands: Vec::new(),
     };
-    if !question.wishes.contains_key(&super::property::Property::Spinning) {
+    if !may_spin(question) {
         advice.notes.push(
             "spinning was not considered, since each end would occupy a CPU; `--no-preference spinning` allows it".to_owned(),
         );
     }
+    advice.notes.extend(question.unknown_languages());
     if question.site == Site::OtherContainer {
         advice.notes.push(
             "the containers were made by root for measuring: name spaces for mounts, processes, IPC and network, without a user name \
@@ -181,36 +186,13 @@ pub(super) fn put_together(
             runs.len()
         ));
     }
-    advice.notes.extend(disturbances(sources, &runs));
+    advice.warnings = disturbances(sources, survey, &runs);
     advice.commands = commands(question, sources, &runs);
     match &choice {
         None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),
         Some(choice) => enter_choice(&mut advice, question, choice, &judged, survey),
     }
     advice
-}
-
-/// Describes what disturbed the machine before the runs whose records answer the question: the first finding on each
-/// subject.
-fn disturbances(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
-    let named = |dir: &&PathBuf| runs.iter().any(|run| dir.ends_with(run.as_str()));
-    let mut found: Vec<(Finding, usize)> = Vec::new();
-    for dir in sources.library.own_runs.iter().filter(named) {
-        let mut of_run = preflight::warnings_beside(dir).unwrap_or_default();
-        // Several CPUs of one run may be busy.
-        of_run.dedup_by(|a, b| a.about == b.about);
-        for finding in of_run {
-            match found.iter_mut().find(|(known, _)| known.about == finding.about) {
-                Some((_, times)) => *times += 1,
-                None => found.push((finding, 1)),
-            }
-        }
-    }
-    let note = |(finding, times): (Finding, usize)| match times {
-        1 => format!("before a run with these figures: {}", finding.what),
-        n => format!("before {n} runs with these figures, for example: {}", finding.what),
-    };
-    found.into_iter().map(note).collect()
 }
 
 /// The figures of every candidate that has trials. Trials measured for this question take precedence over earlier ones.
@@ -310,6 +292,7 @@ fn enter_table(
             latency_ns: j.latency,
             rate_msgs_per_s: j.rate,
             cpu_ns: j.cpu,
+            kept_awake: j.kept_awake,
             goals: j.goals.clone(),
             verdict,
             cases: j.cases.clone(),
@@ -345,6 +328,7 @@ fn enter_choice(
         let label = chosen.candidate.label();
         advice.notes.push(match goal.measured {
             None => format!("{}: not measured for {label}; check it yourself", goal.goal),
+            Some(_) if goal.open == Some(Open::FewSamples) => continue,
             Some(_) => format!(
                 "{}: {} trials do not decide whether {label} meets it; allow more time with --time",
                 goal.goal, chosen.cost.n

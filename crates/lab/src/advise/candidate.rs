@@ -118,6 +118,8 @@ pub fn field(
         if waits.is_empty() {
             let why = match question.wish(Property::Spinning) {
                 Wish::Require => "spinning is required, and it cannot spin",
+                Wish::Prohibit => "spinning is prohibited, and it can only spin",
+                Wish::Avoid => "spinning is to be avoided, and it can only spin",
                 _ => {
                     "it can only spin, and spinning was not allowed; allow it with `--no-preference spinning`"
                 }
@@ -200,15 +202,19 @@ pub fn field(
     field
 }
 
-/// The ways of waiting to consider. Spinning occupies a CPU per end, so it is considered only if the question
-/// mentions it.
+/// Whether the question lets ends spin. Spinning occupies a CPU per end, so it must be required, preferred or allowed.
+pub(super) fn may_spin(question: &Question) -> bool {
+    let wish = question.wishes.get(&Property::Spinning);
+    matches!(wish, Some(Wish::Require | Wish::Prefer | Wish::NoPreference))
+}
+
+/// The ways of waiting to consider.
 fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
-    let spinning = question.wishes.get(&Property::Spinning);
     let mut waits = Vec::new();
-    if caps.can_block && spinning != Some(&Wish::Require) {
+    if caps.can_block && question.wish(Property::Spinning) != Wish::Require {
         waits.push(Wait::Block);
     }
-    if caps.can_spin && spinning.is_some_and(|wish| *wish != Wish::Prohibit) {
+    if caps.can_spin && may_spin(question) {
         waits.push(Wait::Spin);
     }
     waits

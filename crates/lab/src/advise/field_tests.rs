@@ -298,23 +298,3 @@ fn a_candidate_that_an_earlier_run_dropped_was_not_pursued() {
         advice.notes
     );
 }
-
-#[test]
-fn what_disturbed_the_machine_before_the_runs_of_an_answer_is_noted() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let own_runs: Vec<_> = ["first", "unrelated"].map(|run| dir.path().join(run)).to_vec();
-    for run in &own_runs {
-        std::fs::create_dir(run).expect("a run");
-        let finding =
-            r#"[{"severity":"warning","about":"load","what":"a CPU was busy","next_step":"wait"}]"#;
-        std::fs::write(run.join(crate::records_io::PREFLIGHT), finding).expect("a file");
-    }
-    let own = in_runs("pipe", 5_000, 6, 0).iter().map(Trial::of).collect();
-    let library = Library { own, own_runs, ..Library::default() };
-    let sources =
-        Sources { known: NOTHING_KNOWN, library: &library, folder: dir.path(), budget: None };
-    let advice =
-        advise(&question(UNPINNED), &sources, &mut NoBench, &mut |_| {}).expect("an answer");
-    let notes: Vec<_> = advice.notes.iter().filter(|n| n.contains("a CPU was busy")).collect();
-    assert_eq!(notes, ["before a run with these figures: a CPU was busy"]);
-}

@@ -34,6 +34,16 @@ impl Figure {
     }
 }
 
+/// A number with three significant digits.
+pub(super) struct Short(pub(super) f64);
+
+impl std::fmt::Display for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let digits = (2 - self.0.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
+        write!(f, "{:.digits$}", self.0)
+    }
+}
+
 /// The verdict on a goal for a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GoalVerdict {
@@ -51,6 +61,22 @@ pub struct GoalVerdict {
     /// Whether the goal is met; `None` if the interval contains the limit, if there is no figure, or if fewer than
     /// [`TRIALS_AT_LEAST`] trials exceed the limit, but by less than a factor of 3.
     pub met: Option<bool>,
+    /// Why `met` is `None`.
+    pub open: Option<Open>,
+}
+
+/// Why the trials do not decide whether a goal is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Open {
+    /// It was not measured.
+    NotMeasured,
+    /// There are fewer than [`TRIALS_AT_LEAST`] trials.
+    FewTrials,
+    /// The interval of the trials contains the limit.
+    Straddles,
+    /// Trials have too few samples for the percentile, and their largest samples exceed the limit.
+    FewSamples,
 }
 
 impl GoalVerdict {
@@ -68,16 +94,54 @@ impl GoalVerdict {
             f if f.low > most => Some(false),
             _ => None,
         });
-        GoalVerdict { goal, measured, unit, most, of_maxima: false, met }
+        let open = match (met, measured) {
+            (Some(_), _) => None,
+            (None, None) => Some(Open::NotMeasured),
+            (None, Some(f)) if f.n < TRIALS_AT_LEAST => Some(Open::FewTrials),
+            (None, Some(_)) => Some(Open::Straddles),
+        };
+        GoalVerdict { goal, measured, unit, most, of_maxima: false, met, open }
     }
 
-    /// Judges the same goal for a figure whose trials contain maxima in place of percentiles. `medians` are the medians
-    /// of the trials: the goal is missed only if even these exceed the limit.
-    pub(super) fn of_maxima(mut self, medians: Option<Figure>) -> GoalVerdict {
+    /// The verdict in words.
+    pub fn words(&self) -> String {
+        let Some(f) = self.measured else { return "undecided: not measured".to_owned() };
+        let largest = if self.of_maxima { "largest samples included, " } else { "" };
+        let trials = format!("{} {}", f.n, if f.n == 1 { "trial" } else { "trials" });
+        let range = format!("{} to {} {}", Short(f.low), Short(f.high), self.unit);
+        match (self.met, self.open) {
+            (Some(true), _) => format!("met ({} {})", Short(f.median), self.unit),
+            (Some(false), _) => format!("missed ({} {})", Short(f.median), self.unit),
+            (None, Some(Open::FewSamples)) => format!(
+                "undecided: trials have too few samples for the percentile, and their largest samples exceed the goal ({range}); \
+                 repeat the commands below with a larger measure_ms"
+            ),
+            (None, Some(Open::FewTrials)) => format!("undecided: only {trials} ({largest}{range})"),
+            (None, _) => {
+                format!("undecided: the interval of {trials} contains the goal ({largest}{range})")
+            }
+        }
+    }
+
+    /// Judges the same goal for a figure whose trials contain maxima in place of percentiles. `exact` are the percentiles
+    /// of those trials that have enough samples, and `medians` the medians of the trials: the goal is missed only if even
+    /// these exceed the limit.
+    pub(super) fn of_maxima(
+        mut self,
+        exact: Option<Figure>,
+        medians: Option<Figure>,
+    ) -> GoalVerdict {
         self.of_maxima = true;
         if self.met == Some(false) && medians.is_none_or(|f| f.low <= self.most) {
             self.met = None;
         }
+        // More samples decide nothing where the trials with enough of them lie on both sides of the limit.
+        let straddles = exact.is_some_and(|f| f.low <= self.most && f.high > self.most);
+        self.open = match (self.met, straddles) {
+            (Some(_), _) => None,
+            (None, true) => self.open.or(Some(Open::Straddles)),
+            (None, false) => Some(Open::FewSamples),
+        };
         self
     }
 
@@ -96,11 +160,31 @@ mod tests {
         let figure = |us: f64| Figure::of(&[us, us + 1.0, us + 2.0, us + 3.0, us + 4.0]);
         let met = |maxima: f64, medians: f64| {
             let goal = GoalVerdict::of("p99", 500.0, "us", figure(maxima));
-            goal.of_maxima(figure(medians)).met
+            goal.of_maxima(None, figure(medians)).met
         };
         assert_eq!(GoalVerdict::of("p99", 500.0, "us", figure(4000.0)).met, Some(false));
         assert_eq!(met(4000.0, 30.0), None);
         assert_eq!(met(400.0, 30.0), Some(true));
         assert_eq!(met(4000.0, 600.0), Some(false));
+    }
+
+    #[test]
+    fn trials_on_both_sides_of_a_goal_leave_it_open_and_not_a_lack_of_samples() {
+        // Two trials of seven lack samples; the other five lie on both sides of the goal.
+        let exact = Figure::of(&[56.0, 80.0, 145.0, 723.0, 1277.0]);
+        let all = Figure::of(&[56.0, 80.0, 145.0, 723.0, 1277.0, 900.0, 2000.0]);
+        let goal =
+            GoalVerdict::of("p99", 500.0, "us", all).of_maxima(exact, Figure::of(&[30.0; 7]));
+        assert_eq!((goal.met, goal.open), (None, Some(Open::Straddles)));
+        assert!(
+            goal.words().contains("the interval of 7 trials contains the goal"),
+            "{}",
+            goal.words()
+        );
+        // All that have enough samples meet it.
+        let exact = Figure::of(&[56.0, 80.0, 145.0, 123.0, 277.0]);
+        let goal =
+            GoalVerdict::of("p99", 500.0, "us", all).of_maxima(exact, Figure::of(&[30.0; 7]));
+        assert_eq!(goal.open, Some(Open::FewSamples));
     }
 }

@@ -3,9 +3,11 @@
 
 use super::belief::within;
 use super::candidate::Candidate;
-use super::figure::{Figure, GoalVerdict};
+use super::figure::{Figure, GoalVerdict, Short};
+use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
 use super::trials::Trial;
+use crate::awake::SLEPT;
 use crate::inputs::{Ends, Load};
 use crate::record::Status;
 use crate::stats::{TRIALS_AT_LEAST, median};
@@ -52,6 +54,10 @@ pub struct Judged {
     pub share_of_rate: Option<f64>,
     /// Whether the candidate needs a process other than the two ends.
     pub has_server: bool,
+    /// Whether its ends may block but hardly ever slept in most of the trials, so that each kept its CPU busy.
+    pub kept_awake: bool,
+    /// Whether the question prohibits that.
+    pub must_sleep: bool,
     /// Ids of the cases of the trials.
     pub cases: Vec<String>,
     /// Names of the runs that contain these trials.
@@ -64,6 +70,7 @@ impl Judged {
     /// Whether no measurement rules the candidate out.
     pub fn admissible(&self) -> bool {
         self.share_of_rate.is_none_or(|s| s >= RATE_REACHED)
+            && !(self.kept_awake && self.must_sleep)
             && self.goals.iter().all(|g| g.met != Some(false))
     }
 
@@ -72,6 +79,9 @@ impl Judged {
         let mut why = Vec::new();
         if let Some(share) = self.share_of_rate.filter(|s| *s < RATE_REACHED) {
             why.push(format!("achieves {:.0} % of the stated rate", share * 100.0));
+        }
+        if self.kept_awake && self.must_sleep {
+            why.push(format!("spinning is prohibited, and its ends {SLEPT}"));
         }
         for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
             if let Some(f) = goal.measured {
@@ -89,10 +99,26 @@ impl Judged {
         why
     }
 
-    /// The largest factor by which a goal or the rate is missed; 1 if all are met.
+    /// The largest factor by which a goal or the rate is missed; 1 if all are met, infinite if a prohibition is
+    /// violated.
     pub fn violation(&self) -> f64 {
+        if self.kept_awake && self.must_sleep {
+            return f64::INFINITY;
+        }
         let rate = self.share_of_rate.map_or(1.0, |s| (RATE_REACHED / s.max(1e-9)).max(1.0));
         self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
+    }
+
+    /// Number of the question's preferences that it satisfies, minus the number that it violates. Ends that hardly slept
+    /// count as spinning.
+    pub fn preferences(&self, question: &Question) -> i32 {
+        let spinning = match question.wish(Property::Spinning) {
+            _ if !self.kept_awake => 0,
+            Wish::Avoid => -2,
+            Wish::Prefer => 2,
+            Wish::Require | Wish::NoPreference | Wish::Prohibit => 0,
+        };
+        self.candidate.preferences(question) + spinning
     }
 
     /// Sort key, simpler mechanisms first: no privilege or kernel module, no library beyond system calls, no process
@@ -104,21 +130,11 @@ impl Judged {
             caps.privilege != crossway_mech::Privilege::None,
             self.candidate.contender,
             self.has_server,
-            self.candidate.wait != crossway_mech::Wait::Block,
+            self.candidate.wait != crossway_mech::Wait::Block || self.kept_awake,
             !caps.waitable_fd,
             caps.in_place,
             self.candidate.order,
         )
-    }
-}
-
-/// A number with three significant digits.
-struct Short(f64);
-
-impl std::fmt::Display for Short {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let digits = (2 - self.0.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
-        write!(f, "{:.digits$}", self.0)
     }
 }
 
@@ -241,20 +257,27 @@ pub fn judge<'a>(
             if !by_size.iter().any(|(_, trials)| trials.iter().any(|t| t.lacks(percentile))) {
                 return verdict;
             }
-            let medians: Vec<f64> = worst(&|t: &Trial| t.latency_ns(Percentile::P50))
-                .iter()
-                .map(|ns| ns / 1e3)
-                .collect();
-            verdict.of_maxima(Figure::of(&medians))
+            let in_us = |of: &dyn Fn(&Trial) -> Option<f64>| {
+                Figure::of(&worst(of).iter().map(|ns| ns / 1e3).collect::<Vec<_>>())
+            };
+            let exact =
+                in_us(&|t: &Trial| t.latency_ns(percentile).filter(|_| !t.lacks(percentile)));
+            verdict.of_maxima(exact, in_us(&|t: &Trial| t.latency_ns(Percentile::P50)))
         })
         .collect();
     if let Some(most) = question.goals.cpu_percent {
         let per_message_ns =
             |k: usize| question.rate_per_s.map_or(times.get(k).copied(), |r| Some(1e9 / r));
+        // An end that does not sleep uses all the CPU time that it gets. If other programs took the CPU from it, it used
+        // less, but on an idle machine it would not.
+        let at_least = |k: usize| {
+            let awake = by_size.iter().map(|(_, t)| t[k]).filter(|t| t.kept_awake());
+            awake.map(|t| 100.0 * t.ends() as f64).fold(0.0, f64::max)
+        };
         let percent: Vec<f64> = cpus
             .iter()
             .enumerate()
-            .filter_map(|(k, cpu)| Some(cpu / per_message_ns(k)? * 100.0))
+            .filter_map(|(k, cpu)| Some((cpu / per_message_ns(k)? * 100.0).max(at_least(k))))
             .collect();
         goals.push(GoalVerdict::of("CPU", most, "%", Figure::of(&percent)));
     }
@@ -287,6 +310,9 @@ pub fn judge<'a>(
         goals,
         share_of_rate: shares.reduce(f64::min).or(fan_share),
         has_server: all().any(|t| t.has_server()),
+        kept_awake: candidate.wait == crossway_mech::Wait::Block
+            && 2 * all().filter(|t| t.kept_awake()).count() > all().count(),
+        must_sleep: question.wish(Property::Spinning) == Wish::Prohibit,
         cases,
         runs,
         former: false,
@@ -344,7 +370,7 @@ pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a
             equal.push((j, *p));
         }
     }
-    equal.sort_by_key(|(j, _)| (-j.candidate.preferences(question), j.simplicity()));
+    equal.sort_by_key(|(j, _)| (-j.preferences(question), j.simplicity()));
     let (chosen, confidence) = equal.remove(0);
     let possible = rivals.iter().zip(&sure).filter(|(_, p)| **p >= HARDLY);
     let runner_up =

@@ -19,6 +19,8 @@ pub mod survey;
 pub mod trials;
 
 #[cfg(test)]
+mod disturbed_tests;
+#[cfg(test)]
 mod field_tests;
 #[cfg(test)]
 mod replay_tests;

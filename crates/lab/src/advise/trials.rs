@@ -6,8 +6,10 @@ use crossway_mech::{Access, Wait};
 use serde::Deserialize;
 
 use super::question::Percentile;
+use crate::awake::hardly_slept;
 use crate::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
-use crate::record::{Record, Span, Status};
+use crate::other_work::OtherWork;
+use crate::record::{HostMeters, Record, Span, Status, one_or_several};
 use crate::testbed::Testbed;
 
 /// The inputs that determine whether a trial answers a question.
@@ -71,6 +73,25 @@ struct Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 struct Cpu {
     cpu_ns_per_msg: f64,
+}
+
+/// The part of a role's meters that advice uses.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Role {
+    user_ns: u64,
+    system_ns: u64,
+    switches_voluntary: u64,
+}
+
+/// The part of a server's meters that advice uses.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Server {
+    cpu_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+struct Received {
+    received: u64,
 }
 
 /// Sizes of a channel's buffers, as reported by the system when the channel was opened.
@@ -139,8 +160,12 @@ pub struct Trial {
     cost: Option<Cpu>,
     #[serde(default)]
     facts: Buffers,
+    counts: Option<Received>,
+    roles: Vec<Role>,
     #[serde(default)]
-    servers: Vec<serde::de::IgnoredAny>,
+    servers: Vec<Server>,
+    #[serde(default, deserialize_with = "one_or_several")]
+    host_cpu: Vec<HostMeters>,
 }
 
 impl Trial {
@@ -187,7 +212,18 @@ impl Trial {
             }),
             facts: Buffers::of(&record.facts),
             cost: record.cost.map(|c| Cpu { cpu_ns_per_msg: c.cpu_ns_per_msg }),
-            servers: record.servers.iter().map(|_| serde::de::IgnoredAny).collect(),
+            counts: record.counts.map(|c| Received { received: c.received }),
+            roles: record
+                .roles
+                .iter()
+                .map(|r| Role {
+                    user_ns: r.user_ns,
+                    system_ns: r.system_ns,
+                    switches_voluntary: r.switches_voluntary,
+                })
+                .collect(),
+            servers: record.servers.iter().map(|s| Server { cpu_ns: s.cpu_ns }).collect(),
+            host_cpu: record.host_cpu.clone(),
         }
     }
 
@@ -235,6 +271,36 @@ impl Trial {
     /// channel was opened; `None` if the system reports nothing.
     pub fn buffer_bytes(&self) -> Option<f64> {
         self.facts.both_ways()
+    }
+
+    /// Number of processes at the ends of the channel.
+    pub fn ends(&self) -> usize {
+        self.roles.len()
+    }
+
+    /// Whether the ends spun, or hardly ever slept although they may block: each then uses all the CPU time that it
+    /// gets.
+    pub fn kept_awake(&self) -> bool {
+        let received = self.counts.map_or(0, |counts| counts.received) as f64;
+        let switches: u64 = self.roles.iter().map(|role| role.switches_voluntary).sum();
+        match self.inputs.wait {
+            Wait::Spin => true,
+            Wait::Block if self.roles.is_empty() || received == 0.0 => false,
+            Wait::Block => hardly_slept(self.inputs.workload, switches as f64 / received),
+            Wait::Hybrid { .. } => false,
+        }
+    }
+
+    /// CPU time that neither the ends nor their servers used; `None` if it is unknown, or if the trial ran beside a
+    /// load that was asked for.
+    pub fn other_work(&self) -> Option<OtherWork> {
+        let is_measured = matches!(self.status, Status::Ok | Status::Degraded);
+        if !is_measured || !self.inputs.load.is_idle() || !self.inputs.beside.is_empty() {
+            return None;
+        }
+        let roles_ns = self.roles.iter().map(|role| role.user_ns + role.system_ns).sum();
+        let servers_ns = self.servers.iter().map(|server| server.cpu_ns).sum();
+        OtherWork::of(&self.host_cpu, roles_ns, servers_ns)
     }
 
     /// Whether the channel needs a process other than the two ends.

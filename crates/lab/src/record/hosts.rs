@@ -35,7 +35,7 @@ impl HostMeters {
 }
 
 /// Deserialises one entry, several, or none.
-pub(super) fn one_or_several<'de, D: Deserializer<'de>>(
+pub(crate) fn one_or_several<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<HostMeters>, D::Error> {
     #[derive(Deserialize)]

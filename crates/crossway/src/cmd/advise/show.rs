@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use comfy_table::{CellAlignment, Table, presets};
 use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::question::Objective;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::{Advice, Question};
-use crossway_report::units::Quantity;
+use crossway_report::advice::{AWAKE, awake_explained, verdict};
+use crossway_report::units::{Quantity, count};
 
+use crate::table::{Align, Grid};
 use crate::ui::Ui;
 
 /// Number of candidates ruled out whose reasons are shown without `--explain`.
@@ -34,56 +35,55 @@ fn ns(figure: &Figure) -> String {
 
 fn with_interval(figure: &Figure) -> String {
     format!(
-        "{} ({} to {}, {} trials)",
+        "{} ({} to {}, {})",
         ns(figure),
         Quantity::Duration.show(figure.low),
         Quantity::Duration.show(figure.high),
-        figure.n
+        count(figure.n, "trial", "trials")
     )
 }
 
-pub(super) fn print(
-    advice: &Advice,
-    question: &Question,
-    explain: bool,
-    ui: &Ui,
-) -> anyhow::Result<()> {
-    println!("Question: {}", advice.question);
+pub(super) fn print(advice: &Advice, question: &Question, explain: bool, ui: &Ui) {
+    ui.print_wrapped(0, &format!("Question: {}", advice.question));
     let wishes = Advice::wishes(question);
     if !wishes.is_empty() {
-        println!("          {}", wishes.join(", "));
+        ui.print_wrapped(2, &wishes.join(", "));
     }
     println!();
+    for warning in &advice.warnings {
+        ui.print_noted("33", "warning", warning);
+    }
     if advice.foreign {
-        let caution =
-            "These figures are from another machine: measure here before you rely on them.";
-        println!("{}", ui.paint("1", caution));
+        ui.print_noted(
+            "33",
+            "warning",
+            "these figures are from another machine: measure here before you rely on them",
+        );
     }
     match (&advice.choice, &advice.abstained) {
         (Some(choice), _) => print_choice(advice, choice, ui),
-        (None, Some(why)) => println!("{} {why}.", ui.paint("1", "No choice:")),
+        (None, Some(why)) => ui.print_noted("1", "No choice:", &format!("{why}.")),
         (None, None) => println!("No choice."),
     }
-    print_compared(advice, explain);
+    print_compared(advice, explain, ui);
     if !advice.flips.is_empty() {
         println!("\nWhat would change the answer (measured):");
         for flip in &advice.flips {
             let then = flip.outcome(advice.choice.as_deref());
             let costs: Vec<String> =
                 flip.costs_ns.iter().map(|(name, f)| format!("{name} {}", ns(f))).collect();
-            println!("  {}: {then} ({})", flip.variation, costs.join(", "));
+            ui.print_wrapped(2, &format!("{}: {then} ({})", flip.variation, costs.join(", ")));
         }
     }
-    print_ruled_out(advice, explain);
+    print_ruled_out(advice, explain, ui);
     if !advice.notes.is_empty() {
         println!("\nNotes:");
-        advice.notes.iter().for_each(|note| println!("  {note}"));
+        advice.notes.iter().for_each(|note| ui.print_wrapped(2, note));
     }
     if !advice.commands.is_empty() {
         println!("\nTo reproduce the figures:");
         advice.commands.iter().for_each(|command| println!("  {command}"));
     }
-    Ok(())
 }
 
 fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
@@ -92,56 +92,59 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     let but = if undecided { "; the trials do not decide whether it meets every goal" } else { "" };
     println!("{}", ui.paint("1", &format!("Choose {choice}{but}.")));
     if let Some(own) = own {
-        println!("  {}: {}", advice.objective_words, with_interval(&own.cost_ns));
+        let figure = with_interval(&own.cost_ns);
+        ui.print_wrapped(2, &format!("{}: {figure}", advice.objective_words));
         if let Some(cpu) = own.cpu_ns.as_ref().filter(|_| advice.objective != Objective::Cpu) {
-            println!("  CPU time of both ends: {} per message", ns(cpu));
+            ui.print_wrapped(2, &format!("CPU time of both ends: {} per message", ns(cpu)));
+        }
+        if own.kept_awake {
+            ui.print_wrapped(2, &format!("Caution: {}.", awake_explained()));
         }
         for goal in &own.goals {
-            let kept = match goal.met {
-                Some(true) => "met",
-                Some(false) => "missed",
-                None if goal.of_maxima => {
-                    "undecided: too few samples for the percentile; measure longer (--time)"
-                }
-                None => "undecided",
-            };
-            println!("  {}: {kept}", goal.goal);
+            ui.print_wrapped(2, &format!("{}: {}", goal.goal, goal.words()));
         }
     }
     if !advice.equal.is_empty() {
-        println!(
-            "  Equally good: {}. Your preferences decide first, then the first by simplicity, even if it lacks some:",
-            advice.equal.join(", ")
-        );
-        println!(
-            "  no privilege or kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no \
-             shared memory."
+        ui.print_wrapped(
+            2,
+            &format!(
+                "Equally good: {}. Your preferences decide first, then the first by simplicity, even if it lacks some: no \
+                 privilege or kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no \
+                 shared memory.",
+                advice.equal.join(", ")
+            ),
         );
     }
     if let Some(confidence) = advice.confidence {
-        println!(
-            "  Confidence: {} that its true {} is within 5 % of the best candidate's.",
-            crossway_report::advice::confidence(confidence),
-            advice.objective_words
+        ui.print_wrapped(
+            2,
+            &format!(
+                "Confidence: {} that its true {} is within 5 % of the best candidate's.",
+                crossway_report::advice::confidence(confidence),
+                advice.objective_words
+            ),
         );
     }
     if let Some(other) = &advice.runner_up {
-        println!(
-            "  Runner-up: {other}. Prefer it if {}.",
-            advice.prefer_runner_up_if.join("; or ")
-        );
+        let when = advice.prefer_runner_up_if.join("; or ");
+        ui.print_wrapped(2, &format!("Runner-up: {other}. Prefer it if {when}."));
     }
-    println!("  Settings: {}.", advice.settings.join("; "));
+    ui.print_wrapped(2, &format!("Settings: {}.", advice.settings.join("; ")));
 }
 
-fn print_compared(advice: &Advice, explain: bool) {
+fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
     if advice.compared.is_empty() {
         return;
     }
     println!("\nCompared by {}:", advice.objective_words);
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["candidate", "figure", "95 % interval", "CPU/message", "trials", ""]);
+    let mut grid = Grid::new([
+        ("candidate", Align::Left),
+        ("figure", Align::Right),
+        ("95 % interval", Align::Right),
+        ("CPU/message", Align::Right),
+        ("trials", Align::Right),
+        ("", Align::Left),
+    ]);
     let shown = if explain { advice.compared.len() } else { COMPARED_SHOWN };
     for c in advice.compared.iter().take(shown) {
         let interval = format!(
@@ -149,7 +152,7 @@ fn print_compared(advice: &Advice, explain: bool) {
             Quantity::Duration.show(c.cost_ns.low),
             Quantity::Duration.show(c.cost_ns.high)
         );
-        table.add_row([
+        grid.row([
             c.candidate.clone(),
             ns(&c.cost_ns),
             if c.cost_ns.n < crossway_lab::stats::TRIALS_AT_LEAST {
@@ -159,22 +162,20 @@ fn print_compared(advice: &Advice, explain: bool) {
             },
             c.cpu_ns.as_ref().map_or("-".to_owned(), ns),
             c.cost_ns.n.to_string(),
-            c.verdict.to_owned(),
+            verdict(c),
         ]);
     }
-    for column in 1..5 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+    println!("{}", grid.text(ui));
+    if advice.compared.iter().take(shown).any(|c| c.kept_awake) {
+        ui.print_wrapped(0, &format!("{AWAKE} {}", awake_explained()));
     }
-    println!("{table}");
     if advice.compared.len() > shown {
         println!("  ... and {} more; --explain shows all", advice.compared.len() - shown);
     }
 }
 
 /// Prints the mechanisms that were ruled out, grouped by reason.
-fn print_ruled_out(advice: &Advice, explain: bool) {
+fn print_ruled_out(advice: &Advice, explain: bool, ui: &Ui) {
     if advice.ruled_out.is_empty() {
         return;
     }
@@ -182,7 +183,8 @@ fn print_ruled_out(advice: &Advice, explain: bool) {
     println!("\nRuled out:");
     let shown = if explain { reasons.len() } else { RULED_OUT_SHOWN };
     for reason in reasons.iter().take(shown) {
-        println!("  {}: {} [{}]", reason.candidates.join(", "), reason.why, reason.basis);
+        let names = reason.candidates.join(", ");
+        ui.print_wrapped(2, &format!("{names}: {} [{}]", reason.why, reason.basis));
     }
     if reasons.len() > shown {
         println!("  ... and {} more reasons; --explain shows all", reasons.len() - shown);

@@ -46,7 +46,7 @@ impl Advice {
             .wishes
             .iter()
             .filter(|(_, w)| said(w))
-            .map(|(p, w)| format!("{} {}", w.word(), p.name()))
+            .map(|(p, w)| format!("{} {}", w.word(), question.property_words(*p)))
             .collect()
     }
 }

@@ -1,9 +1,43 @@
 //! Describes a question in words.
 
+use super::super::property::Property;
 use super::{Pattern, Question, Site};
 use crate::cases::size_words;
+use crate::catalogue;
 
 impl Question {
+    /// A property with the value that the question names for it, as on the command line: `language=c`.
+    pub fn property_words(&self, property: Property) -> String {
+        let name = property.name();
+        let values = match property {
+            Property::Language => self.languages.join(","),
+            Property::Licence => self.licences.join(","),
+            Property::CrashDetection => {
+                self.detect_within_ms.map_or_else(String::new, |ms| format!("{ms}ms"))
+            }
+            _ => String::new(),
+        };
+        if values.is_empty() { name.to_owned() } else { format!("{name}={values}") }
+    }
+
+    /// A note about languages that neither Crossway's own code nor any contender's declaration names, which may be
+    /// misspelt.
+    pub(in super::super) fn unknown_languages(&self) -> Option<String> {
+        let declared = |language: &str| {
+            let mut contenders = catalogue::contenders().iter();
+            language == "rust" || contenders.any(|c| c.languages.iter().any(|l| l == language))
+        };
+        let unknown: Vec<&str> =
+            self.languages.iter().map(String::as_str).filter(|l| !declared(l)).collect();
+        (!unknown.is_empty()).then(|| {
+            format!(
+                "no contender's declaration names the language {}: for kernel interfaces, it is assumed that it can make \
+                 system calls; check the spelling",
+                unknown.join(" or ")
+            )
+        })
+    }
+
     /// The question in one sentence.
     pub fn sentence(&self) -> String {
         let sizes: Vec<String> = self

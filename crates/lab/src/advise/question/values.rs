@@ -139,6 +139,7 @@ impl Goals {
 
 /// A goal in words.
 pub(in crate::advise) fn goal(what: &str, most: f64, unit: &str) -> String {
+    let unit = if unit == "bytes" && most == 1.0 { "byte" } else { unit };
     format!("{what} at most {most} {unit}")
 }
 

@@ -1,0 +1,68 @@
+//! What disturbed the machine before and during the runs whose trials answer a question.
+
+use std::path::PathBuf;
+
+use super::super::Sources;
+use super::super::survey::Survey;
+use super::super::trials::Trial;
+use crate::other_work::{OtherWork, other_cpus, warning_about};
+use crate::preflight::{self, Finding};
+
+/// Describes what disturbed the machine before and during these runs: of each kind of disturbance, one sentence.
+pub(super) fn disturbances(
+    sources: &Sources<'_>,
+    survey: &Survey,
+    runs: &[&String],
+) -> Vec<String> {
+    before(sources, runs).into_iter().chain(during(sources, survey, runs)).collect()
+}
+
+/// The first finding on each subject of the checks before the runs.
+fn before(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
+    let mut found: Vec<(Finding, usize)> = Vec::new();
+    for run in runs {
+        // The run is an earlier one, or was just made.
+        let earlier = sources.library.own_runs.iter().find(|dir| dir.ends_with(run.as_str()));
+        let dir: PathBuf = earlier.cloned().unwrap_or_else(|| sources.folder.join(run));
+        let mut of_run: Vec<Finding> = Vec::new();
+        // Several CPUs of one run may be busy, and a resumed run was checked several times.
+        for finding in preflight::warnings_beside(&dir).unwrap_or_default() {
+            if !of_run.iter().any(|known| known.about == finding.about) {
+                of_run.push(finding);
+            }
+        }
+        for finding in of_run {
+            match found.iter_mut().find(|(known, _)| known.about == finding.about) {
+                Some((_, times)) => *times += 1,
+                None => found.push((finding, 1)),
+            }
+        }
+    }
+    let note = |(finding, times): (Finding, usize)| match times {
+        1 => format!("before a run with these figures: {}", finding.what),
+        n => format!("before {n} runs with these figures, for example: {}", finding.what),
+    };
+    found.into_iter().map(note).collect()
+}
+
+/// A sentence about the run during which other programs kept the CPUs busiest.
+fn during(sources: &Sources<'_>, survey: &Survey, runs: &[&String]) -> Option<String> {
+    let library = sources.library;
+    let trials = || survey.trials.iter().chain(&library.own).chain(&library.foreign);
+    let of_run = |run: &&&String| -> Vec<OtherWork> {
+        trials().filter(|t| t.run == ***run).filter_map(Trial::other_work).collect()
+    };
+    let mut busy: Vec<(f64, &String, String)> = runs
+        .iter()
+        .filter_map(|run| {
+            let work = of_run(&run);
+            Some((other_cpus(&work)?, *run, warning_about(&work)?))
+        })
+        .collect();
+    busy.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (_, run, warning) = busy.first()?;
+    Some(match busy.len() {
+        1 => format!("in {run} {warning}"),
+        n => format!("in {n} runs with these figures, most in {run}: {warning}"),
+    })
+}
