@@ -343,7 +343,7 @@ fn judge(
         && cores_moved(before, after)
     {
         let why = format!(
-            "the cores moved in between: the cache-line round trip went from {before:.0} to {after:.0} ns; measure both again"
+            "the virtual CPUs moved to other cores between the two sets: the cache-line round trip changed from {before:.0} to {after:.0} ns; measure both again"
         );
         return (Verdict::Unclear, Some(why));
     }

@@ -168,7 +168,7 @@ fn a_move_of_the_cores_in_between_is_no_verdict() {
     }
     let report = against(&b);
     assert_eq!(p50(&report).verdict, Verdict::Unclear);
-    assert!(p50(&report).note.as_deref().expect("a note").contains("cores moved"));
+    assert!(p50(&report).note.as_deref().expect("a note").contains("moved to other cores"));
 }
 
 #[test]

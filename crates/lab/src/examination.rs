@@ -157,7 +157,7 @@ fn carry(
 /// Checks whether one end exits, or reports a failure, after the other end was killed.
 fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramError> {
     if !contender.caps.detects_peer_death {
-        return Ok(Verdict::Left("its declaration says that it does not".to_owned()));
+        return Ok(Verdict::Left("its declaration has detects_peer_death = false".to_owned()));
     }
     let launch = contender.launch(lease::random_number());
     let mut survivor = End::start(&launch, true, sends, SIZE_BYTES, STEP_LIMIT)?;
@@ -173,7 +173,7 @@ fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramEr
     match survivor.done(DEATH_LIMIT) {
         Err(ProgramError::Failed { .. } | ProgramError::Ended(_)) => Ok(Verdict::Holds),
         Err(ProgramError::Silent { .. }) => Ok(Verdict::Broken(format!(
-            "it still waits {:?} after its peer was killed; if the library cannot tell, declare detects_peer_death = false",
+            "it was still waiting {:?} after its peer had been killed; if the library does not detect that, declare detects_peer_death = false",
             killed.elapsed()
         ))),
         Err(other) => Err(other),

@@ -57,7 +57,7 @@ fn hosts_that_cannot_be_used_are_one_clear_error_each() {
         concat!("crossway-agent protocol=2 version=", env!("CARGO_PKG_VERSION"), " records=2");
     let nonsense = format!("sh -c 'echo {greeting}; echo garbage; cat'");
     for (host, says, remedy) in [
-        ("no-such-program x", "cannot run 'no-such-program'", "correct the words of --hosts"),
+        ("no-such-program x", "cannot run 'no-such-program'", "correct the command in --hosts"),
         ("false", "ended with code 1", "test it manually: false "),
         (
             "ssh -o BatchMode=yes -o ConnectTimeout=5 -p 1 127.0.0.1",

@@ -64,11 +64,9 @@ impl Flip {
     /// the question.
     pub fn outcome(&self, answer: Option<&str>) -> String {
         match (&self.choice, self.differs) {
-            (Some(other), true) => format!("{other} is better there"),
-            (None, true) if self.costs_ns.is_empty() => {
-                "no candidate could be measured there".to_owned()
-            }
-            (None, true) => "none of these meets every goal and the rate there".to_owned(),
+            (Some(other), true) => format!("{other} is better"),
+            (None, true) if self.costs_ns.is_empty() => "no candidate could be measured".to_owned(),
+            (None, true) => "no candidate meets all goals and the rate".to_owned(),
             (Some(other), false) if answer.is_some_and(|answer| answer != other) => {
                 "no certain change".to_owned()
             }
@@ -158,8 +156,8 @@ pub(super) fn put_together(
     advice.notes.extend(question.unknown_languages());
     if question.site == Site::OtherContainer {
         advice.notes.push(
-            "the containers were made by root for measuring: name spaces for mounts, processes, IPC and network, without a user name \
-             space, seccomp filter or dropped capabilities, which your containers may have; --shares states what yours have in common"
+            "the measured containers were created by root with separate mount, PID, IPC and network namespaces, but without a user \
+             namespace, a seccomp filter or dropped capabilities, which yours may have; state with --shares what yours share"
                 .to_owned(),
         );
     }
@@ -181,8 +179,8 @@ pub(super) fn put_together(
     runs.dedup();
     if survey.trials.is_empty() && runs.len() > 1 {
         advice.notes.push(format!(
-            "The figures come from {} runs at different times, so a difference between candidates can be the machine's; \
-             without --no-measure they are measured in turn in one run.",
+            "The figures come from {} runs at different times, so a difference between candidates may be due to the machine; \
+             without --no-measure, they are measured in one run, with interleaved trials.",
             runs.len()
         ));
     }
@@ -337,7 +335,7 @@ fn enter_choice(
     }
     if chosen.cost.n < TRIALS_AT_LEAST {
         advice.abstained = Some(format!(
-            "{} has the best figures, but only {} trials; {TRIALS_AT_LEAST} are needed to distinguish it from the others: let advise measure, or allow more time with --time",
+            "{} has the best figures, but only {} trials, and {TRIALS_AT_LEAST} are needed to distinguish it from the others; omit --no-measure, or allow more time with --time",
             chosen.candidate.label(),
             chosen.cost.n
         ));

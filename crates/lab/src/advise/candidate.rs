@@ -107,8 +107,8 @@ pub fn field(
             // One reason for all of them, whatever their names.
             match entry.contender() {
                 Some(contender) if !contender.is_built() => out(
-                    "it is not built; `crossway contender build NAME` builds it".to_owned(),
-                    "what is built on this machine",
+                    "it is not built; build it with `crossway contender build NAME`".to_owned(),
+                    "the contenders built on this machine",
                 ),
                 _ => out(format!("{why}; {remedy}"), "probe of this machine"),
             }
@@ -191,7 +191,7 @@ pub fn field(
             && facts.iter().all(|fact| fact.holds.is_none())
         {
             field.unanswered.push(format!(
-                "{} decides nothing, since there is no evidence about it for any candidate: {}",
+                "{} has no effect on the choice, since there is no evidence about it for any candidate: {}",
                 property.name(),
                 facts[0].basis
             ));

@@ -69,7 +69,7 @@ fn contenders_are_candidates_and_what_they_do_not_declare_is_unknown() {
     assert_eq!(basis(&field, "in-c"), "declarations of contenders do not state it");
     let field = of_few("private-dev-shm = \"prefer\"");
     assert!(
-        field.unanswered[0].starts_with("private-dev-shm decides nothing"),
+        field.unanswered[0].starts_with("private-dev-shm has no effect on the choice"),
         "{:?}",
         field.unanswered
     );
@@ -207,7 +207,7 @@ fn a_size_beyond_every_mechanism_and_containers_are_spoken_of() {
     let why = found.conflict.unwrap_or_default();
     assert!(why.contains("posix-mq: its largest message here is"), "{why}");
     let advice = answer("size_bytes = 64\nwhere = \"other-container\"", &[]);
-    assert!(advice.notes.iter().any(|n| n.contains("made by root")), "{:?}", advice.notes);
+    assert!(advice.notes.iter().any(|n| n.contains("created by root")), "{:?}", advice.notes);
 }
 
 #[test]

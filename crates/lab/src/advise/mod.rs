@@ -167,7 +167,7 @@ fn exclude_impossible(
             })
             .collect();
         field.conflict = Some(format!(
-            "those that have the required properties cannot be measured as the question asks ({})",
+            "the mechanisms with the required properties cannot be measured under the conditions of the question ({})",
             reasons.join("; ")
         ));
     }

@@ -309,7 +309,7 @@ fn figures_of_another_machine_are_called_that() {
 fn too_few_trials_and_no_record_at_all_are_no_choice() {
     let few = round_trips("pipe", &[5000, 5001], 1.0);
     let advice = answer(UNPINNED, &library(few));
-    assert!(advice.abstained.is_some_and(|why| why.contains("only 2 trials; 5 are needed")));
+    assert!(advice.abstained.is_some_and(|why| why.contains("only 2 trials, and 5 are needed")));
     let advice = answer(UNPINNED, &Library::default());
     assert!(advice.abstained.is_some_and(|why| why.contains("no record of this machine answers")));
 }

@@ -97,7 +97,7 @@ impl HostError {
     pub fn remedy(&self) -> String {
         match self {
             HostError::NoProgram { program, .. } => {
-                format!("install it, or correct the words of --hosts; try: {program} --version")
+                format!("install it, or correct the command in --hosts; to test it, run: {program} --version")
             }
             HostError::NoAgent { command, how, .. } => {
                 let step = step_after(how);

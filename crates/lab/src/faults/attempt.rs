@@ -240,7 +240,7 @@ impl Bench<'_> {
         let (ended, _) = survivor.act_ended(self.watch);
         let mut seen = Observation::default();
         seen.warnings.push(format!(
-            "{} descriptors took random bytes, {} bytes of shared memory were overwritten",
+            "random bytes were written to {} descriptors and over {} bytes of shared memory",
             damage.descriptors, damage.shared_bytes
         ));
         seen.count(affected.progress(), survivor.progress(), false);

@@ -231,7 +231,7 @@ impl Outside<'_> {
         let struck_ns = monotonic_ns();
         let mut seen = Observation::default();
         seen.warnings.push(format!(
-            "{} descriptors took random bytes, {} bytes of shared memory were overwritten",
+            "random bytes were written to {} descriptors and over {} bytes of shared memory",
             damage.descriptors, damage.shared_bytes
         ));
         let mut received = |messages| {
@@ -281,7 +281,7 @@ impl Outside<'_> {
     fn resource(&self, cell: &Cell) -> Result<Observation, NoObservation> {
         if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) && !self.private {
             return Err(NoObservation::Skipped {
-                why: "no file system of its own to fill".to_owned(),
+                why: "there is no private file system that could be filled".to_owned(),
                 remedy: Some(places::REMEDY.to_owned()),
             });
         }

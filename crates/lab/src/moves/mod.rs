@@ -70,7 +70,8 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
         result: None,
     };
     let skipped = |why: String| {
-        let remedy = Some("run as root, where network namespaces can be made".to_owned());
+        let remedy =
+            Some("run as root on a system where network namespaces can be created".to_owned());
         vec![MoveRecord { status: Status::Skipped, reason: Some(why), remedy, ..record(0) }]
     };
     let lab = match Lab::up(&Topology::of(&["a", "b"], Link::default())) {

@@ -297,7 +297,10 @@ fn notes(
         .map(|(name, s)| format!("{name}: {}", s.samples))
         .collect();
     if !few.is_empty() {
-        notes.push(format!("Few samples ({}): shares are rough; measure longer.", few.join(", ")));
+        notes.push(format!(
+            "Few samples ({}), so the shares of time are inaccurate; measure longer.",
+            few.join(", ")
+        ));
     }
     notes
 }

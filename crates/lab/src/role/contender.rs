@@ -60,11 +60,11 @@ fn serve(role: &mut Role, wire: &mut Wire) -> Result<(), RoleError> {
             Order::Go { .. } => role.go()?,
             Order::Act { .. } => {
                 return Err(RoleError::Wrong(
-                    "the protocol of contenders has no faults".to_owned(),
+                    "the contender protocol does not support fault injection".to_owned(),
                 ));
             }
             Order::Stop => {
-                let why = "the protocol of contenders has no open windows";
+                let why = "the contender protocol does not support open-ended measurement";
                 return Err(RoleError::Wrong(why.to_owned()));
             }
             Order::Close => return Ok(()),
@@ -100,7 +100,10 @@ struct Prepared {
 impl Role {
     fn begin(task: Task, launch: &Launch) -> Result<(Role, Vec<OfferText>), RoleError> {
         if !task.inputs.workload.facts().contenders {
-            let why = format!("{} is not in the contenders' protocol", task.inputs.workload.word());
+            let why = format!(
+                "the contender protocol does not support the workload {}",
+                task.inputs.workload.word()
+            );
             return Err(RoleError::Unsupported(why));
         }
         let mut program = Program::start(launch, task.cpu).map_err(failed)?;
@@ -130,7 +133,7 @@ impl Role {
         let own = family::descendants(program.pid());
         if let Some(stranger) = servers.iter().find(|pid| !own.contains(pid)) {
             return Err(RoleError::Wrong(format!(
-                "its program names process {stranger} as a server, which it did not start"
+                "its program reported process {stranger} as a server, but did not start that process"
             )));
         }
         let content = Content::new(

@@ -93,7 +93,7 @@ fn note(record: &mut Record, when: &str, why: String) {
 
 fn mark(record: &mut Record, before: f64, after: f64) {
     let what = format!(
-        "the cores moved: a cache-line round trip took {before:.0} ns before and {after:.0} ns after"
+        "the virtual CPUs moved to other cores: a cache-line round trip took {before:.0} ns before the trial and {after:.0} ns after it"
     );
     record.warnings.push(what.clone());
     if record.status == Status::Ok {

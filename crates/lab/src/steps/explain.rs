@@ -123,7 +123,7 @@ impl std::fmt::Display for Cause {
             Cause::PipeFull => f.write_str("larger than the pipe's buffer (F_GETPIPE_SZ)"),
             Cause::Page { pages } => write!(f, "touches page number {pages}"),
             Cause::Cache { index } => write!(f, "larger than the level-{} data cache", index + 1),
-            Cause::Fragmented => f.write_str("larger than one piece; split into fragments"),
+            Cause::Fragmented => f.write_str("too large for one fragment; split into several"),
         }
     }
 }

@@ -101,7 +101,7 @@ pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, 
         Err(LaunchError::Role(why) | LaunchError::Unsupported(why)) if setting.contained => {
             let why = why.replace("; ", ", ");
             return Err(LaunchError::Unsupported(format!(
-                "the ends cannot communicate between these containers: {why}; let the containers share what the names of the channel need"
+                "the ends cannot communicate between these containers: {why}; let the containers share the volume or namespace that contains the channel's names"
             )));
         }
         opened => opened?,

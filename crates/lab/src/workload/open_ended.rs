@@ -40,7 +40,7 @@ pub(super) fn run<M: Mechanism>(
             }
         }
         (workload, part) => Err(RoleError::Wrong(format!(
-            "{} has no open window for a {}",
+            "{} cannot be measured open-ended by a {}",
             workload.word(),
             part.name()
         ))),

@@ -203,7 +203,7 @@ pub(crate) fn trial(
             seed: 7,
         },
         status: if degraded { Status::Degraded } else { Status::Ok },
-        reason: degraded.then(|| "the cores moved during the trial (synthetic)".to_owned()),
+        reason: degraded.then(|| "the virtual CPUs moved during the trial (synthetic)".to_owned()),
         remedy: degraded.then(|| "measure again (synthetic)".to_owned()),
         started_unix_ms: 1_767_323_045_000 + u64::from(order) * 250,
         counts: Some(Counts {
