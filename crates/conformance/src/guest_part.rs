@@ -20,7 +20,7 @@ fn main() -> ExitCode {
             },
             Err(why) => why,
         },
-        _ => "a part of the conformance suite; run: cargo test -p crossway-conformance".to_owned(),
+        _ => "this program is a part of the conformance suite; run: cargo test -p crossway-conformance".to_owned(),
     };
     eprintln!("{why}");
     ExitCode::FAILURE

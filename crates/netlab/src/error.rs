@@ -91,5 +91,5 @@ fn tail(said: &str) -> String {
     if said.trim().is_empty() {
         return String::new();
     }
-    format!("; its console's last lines:\n  {}", said.trim().replace('\n', "\n  "))
+    format!("; the last lines of its console:\n  {}", said.trim().replace('\n', "\n  "))
 }

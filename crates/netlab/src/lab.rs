@@ -245,7 +245,7 @@ fn claim(topology: &Topology) -> Result<Network, NetError> {
     if let Some(network) = registry().read::<Network>(&name)? {
         let holder = match network.owner {
             Some(owner) => format!("held by process {}", owner.pid),
-            None => "it stays until taken down".to_owned(),
+            None => "it stays up until it is taken down".to_owned(),
         };
         let remedy = format!("net down {name}");
         return Err(NetError::Busy { kind: "network", name, holder, remedy });
@@ -255,7 +255,7 @@ fn claim(topology: &Topology) -> Result<Network, NetError> {
         return Err(NetError::Refused {
             doing: format!("creating network '{}'", network.name),
             said: format!(
-                "a namespace {taken} exists that no network owns; remove it: ip netns del {taken}"
+                "the namespace {taken} exists already but belongs to no network; remove it: ip netns del {taken}"
             ),
         });
     }
@@ -369,7 +369,9 @@ fn remove(network: &Network) {
         Err(_) if !network.namespaces().any(|ns| namespace_path(ns).exists()) => {
             registry().remove(&network.name);
         }
-        Err(error) => tracing::warn!("{error}; crossway net down {} tries again", network.name),
+        Err(error) => {
+            tracing::warn!("{error}; to try again, run: crossway net down {}", network.name)
+        }
     }
     lock_owned().remove(&network.name);
 }

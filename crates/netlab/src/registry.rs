@@ -134,7 +134,7 @@ impl Registry {
         };
         serde_json::from_str(&text).map(Some).map_err(|e| NetError::State {
             path: file,
-            why: format!("{e}; another version of crossway wrote it: remove it by hand"),
+            why: format!("{e}; it was probably written by another version of crossway: delete it"),
         })
     }
 

@@ -159,7 +159,7 @@ impl Topology {
         // IPv6 requires 1280 (RFC 8200); 65521 is the maximum of a tap device.
         if !(1280..=65521).contains(&self.link.mtu_bytes) {
             let given = self.link.mtu_bytes.to_string();
-            return impossible("MTU", given, "a link can have 1280 to 65521 bytes");
+            return impossible("MTU", given, "must be from 1280 to 65521 bytes");
         }
         let shares = [
             ("loss", self.link.impairment.loss),
@@ -168,7 +168,7 @@ impl Topology {
         ];
         for (what, share) in shares {
             if !(0.0..=1.0).contains(&share) {
-                return impossible(what, share.to_string(), "a share is 0 to 1");
+                return impossible(what, share.to_string(), "must be from 0 to 1");
             }
         }
         Ok(())

@@ -29,7 +29,7 @@ pub enum SendError {
     #[error("no room")]
     Full,
     /// No room became free by the deadline; none of the message was sent.
-    #[error("no room until the deadline")]
+    #[error("no room became free before the deadline")]
     TimedOut,
     /// The message is larger than the channel supports.
     #[error("message of {len} bytes is larger than the limit of {max} bytes")]
@@ -69,7 +69,7 @@ pub enum RecvError {
     #[error("the peer closed its end or died")]
     PeerClosed,
     /// The shared state is corrupted: the peer wrote something that no correct peer writes.
-    #[error("damaged channel: {0}")]
+    #[error("the channel is damaged: {0}")]
     Damaged(String),
     /// A system call failed.
     #[error("{0}")]

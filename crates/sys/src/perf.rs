@@ -54,7 +54,7 @@ impl std::fmt::Display for Unavailable {
         match self {
             Unavailable::NoHardware => write!(
                 f,
-                "no hardware counters: the processor, or the hypervisor that hides it, counts no such event"
+                "no hardware counters: the processor does not support this event, or the hypervisor hides it"
             ),
             Unavailable::Forbidden(Some(level)) => {
                 write!(f, "the kernel forbids counters (kernel.perf_event_paranoid is {level})")

@@ -304,7 +304,8 @@ pub fn why_missing(error: &OsError) -> (String, &'static str) {
             "run as root: sysctl -w kernel.io_uring_disabled=0",
         ),
         1 if error.errno() == libc::EPERM => (
-            "kernel.io_uring_disabled = 1 allows io_uring to kernel.io_uring_group and CAP_SYS_ADMIN only".to_owned(),
+            "kernel.io_uring_disabled = 1 allows io_uring only to members of kernel.io_uring_group and processes with CAP_SYS_ADMIN"
+                .to_owned(),
             "run as root: sysctl -w kernel.io_uring_disabled=0, or join the group",
         ),
         _ if error.errno() == libc::ENOSYS => {

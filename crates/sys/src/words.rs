@@ -96,8 +96,9 @@ fn checked(fd: &impl AsFd, words: usize) -> Result<(), OsError> {
     if shm::is_sealed(fd.as_fd(), bytes(words))? {
         return Ok(());
     }
-    let why =
-        std::io::Error::other(format!("the memory does not hold {words} words or is not sealed"));
+    let why = std::io::Error::other(format!(
+        "the memory is not sealed, or its size is not {words} words"
+    ));
     Err(OsError::new("mmap", "shared words", why))
 }
 

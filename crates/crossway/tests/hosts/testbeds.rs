@@ -217,7 +217,7 @@ fn a_guest_that_dies_is_booted_again_and_the_trials_go_on() {
     assert!((2..=3).contains(&reasons.len()), "{reasons:?}");
     assert!(reasons.iter().any(|why| why.contains("-a' ended")), "{reasons:?}");
     assert!(
-        reasons.iter().any(|why| why.contains("-b' was ended: it has not answered")),
+        reasons.iter().any(|why| why.contains("-b' was ended: it did not answer")),
         "{reasons:?}"
     );
     let last = records.iter().rfind(|r| r.status != Status::Skipped).unwrap();

@@ -97,7 +97,8 @@ pub(crate) fn ask(
     let _ = keeper.read_to_end(&mut answer);
     serde_json::from_slice(&answer).map_err(|_| NetError::Guest {
         name: name.to_owned(),
-        what: "was lost because its keeper was killed; boot it again: crossway guest up".to_owned(),
+        what: "was lost because its keeper process was killed; boot it again: crossway guest up"
+            .to_owned(),
         said: String::new(),
     })
 }

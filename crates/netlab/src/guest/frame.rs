@@ -133,7 +133,7 @@ impl Frame {
 
 fn number(payload: &[u8]) -> io::Result<u32> {
     let bytes = <[u8; 4]>::try_from(payload)
-        .map_err(|_| broken("a frame without its number".to_owned()))?;
+        .map_err(|_| broken("a frame without its 4-byte value".to_owned()))?;
     Ok(u32::from_le_bytes(bytes))
 }
 

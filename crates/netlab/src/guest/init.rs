@@ -50,7 +50,8 @@ pub fn run_guest_init() -> String {
         std::process::exit(i32::from(why.is_some()));
     }
     if std::process::id() != 1 {
-        return "guest-init is the first program of a guest, started by crossway guest".to_owned();
+        return "guest-init is only for use as the first program inside a guest; start a guest with: crossway guest up"
+            .to_owned();
     }
     let (variable, value) = match set_up() {
         Ok(facts) => (FACTS_VARIABLE, serde_json::to_string(&facts).unwrap_or_default()),

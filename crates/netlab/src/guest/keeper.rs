@@ -321,7 +321,7 @@ fn serve_caller(
         return Ok(Outcome::Exited(0));
     }
     let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(fds)
-        .map_err(|fds| format!("{} descriptors arrived instead of three", fds.len()))?
+        .map_err(|fds| format!("the request has {} descriptors; expected three", fds.len()))?
         .map(File::from);
     let place = |lane| Place { wire: wire.clone(), session, lane };
     let (out, out_worker) = sink(stdout, place(Lane::Output));
@@ -341,7 +341,9 @@ fn serve_caller(
         if let Some(gone) = session_of_caller {
             killer.send(&Frame::Kill { session });
             gone.input.close();
-            let _ = gone.done.send(Outcome::Failed("its caller has ended".to_owned()));
+            let _ = gone.done.send(Outcome::Failed(
+                "the process that requested the command has ended".to_owned(),
+            ));
         }
     });
     let outcome =
@@ -362,7 +364,9 @@ fn receive(mut caller: &UnixStream) -> Result<(Vec<u8>, Vec<OwnedFd>), String> {
     caller.read_exact(&mut length[count..]).map_err(|e| e.to_string())?;
     let length = u32::from_le_bytes(length) as usize;
     if length > 4 << 20 {
-        return Err(format!("a request of {length} bytes: its environment is too large"));
+        return Err(format!(
+            "the request is too large ({length} bytes; at most 4 MiB); unset large environment variables"
+        ));
     }
     let mut request = vec![0; length];
     caller.read_exact(&mut request).map_err(|e| e.to_string())?;

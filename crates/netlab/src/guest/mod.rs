@@ -116,7 +116,7 @@ impl Guest {
             return Err(NetError::Impossible {
                 what: "place of the guest",
                 given: format!("{}/{}", network.name, host.name),
-                why: "this host is a namespace; make the network with places for guests: \
+                why: "this host is a namespace, not a place for a guest; create the network with places for guests: \
                       crossway net up --guests NAME"
                     .to_owned(),
             });
@@ -196,7 +196,7 @@ impl Guest {
             }
             Ok(Boot::Failed(what, said)) => failed(what, said),
             Err(_) => failed(
-                "was lost because its keeper ended unexpectedly".to_owned(),
+                "was lost because its keeper process ended unexpectedly".to_owned(),
                 std::fs::read_to_string(files.keeper_errors()).unwrap_or_default(),
             ),
         };

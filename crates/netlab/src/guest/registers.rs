@@ -46,17 +46,19 @@ impl GuestRegisters {
         let bytes = xstate::extended_state_bytes();
         match self {
             GuestRegisters::Kernel => {
-                format!("this CPU's {bytes} bytes of state fit the guest's kernel ({MAX_KERNEL_BYTES})")
+                format!(
+                "this CPU's extended state ({bytes} bytes) fits into the buffer of the guest's kernel ({MAX_KERNEL_BYTES} bytes)"
+            )
             }
             GuestRegisters::Relay => format!(
-                "this CPU's {bytes} bytes of state exceed the guest's kernel ({MAX_KERNEL_BYTES}); a preloaded library completes them"
+                "this CPU's extended state ({bytes} bytes) exceeds the buffer of the guest's kernel ({MAX_KERNEL_BYTES} bytes); a preloaded library preserves the rest"
             ),
             GuestRegisters::EmulatedRelay => {
                 "the state of a CPU with tile registers is emulated; a preloaded library completes it"
                     .to_owned()
             }
             GuestRegisters::Hidden => format!(
-                "this CPU's {bytes} bytes of state exceed the guest's kernel ({MAX_KERNEL_BYTES}), and crossway was built without a C compiler"
+                "this CPU's extended state ({bytes} bytes) exceeds the buffer of the guest's kernel ({MAX_KERNEL_BYTES} bytes), and crossway was built without a C compiler"
             ),
         }
     }
