@@ -124,13 +124,15 @@ fn describe(errno: Errno) -> String {
     let advice = match errno {
         Errno::NAMETOOLONG => "a socket's path has at most 107 bytes; give a shorter one",
         Errno::HOSTUNREACH => {
-            "nothing is bound to that name, or there is no contact with the node; is the server running?"
+            "no socket is bound to that service, or its node cannot be reached; is the server running?"
         }
-        Errno::CONNREFUSED => "nothing listens there",
+        Errno::CONNREFUSED => "nothing is listening at that address",
         Errno::TIMEDOUT => {
             "the connection request was not answered in time; does the server call accept?"
         }
-        Errno::ACCESS => "service types below 64 are reserved, and a member of a group cannot bind",
+        Errno::ACCESS => {
+            "service types below 64 are reserved, and a socket in a group can neither bind nor join another group"
+        }
         Errno::AFNOSUPPORT => "a socket's own address cannot be bound; bind a service",
         Errno::NOMEM => {
             "the node has reached its maximum number of sockets or bindings (tipcd --help lists the limits)"
@@ -151,7 +153,7 @@ fn describe(errno: Errno) -> String {
         Errno::PROTO => {
             "the tipcd sent data that this program does not understand: use both from one release"
         }
-        Errno::MSGSIZE => "a message holds at most 66000 bytes",
+        Errno::MSGSIZE => "the message is longer than 66000 bytes; split it",
         Errno::NETDOWN => "the tipcd ended; start it again and open a new socket",
         errno => return std::io::Error::from(errno).to_string(),
     };

@@ -130,8 +130,8 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
     let allowed = crossway_sys::proc::raise_file_size_limit();
     if allowed < file_bytes {
         bail!(
-            "files, and memory shared with programs, are limited to {allowed} bytes (RLIMIT_FSIZE): a tipcd with these limits needs {file_bytes}; \
-             raise the limit (ulimit -f, LimitFSIZE= of a systemd unit), or give fewer --sockets-per-client or smaller --lane-bytes"
+            "files, and so the memory shared with programs, are limited to {allowed} bytes (RLIMIT_FSIZE), but a tipcd with these options \
+             needs {file_bytes}; raise the limit (ulimit -f, LimitFSIZE= of a systemd unit), or reduce --sockets-per-client or --lane-bytes"
         );
     }
     let id = match &options.id {

@@ -81,7 +81,7 @@ const fn why(reason: LinkDownReason) -> &'static str {
         }
         LinkDownReason::FragmentsLost => {
             "IP fragments of its packets were lost on the path, or the peer's system had no memory left to reassemble them, despite \
-             retransmissions; it returns with packets that IP does not divide (mtu= on the bearer uses such packets from the start)"
+             retransmissions; the link comes up again with packets that IP need not fragment (mtu= on the bearer uses such packets from the start)"
         }
         LinkDownReason::OutOfStep => "the ends are out of sync",
         LinkDownReason::PeerChanged => "the peer restarted or moved to another address",

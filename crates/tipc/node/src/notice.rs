@@ -44,14 +44,14 @@ impl std::fmt::Display for Notice {
         match self {
             Self::DeviceNotWatched { bearer, errno } => write!(
                 f,
-                "bearer {}: the system does not tell of its device's carrier ({errno}), so a lost one is noticed after the links' \
-                 tolerance; allow this process sockets of AF_NETLINK",
+                "bearer {}: the system does not report the carrier of its device ({errno}), so a lost carrier is noticed only \
+                 after the tolerance of the links; allow this process to use AF_NETLINK sockets",
                 bearer.0
             ),
             Self::RunsRefused { bearer, errno } => write!(
                 f,
-                "bearer {}: the system refuses UDP segmentation ({errno}), so each frame goes by itself from now on; \
-                 a path that takes smaller packets than the device (set mtu= below it), IPsec, or an old kernel does that",
+                "bearer {}: the system refuses UDP segmentation ({errno}), so each frame is sent separately from now on; possible \
+                 causes are a path with a smaller MTU than the device (set mtu= accordingly), IPsec, or an old kernel",
                 bearer.0
             ),
             Self::TurnedAway { program, why, count, largest_process, largest_user } => {

@@ -236,7 +236,7 @@ fn a_refused_run_goes_frame_by_frame_from_then_on() {
         panic!("{notice:?}")
     };
     let text = notice.unwrap().to_string();
-    assert!(text.contains("each frame goes by itself"), "{text}");
+    assert!(text.contains("each frame is sent separately"), "{text}");
     assert_eq!(pair.one.poll_notice(), None, "it is reported only once");
     let (link, peer) = (pair.two.node(), NodeAddr(1));
     assert!(

@@ -284,7 +284,8 @@ fn connect(own: &Own) -> Result<c_int, Error> {
         let epochs = EPOCHS.place(epochs, |fd| WatchedWords::open(fd, epoch::COUNT).ok())?;
         Some((region, epochs as u64))
     });
-    let (region, epochs) = maps.ok_or_else(|| gone("answered without its shared memory"))?;
+    let (region, epochs) =
+        maps.ok_or_else(|| gone("answered without passing its shared memory"))?;
     let cookie = socket::cookie(&fd)?;
     let low = fd.into_raw_fd();
     let fd = ffi::copy_high(low).inspect(|_| ffi::close_really(low)).unwrap_or(low);

@@ -220,7 +220,7 @@ fn main() -> Result<(), std::io::Error> {
         println!("{{\"bindings\": {BINDINGS}, \"figures\": [\n  {}\n]}}", each.join(",\n  "));
         return Ok(());
     }
-    println!("{BINDINGS} bindings of {NODES} nodes; medians\n");
+    println!("{BINDINGS} bindings owned by {NODES} nodes; medians\n");
     for figure in figures {
         println!("{:>10.0} {:<7} {}", figure.value, figure.unit, figure.what);
     }

@@ -27,7 +27,7 @@ pub fn each<R>(variable: &str, usual: Range<u64>, mut history: impl FnMut(u64) -
             Err(panic) => {
                 let frames = again(variable, seed, &mut history);
                 eprintln!(
-                    "SEED={seed} of commit {}: {frames}; repeat with {variable}={seed}..{}",
+                    "SEED={seed} failed at commit {}: {frames}; to repeat it, set {variable}={seed}..{}",
                     commit(),
                     seed + 1
                 );
@@ -53,17 +53,17 @@ fn path(variable: &str, seed: u64) -> PathBuf {
 fn again<R>(variable: &str, seed: u64, history: &mut impl FnMut(u64) -> R) -> String {
     let path = path(variable, seed);
     if let Err(error) = capture::begin(&path) {
-        return format!("no capture in {}: {error}", path.display());
+        return format!("the frames could not be written to {}: {error}", path.display());
     }
     let repeated = catch_unwind(AssertUnwindSafe(|| drop(history(seed)))).is_err();
     let unlike = if repeated {
         ""
     } else {
-        " (of a repetition that did not fail, so the run is not deterministic)"
+        " (from a repetition that did not fail, so the run is not deterministic)"
     };
     match capture::end() {
         Ok(()) => format!("the frames sent are in {}{unlike}", path.display()),
-        Err(error) => format!("no capture in {}: {error}", path.display()),
+        Err(error) => format!("the frames could not be written to {}: {error}", path.display()),
     }
 }
 

@@ -108,7 +108,7 @@ impl Daemon {
         }
         let welcome = Welcome::decode(&mut reader).ok_or_else(|| gone("sent an invalid answer"))?;
         let (Some(epochs), Some(slots)) = (answer.fds.pop(), answer.fds.pop()) else {
-            return Err(gone("answered without its shared memory"));
+            return Err(gone("answered without passing its shared memory"));
         };
         Ok(Self {
             path: path.to_owned(),

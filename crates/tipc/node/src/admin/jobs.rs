@@ -197,7 +197,7 @@ impl BearerJobs {
         let (open, wanted) = (self.open.clone(), spec.clone());
         let opened = self
             .start(move || open(&wanted, network, socket_bytes))
-            .map_err(|e| format!("cannot enable bearer {spec}: no thread to open it ({e}); end some processes, or raise the limit of this one's"))?;
+            .map_err(|e| format!("cannot enable bearer {spec}: no thread to open it could be started ({e}); end some processes, or raise the limit of this user's processes (ulimit -u)"))?;
         Ok(Next::Wait(Task::Opening(Box::new(Plan { spec, name, with }), opened)))
     }
 

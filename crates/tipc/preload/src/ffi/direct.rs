@@ -22,8 +22,8 @@ fn may_use_io_uring() -> bool {
         let permitted = std::env::var_os(name).is_some_and(|is| is == value);
         if !permitted {
             eprintln!(
-                "crossway-tipc-preload: io_uring is refused (ENOSYS), because its operations would bypass the library that gives this program its TIPC sockets: \
-                 let it use plain calls, or set {name}={value} if it uses io_uring on other descriptors only"
+                "crossway-tipc-preload: io_uring is refused (ENOSYS), because its operations would bypass this library, which provides the program's TIPC sockets; \
+                 configure the program to use plain system calls, or set {name}={value} if it uses io_uring only on other descriptors"
             );
         }
         permitted

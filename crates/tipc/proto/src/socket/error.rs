@@ -76,8 +76,8 @@ impl core::fmt::Display for SocketError {
             Self::NoDestination => {
                 "no destination address; pass one or connect the socket first"
             }
-            Self::MessageTooLong => "a message holds at most 66000 bytes; send it in parts",
-            Self::Unreachable => "nothing is bound to that name, or there is no contact with the node",
+            Self::MessageTooLong => "the message is longer than 66000 bytes; split it",
+            Self::Unreachable => "no socket is bound to that service, or its node cannot be reached",
             Self::NotConnected => "the socket is not connected",
             Self::IsConnected => "the socket is already connected",
             Self::Already => "an earlier connection request is still pending",
@@ -86,13 +86,13 @@ impl core::fmt::Display for SocketError {
             Self::ConnectionReset => {
                 "the peer ended the connection without shutting it down, or its node was lost"
             }
-            Self::Refused => "nothing listens there",
+            Self::Refused => "nothing is listening at that address",
             Self::TimedOut => "the connection request was not answered in time",
             Self::NotSupported => "this socket does not support the operation in its current state",
             Self::NoSuchOption => "this kind of socket does not have this option",
             Self::Invalid => "invalid argument",
             Self::Access => {
-                "service types below 64 are reserved, and a member of a group can neither bind nor join"
+                "permission denied: service types below 64 are reserved, and a socket in a group can neither bind nor join another group"
             }
             Self::TooMany => "the node has reached its maximum number of sockets or bindings",
         })

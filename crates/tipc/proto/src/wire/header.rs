@@ -29,11 +29,11 @@ impl core::fmt::Display for WireError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Truncated => f.write_str("frame is shorter than its size field says"),
-            Self::Version(v) => write!(f, "version {v}, not 2"),
+            Self::Version(v) => write!(f, "protocol version {v} is not supported (expected 2)"),
             Self::HeaderLen => f.write_str("illegal header length for this message"),
             Self::Size => f.write_str("illegal value in the size field"),
-            Self::User(u) => write!(f, "user {u} is not supported"),
-            Self::Type(t) => write!(f, "this user has no message type {t}"),
+            Self::User(u) => write!(f, "message user {u} is not supported"),
+            Self::Type(t) => write!(f, "message type {t} does not exist for this message user"),
             Self::Field(name) => write!(f, "field {name} holds an illegal value"),
         }
     }
