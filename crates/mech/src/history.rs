@@ -38,9 +38,9 @@ pub const ALL: &[Unmeasurable] = &[
         why: || {
             let devices = std::fs::read_dir("/sys/bus/rpmsg/devices");
             match devices.map(Iterator::count) {
-                Ok(0) => "this kernel has it, and no other processor: it connects no two processes of one kernel".to_owned(),
+                Ok(0) => "this kernel has it, but there is no other processor to talk to, and it does not connect processes of one kernel".to_owned(),
                 Ok(_) => "it leads to another processor with firmware of its own, not to another process".to_owned(),
-                Err(_) => "this kernel is built without it, and it connects no two processes of one kernel".to_owned(),
+                Err(_) => "this kernel is built without it, and it does not connect processes of one kernel".to_owned(),
             }
         },
         instead: "the rings (shm-*), or UNIX sockets",
@@ -67,9 +67,9 @@ pub const ALL: &[Unmeasurable] = &[
         why: || {
             let daemon = ["/usr/bin/pvmd", "/usr/lib/pvm3/lib/pvmd"];
             if daemon.iter().any(|path| Path::new(path).exists()) {
-                "it is installed, but its last release is from 2009 and no contender of it is written".to_owned()
+                "it is installed, but its last release is from 2009, and Crossway has no contender for it".to_owned()
             } else {
-                "it is not installed, its last release is from 2009, and no contender of it is written".to_owned()
+                "it is not installed, its last release is from 2009, and Crossway has no contender for it".to_owned()
             }
         },
         instead: "mpi",
@@ -86,7 +86,7 @@ pub const ALL: &[Unmeasurable] = &[
         why: || {
             "it carries no messages, and names a process, not a channel: it does not report that a living peer has closed its end".to_owned()
         },
-        instead: "signal, which sends through a pidfd; for the notice of a peer's end any mechanism that detects it (crossway faults gives its time)",
+        instead: "signal, which sends through a pidfd; to be notified of a peer's end, any mechanism that detects it (crossway faults measures how fast)",
     },
     Unmeasurable {
         id: "tee",

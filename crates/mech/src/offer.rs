@@ -42,11 +42,11 @@ impl Offer {
     ) -> Result<T, OpenError> {
         let text = self.words.get(name).ok_or_else(|| OpenError::BadOffer {
             mechanism,
-            why: format!("the word '{name}' is missing"),
+            why: format!("the value '{name}' is missing"),
         })?;
         text.parse().map_err(|_| OpenError::BadOffer {
             mechanism,
-            why: format!("the word '{name}' cannot be parsed: '{text}'"),
+            why: format!("the value '{name}' cannot be parsed: '{text}'"),
         })
     }
 

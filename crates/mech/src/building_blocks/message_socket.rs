@@ -182,7 +182,7 @@ pub(crate) fn check_limit(
     }
     let asked = spec.max_message;
     let why = format!(
-        "the spec asks for messages of {asked} bytes, but the maximum is {max} bytes; {advice}"
+        "messages of {asked} bytes were requested, but the maximum is {max} bytes; {advice}"
     );
     Err(OpenError::Unsupported { mechanism, why })
 }

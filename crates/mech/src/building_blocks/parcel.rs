@@ -301,7 +301,9 @@ impl<T: Taker> ParcelRx<T> {
             }
         };
         if notice.len > self.layout.max as u64 || notice.slot as usize >= self.layout.slots {
-            return Err(RecvError::Damaged(format!("an invalid notice: {notice:?}")));
+            return Err(RecvError::Damaged(format!(
+                "the peer announced an impossible message: {notice:?}"
+            )));
         }
         let need = notice.len as usize;
         if let Some(have) = room.filter(|&have| have < need) {

@@ -177,7 +177,7 @@ fn check_namespace(claimed: u32, seen: u32) -> Result<(), OpenError> {
     Err(OpenError::Unsupported {
         mechanism: Cma::ID,
         why: format!(
-            "the listening end is process {claimed} in a PID namespace of its own, so its memory cannot be addressed from here; run both              ends in one PID namespace"
+            "the listening end is process {claimed} in another PID namespace, so its memory cannot be addressed from here; run both ends in one PID namespace"
         ),
     })
 }

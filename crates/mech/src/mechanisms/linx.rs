@@ -386,7 +386,7 @@ impl<V: Via> Mechanism for Linx<V> {
         let named = |offer: &Offer, word| -> Result<Spid, OpenError> {
             Spid::new(offer.word(Self::ID, word)?).ok_or_else(|| OpenError::BadOffer {
                 mechanism: Self::ID,
-                why: format!("the word '{word}' is not an endpoint"),
+                why: format!("the value '{word}' is not the number of an endpoint"),
             })
         };
         let (to, from) = (named(offer, "spid")?, named(offer, "from")?);

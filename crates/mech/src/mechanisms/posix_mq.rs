@@ -271,15 +271,15 @@ mod libc_errno {
 fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> String {
     if error.errno() == libc_errno::EMFILE {
         return format!(
-            "two queues for one message of {message_bytes} bytes are beyond RLIMIT_MSGQUEUE or the limit of open files \
-             ({error}); raise it (ulimit -q {}, or ulimit -n), or request smaller messages",
+            "two queues for messages of {message_bytes} bytes exceed RLIMIT_MSGQUEUE or the limit of open files \
+             ({error}); raise the limit (ulimit -q {}, or ulimit -n), or request smaller messages",
             4 * (message_bytes + 1024)
         );
     }
     let granted = limits.map_or(0, |l| l.message_bytes);
     let remedy = PosixMq::remedy_for_size(message_bytes).unwrap_or_default();
     format!(
-        "messages of {message_bytes} bytes are beyond fs.mqueue.msgsize_max = {granted}; {remedy}, or request smaller \
+        "messages of {message_bytes} bytes exceed fs.mqueue.msgsize_max = {granted}; {remedy}, or request smaller \
          messages"
     )
 }

@@ -213,7 +213,7 @@ impl ShmPipeRx {
             || len > self.heap.ring().max_message() as u64
         {
             return Err(RecvError::Damaged(format!(
-                "a ticket of {read} bytes for {len} bytes at {position}; expected position {} and at most {} bytes",
+                "the peer announced {len} bytes at position {position} ({read} bytes of announcement); expected at most {1} bytes at position {0}",
                 self.heap.position(),
                 self.heap.ring().max_message()
             )));

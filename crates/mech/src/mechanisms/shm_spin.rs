@@ -49,8 +49,7 @@ pub type ShmSpinRx = RingRx<SharedRing, NoBell>;
 
 impl Mechanism for ShmSpin {
     const ID: &'static str = "shm-spin";
-    const ABOUT: &'static str =
-        "ring in shared memory, spinning; each end owns a core (ipc-bench's mempipe_spin)";
+    const ABOUT: &'static str = "ring in shared memory, spinning; each end occupies a CPU while it waits (ipc-bench's mempipe_spin)";
     const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory);
     type Tx = ShmSpinTx;
     type Rx = ShmSpinRx;
@@ -82,7 +81,7 @@ fn check_wait(spec: &Spec) -> Result<(), OpenError> {
     if spec.wait != Wait::Spin {
         return Err(OpenError::Unsupported {
             mechanism: ShmSpin::ID,
-            why: "it can only spin; use shm-futex to sleep".into(),
+            why: "it can only spin; use shm-futex for ends that sleep".into(),
         });
     }
     Ok(())

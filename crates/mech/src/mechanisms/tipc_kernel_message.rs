@@ -23,7 +23,8 @@ pub struct Rdm;
 
 impl MessageType for Rdm {
     const NAME: &'static str = "tipc-kernel-rdm";
-    const SUMMARY: &'static str = "the kernel's TIPC, RDM messages; an overloaded receiver rejects";
+    const SUMMARY: &'static str =
+        "the kernel's TIPC, RDM messages; an overloaded receiver rejects messages";
     const KIND: SocketKind = SocketKind::Rdm;
     type Tipc = KernelTipc;
 }
@@ -34,7 +35,8 @@ pub struct Dgram;
 
 impl MessageType for Dgram {
     const NAME: &'static str = "tipc-kernel-dgram";
-    const SUMMARY: &'static str = "the kernel's TIPC, datagrams; an overloaded receiver rejects";
+    const SUMMARY: &'static str =
+        "the kernel's TIPC, datagrams; an overloaded receiver rejects messages";
     const KIND: SocketKind = SocketKind::Dgram;
     type Tipc = KernelTipc;
 }

@@ -25,8 +25,7 @@ pub struct Rdm;
 
 impl MessageType for Rdm {
     const NAME: &'static str = "tipc-node-rdm";
-    const SUMMARY: &'static str =
-        "TIPC through a node in user space (tipcd), RDM messages; an overloaded receiver rejects";
+    const SUMMARY: &'static str = "TIPC through a node in user space (tipcd), RDM messages; an overloaded receiver rejects messages";
     const KIND: SocketKind = SocketKind::Rdm;
     type Tipc = NodeTipc;
 }
@@ -37,8 +36,7 @@ pub struct Dgram;
 
 impl MessageType for Dgram {
     const NAME: &'static str = "tipc-node-dgram";
-    const SUMMARY: &'static str =
-        "TIPC through a node in user space (tipcd), datagrams; an overloaded receiver rejects";
+    const SUMMARY: &'static str = "TIPC through a node in user space (tipcd), datagrams; an overloaded receiver rejects messages";
     const KIND: SocketKind = SocketKind::Dgram;
     type Tipc = NodeTipc;
 }

@@ -25,7 +25,7 @@ const LARGEST_OVER_IPV6: usize = 65_535 - 8;
 
 impl DatagramFamily for UdpDatagrams {
     const NAME: &'static str = "udp";
-    const SUMMARY: &'static str = "UDP; a full receiver drops silently";
+    const SUMMARY: &'static str = "UDP; a full receiver drops messages silently";
     const CARRIER: Carrier = Carrier::new(Family::Network, Transport::Udp);
     const RELIABILITY: Reliability = Reliability::Lossy;
     const LARGEST: Option<usize> = Some(LARGEST_OVER_IPV6);

@@ -50,7 +50,7 @@ impl Shared {
             return Err(OpenError::BadOffer {
                 mechanism: id,
                 why: format!(
-                    "the listener's ring has {capacity} bytes, ours {}: both ends must have the same spec",
+                    "the listening end's ring has {capacity} bytes, this end's {}; both ends must be opened with the same settings",
                     dimensions.capacity
                 ),
             });

@@ -66,7 +66,9 @@ impl Peer {
             Ok(()) => Ok(Peer { process, at }),
             Err(Errno::INVAL) => Err(OpenError::Unsupported {
                 mechanism: Signal::ID,
-                why: "the peer's process is in a PID namespace that is not below this one; run both ends in one".to_owned(),
+                why: "the peer's process is in a PID namespace that is not a descendant of this one, so no signal can be sent \
+                      to it; run both ends in one PID namespace"
+                    .to_owned(),
             }),
             Err(errno) => Err(OsError::new("pidfd_send_signal", "the peer", errno).into()),
         }

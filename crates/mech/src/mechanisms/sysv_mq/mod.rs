@@ -80,7 +80,7 @@ fn too_large(len: usize, limits: Option<Limits>) -> OpenError {
     OpenError::Unsupported {
         mechanism: SysvMq::ID,
         why: format!(
-            "messages of {len} bytes are beyond kernel.msgmax = {msgmax} or kernel.msgmnb = {msgmnb}; {remedy}, or request \
+            "messages of {len} bytes exceed kernel.msgmax = {msgmax} or kernel.msgmnb = {msgmnb}; {remedy}, or request \
              smaller messages"
         ),
     }
