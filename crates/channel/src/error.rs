@@ -12,7 +12,7 @@ use crate::net::BadNetwork;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name is invalid.
-    #[error("'{name}' is no channel name: {why}")]
+    #[error("'{name}' is not a valid channel name: {why}")]
     Name {
         /// The name.
         name: String,
@@ -34,7 +34,7 @@ pub enum Error {
         waited: Duration,
     },
     /// A listener exists, but did not answer before the deadline.
-    #[error("the listener of channel '{name}' does not answer: {why}")]
+    #[error("no valid answer from the listener of channel '{name}': {why}")]
     NoAnswer {
         /// The channel's name.
         name: String,
@@ -52,7 +52,7 @@ pub enum Error {
     /// A channel between hosts would be neither encrypted nor authenticated, and neither the program nor its
     /// environment allows that.
     #[error(
-        "channel '{name}' may be on other hosts, and there is no key: set CROSSWAY_CHANNEL_KEY to a key file that all hosts have (crossway channel key makes one), or CROSSWAY_CHANNEL_PLAIN=1 to do without"
+        "channel '{name}' may be on other hosts, and there is no key: set CROSSWAY_CHANNEL_KEY to a key file that all hosts have (create one with: crossway channel key), or set CROSSWAY_CHANNEL_PLAIN=1 to allow unencrypted connections"
     )]
     Unprotected {
         /// The channel's name.
@@ -62,7 +62,7 @@ pub enum Error {
     #[error("{0}")]
     Network(#[from] BadNetwork),
     /// Two hosts do not agree on the key or on the protocol.
-    #[error("the listener of channel '{name}' at {place} and this end do not agree: {why}")]
+    #[error("the listener of channel '{name}' at {place} cannot be used: {why}")]
     Disagreed {
         /// The channel's name.
         name: String,
@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// The list of hosts has addresses of the name, but none of them belongs to this host.
     #[error(
-        "channel '{name}' cannot be listened on from here: the list of hosts has it at {addresses}, and none of these is an address of this host; add one"
+        "cannot listen on channel '{name}': the list of hosts has {addresses} for it, and none of these is an address of this host; add one"
     )]
     NotHere {
         /// The channel's name.
@@ -92,13 +92,18 @@ pub enum Error {
         why: String,
     },
     /// A channel cannot be handed to a process on another host.
-    #[error("channel '{name}' cannot be handed to another host, its connecting end stays: {why}")]
+    #[error(
+        "channel '{name}' cannot be handed to another host, because its connecting end cannot follow: {why}"
+    )]
     CannotFollow {
         /// The channel's name.
         name: String,
         /// The reason that the connecting end gave.
         why: String,
     },
+    /// Channels were not handed over from one process to another.
+    #[error("handing over channels failed: {0}")]
+    HandOver(String),
     /// No connection was accepted before the deadline.
     #[error("nobody connected to channel '{name}' within {waited:?}")]
     NobodyConnected {
@@ -143,7 +148,7 @@ pub enum RecvError {
     #[error("the peer died")]
     PeerDied,
     /// The shared memory is damaged: it contains data that no correct peer writes.
-    #[error("damaged channel: {0}")]
+    #[error("the channel is damaged: {0}")]
     Damaged(String),
     /// A system call failed.
     #[error("{0}")]

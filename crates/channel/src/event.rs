@@ -70,9 +70,9 @@ impl fmt::Display for Reason {
             Reason::Upgrade => f.write_str("the best that both ends allow"),
             Reason::Asked => f.write_str("the program asked for it"),
             Reason::Policy => f.write_str("what may be used has changed"),
-            Reason::SameCpu(cpu) => write!(f, "both ends on CPU {cpu} while they spun"),
+            Reason::SameCpu(cpu) => write!(f, "both ends were spinning on CPU {cpu}"),
             Reason::Load { runnable, cpus } => {
-                write!(f, "{runnable} threads want to run on {cpus} CPUs")
+                write!(f, "{runnable} threads are runnable on {cpus} CPUs")
             }
             Reason::CpuBudget { needed_permille, allowed_permille } => write!(
                 f,
@@ -197,7 +197,7 @@ impl fmt::Display for Event {
                 write!(f, "{from} -> {to} in {}: {why}", Nanos(took_us * 1000))
             }
             EventKind::WouldSwitch { from, to, why } => {
-                write!(f, "would go {from} -> {to}: {why}")
+                write!(f, "would switch {from} -> {to}: {why}")
             }
             EventKind::Refused { from, to, because } => {
                 write!(f, "stays on {from}, {to} did not open: {because}")
@@ -228,7 +228,7 @@ mod tests {
         let event = Event { at_unix_ms: 3_723_004, channel: "camera/left".to_owned(), id: 7, what };
         assert_eq!(
             event.to_string(),
-            "01:02:03.004Z camera/left shm-spin -> shm-futex in 412.0 us: both ends on CPU 3 while they spun"
+            "01:02:03.004Z camera/left shm-spin -> shm-futex in 412.0 us: both ends were spinning on CPU 3"
         );
     }
 }

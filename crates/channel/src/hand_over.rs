@@ -76,8 +76,8 @@ pub(crate) fn hand_over(
     cannot.map_or(Ok(count), Err)
 }
 
-fn no_answer(why: &str) -> Error {
-    Error::NoAnswer { name: "of the other process".to_owned(), why: why.to_owned() }
+fn not_handed_over(why: &str) -> Error {
+    Error::HandOver(why.to_owned())
 }
 
 /// Switches a channel to no transport and stops using its control connection; `None` if its peer has ended.
@@ -88,7 +88,7 @@ fn park(
 ) -> Result<Option<Given>, Error> {
     let link = channel.link();
     if link.role != Role::Leader {
-        return Err(no_answer("only channels of a listener can be handed over"));
+        return Err(not_handed_over("only channels of a listener can be handed over"));
     }
     let late = || until.is_some_and(|until| until <= Instant::now());
     loop {
@@ -97,7 +97,7 @@ fn park(
         match channel.receiver().take_in(Some(Instant::now() + SLICE)) {
             Ok(()) => {}
             Err(RecvError::PeerDied) => return Ok(None),
-            Err(error) => return Err(no_answer(&error.to_string())),
+            Err(error) => return Err(not_handed_over(&error.to_string())),
         }
         let state = link.lock();
         if state.over {
@@ -107,7 +107,10 @@ fn park(
             break;
         }
         if late() {
-            return Err(no_answer("its peer does not receive, so it cannot be parked"));
+            let name = &link.name;
+            return Err(not_handed_over(&format!(
+                "channel '{name}' cannot be parked, because its peer does not receive"
+            )));
         }
     }
     let given = match successor {
@@ -128,7 +131,10 @@ fn park(
                     return Err(Error::CannotFollow { name, why });
                 }
                 None if late() => {
-                    return Err(no_answer("its peer does not answer that it leaves"));
+                    let name = &link.name;
+                    return Err(not_handed_over(&format!(
+                        "the peer of channel '{name}' did not confirm before the deadline that it leaves this process"
+                    )));
                 }
                 None => (state, _) = link.wait(state, Some(Instant::now() + SLICE)),
             }
@@ -190,7 +196,7 @@ fn pass_on(
         };
         let state = link.lock();
         let control =
-            state.wire.socket().ok_or_else(|| no_answer("its peer is on another host"))?;
+            state.wire.socket().ok_or_else(|| not_handed_over("the peer is on another host"))?;
         fds = vec![copy(control)?, copy(link.page().fd())?];
     }
     match successor {

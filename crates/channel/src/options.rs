@@ -100,7 +100,7 @@ impl Options {
     ///
     /// # Errors
     /// Those of [`Options::listen`]; [`Error::NobodyListens`] if no process listens on the name before the deadline;
-    /// [`Error::NoAnswer`] if the listening process dies, or has handed over nothing before the deadline. After the
+    /// [`Error::HandOver`] if the listening process dies, or has handed over nothing before the deadline. After the
     /// first channel, the error is in [`TakenOver::incomplete`] instead.
     pub fn take_over(self, name: &str, until: Deadline) -> Result<TakenOver, Error> {
         let listener = self.clone().listen(name)?;
@@ -203,7 +203,7 @@ impl Options {
             return Err(no_proof("it did not read what this process wrote to the shared page"));
         }
         if welcome.wrote_nonce != page.nonce(true) {
-            return Err(no_proof("what it wrote to the shared page does not arrive"));
+            return Err(no_proof("this process cannot read what it wrote to the shared page"));
         }
         let ends = Ends {
             name: name.to_owned(),
@@ -239,14 +239,14 @@ fn answer(name: &str, socket: &OwnedFd, until: Deadline) -> Result<Option<Welcom
     let came = wait_ready(socket, Interest::Readable, until)
         .map_err(|e| OsError::new("poll", "control connection", e))?;
     if !came {
-        return Err(no_answer("not until the deadline; its process may be stopped"));
+        return Err(no_answer("none came before the deadline; its process may be stopped"));
     }
     match message::receive(socket, true) {
         Packet::Message(Message::Welcome(welcome), _) => Ok(Some(welcome)),
         Packet::Message(Message::Refused(why), _) => {
             Err(Error::Refused { name: name.to_owned(), why })
         }
-        Packet::Message(..) => Err(no_answer("it answers with something other than a greeting")),
+        Packet::Message(..) => Err(no_answer("it is something other than a greeting")),
         Packet::Nonsense(why) => Err(no_answer(&why)),
         Packet::Nothing | Packet::End | Packet::Broken => Ok(None),
     }

@@ -66,7 +66,7 @@ impl Profile {
         for (transport, cost) in &read.costs {
             let figures = [cost.message_ns, cost.byte_ns, cost.wake_ns];
             if figures.iter().any(|ns| !ns.is_finite() || *ns < 0.0) {
-                return Err(bad(format!("{transport}: a cost is 0 ns or more")));
+                return Err(bad(format!("{transport}: costs must be at least 0 ns")));
             }
         }
         let mut profile = Profile::default();
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(profile.costs[&Transport::ShmSpin], default.costs[&Transport::ShmSpin]);
         for (text, why) in [
             (r#"{"costs":{"smoke":{"message_ns":1,"byte_ns":0,"wake_ns":2}}}"#, "smoke"),
-            (r#"{"costs":{"shm-spin":{"message_ns":-1,"byte_ns":0,"wake_ns":2}}}"#, "0 ns or more"),
+            (r#"{"costs":{"shm-spin":{"message_ns":-1,"byte_ns":0,"wake_ns":2}}}"#, "at least 0"),
             (r#"{"cost":{}}"#, "cost"),
         ] {
             write(text);

@@ -64,10 +64,10 @@ fn the_channels_of_an_incomplete_hand_over_are_taken_and_its_error_is_reported()
     let taking = std::thread::spawn(move || next.take_over(NAME, soon()).unwrap());
     // The second one cannot be handed over, because it is the end that connected.
     let handed = listener.hand_over(vec![channel, foreign], soon());
-    assert!(matches!(handed, Err(Error::NoAnswer { .. })), "{handed:?}");
+    assert!(matches!(handed, Err(Error::HandOver(_))), "{handed:?}");
     let mut taken = taking.join().unwrap();
     assert_eq!(taken.channels.len(), 1);
-    assert!(matches!(taken.incomplete, Some(Error::NoAnswer { .. })), "{:?}", taken.incomplete);
+    assert!(matches!(taken.incomplete, Some(Error::HandOver(_))), "{:?}", taken.incomplete);
     taken.channels[0].sender().send(b"after", soon()).unwrap();
     assert_eq!(client.receiver().recv(&mut [0; 8], soon()).unwrap(), 5);
 }

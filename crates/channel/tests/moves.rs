@@ -256,7 +256,7 @@ fn a_process_that_gives_up_taking_over_is_not_handed_anything() {
     let near = here.options(&[], None);
     for impatient in [near, there.options(&[there.address, here.address], None)] {
         let late = Some(Instant::now() + Duration::from_millis(50));
-        let Err(Error::NoAnswer { .. }) = impatient.take_over(NAME, late) else {
+        let Err(Error::HandOver(_)) = impatient.take_over(NAME, late) else {
             panic!("it takes over")
         };
         let limit = soon().unwrap();

@@ -84,7 +84,7 @@ fn what_cannot_be_is_one_clear_line() {
         (&["send", "nobody", "--wait-s", "0"][..], "nobody listens on channel 'nobody'"),
         (&["switch", "nobody", "shm-futex"], "no channel 'nobody' is open"),
         (&["switch", "nobody", "smoke"], "unknown transport 'smoke'"),
-        (&["listen", "a b"], "'a b' is no channel name"),
+        (&["listen", "a b"], "'a b' is not a valid channel name"),
         (&["listen", "a", "--profile", "/no/such"], "profile /no/such"),
         (&["listen", "a", "--pin", "shm-spin", "--forbid", "shm-spin"], "allows no transport"),
     ] {

@@ -6,7 +6,7 @@ use crossway_mech::Deadline;
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, OsError};
 
-use super::no_answer;
+use super::not_handed_over;
 use crate::error::Error;
 use crate::message::{self, Message, Outbox, Packet};
 use crate::net::{Reader, Writer};
@@ -46,7 +46,9 @@ impl Successor {
                 while !outbox.is_empty() {
                     let room = wait_ready(&*socket, Interest::Writable, until);
                     if !room.map_err(|e| OsError::new("poll", "successor", e))? {
-                        return Err(no_answer("it does not take what is handed to it"));
+                        return Err(not_handed_over(
+                            "the other process does not receive the channels",
+                        ));
                     }
                     outbox.flush(&*socket);
                 }
@@ -64,7 +66,7 @@ impl Successor {
     pub(super) fn send_held(&mut self, message: &[u8], until: Deadline) -> Result<(), Error> {
         let Successor::Far(ends) = self else { return Ok(()) };
         ends.0.write_frame(message, until).map_err(|errno| match errno {
-            Errno::TIMEDOUT => no_answer("it does not take what is handed to it"),
+            Errno::TIMEDOUT => not_handed_over("the other process does not receive the channels"),
             errno => OsError::new("send", "successor", errno).into(),
         })
     }

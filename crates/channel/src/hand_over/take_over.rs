@@ -12,7 +12,7 @@ use crossway_mech::Deadline;
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_sys::{Errno, OsError};
 
-use super::{LENGTH, no_answer};
+use super::{LENGTH, not_handed_over};
 use crate::channel::{Channel, Ends};
 use crate::error::Error;
 use crate::event::Reason;
@@ -124,7 +124,11 @@ impl Old {
         let (handed, fds) = match self.read(until)? {
             (Message::Handed(handed), fds) => (handed, fds),
             (Message::AllHanded, _) => return Ok(None),
-            (other, _) => return Err(no_answer(&format!("unexpected answer {other:?}"))),
+            (other, _) => {
+                return Err(not_handed_over(&format!(
+                    "unexpected answer from the other process: {other:?}"
+                )));
+            }
         };
         let (held, given) = match self {
             Old::Near(_) => from_memory(&handed, fds)?,
@@ -137,8 +141,9 @@ impl Old {
 
     /// Reads the next packet.
     fn read(&mut self, until: Deadline) -> Result<(Message, Vec<OwnedFd>), Error> {
-        let late = || no_answer("it handed nothing over until the deadline");
-        let gone = || no_answer("it went away before all was handed over");
+        let late = || not_handed_over("the other process handed nothing over before the deadline");
+        let gone =
+            || not_handed_over("the other process ended before it had handed everything over");
         match self {
             Old::Near(socket) => loop {
                 let came = wait_ready(&*socket, Interest::Readable, until);
@@ -149,7 +154,11 @@ impl Old {
                     Packet::Message(message, fds) => return Ok((message, fds)),
                     Packet::Nothing => {}
                     Packet::End => return Err(gone()),
-                    other => return Err(no_answer(&format!("unexpected answer {other:?}"))),
+                    other => {
+                        return Err(not_handed_over(&format!(
+                            "unexpected answer from the other process: {other:?}"
+                        )));
+                    }
                 }
             },
             Old::Far(reader) => {
@@ -158,7 +167,7 @@ impl Old {
                     _ => gone(),
                 })?;
                 let message = serde_json::from_slice(&frame);
-                Ok((message.map_err(|error| no_answer(&error.to_string()))?, Vec::new()))
+                Ok((message.map_err(|error| not_handed_over(&error.to_string()))?, Vec::new()))
             }
         }
     }
@@ -185,14 +194,16 @@ fn from_memory(
     handed: &Handed,
     mut fds: Vec<OwnedFd>,
 ) -> Result<(VecDeque<Vec<u8>>, Given), Error> {
-    let missing = || no_answer("descriptors are missing from what it handed over");
+    let missing =
+        || not_handed_over("descriptors are missing from what the other process handed over");
     let memory = fds.pop().ok_or_else(missing)?;
     let mut bytes = Vec::new();
     File::from(memory)
         .read_to_end(&mut bytes)
         .map_err(|e| OsError::new("read", "held messages", e))?;
-    let held = held_in(&bytes, handed.held)
-        .ok_or_else(|| no_answer("the messages that it handed over are damaged"))?;
+    let held = held_in(&bytes, handed.held).ok_or_else(|| {
+        not_handed_over("the messages that the other process handed over are damaged")
+    })?;
     if fds.is_empty() {
         return Ok((held, None));
     }
@@ -210,8 +221,10 @@ fn from_frames(
     let read = |_| reader.read_frame(longest, until);
     let held: Result<_, Errno> = (0..handed.held).map(read).collect();
     held.map_err(|errno| match errno {
-        Errno::TIMEDOUT => no_answer("it did not hand all messages over until the deadline"),
-        _ => no_answer("it went away before all messages were handed over"),
+        Errno::TIMEDOUT => {
+            not_handed_over("the other process did not hand all messages over before the deadline")
+        }
+        _ => not_handed_over("the other process ended before it had handed all messages over"),
     })
 }
 

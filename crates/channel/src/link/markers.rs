@@ -64,7 +64,7 @@ impl Link {
         let mut state = self.lock();
         let due = state.switch.epoch().wrapping_add(1) == epoch;
         let Some(next) = state.next_rx.take_if(|_| due) else {
-            return Err(RecvError::Damaged(format!("nothing is known of epoch {epoch}")));
+            return Err(RecvError::Damaged(format!("epoch {epoch} is unknown")));
         };
         self.followed(&mut state, rx, next)
     }

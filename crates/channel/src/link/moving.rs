@@ -75,7 +75,7 @@ impl Link {
     /// another host if `far` is true.
     pub(super) fn is_left(&self, state: &mut State, far: bool) {
         if far && self.network.is_none() {
-            let why = "it knows no way to other hosts: give its program CROSSWAY_CHANNEL_HOSTS or CROSSWAY_CHANNEL_TIPC";
+            let why = "its program has no settings for other hosts: set CROSSWAY_CHANNEL_HOSTS or CROSSWAY_CHANNEL_TIPC for it";
             return state.wire.send(&Message::Stays(why.to_owned()), Vec::new());
         }
         if state.moving == Moving::No {

@@ -191,7 +191,7 @@ impl Reader {
         let Some(header) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let len = u32::from_le_bytes(*header) as usize;
         if len > longest {
-            return Err(format!("a frame of {len} bytes, {longest} are allowed"));
+            return Err(format!("a frame has {len} bytes, but at most {longest} are allowed"));
         }
         Ok((bytes.len() >= HEADER + len).then_some(len))
     }

@@ -93,12 +93,12 @@ pub(crate) fn greet(
     Ok((writer, reader))
 }
 
-const WRONG_KEY: &str = "its key is another one; give both ends the same key file";
+const WRONG_KEY: &str = "its key is different; give both ends the same key file";
 
 fn check_preamble(answer: &[u8; PREAMBLE], wanted: Mode) -> Result<(), String> {
     let [magic @ .., version, theirs] = answer;
     if magic != MAGIC {
-        return Err("it is no listener of channels".to_owned());
+        return Err("it is not a Crossway channel listener".to_owned());
     }
     if *version != VERSION {
         return Err(format!(
@@ -262,7 +262,7 @@ mod tests {
         for (ours, theirs, why) in [
             (Some(&one), None, "demands a key"),
             (None, Some(&one), "has no key"),
-            (Some(&one), Some(&other), "another one"),
+            (Some(&one), Some(&other), "is different"),
         ] {
             let (greeted, asks) = meet(&network(ours), &network(theirs));
             assert_eq!(asks, None, "nothing is listened to");

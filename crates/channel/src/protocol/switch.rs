@@ -48,12 +48,12 @@ pub enum Action {
 
 /// The error when a switch cannot begin: another one is in progress, or the peer has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a switch is going on already, or the peer is gone")]
+#[error("a switch is already in progress, or the peer has ended")]
 pub struct Busy;
 
 /// The error when the peer sent a signal that is not valid in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer signalled {signal:?} in epoch {epoch}, where it makes no sense")]
+#[error("the peer sent {signal:?} in epoch {epoch}, where it is not valid")]
 pub struct Violation {
     /// The signal.
     pub signal: Signal,

@@ -145,7 +145,7 @@ fn what_is_not_protected_and_not_wanted_plain_is_refused_with_the_way_out() {
     for (ours, theirs, why) in [
         (Some(&one), None, "demands a key"),
         (None, Some(&one), "has no key"),
-        (Some(&one), Some(&other), "another one"),
+        (Some(&one), Some(&other), "is different"),
     ] {
         let address = free_address();
         let hosts = Hosts2::at(&network(address, ours), &network(address, theirs));
