@@ -61,7 +61,8 @@ const char *cchannel_transport(const cchannel *channel);
 int cchannel_switch(const cchannel *channel, const char *name, int64_t timeout_ms);
 /* Closes a channel. The peer first receives everything that was sent, then learns of the close. */
 void cchannel_close(cchannel *channel);
-/* Returns the reason why the calling thread's last call failed, as text. */
+/* Returns the reason for the calling thread's last failure, as text; the empty string before the first failure. The
+ * text is valid until the thread's next call fails. */
 const char *cchannel_error(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
 //! The functions of the C interface.
 #![allow(unsafe_code)]
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -14,7 +15,7 @@ use crossway_channel::{
 use crossway_sys::Errno;
 
 thread_local! {
-    static WHY: RefCell<CString> = RefCell::default();
+    static WHY: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
 }
 
 /// A listener, as C programs see it.
@@ -43,8 +44,20 @@ fn negative(errno: Errno) -> c_int {
 }
 
 fn failed(errno: Errno, why: impl std::fmt::Display) -> c_int {
-    WHY.set(CString::new(why.to_string().replace('\0', " ")).unwrap_or_default());
+    let text = CString::new(why.to_string().replace('\0', " ")).unwrap_or_default();
+    WHY.set(Cow::Owned(text));
     negative(errno)
+}
+
+/// As [`failed`], for reasons that are always the same: allocates nothing, because a program may poll with calls that
+/// fail.
+fn failed_as_usual(errno: Errno, why: &'static CStr) -> c_int {
+    WHY.set(Cow::Borrowed(why));
+    negative(errno)
+}
+
+fn no_channel() -> c_int {
+    failed_as_usual(Errno::BADF, c"the channel is NULL")
 }
 
 fn open_failed(error: &Error) -> c_int {
@@ -167,7 +180,9 @@ pub unsafe extern "C" fn cchannel_accept(
     // SAFETY: as the caller promises, here and below.
     unsafe {
         give(out, || {
-            let listener = listener.as_ref().ok_or(negative(Errno::BADF))?;
+            let listener = listener
+                .as_ref()
+                .ok_or_else(|| failed_as_usual(Errno::BADF, c"the listener is NULL"))?;
             let accepted = listener.0.accept(deadline(timeout_ms));
             accepted.map(channel).map_err(|error| open_failed(&error))
         })
@@ -218,11 +233,11 @@ pub unsafe extern "C" fn cchannel_send(
     timeout_ms: i64,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    let Some(channel) = (unsafe { channel.as_ref() }) else { return negative(Errno::BADF) };
+    let Some(channel) = (unsafe { channel.as_ref() }) else { return no_channel() };
     let message = if length == 0 {
         &[]
     } else if bytes.is_null() {
-        return negative(Errno::FAULT);
+        return failed_as_usual(Errno::FAULT, c"the message is NULL, but its length is not 0");
     } else {
         // SAFETY: as the caller promises.
         unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) }
@@ -235,8 +250,10 @@ pub unsafe extern "C" fn cchannel_send(
     };
     match sent {
         Ok(()) => 0,
-        Err(SendError::Full) => negative(Errno::AGAIN),
-        Err(SendError::TimedOut) => negative(Errno::TIMEDOUT),
+        Err(SendError::Full) => failed_as_usual(Errno::AGAIN, c"there is no room for the message"),
+        Err(SendError::TimedOut) => {
+            failed_as_usual(Errno::TIMEDOUT, c"no room became free before the timeout")
+        }
         Err(error @ SendError::TooLarge { .. }) => failed(Errno::MSGSIZE, error),
         Err(error @ SendError::PeerClosed) => failed(Errno::PIPE, error),
         Err(error @ SendError::Os(_)) => failed(Errno::IO, error),
@@ -255,13 +272,12 @@ pub unsafe extern "C" fn cchannel_recv(
     timeout_ms: i64,
 ) -> i64 {
     // SAFETY: as the caller promises.
-    let Some(channel) = (unsafe { channel.as_ref() }) else {
-        return negative(Errno::BADF).into();
-    };
+    let Some(channel) = (unsafe { channel.as_ref() }) else { return no_channel().into() };
     let buffer = if size == 0 {
         &mut []
     } else if buffer.is_null() {
-        return negative(Errno::FAULT).into();
+        let why = c"the buffer is NULL, but its size is not 0";
+        return failed_as_usual(Errno::FAULT, why).into();
     } else {
         // SAFETY: as the caller promises.
         unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size) }
@@ -274,8 +290,10 @@ pub unsafe extern "C" fn cchannel_recv(
     };
     let errno = match received {
         Ok(length) => return i64::try_from(length).unwrap_or(i64::MAX),
-        Err(RecvError::Empty) => negative(Errno::AGAIN),
-        Err(RecvError::TimedOut) => negative(Errno::TIMEDOUT),
+        Err(RecvError::Empty) => failed_as_usual(Errno::AGAIN, c"no message is waiting"),
+        Err(RecvError::TimedOut) => {
+            failed_as_usual(Errno::TIMEDOUT, c"no message arrived before the timeout")
+        }
         Err(error @ RecvError::TooSmall { .. }) => failed(Errno::MSGSIZE, error),
         Err(error @ RecvError::Closed) => failed(Errno::SHUTDOWN, error),
         Err(error @ RecvError::PeerDied) => failed(Errno::CONNRESET, error),
@@ -292,7 +310,7 @@ pub unsafe extern "C" fn cchannel_recv(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cchannel_poll_fd(channel: *const Cchannel) -> c_int {
     // SAFETY: as the caller promises.
-    let Some(channel) = (unsafe { channel.as_ref() }) else { return negative(Errno::BADF) };
+    let Some(channel) = (unsafe { channel.as_ref() }) else { return no_channel() };
     let receiver = channel.receiver.lock().unwrap_or_else(PoisonError::into_inner);
     receiver.poll_fd().map_or_else(
         || failed(Errno::OPNOTSUPP, "ask for a descriptor when opening: options.pollable"),
@@ -333,7 +351,7 @@ pub unsafe extern "C" fn cchannel_switch(
     timeout_ms: i64,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    let Some(channel) = (unsafe { channel.as_ref() }) else { return negative(Errno::BADF) };
+    let Some(channel) = (unsafe { channel.as_ref() }) else { return no_channel() };
     // SAFETY: as the caller promises.
     let to = match unsafe { text(name) }.and_then(transport) {
         Ok(to) => to,
@@ -359,8 +377,66 @@ pub unsafe extern "C" fn cchannel_close(channel: *mut Cchannel) {
     }
 }
 
-/// Returns the reason why the calling thread's last call failed, as text.
+/// Returns the reason for the calling thread's last failure, as text; the empty string before the first failure. The
+/// text is valid until the thread's next call fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn cchannel_error() -> *const c_char {
     WHY.with_borrow(|why| why.as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossway_channel::Directory;
+    use std::ptr::{null, null_mut};
+
+    #[test]
+    fn every_failure_sets_its_own_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let soon = Some(Instant::now() + Duration::from_secs(30));
+        // One transport, because a switch would make room.
+        let policy = Policy { pin: Some(Transport::UdsSeqpacket), ..Policy::default() };
+        let options = || Options {
+            directory: Directory::at(dir.path()),
+            policy: policy.clone(),
+            ..Options::default()
+        };
+        let listener = options().listen("reasons").unwrap();
+        let connected = options().connect("reasons", soon).unwrap();
+        let (accepted, idle) = (channel(listener.accept(soon).unwrap()), channel(connected));
+        let message = [0u8; 4096];
+        let (bytes, length) = (message.as_ptr().cast(), message.len());
+        let mut buffer = [0u8; 8];
+        let place = buffer.as_mut_ptr().cast();
+        // SAFETY: the text is copied before the next call.
+        let reason = || unsafe { CStr::from_ptr(cchannel_error()) }.to_str().unwrap().to_owned();
+        let check = |result: i64, errno: Errno, why: &str| {
+            assert_eq!(result, i64::from(negative(errno)), "{}", reason());
+            assert!(reason().contains(why), "{}", reason());
+        };
+        assert_eq!(reason(), "");
+        // SAFETY: both channels are open, and NULL is what is tested.
+        unsafe {
+            check(cchannel_recv(null(), place, 8, 0), Errno::BADF, "channel is NULL");
+            check(cchannel_recv(&idle, null_mut(), 8, 0), Errno::FAULT, "buffer is NULL");
+            check(cchannel_recv(&idle, place, 8, 0), Errno::AGAIN, "no message is waiting");
+            check(cchannel_recv(&idle, place, 8, 1), Errno::TIMEDOUT, "no message arrived");
+            check(cchannel_send(&idle, null(), 1, 0).into(), Errno::FAULT, "message is NULL");
+            let full = loop {
+                match cchannel_send(&idle, bytes, length, 0) {
+                    0 => {}
+                    errno => break errno,
+                }
+            };
+            check(full.into(), Errno::AGAIN, "no room");
+            check(cchannel_send(&idle, bytes, length, 1).into(), Errno::TIMEDOUT, "became free");
+            check(cchannel_recv(&accepted, place, 8, -1), Errno::MSGSIZE, "4096 bytes");
+            check(cchannel_send(null(), bytes, 1, 0).into(), Errno::BADF, "channel is NULL");
+            let mut out = null_mut();
+            check(cchannel_accept(null(), 0, &mut out).into(), Errno::BADF, "listener is NULL");
+            check(cchannel_poll_fd(&idle).into(), Errno::OPNOTSUPP, "options.pollable");
+            check(cchannel_poll_fd(null()).into(), Errno::BADF, "channel is NULL");
+            check(cchannel_switch(&idle, null(), 0).into(), Errno::FAULT, "text is NULL");
+        }
+    }
 }
