@@ -84,6 +84,8 @@ fn what_cannot_be_is_one_clear_line() {
         (&["send", "nobody", "--wait-s", "0"][..], "nobody listens on channel 'nobody'"),
         (&["switch", "nobody", "shm-futex"], "no channel 'nobody' is open"),
         (&["switch", "nobody", "smoke"], "unknown transport 'smoke'"),
+        (&["switch", "nobody", "tipc"], "channels do not switch to tipc"),
+        (&["listen", "a", "--key", "/no/such"], "/no/such"),
         (&["listen", "a b"], "'a b' is not a valid channel name"),
         (&["listen", "a", "--profile", "/no/such"], "profile /no/such"),
         (&["listen", "a", "--pin", "shm-spin", "--forbid", "shm-spin"], "allows no transport"),
@@ -93,6 +95,9 @@ fn what_cannot_be_is_one_clear_line() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(errors.contains(said), "{args:?}: {errors}");
     }
+    let unused = ["--key", "/no/such", "--hosts", "/no/such"];
+    let key = run(&dir, &[&["key"], &unused[..]].concat());
+    assert!(key.status.success(), "options without effect do not matter: {key:?}");
     let top = run(&dir, &["top", "--once", "--interval-s", "0"]);
     assert!(String::from_utf8(top.stdout).unwrap().starts_with("No channel is open in "));
 }

@@ -81,9 +81,28 @@ enum What {
         /// Name of the channels
         name: String,
         /// Transport to switch to: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp, or udp if both
-        /// ends allow loss
+        /// ends allow loss. Channels whose listener was found by tipc stay on it
+        #[arg(value_parser = switchable)]
         transport: Transport,
     },
+}
+
+impl What {
+    /// Whether the subcommand opens channels, which may lead to other hosts.
+    fn opens_channels(&self) -> bool {
+        matches!(self, What::Listen(_) | What::Send(_) | What::Check(_))
+    }
+}
+
+/// Parses a transport to which channels can switch on request.
+fn switchable(name: &str) -> Result<Transport, String> {
+    match name.parse() {
+        Ok(Transport::Tipc) => {
+            Err("channels do not switch to tipc on request; they use it if their listener was found by tipc".to_owned())
+        }
+        Ok(transport) => Ok(transport),
+        Err(error) => Err(format!("{error}")),
+    }
 }
 
 /// The transports that a channel may use, and how it chooses among them.
@@ -182,10 +201,9 @@ fn make_key(file: Option<&Path>) -> anyhow::Result<ExitCode> {
 
 impl Run for Channel {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let network = self.network()?;
+        let network = self.what.opens_channels().then(|| self.network()).transpose()?;
         let directory = self.directory.map_or_else(Directory::of_user, Directory::at);
-        let options =
-            Options { directory: directory.clone(), network: Some(network), ..Options::default() };
+        let options = Options { directory: directory.clone(), network, ..Options::default() };
         match self.what {
             What::Listen(listen) => listen.run(options),
             What::Send(send) => send.run(options),
