@@ -157,7 +157,8 @@ impl Progress {
             RunEvent::Repeat { trials } => {
                 self.finish();
                 let disturbed = count(*trials, "trial was", "trials were");
-                eprintln!("{disturbed} disturbed by the machine; measuring as many again");
+                let them = if *trials == 1 { "it" } else { "them" };
+                eprintln!("{disturbed} disturbed by the machine; repeating {them}");
                 self.begin(*trials as u64);
             }
             RunEvent::Trial { case, .. } => {

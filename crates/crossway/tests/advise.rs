@@ -31,7 +31,7 @@ fn unusable_questions_are_one_clear_error() {
             &["nowhere.toml"][..],
             "there is no question 'nowhere.toml': give a readable file, or one of: sensor",
         ),
-        (&[], "no question: name a file"),
+        (&[], "no question given: name a question file"),
         (
             &["--size", "64", "--require", "speed"],
             "--require: unknown property 'speed'; allowed: order",

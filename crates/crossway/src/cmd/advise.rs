@@ -174,7 +174,7 @@ impl Advise {
         let Some(given) = &self.question else {
             if self.asked.size.is_none() {
                 bail!(
-                    "no question: name a file, a ready-made question ({}), or state at least --size",
+                    "no question given: name a question file or a ready-made question ({}), or give at least --size",
                     READY.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
                 );
             }
@@ -193,8 +193,8 @@ impl Advise {
         let least = Duration::from_secs(least.as_secs_f64().ceil() as u64);
         match self.time {
             Some(time) if time < least => bail!(
-                "--time {:?} is too short: measuring the candidates takes about {:?} at least; state more time, require more \
-                 properties, or use records only (--no-measure)",
+                "--time {:?} is too short: measuring the candidates takes at least about {:?}; allow more time, require more \
+                 properties, or use existing records only (--no-measure)",
                 time,
                 least
             ),
@@ -337,7 +337,7 @@ impl Advise {
         };
         if !quiet {
             let most = sources.budget.unwrap_or_default();
-            eprintln!("Asked: {}", question.sentence());
+            eprintln!("Question: {}", question.sentence());
             eprintln!("Measuring takes at most about {:.0} s.", most.as_secs_f64());
         }
         let bench: &mut dyn Bench = &mut machine;

@@ -195,14 +195,14 @@ impl Run for Compare {
             FailOn { allow_unclear: self.allow_unclear, ..gate }.failures(&report)
         });
         if report.comparisons.is_empty() {
-            let example =
-                |cases: &[String]| cases.first().map_or("none", String::as_str).to_owned();
+            let example = |cases: &[String]| match cases {
+                [] => "none".to_owned(),
+                [first, ..] => format!("{}, for example {first}", cases.len()),
+            };
             bail!(
-                "nothing to compare: no case has figures in both A and B (only in A, {}: {} ...; only in B, {}: {} ...); give two \
-                 runs of one plan, or select with --a and --b two parts that differ in one input",
-                report.only_in_a.len(),
+                "nothing to compare: no case has figures in both A and B (cases only in A: {}; cases only in B: {}); give two \
+                 runs of the same plan, or use --a and --b to select two parts that differ in one input",
                 example(&report.only_in_a),
-                report.only_in_b.len(),
                 example(&report.only_in_b)
             );
         }
@@ -240,7 +240,7 @@ impl Compare {
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
         let read = |path: &Path| {
             read_beside::<Environment>(path, ENVIRONMENT)
-                .with_context(|| format!("the fingerprint next to {} is damaged", path.display()))
+                .with_context(|| format!("cannot read {ENVIRONMENT} next to {}", path.display()))
         };
         let (Some(env_a), Some(env_b)) = (read(&self.a)?, read(b)?) else {
             return Ok(vec![
@@ -258,7 +258,7 @@ impl Compare {
         let what = format!("the runs are from different machines ({})", differences.join("; "));
         ensure!(
             self.across_machines,
-            "{what}; their figures differ for that reason alone. Compare anyway with --across-machines"
+            "{what}, so their figures may differ for that reason alone; to compare them anyway, add --across-machines"
         );
         Ok(vec![what])
     }

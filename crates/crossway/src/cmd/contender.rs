@@ -136,7 +136,7 @@ fn chosen(words: &[String]) -> anyhow::Result<Vec<&'static Contender>> {
         let dirs = Folders::of_user(&program).declarations;
         let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
         bail!(
-            "no contender is declared in {}; write one with `crossway contender new NAME`, or name its declaration with \
+            "no contender is declared in {}; create one with `crossway contender new NAME`, or give a declaration file with \
              --contender FILE",
             dirs.join(" or ")
         );

@@ -60,7 +60,7 @@ pub(super) fn find(words: &str) -> anyhow::Result<Record> {
             .with_context(|| format!("cannot read {}", file.display()))?;
         let lines = text.lines().count();
         let Some(text) = line.checked_sub(1).and_then(|at| text.lines().nth(at)) else {
-            bail!("{} has lines 1 to {lines}, not {line}", file.display());
+            bail!("{} has {lines} lines; there is no line {line}", file.display());
         };
         let mut loaded = records_io::parse_records(&file, text.as_bytes())?;
         return loaded.records.pop().with_context(|| format!("line {line} is not a record"));

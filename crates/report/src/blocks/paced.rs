@@ -79,10 +79,10 @@ fn leave_out_empty_percentiles(sheet: &mut Sheet) {
         }
     }
     let names: Vec<&str> = empty.iter().map(|(name, _)| *name).collect();
-    let (verb, pronoun) = if empty.len() == 1 { ("is", "it takes") } else { ("are", "they take") };
+    let verb = if empty.len() == 1 { "is" } else { "are" };
     let needed: Vec<&str> = empty.iter().map(|(_, samples)| *samples).collect();
     sheet.notes.push(format!(
-        "{} {verb} not shown: no case has the {} samples that {pronoun}; measure longer (--measure-ms) or more often (--trials)",
+        "{} {verb} not shown, because no case has enough samples ({} needed); measure longer (--measure-ms) or run more trials (--trials)",
         names.join(" and "),
         needed.join(" and "),
     ));

@@ -94,13 +94,16 @@ fn percentiles_that_no_case_has_are_left_out_with_the_reason() {
     let text = show(&records);
     assert_eq!(heads(&text), "");
     assert!(
-        text.contains("p99 and p99.9 are not shown: no case has the 1,000 and 10,000 samples"),
+        text.contains(
+            "p99 and p99.9 are not shown, because no case has enough samples (1,000 and 10,000 needed)"
+        ),
         "{text}"
     );
     records.iter_mut().for_each(|r| percentiles(r, Some(900_000), None));
     let text = show(&records);
     assert_eq!(heads(&text), "p99");
-    assert!(text.contains("p99.9 is not shown: no case has the 10,000 samples"), "{text}");
+    let note = "p99.9 is not shown, because no case has enough samples (10,000 needed)";
+    assert!(text.contains(note), "{text}");
     let of_one = records[0].mechanism.clone();
     records
         .iter_mut()

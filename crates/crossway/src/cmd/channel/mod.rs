@@ -194,7 +194,7 @@ fn make_key(file: Option<&Path>) -> anyhow::Result<ExitCode> {
             .mode(0o600)
             .open(path)
             .and_then(|mut file| file.write_all(key.as_bytes()))
-            .with_context(|| format!("{}: the key was not written", path.display()))?,
+            .with_context(|| format!("cannot write the key to {}", path.display()))?,
     }
     Ok(ExitCode::SUCCESS)
 }

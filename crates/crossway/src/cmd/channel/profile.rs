@@ -36,7 +36,7 @@ impl Write {
         let records = read_records(&path)?.records;
         let measured = channel_profile::of(&records).with_context(|| {
             format!(
-                "{} has no streams of at least three sizes on any transport of channels; measure them: crossway measure quick -f 'shm-*|uds-seqpacket*'",
+                "{} has no throughput cases with at least three message sizes for any transport that channels use; measure them with: crossway measure quick -f 'shm-*|uds-seqpacket*'",
                 path.display()
             )
         })?;

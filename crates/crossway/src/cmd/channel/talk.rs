@@ -75,7 +75,7 @@ impl Listen {
             if let Some(error) = taken.incomplete {
                 let count = taken.channels.len();
                 eprintln!(
-                    "crossway: {count} channels were taken over; further ones are lost: {error}"
+                    "crossway: {count} channels were taken over; the others are lost: {error}"
                 );
             }
             (taken.listener, taken.channels)

@@ -184,8 +184,11 @@ impl Bench {
                 own_name(0)
             }
         };
-        let mut client = Client::new(dir, &path, patience)
-            .with_context(|| format!("no server '{path}' was found"))?;
+        let mut client = Client::new(dir, &path, patience).with_context(|| {
+            format!(
+                "no bench server answers at '{path}' (start one with: crossway linx bench --serve)"
+            )
+        })?;
         let mut rows = Vec::new();
         let (size, times, burst) = (self.size, self.times, self.burst);
         for case in self.cases() {

@@ -24,7 +24,7 @@ impl Hunt {
         let spid = match endpoint.hunt_and_wait(&self.path, until) {
             Ok(spid) => spid,
             Err(Error::TimedOut) => {
-                eprintln!("crossway: there is no endpoint '{}' yet", self.path);
+                eprintln!("crossway: endpoint '{}' did not appear before the timeout", self.path);
                 return Ok(ExitCode::from(EXIT_NO));
             }
             Err(error) => return Err(error.into()),

@@ -50,7 +50,10 @@ impl Send {
         };
         let to = match endpoint.hunt_and_wait(&self.path, until) {
             Err(Error::TimedOut) => {
-                return late(&format!("there is no endpoint '{}' yet", self.path));
+                return late(&format!(
+                    "endpoint '{}' did not appear before the timeout",
+                    self.path
+                ));
             }
             found => found?,
         };

@@ -112,7 +112,7 @@ impl TraceTo {
             eprintln!("{lost} records are missing: they arrived faster than they could be written");
         }
         if invalid > 0 {
-            eprintln!("{invalid} records were left out because no correct program reports them");
+            eprintln!("{invalid} malformed records were left out");
         }
         Ok(())
     }

@@ -213,7 +213,7 @@ fn set(site: &Site<'_>, mut words: Words, settings: &SetArguments) -> anyhow::Re
     let name = link_of(words)?.with_context(|| format!("no link is named; give {LINK}"))?;
     ensure!(
         name != BROADCAST_LINK,
-        "a tipcd has no tolerance, priority or window to set for {BROADCAST_LINK}; what can be set is how multicasts are sent: \
+        "tolerance, priority and window of {BROADCAST_LINK} cannot be set on a tipcd; to set how multicasts are sent: \
          crossway tipc link set broadcast BROADCAST|REPLICAST|AUTOSELECT"
     );
     site.carry_out(&Order::SetLink { name, settings })

@@ -151,7 +151,7 @@ fn explain(error: AdminError) -> anyhow::Error {
     });
     if no_daemon && kernel {
         return anyhow::anyhow!(
-            "{error}; this kernel has TIPC itself: use iproute2's `tipc` for its node, e.g. tipc link list"
+            "{error}; this kernel supports TIPC: to inspect the kernel's node, use iproute2's `tipc`, e.g. tipc link list"
         );
     }
     // Without the error as a source: its text already states the cause.

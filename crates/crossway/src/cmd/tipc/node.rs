@@ -68,7 +68,7 @@ impl Node {
                     Property::Netid => ("netid", Some(node.netid.to_string())),
                 };
                 let value = value.ok_or_else(|| {
-                    anyhow::anyhow!("the node has no {name} yet: enable a bearer (crossway tipc bearer enable), or wait a second")
+                    anyhow::anyhow!("the node has no {name} yet: it gets one about a second after its first bearer is enabled (crossway tipc bearer enable)")
                 })?;
                 site.show(&serde_json::json!({ name: value }), |_| println!("{value}"))
             }

@@ -32,7 +32,7 @@ impl RunProgram {
     pub(super) fn run(self, tipcd: &Path) -> anyhow::Result<ExitCode> {
         if !self.force && Socket::open_on(&Backend::Kernel, SocketKind::Rdm).is_ok() {
             bail!(
-                "this kernel has AF_TIPC itself: run the program without `crossway tipc run`, or use the tipcd with --force"
+                "this kernel supports AF_TIPC: run the program without `crossway tipc run`, or add --force to use the tipcd"
             );
         }
         let library = match &self.library {

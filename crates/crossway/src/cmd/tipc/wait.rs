@@ -67,7 +67,7 @@ impl Wait {
                     Some(_) => "check with crossway tipc node, link list and nametable show",
                     None => "start one: crossway tipcd",
                 };
-                anyhow::bail!("{missing} within {} s; {next}", self.timeout);
+                anyhow::bail!("timed out after {} s: {missing}; {next}", self.timeout);
             }
             if interrupts.any() {
                 return Ok(ExitCode::from(130));

@@ -47,7 +47,7 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     tables.extend(reversals::sheet(&run.records));
     (!tables.is_empty()).then(|| Section {
         id: "enea-tables",
-        title: "Enea's tables beside ours",
+        title: "Enea's tables compared with this run",
         paragraphs,
         tables,
         ..Section::default()
