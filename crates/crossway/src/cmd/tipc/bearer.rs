@@ -60,8 +60,8 @@ struct Meant {
 
 #[derive(clap::Args)]
 struct Enable {
-    /// `eth:DEVICE` (the tipcd needs root) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`, where `mtu` is the
-    /// largest packet without IP and UDP headers; or, in iproute2's syntax: [priority PRIORITY] media { eth device
+    /// `eth:DEVICE` (the tipcd needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`, where `mtu`
+    /// is the largest packet without IP and UDP headers; or, in iproute2's syntax: [priority PRIORITY] media { eth device
     /// DEVICE | udp name NAME localip ADDRESS [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
     #[arg(required = true, value_name = "BEARER | KEYWORDS")]
     words: Vec<String>,
