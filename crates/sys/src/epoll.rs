@@ -41,8 +41,6 @@ pub enum Trigger {
     WhileReadable,
     /// Once for each arrival of data (edge-triggered), and at the end of the stream.
     Input,
-    /// As [`Trigger::Input`], but [`Ready::ended`] is set only on an error or when both directions have ended.
-    Arrivals,
     /// Once for each arrival of data or of room to write (edge-triggered): the caller must read or write until EAGAIN.
     Changes,
 }
@@ -64,7 +62,6 @@ fn flags(trigger: Trigger) -> EventFlags {
         Trigger::Errors => EventFlags::empty(),
         Trigger::WhileReadable => EventFlags::IN,
         Trigger::Input => EventFlags::IN | EventFlags::RDHUP | EventFlags::ET,
-        Trigger::Arrivals => EventFlags::IN | EventFlags::ET,
         Trigger::Changes => EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET,
     }
 }

@@ -82,7 +82,7 @@ impl Endpoint {
                     pool,
                 )?;
                 // Each wake-up is reported once, so nothing has to be read from the eventfd.
-                when = Trigger::Arrivals;
+                when = Trigger::Input;
                 Channel::Ring(ring)
             }
         };
