@@ -81,9 +81,9 @@ impl NodeSocket {
         Found::Nothing { bells_eaten }
     }
 
-    /// Waits after [`Found::Awaits`] for as long as the descriptor's settings allow. An error is not to be reported
-    /// before a bell that may have been sent for the caller has been handled ([`Woken::WithoutBell`]); it is returned
-    /// beside the outcome.
+    /// Waits after [`Found::Awaits`] for as long as the descriptor's settings allow. If the wait failed, the second
+    /// value is its error: the caller first handles the bell that may have been sent for it ([`Woken::WithoutBell`]),
+    /// and only then reports the error.
     pub(super) fn await_bell(&self, down: &Down) -> Result<(Woken, Option<Errno>), Errno> {
         let inlet = self.inlet(down)?;
         let word = inlet.rx.words().bell();

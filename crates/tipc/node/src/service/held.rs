@@ -29,9 +29,9 @@ pub(super) struct Held {
     queue: VecDeque<Stalled>,
     /// Memory occupied by these messages, in bytes.
     bytes: usize,
-    /// Value of `bytes` from which on there is no relief.
+    /// While `bytes` is at least this, no further message is accepted in spite of congestion.
     most: usize,
-    /// Whether the program has been relieved since it last made room by reading.
+    /// Whether a message was accepted in spite of congestion since the program last read.
     relieved: bool,
 }
 
