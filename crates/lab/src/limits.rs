@@ -15,7 +15,7 @@ use crossway_sys::topology::Topology;
 use crossway_sys::yardstick::{CallKind, Lines, cache_line_round_trips, call_times, memcpy_times};
 use serde::{Deserialize, Serialize};
 
-pub use control::ControlRate;
+pub use control::{ControlRate, RATES_TOO_LARGE};
 pub(crate) use copying::Copying;
 pub use copying::{CopyLimit, Layout, TWO_COPIES_FASTER};
 pub use waiting::{Wake, WakeKind};

@@ -204,7 +204,7 @@ fn print(ui: &Ui, limits: &limits::Limits) {
     }
     if !limits.control.is_empty() {
         println!("\n{}", ui.paint("1", "Creating, querying and removing objects"));
-        let mut rates = table(&["object, operation", "threads", "median", "p10", "p90"]);
+        let mut rates = table(&["object, operation", "threads", "all threads", "p10", "p90"]);
         for c in &limits.control {
             let [median, p10, p90] = shown(Quantity::CallRate, &c.per_s);
             let name = format!("{}, {}", c.object, c.operation);

@@ -3,7 +3,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossway_sys::lease::{self, Lease, Resource};
@@ -25,6 +25,22 @@ pub struct ControlRate {
     pub threads: u32,
     /// Operations per second of all threads together.
     pub per_s: Spread,
+    /// The time within which the operations of all threads are counted, milliseconds; null in files from before
+    /// 2026-11-26. Those divide the operations of each thread by a time of its own. Threads that take turns on a CPU then
+    /// seem to work at the same time, so the rates of several threads are too large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<u32>,
+}
+
+/// The note on the rates of several threads in files from before [`ControlRate::window_ms`].
+pub const RATES_TOO_LARGE: &str = "The rates of several threads were measured by an earlier version, which counted threads \
+     that take turns on a CPU as if they worked at the same time: they are too large.";
+
+impl ControlRate {
+    /// Whether the rate is too large, as [`RATES_TOO_LARGE`] says.
+    pub fn is_too_large(&self) -> bool {
+        self.threads > 1 && self.window_ms.is_none()
+    }
 }
 
 /// Numbers of threads to measure; Enea's study measured its patch with four.
@@ -106,7 +122,7 @@ fn leased_path() -> Result<(PathBuf, Lease), OsError> {
     Ok((path, held))
 }
 
-/// Measures all operations; each run takes `run_ms`. `gaps` receives the operations that this system does not permit.
+/// Measures all operations; each run counts for `run_ms`. `gaps` receives the operations that this system does not permit.
 pub(super) fn measure(run_ms: u32, repeats: usize, gaps: &mut Vec<String>) -> Vec<ControlRate> {
     let mut rates = Vec::new();
     for (object, operation, made) in OPERATIONS {
@@ -119,6 +135,7 @@ pub(super) fn measure(run_ms: u32, repeats: usize, gaps: &mut Vec<String>) -> Ve
                     operation: operation.to_owned(),
                     threads,
                     per_s,
+                    window_ms: Some(run_ms),
                 }),
                 Ok(None) => {}
                 Err(error) => {
@@ -131,36 +148,88 @@ pub(super) fn measure(run_ms: u32, repeats: usize, gaps: &mut Vec<String>) -> Ve
     rates
 }
 
-/// Operations per second of this number of threads together.
+/// Time between the start of the threads and that of the window in which their operations are counted.
+const LEAD: Duration = Duration::from_millis(1);
+
+/// Operations per second of this number of threads together: all operations within one window, divided by its length.
+/// Threads that take turns on a CPU share the window as they share the CPU.
 fn rate(made: Made, threads: u32, run_ms: u32) -> Result<f64, OsError> {
     let barrier = Barrier::new(threads as usize);
+    let window = OnceLock::new();
     let length = Duration::from_millis(run_ms.into());
     let one = || -> Result<f64, OsError> {
         let operation = made();
         barrier.wait();
         let mut operation = operation?;
-        let begin = Instant::now();
-        let mut done = 0u64;
-        while begin.elapsed() < length {
+        let &(begin, end) = window.get_or_init(|| {
+            let begin = Instant::now() + LEAD;
+            (begin, begin + length)
+        });
+        let mut done = 0.0;
+        let mut from = Instant::now();
+        while from < end {
             for _ in 0..AT_A_TIME {
                 operation()?;
             }
-            done += AT_A_TIME;
+            let to = Instant::now();
+            done += AT_A_TIME as f64 * share_within((from, to), (begin, end));
+            from = to;
         }
-        Ok(done as f64 / begin.elapsed().as_secs_f64())
+        Ok(done)
     };
-    std::thread::scope(|scope| {
+    let done: f64 = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
         workers
             .into_iter()
             .map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .sum()
-    })
+            .sum::<Result<f64, OsError>>()
+    })?;
+    Ok(done / length.as_secs_f64())
+}
+
+/// The fraction of a span of time that lies within a window.
+fn share_within(span: (Instant, Instant), window: (Instant, Instant)) -> f64 {
+    let within = span.1.min(window.1).saturating_duration_since(span.0.max(window.0));
+    within.as_secs_f64() / (span.1 - span.0).as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
 #[cfg(test)]
 mod tests {
+    use crossway_sys::{affinity, usage};
+
     use super::*;
+
+    #[test]
+    fn threads_on_one_cpu_are_not_faster_than_the_cpu() {
+        const OPERATION_NS: u64 = 2000;
+        // Each operation takes this much of a CPU's time, however often its thread is interrupted.
+        let made: Made = || {
+            Ok(Box::new(|| {
+                let end = usage::thread_cpu_ns() + OPERATION_NS;
+                while usage::thread_cpu_ns() < end {}
+                Ok(())
+            }))
+        };
+        let cpu = affinity::allowed().expect("affinity")[0];
+        let pinned = || {
+            // The threads that measure inherit the CPU of the one that starts them.
+            affinity::pin(cpu).expect("an allowed CPU");
+            rate(made, 4, 20).expect("the operation does not fail")
+        };
+        let per_s = std::thread::scope(|scope| scope.spawn(pinned).join().expect("no panic"));
+        let at_most = 1e9 / OPERATION_NS as f64;
+        assert!(per_s <= at_most * 1.1, "{per_s} operations per second; one CPU does {at_most}");
+    }
+
+    #[test]
+    fn operations_count_as_far_as_they_are_within_the_window() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let share = |from, to| share_within((at(from), at(to)), (at(10), at(20)));
+        let of =
+            [share(0, 10), share(5, 15), share(12, 14), share(15, 35), share(0, 40), share(20, 30)];
+        assert_eq!(of, [0.0, 0.5, 1.0, 0.25, 0.25, 0.0]);
+    }
 
     #[test]
     fn every_object_is_made_and_removed_by_several_threads_at_once() {

@@ -1,6 +1,8 @@
 //! The machine's physical limits, and each figure compared with the limit that bounds it.
 
-use crossway_lab::limits::{Limits as Measured, Spread, TWO_COPIES_FASTER, WakeKind};
+use crossway_lab::limits::{
+    ControlRate, Limits as Measured, RATES_TOO_LARGE, Spread, TWO_COPIES_FASTER, WakeKind,
+};
 use crossway_lab::record::Span;
 
 use crate::estimate::Estimate;
@@ -211,6 +213,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
             notes: slower.then(|| format!("↓ {TWO_COPIES_FASTER}")).into_iter().collect(),
         });
     }
+    let too_large = limits.control.iter().any(ControlRate::is_too_large);
     if !limits.control.is_empty() {
         sheets.push(Sheet {
             title: "Creating, querying and removing objects".to_owned(),
@@ -231,7 +234,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
                 })
                 .collect(),
             sortable: true,
-            notes: Vec::new(),
+            notes: too_large.then(|| RATES_TOO_LARGE.to_owned()).into_iter().collect(),
         });
     }
     if !limits.gaps.is_empty() {

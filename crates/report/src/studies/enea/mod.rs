@@ -11,6 +11,7 @@ mod tables;
 mod throughput;
 
 use crossway_lab::inputs::{Placement, Wait, Workload};
+use crossway_lab::limits::{ControlRate, RATES_TOO_LARGE};
 use crossway_lab::record::{Record, Span};
 
 use super::call::{Call, larger};
@@ -144,7 +145,12 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
         let why = "limits.json beside the records has no such rates; `crossway measure enea` measures them";
         return claim.without_records(why.to_owned());
     }
-    let why = "today's kernels have the patch; the other rates are listed under Physical limits";
+    let mut why =
+        "today's kernels have the patch; the other rates are listed under Physical limits"
+            .to_owned();
+    if rates.iter().any(ControlRate::is_too_large) {
+        why = format!("{RATES_TOO_LARGE} Besides, {why}");
+    }
     claim.judged("this machine", figures, Verdict::NotMeasurable, why)
 }
 
