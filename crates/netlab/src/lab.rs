@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use crossway_sys::{affinity, lease, netns};
 
@@ -20,6 +21,8 @@ use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build
 /// Number of rounds of killing: each kills all processes on a network's hosts, and the next one finds those started
 /// meanwhile.
 const KILL_ROUNDS: u32 = 20;
+/// Time that the processes on the hosts have to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Names of the networks this process must remove, for [`remove_all_of_this_process`].
 static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -157,13 +160,15 @@ pub fn find(name: &str) -> Result<Network, NetError> {
     })
 }
 
-/// Removes a network, whichever process holds it, and ends the processes on its hosts.
+/// Removes a network, whichever process holds it, and ends the processes on its hosts, after some time to clean up.
 ///
 /// # Errors
 /// There is no such network.
 pub fn down(name: &str) -> Result<(), NetError> {
     check_privilege()?;
-    remove(&find(name)?);
+    let network = find(name)?;
+    ask_to_end(&network);
+    remove(&network);
     Ok(())
 }
 
@@ -374,6 +379,23 @@ fn remove(network: &Network) {
         }
     }
     lock_owned().remove(&network.name);
+}
+
+/// Asks the processes on the hosts to end by SIGTERM and waits for them for at most [`GRACE`].
+fn ask_to_end(network: &Network) {
+    let hosts = network.hosts.iter().filter(|host| host.kind == HostKind::Namespace);
+    let paths: Vec<PathBuf> = hosts.map(Host::namespace_path).collect();
+    let members = netns::members(paths.iter().map(PathBuf::as_path));
+    let asked: Vec<Process> = members
+        .into_iter()
+        .filter(|pid| *pid != std::process::id())
+        .filter_map(Process::of)
+        .collect();
+    asked.iter().for_each(Process::terminate);
+    let deadline = Instant::now() + GRACE;
+    for process in asked {
+        process.await_end(deadline.saturating_duration_since(Instant::now()));
+    }
 }
 
 /// Kills the processes on the hosts, including those started between listing and killing.

@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crossway_sys::proc::started_ticks;
 use serde::de::DeserializeOwned;
@@ -45,6 +46,16 @@ impl Process {
     /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
         started_ticks(self.pid) == Some(self.started_ticks)
+    }
+
+    /// Asks this process and no other to end, by SIGTERM.
+    pub(crate) fn terminate(&self) {
+        crossway_sys::proc::terminate_exactly(self.pid, self.started_ticks);
+    }
+
+    /// Waits until this process has ended, at most for `limit`.
+    pub(crate) fn await_end(&self, limit: Duration) {
+        crossway_sys::proc::await_end_within(self.pid, self.started_ticks, limit);
     }
 
     /// Kills this process and no other.

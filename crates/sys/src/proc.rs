@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
@@ -107,6 +108,23 @@ pub fn kill_exactly(pid: u32, started: u64) {
         return;
     }
     let limit = Timespec { tv_sec: DEATH_LIMIT_S, tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
+}
+
+/// Sends SIGTERM to the process that has this pid and this start time, if it still runs.
+pub fn terminate_exactly(pid: u32, started: u64) {
+    if let Some(process) = open_exactly(pid, started) {
+        let _ = pidfd_send_signal(&process, Signal::TERM);
+    }
+}
+
+/// Waits until the process that has this pid and this start time has ended, at most for `limit`.
+pub fn await_end_within(pid: u32, started: u64, limit: Duration) {
+    let Some(process) = open_exactly(pid, started) else { return };
+    let limit = Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
     let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
 }
 

@@ -1,9 +1,10 @@
 //! `crossway net`: several virtual hosts on this machine.
 
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use crossway_netlab::{
     HostSpec, ImpairedBy, Impairment, Lab, Link, Network, Offloads, Rate, Topology, parse_duration,
     parse_share,
@@ -26,11 +27,11 @@ pub(crate) struct Net {
 enum Action {
     /// Create a network, which exists until `crossway net down`
     Up(Up),
-    /// Take networks down and end the processes on their hosts
+    /// Take networks down and end the processes on their hosts: by SIGTERM, and after two seconds by SIGKILL
     Down(Down),
     /// List the networks that are up
     List(ListNetworks),
-    /// Run a command on a virtual host
+    /// Run a command on a virtual host, in place of this process
     Exec(Exec),
 }
 
@@ -211,9 +212,11 @@ impl Exec {
         };
         let (program, arguments) =
             self.command.split_first().expect("clap requires a command of one word at least");
-        let status = network.host(host)?.command(program).args(arguments).status()?;
-        let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-        Ok(ExitCode::from(code as u8))
+        let mut command = network.host(host)?.command(program);
+        // The command takes this process's place, so that signals, exit status and terminal are its own.
+        let error = command.args(arguments).exec();
+        let tool = command.get_program().to_string_lossy();
+        Err(error).with_context(|| format!("cannot run {tool}, which enters the network namespace"))
     }
 }
 

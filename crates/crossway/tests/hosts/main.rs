@@ -3,6 +3,7 @@
 mod jobs;
 mod kills;
 mod lost;
+mod net_exec;
 #[path = "../place/mod.rs"]
 mod place;
 mod plain;
