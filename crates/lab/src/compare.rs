@@ -17,7 +17,7 @@ use crate::inputs::Measure;
 use crate::limits::cores_moved;
 use crate::record::{Record, Span, Status};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
-pub use gate::{FailOn, GateCall, change, parse_percent};
+pub use gate::{FailOn, GateCall, change, change_range, parse_percent};
 
 /// Significance level: the probability that a test reports a difference where there is none.
 const SIGNIFICANT: f64 = 0.05;
@@ -359,8 +359,16 @@ fn judge(
     } else if !seen && slowdown.contains(1.0) && room <= terms.unclear_beyond {
         (Verdict::Same, None)
     } else {
-        let why = format!("the trials permit a difference of {:.0} %", room * 100.0);
-        (Verdict::Unclear, (!seen).then_some(why))
+        let why = match (seen, slowdown.contains(1.0)) {
+            (false, true) => format!("the trials permit a difference of {:.0} %", room * 100.0),
+            (false, false) => format!(
+                "the two tests disagree: the interval excludes equality, the Mann-Whitney test does not (p = {p:.2})"
+            ),
+            (true, _) => format!(
+                "the two tests disagree: the Mann-Whitney test excludes equality (p = {p:.3}), the interval does not"
+            ),
+        };
+        (Verdict::Unclear, Some(why))
     }
 }
 

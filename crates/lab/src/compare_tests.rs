@@ -219,6 +219,38 @@ fn a_gate_fails_only_when_the_whole_interval_is_beyond_its_bound() {
 }
 
 #[test]
+fn a_gate_gives_the_bound_as_the_reason_and_not_an_outlying_trial() {
+    let mut p50s = scaled(1.10);
+    p50s[6] *= 5;
+    let report = against(&samples::trials("pipe", 64, &p50s, 500.0));
+    assert_eq!(p50(&report).note.as_deref(), Some("1 outlying trial, kept"));
+    let gate: FailOn = "slower:10%".parse().expect("understood");
+    let failures = gate.failures(&report);
+    assert!(failures[0].contains("contains the bound of 10.0 %"), "{failures:?}");
+}
+
+#[test]
+fn tests_that_disagree_are_the_reason_for_an_unclear_verdict() {
+    let between = Between { cache_lines_ns: (None, None), very_same: false };
+    let why = |low, high, p| {
+        let (verdict, note) = judge(Some(Interval { low, high }), p, between, &Terms::default(), 5);
+        assert_eq!(verdict, Verdict::Unclear);
+        note.expect("a reason")
+    };
+    assert!(why(1.005, 1.12, 0.09).contains("the interval excludes equality"));
+    assert!(why(0.99, 1.12, 0.03).contains("the Mann-Whitney test excludes equality"));
+    assert_eq!(why(0.6, 1.5, 0.4), "the trials permit a difference of 67 %");
+}
+
+#[test]
+fn both_ends_of_an_interval_have_one_unit() {
+    assert_eq!(change_range(0.94, 1.064), "-6.0..+6.4 %");
+    assert_eq!(change_range(1.098, 12.3), "1.10..12.3 times");
+    assert_eq!(change_range(0.001, 46.0), "1.0e-3..46.0 times");
+    assert_eq!(change_range(12.0, 46.0), "12.0..46.0 times");
+}
+
+#[test]
 fn gates_that_are_not_understood_are_refused() {
     for bad in ["", "faster:5%", "slower:", "slower:-3%", "slower:x", "slower:nan", "5%"] {
         let error = bad.parse::<FailOn>().expect_err(bad);

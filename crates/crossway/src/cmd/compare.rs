@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, bail, ensure};
 use crossway_lab::cases::{self, CaseKey};
 use crossway_lab::compare::{
-    Comparison, ComparisonReport, FailOn, Figure, Terms, Verdict, change, compare, parse_percent,
+    Comparison, ComparisonReport, FailOn, Figure, Terms, Verdict, change, change_range, compare,
+    parse_percent,
 };
 use crossway_lab::env::{Environment, difference};
 use crossway_lab::other_work::disturbances;
@@ -184,6 +185,9 @@ impl Run for Compare {
         let mut report = compare(&a, &b, &differing, &self.terms());
         warnings.append(&mut report.warnings);
         report.warnings = warnings;
+        for cases in [&mut report.only_in_a, &mut report.only_in_b, &mut report.failed_in_b] {
+            cases.sort_by_cached_key(|case| natural(case));
+        }
         match self.sort {
             // Numbers in a case are sizes: 64 sorts before 4096.
             Sort::Case => report.comparisons.sort_by_cached_key(|c| natural(&c.case)),
@@ -335,7 +339,7 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
         _ => Quantity::Duration,
     };
     let (verdict, tone) = verdict(c);
-    let interval = c.ratio_interval.map_or("–".to_owned(), |i| range(i.low, i.high));
+    let interval = c.ratio_interval.map_or("–".to_owned(), |i| change_range(i.low, i.high));
     let plain = |text: String| (text, Tone::Plain);
     vec![
         plain(c.figure.to_string()),
@@ -345,15 +349,6 @@ fn cells(c: &Comparison) -> Vec<(String, Tone)> {
         plain(interval),
         (verdict, tone),
     ]
-}
-
-/// Formats an interval of ratios as changes; a percent sign common to both ends is shown only once.
-fn range(low: f64, high: f64) -> String {
-    let (low, high) = (change(low), change(high));
-    match (low.strip_suffix(" %"), high.ends_with('%')) {
-        (Some(number), true) => format!("{number}..{high}"),
-        _ => format!("{low}..{high}"),
-    }
 }
 
 fn verdict(c: &Comparison) -> (String, Tone) {
@@ -381,16 +376,4 @@ fn natural(text: &str) -> String {
         Err(_) => word.to_owned(),
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_ends_of_an_interval_have_their_unit() {
-        assert_eq!(range(0.94, 1.064), "-6.0..+6.4 %");
-        assert_eq!(range(0.001, 46.0), "-99.9 %..46.0 times");
-        assert_eq!(range(12.0, 46.0), "12.0 times..46.0 times");
-    }
 }

@@ -53,6 +53,24 @@ pub fn change(ratio: f64) -> String {
     }
 }
 
+/// Describes an interval of ratios as changes of the figure, both ends in one unit: `-6.0..+6.4 %`, or `1.10..12.3 times`
+/// if one end is a change by a factor of ten or more.
+pub fn change_range(low: f64, high: f64) -> String {
+    if !(low.is_finite() && high.is_finite()) {
+        return format!("{}..{}", change(low), change(high));
+    }
+    if low.max(high) >= 10.0 {
+        let times = |ratio: f64| match ratio {
+            _ if ratio >= 10.0 => format!("{ratio:.1}"),
+            _ if ratio >= 0.1 => format!("{ratio:.2}"),
+            _ => format!("{ratio:.1e}"),
+        };
+        return format!("{}..{} times", times(low), times(high));
+    }
+    let (low, high) = (change(low), change(high));
+    format!("{}..{high}", low.trim_end_matches(" %"))
+}
+
 impl FailOn {
     /// The gate's verdict on a figure. A figure that is "same" passes; the caller bounds how large a difference that
     /// verdict may hide ([`Terms::unclear_beyond`](super::Terms::unclear_beyond)).
@@ -63,6 +81,25 @@ impl FailOn {
             (Verdict::Slower, Some(slowdown)) if slowdown.low > bound => GateCall::Slower,
             (Verdict::Slower, Some(slowdown)) if slowdown.high <= bound => GateCall::Passes,
             (Verdict::Slower | Verdict::Unclear, _) => GateCall::Undecided,
+        }
+    }
+
+    /// The message for a figure that the trials leave undecided. A figure without an interval has too few trials for a
+    /// change.
+    fn undecided(&self, c: &Comparison, change: &str) -> String {
+        let note = c.note.as_deref().unwrap_or("the trials do not decide it");
+        match (c.verdict, c.slowdown_interval) {
+            (_, None) => format!("{}: {} undecided: {note}", c.case, c.figure),
+            (Verdict::Slower, Some(slowdown)) => format!(
+                "{}: {} changed by {change}, undecided: the interval of the slowdown, {}, contains the bound of {:.1} %",
+                c.case,
+                c.figure,
+                change_range(slowdown.low, slowdown.high),
+                self.slower_by * 100.0
+            ),
+            (_, Some(_)) => {
+                format!("{}: {} changed by {change}, undecided: {note}", c.case, c.figure)
+            }
         }
     }
 
@@ -78,11 +115,7 @@ impl FailOn {
                     .push(format!("{}: {} changed by {change}, which is slower", c.case, c.figure)),
                 GateCall::Undecided if self.allow_unclear => {}
                 GateCall::Undecided => {
-                    let why = c.note.as_deref().unwrap_or("the interval contains the bound");
-                    failures.push(format!(
-                        "{}: {} changed by {change}, undecided: {why}",
-                        c.case, c.figure
-                    ));
+                    failures.push(self.undecided(c, &change));
                 }
             }
         }
