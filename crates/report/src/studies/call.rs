@@ -167,6 +167,25 @@ pub(super) fn mostly(calls: &[Call]) -> Call {
     }
 }
 
+/// Minimum number of sizes that confirm a claim about all sizes.
+const SIZES_AT_LEAST: usize = 3;
+
+/// Judges a claim about all sizes: few sizes may contradict it, but do not confirm it.
+pub(super) fn at_all_sizes(call: Call, sizes: usize) -> Call {
+    if call == Call::Holds && sizes < SIZES_AT_LEAST { Call::Open(None) } else { call }
+}
+
+/// Says what is missing if there are too few sizes to confirm a claim about all sizes; otherwise an empty text.
+pub(super) fn few_sizes(sizes: usize, plan: &str) -> String {
+    if sizes >= SIZES_AT_LEAST {
+        return String::new();
+    }
+    format!(
+        "; fewer than {SIZES_AT_LEAST} sizes do not confirm a claim about all of them: `crossway measure {plan}` measures \
+         more"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

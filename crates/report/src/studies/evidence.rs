@@ -10,7 +10,8 @@ use crate::steps::Shapes;
 
 /// The TIPC mechanisms, the preferred one first. The studies used TIPC's SOCK_STREAM, because it corresponds to TCP
 /// (item T1 of the Toshiba study). The mechanism over the user-space node is used if no kernel has TIPC.
-const TIPC: [&str; 2] = ["tipc-kernel-stream", "tipc-node-stream"];
+const TIPC: [&str; 2] = [TIPC_IN_KERNEL, "tipc-node-stream"];
+pub(super) const TIPC_IN_KERNEL: &str = "tipc-kernel-stream";
 const TCP: &str = "tcp";
 
 /// The data that findings are judged by.
@@ -110,6 +111,12 @@ impl<'a> Evidence<'a> {
 }
 
 impl<'a> Pair<'a> {
+    /// Returns whether the link between the ends is shaped to a rate.
+    pub(super) fn is_shaped(&self) -> bool {
+        let spec = |r: &&Record| r.inputs.testbed_spec.as_ref().is_some_and(|t| t.rate.is_some());
+        self.tipc.iter().any(spec)
+    }
+
     /// Returns the sizes at which both protocols have trials, in ascending order.
     pub(super) fn sizes(&self) -> Vec<u64> {
         let of = |records: &[&Record]| {

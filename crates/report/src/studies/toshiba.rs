@@ -5,13 +5,18 @@ mod packets;
 use crossway_lab::inputs::{Ends, Workload};
 use crossway_lab::record::{Record, Span};
 
-use super::call::{Call, above, all, enough, equal, mostly};
+use super::call::{Call, above, all, at_all_sizes, enough, equal, few_sizes, mostly};
 use super::evidence::{Compared, Evidence, Pair, efficiency, inverse, load, one_way, rate};
 use super::{Claim, Figure, Finding, Study, Verdict};
 use crate::units::{Quantity, size, three_digits};
 
 const PLAN: &str = "toshiba";
 const LINK_BITS_PER_S: u64 = 100_000_000;
+/// Minimum number of decided sizes that show that there is no crossover among them.
+const SWEEP_SIZES: usize = 8;
+/// The largest of these sizes must be at least this many times the smallest.
+const SWEEP_FACTOR: u64 = 16;
+
 /// Returns all findings of the study.
 pub(super) fn study(evidence: &Evidence<'_>) -> Study {
     let mut findings = vec![
@@ -66,7 +71,8 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
         says: "512 to 40448 bytes one way: TIPC is faster than TCP above a size, TCP is faster below it.",
         rule: "At each size the interval of TIPC's throughput over TCP's lies above 1, below 1, or contains 1 (undecided). Confirmed: there is a size \
                below which TCP leads at some sizes and above which TIPC leads at some, with at most one in twenty of the decided sizes \
-               on the wrong side. Not confirmed: there is no such size. Undecided: fewer than a quarter of the sizes are decided.",
+               on the wrong side. Not confirmed: there is no such size, although at least eight sizes are decided and the largest is at least 16 times the \
+               smallest. Undecided: fewer than a quarter of the sizes are decided, or these cannot show that there is none.",
     };
     let Some(pair) = pair(evidence, of_sweep) else {
         return claim.without_records(evidence.missing("one-way trials beside TCP's", PLAN));
@@ -112,7 +118,21 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
             c.ratio,
         ));
     }
+    // The crossover may lie beyond the sizes that were measured.
+    let reach = signs.iter().map(|(bytes, _)| *bytes);
+    let covers = signs.len() >= SWEEP_SIZES
+        && reach.clone().max() >= reach.min().map(|least| least * SWEEP_FACTOR);
     match parted {
+        None if !covers => claim.judged(
+            pair.place,
+            figures,
+            Verdict::Undecided,
+            format!(
+                "{counts}, which is too little to say that there is no size above which TIPC leads: that takes at least \
+                 {SWEEP_SIZES} decided sizes, the largest at least {SWEEP_FACTOR} times the smallest; `crossway measure {PLAN}` \
+                 measures 512 B to 39.5 KiB"
+            ),
+        ),
         Some(from) => claim.judged(
             pair.place,
             figures,
@@ -207,7 +227,15 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
             three_digits(c.ratio.value)
         ));
     }
-    claim.judged(pair.place, figures, mostly(&calls), why)
+    why.push_str(&few_sizes(by_size.len(), PLAN));
+    if pair.is_shaped() {
+        why.push_str(
+            "; the link's rate is shaped by a token bucket, which delays no frame within its burst: these round trips lack the \
+             time that frames take on a real link of this rate, which would bring the two closer together",
+        );
+    }
+    let call = at_all_sizes(mostly(&calls), by_size.len());
+    claim.judged(pair.place, figures, call, why)
 }
 
 /// Judges the study's claim T8, about the CPU load of a steady stream.

@@ -16,6 +16,15 @@ fn t3_a_size_parts_tcp_and_tipc_or_none_does() {
         |bytes: u64| Does { ns: if bytes < 4096 { 130_000.0 } else { 80_000.0 }, ..DOES };
     judged("T3", Confirmed, "leads from 4 KiB on", |m| sweep(m, flat, crossing));
     judged("T3", NotConfirmed, "TCP at 40", |m| sweep(m, flat, |_| Does { ns: 150_000.0, ..DOES }));
+    // A few sizes, or a single one, cannot show that there is no such size.
+    for sizes in [&[512][..], &[512, 1024, 1536]] {
+        judged("T3", Undecided, "`crossway measure toshiba` measures 512 B to", |m| {
+            for bytes in sizes {
+                let slower = Does { ns: 150_000.0, ..DOES };
+                m.both(Workload::Throughput, Ends::Between, *bytes, DOES, slower);
+            }
+        });
+    }
     judged("T3", Undecided, "of 40 sizes are decided", |m| {
         sweep(m, |_| Does { scatter: 0.6, ..DOES }, |_| Does { scatter: 0.6, ..DOES });
     });
@@ -100,7 +109,13 @@ fn small(made: &mut Made, tcp: f64, tipc: f64, scatter: f64) {
 #[test]
 fn t5_tells_who_puts_messages_together() {
     judged("T5", Confirmed, "TIPC one", |m| small(m, 0.07, 1.0, 0.01));
-    judged("T5", NotConfirmed, "Nagle", |m| small(m, 0.07, 0.1, 0.01));
+    judged("T5", NotConfirmed, "Linux 5.5 and later combine", |m| small(m, 0.07, 0.1, 0.01));
+    judged("T5", NotConfirmed, "Crossway's TIPC node in user space combines", |m| {
+        small(m, 0.07, 0.1, 0.01);
+        for record in m.records.iter_mut().filter(|r| r.mechanism == "tipc-kernel-stream") {
+            record.mechanism = "tipc-node-stream".to_owned();
+        }
+    });
     judged("T5", NotConfirmed, "TCP sends at least one packet", |m| small(m, 1.0, 1.0, 0.01));
     judged("T5", Undecided, "do not decide", |m| {
         // The trials lie on both sides of the bound.
@@ -155,6 +170,9 @@ pub(super) fn round_trips(made: &mut Made, factor: f64, scatter: f64) {
 #[test]
 fn t7_calls_round_trips_equal_within_a_quarter() {
     judged("T7", Confirmed, "at 4 of 4 sizes", |m| round_trips(m, 1.08, 0.02));
+    judged("T7", Undecided, "fewer than 3 sizes do not confirm", |m| {
+        m.both(Workload::PingPong, Ends::Between, 512, DOES, DOES);
+    });
     judged("T7", NotConfirmed, "1.6", |m| round_trips(m, 1.65, 0.02));
     judged("T7", Undecided, "equal within 25 % at", |m| round_trips(m, 1.24, 0.3));
     without_records("T7", "toshiba");

@@ -3,7 +3,7 @@
 use crossway_lab::inputs::Placement;
 use crossway_lab::record::Record;
 
-use super::super::call::{above, all, equal, mostly};
+use super::super::call::{above, all, at_all_sizes, equal, few_sizes, mostly};
 use super::super::evidence::{inverse, rate, ratio};
 use super::{
     Call, Claim, Evidence, Figure, Finding, PLAN, Verdict, WAYS, at, figures, idle, kept, larger,
@@ -257,8 +257,10 @@ fn as_socket(evidence: &Evidence<'_>) -> Finding {
     }
     let calls: Vec<Call> = ratios.iter().map(|(_, r)| equal(r)).collect();
     let near = calls.iter().filter(|c| **c == Call::Holds).count();
-    let why = format!("within 25 % at {near} of {} sizes", calls.len());
-    claim.judged(PLACE, shown("pipe over unix", &ratios), mostly(&calls), why)
+    let few = few_sizes(calls.len(), PLAN);
+    let why = format!("within 25 % at {near} of {} sizes{few}", calls.len());
+    let call = at_all_sizes(mostly(&calls), calls.len());
+    claim.judged(PLACE, shown("pipe over unix", &ratios), call, why)
 }
 
 fn siblings(evidence: &Evidence<'_>) -> Finding {
@@ -289,7 +291,9 @@ fn siblings(evidence: &Evidence<'_>) -> Finding {
         }
     }
     let place = "this machine, two threads of one core";
-    claim.judged(place, shown("pipe over tcp", &ratios), mostly(&calls), "both parts of the claim")
+    let why = format!("both parts of the claim{}", few_sizes(ratios.len(), PLAN));
+    let call = at_all_sizes(mostly(&calls), ratios.len());
+    claim.judged(place, shown("pipe over tcp", &ratios), call, why)
 }
 
 fn same_core(evidence: &Evidence<'_>) -> Finding {
@@ -313,8 +317,10 @@ fn same_core(evidence: &Evidence<'_>) -> Finding {
     let spin = refused
         .and_then(|r| r.reason.clone())
         .map_or(String::new(), |why| format!("; mempipe_spin is refused: {why}"));
+    let sizes = pipes.len().min(others.len());
+    let few = few_sizes(sizes, PLAN);
     let why = format!(
-        "shmem_pipe ahead of mempipe at {} of {} sizes, pipe within 25 % of tcp at {} of {}{spin}",
+        "shmem_pipe ahead of mempipe at {} of {} sizes, pipe within 25 % of tcp at {} of {}{spin}{few}",
         first.iter().filter(|c| **c == Call::Holds).count(),
         first.len(),
         second.iter().filter(|c| **c == Call::Holds).count(),
@@ -322,5 +328,6 @@ fn same_core(evidence: &Evidence<'_>) -> Finding {
     );
     let mut figures = shown("shmem_pipe over mempipe", &pipes);
     figures.extend(shown("pipe over tcp", &others));
-    claim.judged("this machine, one core", figures, all([mostly(&first), mostly(&second)]), why)
+    let call = at_all_sizes(all([mostly(&first), mostly(&second)]), sizes);
+    claim.judged("this machine, one core", figures, call, why)
 }

@@ -6,7 +6,7 @@ use crossway_lab::record::Record;
 use crossway_lab::steps::Cutting;
 
 use super::super::call::{Call, all, enough};
-use super::super::evidence::{Evidence, one_way, packets_each_way};
+use super::super::evidence::{Evidence, TIPC_IN_KERNEL, one_way, packets_each_way};
 use super::super::{Claim, Figure, Finding, Verdict};
 use super::{PLAN, pair};
 use crate::estimate::Estimate;
@@ -181,9 +181,13 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
             "TCP puts several messages into a packet, TIPC one".to_owned()
         }
         (Call::Holds, Call::Fails) => format!(
-            "TIPC puts several messages into a packet, too ({}): Linux 5.5 and later combine small messages of a stream as Nagle's \
-             algorithm does",
-            three_digits(1.0 / least.tipc.value)
+            "TIPC puts several messages into a packet, too ({}): {} small messages of a stream as Nagle's algorithm does",
+            three_digits(1.0 / least.tipc.value),
+            if pair.tipc_id == TIPC_IN_KERNEL {
+                "Linux 5.5 and later combine"
+            } else {
+                "Crossway's TIPC node in user space combines, like Linux 5.5 and later,"
+            }
         ),
         (Call::Fails, _) => "TCP sends at least one packet for every two messages".to_owned(),
         _ => "the trials do not decide".to_owned(),
