@@ -8,7 +8,7 @@ use clap_complete::engine::{
 };
 use crossway_lab::advise::ready::READY;
 use crossway_lab::contender::Folders;
-use crossway_lab::plan::PRESETS;
+use crossway_lab::plan::{MOST_TRIALS, PRESETS};
 use crossway_lab::{pattern, runs};
 use crossway_mech::registry;
 
@@ -40,6 +40,13 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "write a number such as 1000 or 0.5, without a unit".to_owned())
+}
+
+/// Parses a number of trials per case.
+pub(crate) fn trials(text: &str) -> Result<u64, String> {
+    let most = u64::from(MOST_TRIALS);
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("write a whole number from 1 to {most}"))
 }
 
 /// Patterns that select cases by `group/case`; without any, all cases are selected.

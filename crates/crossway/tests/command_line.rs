@@ -275,8 +275,9 @@ fn values_that_are_no_numbers_are_answered_with_an_example() {
     ];
     rejects(&numbers, &["abc", "nan", "inf", "1e999", "20k", ""], "1000 or 0.5");
     rejects(&numbers, &["-3"], "-3");
+    let beyond = ["abc", "1.5", "20k", "-3", "0", "1001"];
+    rejects(&["measure --trials"], &beyond, "whole number from 1 to 1000");
     let whole = [
-        "measure --trials",
         "measure --measure-ms",
         "measure --warmup-ms",
         "profile --measure-ms",

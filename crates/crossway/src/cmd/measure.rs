@@ -52,7 +52,13 @@ pub(crate) struct Measure {
     #[arg(long, value_name = "NAME", value_parser = runs::check_name)]
     name: Option<String>,
     /// Number of trials per case, instead of the plan's; confidence intervals need at least 5
-    #[arg(long, value_name = "N", conflicts_with = "resume", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = args::trials,
+        conflicts_with = "resume",
+        allow_negative_numbers = true
+    )]
     trials: Option<u64>,
     /// Measured time of each trial in milliseconds, instead of the plan's
     #[arg(long, value_name = "MS", conflicts_with = "resume", allow_negative_numbers = true)]
