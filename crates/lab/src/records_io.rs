@@ -1,7 +1,7 @@
 //! Reads `results.jsonl` and the other files of a run.
 //!
-//! A run that was killed can leave an incomplete last line, which is skipped with a warning. Any other line that is not
-//! a record is also skipped, with a warning that contains the command to remove it. A trial that occurs in the file a
+//! A run that was killed can leave an incomplete last line, which is skipped with a warning. Other lines that are not
+//! records are also skipped, with warnings and the one command that removes all of them. A trial that occurs in the file a
 //! second time is skipped, because counting it twice would make intervals too narrow. A record newer than this program
 //! is an error, and so is a file without any record.
 
@@ -102,14 +102,23 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
         let missing = info.missing_trials(&loaded.records);
         if missing > 0 {
             let dir = file.parent().unwrap_or(Path::new("."));
+            let what = match is_being_measured(&file) {
+                true => "it is still being measured".to_owned(),
+                false => format!("continue with: crossway measure --resume {}", dir.display()),
+            };
             loaded.warnings.push(format!(
-                "the run is not complete: {missing} of {} trials are missing; if it was interrupted, continue with: crossway measure --resume {}",
-                info.trials.unwrap_or(0),
-                dir.display()
+                "the run is not complete: {missing} of {} trials are missing; {what}",
+                info.trials.unwrap_or(0)
             ));
         }
     }
     Ok(loaded)
+}
+
+/// Whether a process is adding records to this file: for as long as it does so, it holds a lock on the file.
+pub(crate) fn is_being_measured(file: &Path) -> bool {
+    let Ok(file) = fs::File::open(file) else { return false };
+    matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock))
 }
 
 /// Maximum number of skipped lines per reason that are reported individually. If there are more, only their number is
@@ -166,6 +175,27 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
     Ok(loaded)
 }
 
+/// Reads the record in one line of a file of records; lines count from 1.
+///
+/// # Errors
+/// There is no such line, or it is not a record that this program can read.
+pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
+    let file = results_file(path);
+    let bytes = fs::read(&file).map_err(|cause| ReadError::Io {
+        path: file.clone(),
+        cause,
+        hint: String::new(),
+    })?;
+    let lines: Vec<&[u8]> = bytes.trim_ascii_end().split(|b| *b == b'\n').collect();
+    match line.checked_sub(1).and_then(|at| lines.get(at)) {
+        Some(text) => parse_line(&file, line, text.trim_ascii()),
+        None => {
+            let why = format!("the file has {} lines; there is no line {line}", lines.len());
+            Err(ReadError::Bad { path: file, line, why })
+        }
+    }
+}
+
 /// The identity of a trial, which is the same in whichever file the trial's record is.
 fn identity(record: &Record) -> (String, String, String, u32) {
     (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
@@ -185,9 +215,12 @@ impl LeftOut<'_> {
         let path = self.path.display();
         let mut warnings = Vec::new();
         for (line, why) in self.bad.iter().take(NAMED_AT_MOST) {
-            warnings.push(format!(
-                "{path}:{line}: skipped a line that is not a record: {why}; remove it with: sed -i '{line}d' '{path}'"
-            ));
+            let remedy = match self.bad.len() {
+                1 => format!("; remove it with: {}", self.removal()),
+                _ => String::new(),
+            };
+            warnings
+                .push(format!("{path}:{line}: skipped a line that is not a record: {why}{remedy}"));
         }
         for (line, first) in self.repeated.iter().take(NAMED_AT_MOST) {
             warnings.push(format!("{path}:{line}: skipped: the same trial as line {first}"));
@@ -199,7 +232,32 @@ impl LeftOut<'_> {
                 warnings.push(format!("{path}: skipped {more} more lines that {what}"));
             }
         }
+        if self.bad.len() > 1 {
+            let n = self.bad.len();
+            warnings.push(format!(
+                "{path}: remove all {n} lines that are not records with: {}",
+                self.removal()
+            ));
+        }
         warnings
+    }
+
+    /// The command that removes all lines that are not records. It is one command, because each removal changes the
+    /// numbers of the lines below.
+    fn removal(&self) -> String {
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for &(line, _) in &self.bad {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == line => *last = line,
+                _ => ranges.push((line, line)),
+            }
+        }
+        let one = |(first, last): &(usize, usize)| match last - first {
+            0 => format!("{first}d"),
+            _ => format!("{first},{last}d"),
+        };
+        let commands: Vec<String> = ranges.iter().map(one).collect();
+        format!("sed -i '{}' '{}'", commands.join(";"), self.path.display())
     }
 }
 

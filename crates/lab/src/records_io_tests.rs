@@ -69,6 +69,28 @@ fn a_damaged_line_is_left_out_with_the_command_that_removes_it() {
 }
 
 #[test]
+fn one_command_removes_all_damaged_lines() {
+    let records = samples::trials("pipe", 64, &[1000; 9], 500.0);
+    let text = String::from_utf8(samples::lines(&records)).expect("JSON");
+    let bad = [2, 4, 5, 6, 7, 9];
+    let damaged = |(at, line)| if bad.contains(&(at + 1)) { "[" } else { line };
+    let lines: Vec<&str> = text.lines().enumerate().map(damaged).collect();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join(RESULTS);
+    std::fs::write(&file, lines.join("\n") + "\n").expect("a file");
+    let loaded = read_records(dir.path()).expect("some lines are whole");
+    let commands = loaded.warnings.iter().filter(|w| w.contains("sed -i")).collect::<Vec<_>>();
+    let [command] = commands[..] else { panic!("{:?}", loaded.warnings) };
+    let (_, command) = command.split_once(" with: ").expect("the command comes last");
+    assert!(command.starts_with("sed -i '2d;4,7d;9d' '"), "{command}");
+    let done = std::process::Command::new("sh").args(["-c", command]).status().expect("sh");
+    assert!(done.success());
+    let repaired = read_records(dir.path()).expect("records");
+    assert_eq!(repaired.records, loaded.records);
+    assert_eq!(repaired.warnings, Vec::<String>::new());
+}
+
+#[test]
 fn a_file_without_any_record_is_an_error_with_its_place() {
     let error = parse(b"\xff\xfe\n{}\n").expect_err("no text").to_string();
     assert!(error.starts_with("run/results.jsonl:1: not a record"), "{error}");
@@ -162,4 +184,20 @@ fn records_of_schema_1_are_read() {
     assert_eq!(new.inputs, record.inputs);
     old["host_cpu"] = serde_json::Value::Null;
     assert!(read(&old).host_cpu.is_empty());
+}
+
+#[test]
+fn a_line_that_is_not_a_record_is_named_with_its_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join(RESULTS);
+    std::fs::write(&file, [two(), b"{}\n".to_vec()].concat()).expect("a file");
+    assert_eq!(read_line(dir.path(), 2).expect("a record").inputs.trial, 1);
+    for (line, wanted) in [(3, "missing field"), (4, "has 3 lines"), (0, "has 3 lines")] {
+        let error = read_line(dir.path(), line).expect_err("no record").to_string();
+        assert!(
+            error.starts_with(&format!("{}:{line}: not a record: ", file.display())),
+            "{error}"
+        );
+        assert!(error.contains(wanted), "{error}");
+    }
 }

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use crossway_lab::plan::Plan;
 use crossway_lab::record::Record;
+use crossway_lab::records_io::ReadError;
 use crossway_lab::{records_io, runs};
 
 use super::Run;
 use super::measure::{self, Job};
 use crate::ui::Ui;
 
-/// Repeat the case of a record with the same inputs
+/// Repeat the case of a record with the same inputs, in as many trials
 #[derive(clap::Args)]
 pub(crate) struct Rerun {
     /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`; LINE is a line
@@ -55,15 +56,12 @@ pub(super) fn find(words: &str) -> anyhow::Result<Record> {
     })?;
     let path = &runs::find(Path::new(run))?;
     if let Ok(line) = which.parse::<usize>() {
-        let file = records_io::results_file(path);
-        let text = std::fs::read_to_string(&file)
-            .with_context(|| format!("cannot read {}", file.display()))?;
-        let lines = text.lines().count();
-        let Some(text) = line.checked_sub(1).and_then(|at| text.lines().nth(at)) else {
-            bail!("{} has {lines} lines; there is no line {line}", file.display());
-        };
-        let mut loaded = records_io::parse_records(&file, text.as_bytes())?;
-        return loaded.records.pop().with_context(|| format!("line {line} is not a record"));
+        return records_io::read_line(path, line).map_err(|error| match error {
+            ReadError::Bad { .. } => {
+                anyhow!("{error}; name another line, or a case: `crossway export {run}` lists them")
+            }
+            error => error.into(),
+        });
     }
     let loaded = records_io::read_records(path)?;
     let found = loaded

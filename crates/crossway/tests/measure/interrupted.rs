@@ -47,22 +47,40 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
     assert_eq!((keys.len(), records.len()), (4 * 6, 4 * 6));
     assert_eq!(place.leftovers(), Vec::<String>::new());
 
-    // If it is continued again, it has nothing to do; the findings from before the run are kept.
+    // If it is continued again, it has nothing to do, and nothing is added to the findings from before the run.
     let preflight = run.join("preflight.json");
-    let mut findings: Vec<serde_json::Value> =
-        serde_json::from_slice(&fs::read(&preflight).unwrap()).unwrap();
-    let earlier = serde_json::json!({
+    assert!(preflight.exists());
+    let earlier = serde_json::json!([{
         "severity": "warning", "about": "load", "what": "a test was here", "next_step": "wait"
-    });
-    findings.insert(0, earlier.clone());
-    fs::write(&preflight, serde_json::to_vec(&findings).unwrap()).unwrap();
+    }]);
+    fs::write(&preflight, earlier.to_string()).unwrap();
     let again = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
     assert_success(&again);
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(said.contains("nothing was left to measure"), "{said}");
-    let findings: Vec<serde_json::Value> =
-        serde_json::from_slice(&fs::read(&preflight).unwrap()).unwrap();
-    assert_eq!(findings[0], earlier);
+    assert_eq!(fs::read_to_string(&preflight).unwrap(), earlier.to_string());
+}
+
+#[test]
+fn a_run_is_measured_by_one_process_only() {
+    let place = Place::new(LONG);
+    let controller = place.start();
+    place.await_records(2);
+    let run = place.run();
+    let name = run.to_str().unwrap();
+    let second = place.command(&["measure", "--resume", name]).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert!(said.contains("is being measured by another process"), "{said}");
+    let ranked = place.command(&["rank", name]).output().unwrap();
+    let said = [ranked.stdout, ranked.stderr].concat();
+    let said = String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("it is still being measured") && !said.contains("--resume"), "{said}");
+    signal(controller.id() as i32, "-INT");
+    controller.wait_with_output().unwrap();
+    let resumed = place.command(&["measure", "--resume", name]).output().unwrap();
+    assert_success(&resumed);
+    assert_eq!(place.records().len(), 4 * 6);
 }
 
 #[test]

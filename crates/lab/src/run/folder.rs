@@ -1,9 +1,9 @@
 //! The folder of a run: `results.jsonl`, to which records are only appended, and the files next to it.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crossway_sys::OsError;
 use serde::Serialize;
@@ -15,9 +15,6 @@ use crate::preflight::Finding;
 use crate::record::Record;
 use crate::records_io::{self, RESULTS, ReadError};
 use crate::run_info::{RUN, RunInfo};
-
-/// Group, case and trial number of all trials that have a record.
-pub(super) type Done = BTreeSet<(String, String, u32)>;
 
 const PLAN: &str = "plan.toml";
 
@@ -40,6 +37,12 @@ pub enum RunError {
         dir: PathBuf,
         /// The reason.
         why: String,
+    },
+    /// Another process measures this run.
+    #[error("{}: this run is being measured by another process; wait until it has ended or stop it, then continue with: crossway measure --resume {}", dir.display(), dir.display())]
+    Busy {
+        /// The folder.
+        dir: PathBuf,
     },
     /// The records would come from different machines or builds.
     #[error("{}: cannot continue this run: {why}; its records would mix figures of both: start a new run", dir.display())]
@@ -131,6 +134,7 @@ impl Folder {
             let _ = fs::remove_dir_all(&dir);
             none(cause)
         })?;
+        lock(&results, &dir)?;
         Ok(Folder { dir, info, results })
     }
 
@@ -145,6 +149,7 @@ impl Folder {
             .create(true)
             .open(&path)
             .map_err(|e| OsError::new("open", path.display(), e))?;
+        lock(&results, dir)?;
         let mut bytes = Vec::new();
         results
             .seek(SeekFrom::Start(0))
@@ -208,14 +213,13 @@ impl Folder {
         &self.info.run
     }
 
-    /// The group, case and trial number of all records that exist.
-    pub(super) fn done(&self) -> Result<Done, RunError> {
+    /// All records that exist.
+    pub(super) fn records(&self) -> Result<Vec<Record>, RunError> {
         let path = self.dir.join(RESULTS);
         if fs::metadata(&path).is_ok_and(|m| m.len() == 0) {
-            return Ok(BTreeSet::new());
+            return Ok(Vec::new());
         }
-        let loaded = records_io::read_records(&path)?;
-        Ok(loaded.records.into_iter().map(|r| (r.group, r.case, r.inputs.trial)).collect())
+        Ok(records_io::read_records(&path)?.records)
     }
 
     /// Appends a record: one line in one write, so that a kill can damage only the last line.
@@ -258,6 +262,26 @@ impl Folder {
     pub(super) fn unwritten(&self, path: PathBuf, cause: std::io::Error) -> RunError {
         RunError::Unwritten { path, dir: self.dir.clone(), cause }
     }
+}
+
+/// How often, and after what time, a locked file is tried again: readers hold the lock for an instant.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Locks the file of a run's records for as long as it is open, so that a second process cannot measure the same run.
+/// The kernel releases the lock when the process ends, however it ends.
+fn lock(results: &File, dir: &Path) -> Result<(), RunError> {
+    for _ in 0..LOCK_TRIES {
+        match results.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!("{}: this file system has no locks: {error}", dir.display());
+                return Ok(());
+            }
+        }
+    }
+    Err(RunError::Busy { dir: dir.to_owned() })
 }
 
 /// Formats JSON with indentation and a newline at the end.

@@ -1,6 +1,7 @@
 //! A run: all trials of a plan in a seeded random order; each trial's record is written as soon as it has ended.
 
 mod cores;
+mod done;
 mod folder;
 mod limits;
 mod order;
@@ -16,6 +17,7 @@ use crossway_sys::lease;
 use crossway_sys::topology::Topology;
 
 pub use crate::run_info::RunInfo;
+use done::Done;
 pub(crate) use folder::new_name;
 pub use folder::{Folder, RunError};
 pub use order::Slot;
@@ -155,22 +157,19 @@ pub fn measure(
     let reaper = options.reaper.as_ref();
     let reaper = reaper.map(|(program, _)| lease::Reaper { program, args: &reaper_args });
     let leases = lease::Run::begin(reaper)?;
+    // Before the testbeds, so that a run that another process measures is refused at once.
+    let reopened = options.resume.as_deref().map(Folder::reopen).transpose()?;
     let testbeds = LiveTestbeds::set_up(plan, &cases, options, launcher, &mut tell)?;
-    let folder = match &options.resume {
-        Some(dir) => Folder::reopen(dir)?,
+    let folder = match reopened {
+        Some(folder) => folder,
         None => {
             let trials = cases.iter().map(|c| u64::from(c.inputs.trials)).sum();
             Folder::create(&options.out, plan, options, trials)?
         }
     };
-    let environment = RunEnvironment { here: Environment::take()?, hosts: testbeds.environments() };
-    folder.write_beside(records_io::ENVIRONMENT, &environment)?;
-    let findings = preflight::check(&environment.here, &Activity::sample(WATCH), &need(&cases));
-    folder.add_findings(&findings)?;
-    limits_beside(&folder, &topology, &cases, &mut tell)?;
     let ready = probe(&cases);
     let slots = order::interleave(&cases, plan.seed);
-    let done = folder.done()?;
+    let mut done = Done::of(&folder.records()?, &cases);
     let mut run = Running {
         plan,
         launcher,
@@ -190,9 +189,22 @@ pub fn measure(
         harness: BTreeMap::new(),
         loads_failed: BTreeMap::new(),
         by_status: BTreeMap::new(),
-        disturbed: Vec::new(),
+        disturbed: std::mem::take(&mut done.disturbed),
+        findings: None,
     };
     let open: Vec<&Slot> = slots.iter().filter(|slot| run.is_open(slot, &done)).collect();
+    let repeats = if options.repeat_disturbed { run.repeats(slots.len()) } else { Vec::new() };
+    let left = !open.is_empty() || repeats.iter().any(|slot| run.is_open(slot, &done));
+    let mut findings = Vec::new();
+    // Nothing is stored about the machine if nothing is left to measure on it.
+    if left || options.resume.is_none() {
+        let hosts = run.testbeds.environments();
+        let environment = RunEnvironment { here: Environment::take()?, hosts };
+        run.folder.write_beside(records_io::ENVIRONMENT, &environment)?;
+        findings = preflight::check(&environment.here, &Activity::sample(WATCH), &need(&cases));
+        run.findings = Some(findings.clone());
+        limits_beside(&run.folder, &topology, &cases, &mut tell)?;
+    }
     let expected_ms = open.iter().map(|slot| estimate::trial_ms(&cases[slot.case].inputs)).sum();
     tell(RunEvent::Begin {
         folder: &run.folder,
@@ -203,7 +215,7 @@ pub fn measure(
     run.write_impossible(&done, &mut tell)?;
     let mut interrupted = run.run_slots(&slots, &done, &mut tell)?;
     if options.repeat_disturbed && !interrupted {
-        interrupted = run.repeat_disturbed(slots.len(), &mut tell)?;
+        interrupted = run.repeat_disturbed(slots.len(), &done, &mut tell)?;
     }
     drop(run.load.take());
     drop(std::mem::take(&mut run.testbeds));

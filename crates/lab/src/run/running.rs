@@ -8,7 +8,8 @@ use crossway_sys::{clock, lease};
 
 use super::RunEvent;
 use super::cores;
-use super::folder::{Done, Folder, RunError};
+use super::done::Done;
+use super::folder::{Folder, RunError};
 use super::limits;
 use super::order::{self, Slot};
 use super::testbeds::{self, LiveTestbeds};
@@ -18,6 +19,7 @@ use crate::inputs::{Access, Inputs, Load};
 use crate::launcher::{LaunchError, Launcher, RoleSite};
 use crate::load::{LoadError, RunningLoad};
 use crate::plan::Plan;
+use crate::preflight::Finding;
 use crate::record::{ContenderNote, HarnessCost, LOCAL, Record, SCHEMA, Status};
 use crate::trial::{self, Setting};
 use crate::{assemble, calibrate, catalogue, shutdown, stats};
@@ -50,13 +52,15 @@ pub(super) struct Running<'a> {
     pub(super) harness: BTreeMap<(u64, bool, u64), HarnessCost>,
     pub(super) loads_failed: BTreeMap<String, LoadError>,
     pub(super) by_status: BTreeMap<Status, usize>,
-    /// The index of the case of each trial that the machine disturbed.
+    /// The index of the case of each trial of the plan that the machine disturbed.
     pub(super) disturbed: Vec<usize>,
+    /// Conditions found before the trials that could distort them, until they are stored.
+    pub(super) findings: Option<Vec<Finding>>,
 }
 
 /// Whether the machine made the figures of a trial unreliable and the trial should be repeated. Cases with too few
 /// trials for an interval are not repeated.
-fn is_disturbed(record: &Record) -> bool {
+pub(super) fn is_disturbed(record: &Record) -> bool {
     record.status == Status::Degraded
         && record.inputs.trials as usize >= stats::TRIALS_AT_LEAST
         && (cores::moved(&record.calibration) || assemble::stolen(record).is_some())
@@ -79,7 +83,7 @@ impl Running<'_> {
         let case = &self.cases[slot.case];
         self.obstacle(case).is_none()
             && !self.unsupported.contains(&slot.case)
-            && !done.contains(&(case.group.clone(), case.id.clone(), slot.trial))
+            && !done.contains(case, slot.trial)
     }
 
     /// Writes one record for each case that cannot run here.
@@ -91,7 +95,7 @@ impl Running<'_> {
         for at in 0..self.cases.len() {
             let case = &self.cases[at];
             let Some((why, remedy)) = self.obstacle(case) else { continue };
-            if done.contains(&(case.group.clone(), case.id.clone(), 0)) {
+            if done.contains(case, 0) {
                 continue;
             }
             let mut record = self.blank(case, 0, 0);
@@ -120,9 +124,10 @@ impl Running<'_> {
             tell(RunEvent::Trial { case, trial: slot.trial });
             match self.run_one(slot)? {
                 Some(record) => {
-                    if is_disturbed(&record) {
+                    if is_disturbed(&record) && slot.trial < record.inputs.trials {
                         self.disturbed.push(slot.case);
                     }
+                    self.write_findings(&record)?;
                     self.write(record, tell)?;
                 }
                 None => return Ok(true),
@@ -136,16 +141,36 @@ impl Running<'_> {
     pub(super) fn repeat_disturbed(
         &mut self,
         planned: usize,
+        done: &Done,
         tell: &mut impl FnMut(RunEvent<'_>),
     ) -> Result<bool, RunError> {
-        let again = std::mem::take(&mut self.disturbed);
-        // If the machine is disturbed all the time, further trials are no better.
-        if again.is_empty() || again.len() > planned / REPEATED_AT_MOST {
+        let slots = self.repeats(planned);
+        let open = slots.iter().filter(|slot| self.is_open(slot, done)).count();
+        if open == 0 {
             return Ok(false);
         }
-        let slots = order::repeats(self.cases, &again, planned as u32);
-        tell(RunEvent::Repeat { trials: slots.len() });
-        self.run_slots(&slots, &Done::default(), tell)
+        tell(RunEvent::Repeat { trials: open });
+        self.run_slots(&slots, done, tell)
+    }
+
+    /// The repetitions of the trials of the plan that were disturbed so far, also of those that have a record already.
+    pub(super) fn repeats(&self, planned: usize) -> Vec<Slot> {
+        // If the machine is disturbed all the time, further trials are no better.
+        if self.disturbed.len() > planned / REPEATED_AT_MOST {
+            return Vec::new();
+        }
+        order::repeats(self.cases, &self.disturbed, planned as u32)
+    }
+
+    /// Stores the conditions found before these trials, once one of them has been measured.
+    fn write_findings(&mut self, record: &Record) -> Result<(), RunError> {
+        if record.status == Status::Skipped {
+            return Ok(());
+        }
+        match self.findings.take() {
+            Some(findings) => self.folder.add_findings(&findings),
+            None => Ok(()),
+        }
     }
 
     /// Runs one trial; returns `None` if the run was interrupted.
