@@ -129,6 +129,9 @@ pub struct Ranking {
     pub wait_class: WaitClass,
     /// The figure by which speed is ranked.
     pub speed: Speed,
+    /// Mechanisms whose trials in this setting are all degraded, each with its way of waiting; they have no entry.
+    #[serde(default)]
+    pub degraded: Vec<String>,
     /// The entries by rank; within a rank, by median speed.
     pub by_speed: Vec<Entry>,
     /// The entries by rank in payload bits per CPU-second of all roles; empty if messages have no payload.
@@ -180,6 +183,9 @@ pub struct Alone {
     pub setting: String,
     /// The mechanism.
     pub mechanism: String,
+    /// Mechanisms whose trials in this setting are all degraded.
+    #[serde(default)]
+    pub degraded: Vec<String>,
 }
 
 /// Ranks everything that is comparable; settings with a single mechanism are listed in [`Rankings::alone`] without a rank.
@@ -197,21 +203,25 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         groups[i].1.push(case);
     }
     let mut degraded: Vec<String> = Vec::new();
-    for case in cases.iter().filter(|c| c.records.iter().any(|r| r.status == Status::Degraded)) {
+    let mut left_out: Vec<Vec<String>> = vec![Vec::new(); groups.len()];
+    let is_degraded = |r: &&Record| r.status == Status::Degraded;
+    for case in cases.iter().filter(|c| c.trials() == 0 && c.records.iter().any(is_degraded)) {
         let class = WaitClass::of(&case.records[0].inputs.wait);
         let key = (case.key.clone().without(&["mechanism", "wait"]), class);
         let setting = format!("{}, {}", key.0.label(), class.name());
-        if !at.contains_key(&key) && !degraded.contains(&setting) {
+        if let Some(&group) = at.get(&key) {
+            left_out[group].push(contender(case));
+        } else if !degraded.contains(&setting) {
             degraded.push(setting);
         }
     }
     let mut rankings = Vec::new();
     let (mut keys, mut alone) = (Vec::new(), Vec::new());
-    for ((key, class), members) in groups {
+    for (((key, class), members), degraded) in groups.into_iter().zip(left_out) {
         let setting = format!("{}, {}", key.label(), class.name());
         if let [only] = members[..] {
             let mechanism = only.key.get("mechanism").unwrap_or_default().to_owned();
-            alone.push(Alone { setting, mechanism });
+            alone.push(Alone { setting, mechanism, degraded });
             continue;
         }
         let trials: Vec<&Record> = members.iter().flat_map(|c| c.records.iter().copied()).collect();
@@ -225,6 +235,7 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
                 .collect(),
             wait_class: class,
             speed,
+            degraded,
             by_speed: places(&members, |r| speed.of(r), speed.more_is_better()),
             by_bits_per_cpu_s: places(
                 &members,
@@ -236,6 +247,15 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
     }
     let reversals = reversals(&rankings, &keys);
     Rankings { rankings, reversals, alone, degraded }
+}
+
+/// The mechanism of a case, with the time for which it spins if it is hybrid.
+fn contender(case: &Case) -> String {
+    let of = |name| case.key.get(name).unwrap_or_default();
+    match of("wait") {
+        wait if wait.starts_with("hybrid") => format!("{} {wait}", of("mechanism")),
+        _ => of("mechanism").to_owned(),
+    }
 }
 
 fn places(

@@ -148,3 +148,20 @@ fn a_median_is_not_ranked_as_a_percentile_that_some_trials_lack() {
     let ranking = rank(&records).rankings.remove(0);
     assert_eq!((ranking.speed, ranking.by_speed[0].figure.median), (Speed::OneWayP50Ns, 1000.0));
 }
+
+#[test]
+fn a_mechanism_with_degraded_trials_only_is_named_in_its_setting() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("fifo", 64, &five(1100), 1.0));
+    let mut degraded = samples::trials("tcp", 64, &five(2000), 1.0);
+    degraded.iter_mut().for_each(|record| record.status = Status::Degraded);
+    records.extend(degraded);
+    let ranked = rank(&records);
+    assert_eq!(ranked.rankings[0].degraded, ["tcp"]);
+    assert_eq!(ranked.degraded, Vec::<String>::new());
+    let alone = rank(records.iter().filter(|r| r.mechanism != "fifo")).alone;
+    assert_eq!(
+        (alone[0].mechanism.as_str(), &alone[0].degraded[..]),
+        ("pipe", &["tcp".to_owned()][..])
+    );
+}

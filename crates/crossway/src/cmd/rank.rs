@@ -45,6 +45,9 @@ enum Sort {
     Name,
 }
 
+/// Why a mechanism has no rank.
+const ALL_DEGRADED: &str = "not ranked, because all trials are degraded";
+
 /// Width of the output in columns below which the interval of the CPU time is omitted.
 const WIDE: u16 = 92;
 
@@ -75,6 +78,15 @@ impl Run for Rank {
             } else {
                 println!("{}\n{}\n", ui.paint("1", &title(ranking)), grid.text(ui));
             }
+            if !ranking.degraded.is_empty() {
+                let names = ranking.degraded.join(", ");
+                let text = format!(
+                    "{names}: {ALL_DEGRADED} in \"{}\"; `crossway report` says why",
+                    ranking.setting
+                );
+                ui.print_noted("1", "note", &text);
+                println!();
+            }
         }
         if rankings.rankings.is_empty() {
             println!(
@@ -87,6 +99,14 @@ impl Run for Rank {
                 count(n, "further setting has", "further settings have"),
                 first.mechanism,
                 first.setting
+            );
+            ui.print_noted("1", "note", &text);
+        }
+        for alone in rankings.alone.iter().filter(|alone| !alone.degraded.is_empty()) {
+            let names = alone.degraded.join(", ");
+            let text = format!(
+                "{names}: {ALL_DEGRADED} in \"{}\"; `crossway report` says why",
+                alone.setting
             );
             ui.print_noted("1", "note", &text);
         }
