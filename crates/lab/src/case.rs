@@ -260,6 +260,9 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
         Wait::Block if !caps.can_block => {
             return no("the mechanism cannot block".to_owned(), "wait = \"spin\"");
         }
+        Wait::Hybrid { .. } if !caps.can_block => {
+            return no("the mechanism can only spin".to_owned(), "wait = \"spin\"");
+        }
         Wait::Spin | Wait::Hybrid { .. } if !caps.can_spin => {
             return no("the mechanism cannot spin".to_owned(), "wait = \"block\"");
         }

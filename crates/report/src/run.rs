@@ -6,7 +6,7 @@ use crossway_lab::env::Environment;
 use crossway_lab::faults::{self, FaultRecord};
 use crossway_lab::moves::{self, MoveRecord};
 use crossway_lab::other_work;
-use crossway_lab::plan::{OVERRIDES, PRESETS};
+use crossway_lab::plan::{self, OVERRIDES};
 use crossway_lab::preflight::{Finding, Severity};
 use crossway_lab::record::{Record, Status};
 use crossway_lab::records_io::{self, ReadError};
@@ -148,6 +148,12 @@ impl Run {
         self.records.first().map_or("", |r| r.plan.as_str())
     }
 
+    /// Returns the name of the plan of a study that the run's plan is, or was made from: a changed copy of a preset is
+    /// called `enea.toml`.
+    pub(crate) fn study_plan(&self) -> &str {
+        self.plan_name().trim_end_matches(".toml")
+    }
+
     /// Returns the time at which the first trial began, milliseconds since 1970; `None` if every trial was skipped.
     pub fn started_unix_ms(&self) -> Option<u64> {
         self.records
@@ -163,7 +169,7 @@ impl Run {
     pub fn command(&self, workloads: &[&str]) -> String {
         let plan = self.plan_name();
         // A plan that is not built into the program is stored beside the records.
-        let preset = PRESETS.iter().any(|(name, _)| *name == plan);
+        let preset = self.plan.as_ref().is_some_and(|text| plan::is_preset(plan, text));
         let mut command = if preset || self.plan.is_none() {
             format!("crossway measure {plan}")
         } else {
@@ -185,13 +191,13 @@ impl Run {
         command
     }
 
-    /// Returns the plan's settings that were given on the command line, as (key, value); they are stored at the top of
-    /// the plan file.
+    /// Returns the preset's settings that were given on the command line, as (key, value); they are stored at the top
+    /// of the plan file.
     fn overrides(&self) -> impl Iterator<Item = (&str, &str)> {
         self.plan.iter().flat_map(|text| {
             text.lines().map_while(|line| {
                 let (key, value) = line.split_once(" = ")?;
-                OVERRIDES.contains(&key).then_some((key, value))
+                (OVERRIDES.contains(&key) || key == "scale").then_some((key, value))
             })
         })
     }

@@ -31,8 +31,12 @@ impl Transport {
 
     /// The reason why there is no count for a mechanism.
     pub(crate) fn why_none(mechanism: &str) -> String {
-        match catalogue::carrier(mechanism).map(|carrier| carrier.transport) {
+        let carrier = catalogue::carrier(mechanism);
+        match carrier.map(|carrier| carrier.transport) {
             Some(catalogue::Transport::Udp) => "UDP does not retransmit".to_owned(),
+            _ if carrier.is_some_and(|carrier| carrier.node.is_some()) => format!(
+                "a node carries the messages of {mechanism} over connections that also carry its own messages"
+            ),
             _ => format!("{mechanism} has no transport protocol that counts retransmissions"),
         }
     }
@@ -121,6 +125,16 @@ mod tests {
         ] {
             assert_eq!(Transport::of(id), transport, "{id}");
         }
+    }
+
+    #[test]
+    fn a_mechanism_over_a_node_s_connections_is_not_said_to_have_no_transport() {
+        assert!(Transport::why_none("linx-tcp").starts_with("a node carries"));
+        assert!(Transport::why_none("tipc-node-stream").starts_with("a node carries"));
+        assert!(
+            Transport::why_none("pipe")
+                .ends_with("no transport protocol that counts retransmissions")
+        );
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub const MOST_TRIALS: u32 = 1_000;
 /// A plan, parsed and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The plan's name: the file name without extension.
+    /// The plan's name: the file name without extension, or with it if the plan differs from the preset of that name.
     pub name: String,
     /// The plan's purpose; `None` if the plan does not state it.
     pub about: Option<String>,
@@ -191,11 +191,30 @@ fn presets() -> String {
     PRESETS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
+fn preset(name: &str) -> Option<&'static str> {
+    PRESETS.iter().find(|(preset, _)| *preset == name).map(|(_, text)| *text)
+}
+
+/// Whether a stored plan is the preset of this name, apart from values given on the command line, which are stored at
+/// its top.
+pub fn is_preset(name: &str, text: &str) -> bool {
+    let own = |text: &str| -> Vec<String> {
+        let mut top = true;
+        let lines = text.lines().filter(|line| {
+            top &= !line.trim_start().starts_with('[');
+            let over = |key: &&str| syntax::sets(key, line);
+            !(syntax::sets("scale", line) || top && OVERRIDES.iter().any(over))
+        });
+        lines.map(str::to_owned).collect()
+    };
+    preset(name).is_some_and(|preset| own(preset) == own(text))
+}
+
 impl Plan {
     /// Loads a preset by its name, or else the file at that path.
     pub fn load(name_or_path: &str) -> Result<Plan, PlanError> {
-        if let Some((name, text)) = PRESETS.iter().find(|(name, _)| *name == name_or_path) {
-            return Plan::parse(name, &format!("preset {name}"), text);
+        if let Some(text) = preset(name_or_path) {
+            return Plan::parse(name_or_path, &format!("preset {name_or_path}"), text);
         }
         let path = Path::new(name_or_path);
         if !path.exists() && path.components().count() == 1 && path.extension().is_none() {
@@ -203,7 +222,13 @@ impl Plan {
         }
         let text = std::fs::read_to_string(path)
             .map_err(|cause| PlanError::Unreadable { path: path.to_owned(), cause })?;
-        let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
+        let mut name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
+        // Another plan in a file with the name of a preset is not the preset.
+        if preset(&name).is_some_and(|preset| preset != text)
+            && let Some(whole) = path.file_name()
+        {
+            name = whole.to_string_lossy();
+        }
         Plan::parse(&name, name_or_path, &text)
     }
 

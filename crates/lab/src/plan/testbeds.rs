@@ -130,7 +130,18 @@ impl Plan {
             testbed.hosts.clone_from(&hosts);
             found = true;
         }
-        if found { Ok(()) } else { Err(HostsError::NoTestbed(self.name.clone())) }
+        if !found {
+            return Err(HostsError::NoTestbed(self.name.clone()));
+        }
+        let between = self
+            .groups
+            .iter()
+            .all(|group| !group.testbeds.contains(&None) && group.ends == [Ends::Between]);
+        if hosts.len() < 2 && between && self.testbeds.iter().all(|t| t.kind == TestbedKind::Hosts)
+        {
+            return Err(HostsError::One);
+        }
+        Ok(())
     }
 
     fn move_to_hosts(&mut self) -> Result<(), HostsError> {
@@ -168,6 +179,11 @@ pub enum HostsError {
     /// The list of hosts is malformed.
     #[error("{0}")]
     Bad(#[from] BadHosts),
+    /// Only one host is named, and every case needs two.
+    #[error(
+        "--hosts names one host, and every case of this plan has its ends on two; name two, e.g. --hosts 'local,ssh HOST'"
+    )]
+    One,
     /// All testbeds of the plan are created on this machine.
     #[error(
         "the plan '{0}' has no testbed of kind \"hosts\" for the hosts of --hosts; add one to a copy of it: \

@@ -406,3 +406,40 @@ fn requests_and_replies_may_have_different_sizes() {
     let again = Plan::repeating(&record).unwrap();
     assert_eq!(again.groups[0].replies, [Some(4096)]);
 }
+
+#[test]
+fn a_file_with_the_name_of_a_preset_is_not_the_preset() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quick.toml");
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Plan::load(path.to_str().unwrap()).unwrap()
+    };
+    let own = "[group.g]\nmechanisms = \"pipe\"\nworkload = \"throughput\"\nsize_bytes = 64\n";
+    assert_eq!(load(own).name, "quick.toml");
+    assert!(!is_preset("quick", own));
+    let preset = Plan::load("quick").unwrap();
+    assert_eq!(load(&preset.text).name, "quick");
+    let changed = preset.overridden("quick", &[("trials", 9), ("measure_ms", 3)]).unwrap();
+    assert!(is_preset("quick", &changed.text));
+    let scaled = Plan::load("toshiba").unwrap().scaled("toshiba", 0.5).unwrap();
+    assert!(is_preset("toshiba", &scaled.text));
+}
+
+#[test]
+fn a_mechanism_that_cannot_block_is_known_to_be_unable_to_mix() {
+    let text = "[group.g]\nmechanisms = [\"shm-spin\", \"pipe\"]\nworkload = \"ping-pong\"\nsize_bytes = 64\n\
+                wait = { hybrid = { spin_us = 20 } }\nplacement = \"unpinned\"\n";
+    let plan = Plan::parse("test", "test.toml", text).unwrap();
+    let cases = crate::case::expand(&plan, &Topology::read().unwrap(), &[]);
+    let excluded: Vec<_> =
+        cases.iter().map(|c| (c.mechanism, c.excluded.as_ref().map(|e| e.why.as_str()))).collect();
+    assert_eq!(excluded, [("pipe", None), ("shm-spin", Some("the mechanism can only spin"))]);
+}
+
+#[test]
+fn one_host_is_refused_before_a_run_if_every_case_needs_two() {
+    let mut plan = Plan::load("quick").unwrap();
+    assert!(matches!(plan.clone().set_hosts("local"), Err(HostsError::One)));
+    plan.set_hosts("local,env A=1").unwrap();
+}

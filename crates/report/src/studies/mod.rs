@@ -183,7 +183,7 @@ pub struct Study {
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
     let evidence = Evidence { run, shapes };
     let studies = [toshiba::study(&evidence), cluster::study(&evidence), enea::study(&evidence)];
-    let plan = run.plan_name();
+    let plan = run.study_plan();
     if let Some(own) = studies.iter().find(|study| study.plan == plan) {
         return vec![own.clone()];
     }

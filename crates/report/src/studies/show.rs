@@ -186,7 +186,7 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
 
 /// Returns a headline on the study whose plan the run measured; `None` for other plans.
 pub fn headline(run: &Run, studies: &[Study]) -> Option<String> {
-    let study = studies.iter().find(|study| study.plan == run.plan_name())?;
+    let study = studies.iter().find(|study| study.plan == run.study_plan())?;
     Some(format!("{}. Findings: {}.", study.title.trim_end_matches('.'), counts(study)))
 }
 

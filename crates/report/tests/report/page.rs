@@ -180,20 +180,22 @@ fn a_large_run_embeds_one_row_per_case_and_stays_small() {
 
 #[test]
 fn the_command_repeats_what_was_measured() {
-    let (preset, _) = PRESETS[0];
+    let (preset, text) = PRESETS[0];
     let mut run = run_of(vec![round_trips("pipe", Wait::Block, &FAST)]);
     run.records.iter_mut().for_each(|record| record.plan = preset.to_owned());
-    run.plan = Some("about = \"trials = 7\"\n[defaults]\ntrials = 5\n".to_owned());
+    run.plan = Some(text.to_owned());
     assert_eq!(run.command(&[]), format!("crossway measure {preset}"));
     let of_workloads = format!("crossway measure {preset} -f '*/paced*|*/exchange*'");
     assert_eq!(run.command(&["paced", "exchange"]), of_workloads);
-    run.plan = Some("trials = 3\nmeasure_ms = 50\nabout = \"\"\n".to_owned());
+    run.plan = Some(format!("trials = 3\nmeasure_ms = 50\n{text}"));
     run.filters = ["*/pipe/*", "it's"].map(str::to_owned).to_vec();
     let chosen =
         format!("crossway measure {preset} --trials 3 --measure-ms 50 -f '*/pipe/*' -f 'it'\\''s'");
     assert_eq!(run.command(&[]), chosen);
     assert_eq!(run.command(&["paced"]), chosen, "no pattern selects what two patterns do");
-    // Another plan is stored with its values beside the records.
+    // Another plan is stored with its values beside the records, also one whose file has the name of a preset.
+    run.plan = Some("trials = 3\nabout = \"own\"\n".to_owned());
+    assert!(run.command(&[]).starts_with("crossway measure plan.toml -f "), "{}", run.command(&[]));
     run.records.iter_mut().for_each(|record| record.plan = "own".to_owned());
     run.filters.clear();
     assert_eq!(run.command(&[]), "crossway measure plan.toml");

@@ -19,7 +19,7 @@ const PAIRS_MAX: usize = 64;
 
 /// Returns the section; `None` if the run's plan is not that of the study.
 pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
-    if run.plan_name() != PLAN {
+    if run.study_plan() != PLAN {
         return None;
     }
     let evidence = Evidence { run, shapes };
