@@ -4,6 +4,8 @@ mod beside;
 mod by_workload;
 mod paced;
 
+use std::collections::BTreeMap;
+
 use crossway_lab::rank::{MOVED, WaitClass, moved_explained};
 use crossway_lab::record::Span;
 use serde::Serialize;
@@ -16,6 +18,7 @@ use crate::ranking::{Metric, Ranking};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, LatencySummary, Pooled, Summary};
 use crate::units::{self, Quantity, three_digits};
+use crate::verdict::list;
 
 /// The tables of one setting and one kind of workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -151,11 +154,11 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
 /// Returns the footnotes that explain the marks in these rows.
 fn notes(rows: &[Row]) -> Vec<String> {
     let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
-    let (awake, moved) = (awake_explained(), moved_explained());
+    let (awake, moved, few) = (awake_explained(), moved_explained(), few_explained(rows));
     let marks: [(char, &str); 5] = [
         (POOLED, POOLED_MEANS),
         (BEYOND, BEYOND_MEANS),
-        (FEW, FEW_MEANS),
+        (FEW, &few),
         (AWAKE, &awake),
         (MOVED, &moved),
     ];
@@ -172,12 +175,6 @@ fn metric(head: &str) -> Option<Metric> {
         CPU_ROUND_TRIP => Some(Metric::CpuPerRoundTrip),
         head => COLUMNS.iter().find(|(name, _)| *name == head).map(|(_, metric)| *metric),
     }
-}
-
-/// Returns the figure of a mechanism in a column.
-fn figure(head: &str, cases: &[&Case]) -> Option<Estimate> {
-    let metric = metric(head)?;
-    cases.iter().find_map(|c| metric.of(c))
 }
 
 /// Returns the case that the figure of a column comes from.
@@ -215,9 +212,35 @@ const BEYOND_MEANS: &str = "beyond the limit that was measured between the trial
 
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";
-/// Footnote mark of a figure that is not ranked although others in its column are.
+/// Footnote mark of a figure with too few trials to be ranked.
 const FEW: char = '‡';
-const FEW_MEANS: &str = "fewer than five good trials, and therefore not ranked";
+
+/// Marks a figure with too few trials to be ranked. Those of a degraded case are called degraded instead.
+fn mark_few(cell: &mut Cell, degraded: bool) {
+    if degraded {
+        cell.few_trials = None;
+    }
+    if cell.few_trials.is_some() {
+        cell.marks.push(FEW);
+    }
+}
+
+/// Explains [`FEW`] with the number of trials of each row that has the mark.
+fn few_explained(rows: &[Row]) -> String {
+    let mut by_trials: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for row in rows {
+        let few = row.cells.iter().filter_map(|cell| cell.few_trials).min();
+        if let (Some(trials), Some(name)) = (few, row.cells.first()) {
+            by_trials.entry(trials).or_default().push(name.text.clone());
+        }
+    }
+    let of = |(trials, names): (usize, Vec<String>)| {
+        let trials = units::count(trials, "good trial", "good trials");
+        format!("{trials} of {}", list(names.into_iter()))
+    };
+    let numbers: Vec<String> = by_trials.into_iter().map(of).collect();
+    format!("fewer than five good trials, and therefore not ranked: {}", numbers.join("; "))
+}
 
 /// Makes a cell with a percentile over the samples of all trials together.
 fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<Cell> {
@@ -279,9 +302,7 @@ fn rows(
             };
             cell.best = leaders.contains(&index) && !degraded;
             mark_beyond(&mut cell, head, contender, &cases);
-            if !leaders.is_empty() && figure(head, &cases).is_some_and(|f| !f.has_interval()) {
-                cell.marks.push(FEW);
-            }
+            mark_few(&mut cell, degraded);
             if !leaders.is_empty() && case_of(head, &cases).is_some_and(|c| c.cores_moved) {
                 cell.marks.push(MOVED);
             }

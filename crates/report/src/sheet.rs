@@ -20,6 +20,9 @@ pub struct Cell {
     pub best: bool,
     /// Whether the text is code, set in a fixed-width font.
     pub code: bool,
+    /// Number of trials of a figure that has too few for an interval; `None` for all other cells.
+    #[serde(skip)]
+    pub few_trials: Option<usize>,
     /// The colour that marks the cell, which the text names, too: `green`, `yellow` or `red`; `None` for no mark.
     pub colour: Option<&'static str>,
 }
@@ -51,6 +54,7 @@ impl Cell {
             text: quantity.show(f.value),
             note: Some(interval_note(quantity, &f)),
             sort: Some(f.value),
+            few_trials: (!f.has_interval()).then_some(f.n),
             ..Cell::default()
         }
     }

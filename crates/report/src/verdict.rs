@@ -1,5 +1,5 @@
 //! The conclusions of a run in sentences. Every sentence is made from the figures, claims no more than their intervals
-//! allow, and never ranks a spinning contender against one that may block.
+//! allow, and never ranks a spinning contender against one that blocks.
 
 use crossway_lab::record::Status;
 
@@ -70,9 +70,10 @@ impl Verdict {
                 if summary.cases.iter().all(|case| case.degraded) {
                     return ALL_DEGRADED.to_owned();
                 }
-                "This run has no round trips and no streams at full speed to compare in one sentence; the tables below show its figures, and \
-                 `crossway rank` ranks them."
-                    .to_owned()
+                if round_trip_sizes.is_empty() && rate_sizes.is_empty() {
+                    return NOT_COMPARED.to_owned();
+                }
+                COMPARED_DEGRADED.to_owned()
             });
         if std::iter::once(&headline).chain(&sentences).any(|text| text.contains(MOVED)) {
             sentences.push(format!("{MOVED} {}.", moved_explained()));
@@ -92,6 +93,9 @@ impl Verdict {
 
 const ALL_DEGRADED: &str =
     "Nothing is ranked: every trial was degraded. The reasons are listed below.";
+const COMPARED_DEGRADED: &str = "Nothing is compared in one sentence: every trial of ping-pong and throughput was degraded. The reasons are listed below.";
+const NOT_COMPARED: &str = "The workloads here are not compared in one sentence, as ping-pong and throughput are; the tables below show their figures, \
+     and `crossway rank` ranks them.";
 const NO_WINNER: &str = "Too few trials to name a winner: five or more of each case are needed to tell mechanisms apart.";
 
 /// Returns a sentence on the contenders that are not ranked because they have fewer than five trials.
@@ -137,11 +141,11 @@ fn nothing_measured(summary: &Summary) -> String {
     }
 }
 
-/// Returns the subject of a sentence: `64-byte messages that may block`.
+/// Returns the subject of a sentence: `64-byte messages with both ends blocking`.
 fn subject(size: u64, discipline: WaitClass) -> String {
     let size = units::size_adjective(size);
     match discipline {
-        WaitClass::Blocking => format!("{size} messages that may block"),
+        WaitClass::Blocking => format!("{size} messages with both ends blocking"),
         WaitClass::Hybrid => format!("{size} messages with a bounded spin before blocking"),
         WaitClass::Spinning => format!("{size} messages with both ends spinning"),
     }

@@ -5,7 +5,7 @@ use crossway_lab::inputs::Workload;
 use crossway_lab::rank::WaitClass;
 use crossway_lab::record::Span;
 
-use super::{DEGRADED, duration, marked, notes, text_figure};
+use super::{DEGRADED, duration, mark_few, marked, notes, text_figure};
 use crate::sheet::{Cell, Row, Sheet};
 use crate::summary::{Case, Summary, workload_name};
 use crate::units::{self, Quantity};
@@ -74,7 +74,8 @@ pub(super) fn by_workload(
                 let class = contender.discipline();
                 let mut label = Cell::text(contender.label());
                 label.note = case.degraded.then(|| DEGRADED.to_owned());
-                let cells = std::iter::once(label).chain(row(case)).collect();
+                let mut cells: Vec<Cell> = std::iter::once(label).chain(row(case)).collect();
+                cells.iter_mut().for_each(|cell| mark_few(cell, case.degraded));
                 ((class, order(case)), Row { class: marked(class), cells })
             })
             .collect();

@@ -206,3 +206,17 @@ fn trials_of_one_case_that_were_skipped_are_one_case() {
     let text = terminal::terminal(&run, false, 100);
     assert!(text.contains("1 case skipped, among them all of udp:\n- 1 case: 2 trials"), "{text}");
 }
+
+#[test]
+fn requests_are_round_trips_and_their_few_trials_are_counted() {
+    let workload = Workload::Requests { period_ns: 1_000_000 };
+    let mut records = synthetic::run(&MADE[..2], &[Ask::idle(workload, 64)], 3, 21);
+    records.iter_mut().for_each(|record| record.inputs.trials = 3);
+    let run = Run::of_records(Path::new("run"), records);
+    let headline = run.verdict().headline;
+    assert!(!headline.contains("no round trips"), "{headline}");
+    for text in [terminal::terminal(&run, false, 120), terminal::markdown(&run)] {
+        assert!(text.contains("‡ fewer than five good trials"), "{text}");
+        assert!(text.contains("3 good trials of "), "{text}");
+    }
+}

@@ -12,11 +12,11 @@ fn a_clear_winner_is_named_with_the_factor_that_the_intervals_allow() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs)."
+        "For 64-byte messages with both ends blocking, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs)."
     );
     assert_eq!(
         verdict.sentences[0],
-        "For 64-byte messages that may block, shm-futex has the shortest median round trip: 10.0 µs (median of 5 trials, 95 % \
+        "For 64-byte messages with both ends blocking, shm-futex has the shortest median round trip: 10.0 µs (median of 5 trials, 95 % \
          interval 10.0–10.1 µs); pipe takes 1.98 to 2.04 times as long."
     );
 }
@@ -31,12 +31,12 @@ fn overlapping_intervals_are_a_tie_and_said_to_be_one() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages that may block, pipe and fifo share the shortest round trip: their intervals overlap, 10.0–11.0 µs \
+        "For 64-byte messages with both ends blocking, pipe and fifo share the shortest round trip: their intervals overlap, 10.0–11.0 µs \
          together."
     );
     assert_eq!(
         verdict.sentences[0],
-        "For 64-byte messages that may block, this run cannot tell which of pipe and fifo has the shortest median round trip: \
+        "For 64-byte messages with both ends blocking, this run cannot tell which of pipe and fifo has the shortest median round trip: \
          their intervals overlap that of pipe, 10.3 µs (median of 5 trials, 95 % interval 10.0–11.0 µs)."
     );
 }
@@ -51,7 +51,7 @@ fn a_tie_claims_an_overlap_with_the_best_only() {
     ]);
     assert_eq!(
         run.verdict().sentences[0],
-        "For 64-byte messages that may block, the intervals of all 3 contenders overlap that of pipe, 15.0 µs (median of 5 \
+        "For 64-byte messages with both ends blocking, the intervals of all 3 contenders overlap that of pipe, 15.0 µs (median of 5 \
          trials, 95 % interval 10.0–20.0 µs): this run cannot tell which has the shortest median round trip."
     );
 }
@@ -66,7 +66,7 @@ fn spinning_never_ranks_against_blocking_and_its_price_is_named() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages that may block, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs); shm-spin, at \
+        "For 64-byte messages with both ends blocking, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs); shm-spin, at \
          249–252 ns, is 39.6 to 40.6 times as fast, but spins: each end owns a core."
     );
     assert!(verdict.sentences[0].contains("; pipe takes"), "{}", verdict.sentences[0]);
@@ -88,7 +88,7 @@ fn a_factor_over_several_mechanisms_comes_from_all_their_intervals() {
     let headline = run_of(parts).verdict().headline;
     assert_eq!(
         headline,
-        "For 64-byte messages that may block, 4 mechanisms share the shortest round trip: their intervals overlap that of fifo, 23.0–53.7 µs \
+        "For 64-byte messages with both ends blocking, 4 mechanisms share the shortest round trip: their intervals overlap that of fifo, 23.0–53.7 µs \
          together; shm-spin, at 200 ns, is 115 to 269 times as fast, but spins: each end owns a core."
     );
 }
@@ -139,7 +139,18 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
     assert!(headline.ends_with(told), "{headline}");
     let text = terminal::terminal(&run, false, 100);
     assert!(text.contains("10.0 µs ‡"), "{text}");
-    assert!(text.contains("\n‡ fewer than five good trials"), "{text}");
+    let told =
+        "\n‡ fewer than five good trials, and therefore not ranked: 4 good trials of shm-futex\n";
+    assert!(text.contains(told), "{text}");
+    // Figures of few trials are marked even if none is ranked.
+    let run = run_of(vec![
+        round_trips("pipe", Wait::Block, &SLOW[..4]),
+        round_trips("shm-futex", Wait::Block, &FAST[..2]),
+    ]);
+    for text in [terminal::terminal(&run, false, 100), terminal::markdown(&run)] {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("2 good trials of shm-futex; 4 good trials of pipe"), "{text}");
+    }
 }
 
 #[test]
