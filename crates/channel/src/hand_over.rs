@@ -5,7 +5,7 @@
 //! transit, and the state of an end consists of a control connection, a shared page and two counts. The new process
 //! continues the counts, so the next marker is checked against all messages that the channel has ever carried.
 //!
-//! Within a host, the new process receives the connection and the page, and the peer does not notice the change.
+//! Within a host, the new process receives the connection and the shared page, and the peer does not notice the change.
 //! Otherwise the peer leaves the old connection and makes a new one ([`crate::link::moving`] shows the order).
 
 mod successor;

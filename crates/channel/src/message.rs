@@ -89,9 +89,9 @@ impl Hello {
 /// The listener's answer to a connector that it accepts.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Welcome {
-    /// The number that the connector wrote to the page.
+    /// The random number that the connector wrote to the [shared page](crate::page), as the listener read it there.
     pub(crate) read_nonce: u64,
-    /// The number that the listener wrote to the page.
+    /// The random number that the listener wrote to the shared page.
     pub(crate) wrote_nonce: u64,
     pub(crate) boot_id: String,
     /// The transports that the listener's policy allows.

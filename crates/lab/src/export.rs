@@ -18,14 +18,14 @@ use crate::record::Record;
 /// Why a table could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// An error of the CSV writer.
+    /// The CSV writer failed.
     #[error("cannot write CSV: {0}")]
     Csv(#[from] csv::Error),
-    /// An error of the Parquet writer.
+    /// The Parquet writer failed.
     #[cfg(feature = "parquet")]
     #[error("cannot write Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// An error of the file.
+    /// Writing the output failed.
     #[error("cannot write: {0}")]
     Io(#[from] std::io::Error),
 }

@@ -40,7 +40,8 @@ pub(crate) fn ask(route: &Route, network: &Network, question: &Message, until: D
     }
 }
 
-/// Connects to a place and performs the greeting, which agrees on a key or on none.
+/// Connects to a place where a listener may be, and performs the connector's part of the
+/// [greeting](super::greeting).
 fn dial(route: &Route, network: &Network, until: Deadline) -> Result<(Writer, Reader), Asked> {
     let stream = route.dial(until).map_err(|error| match error {
         NoConnection::Refused => Asked::Nobody,

@@ -1,4 +1,5 @@
-//! The greeting on a new connection between hosts, which agrees on a key or on none.
+//! The greeting on a new connection between hosts: the connection is used only if both ends have the same key, or
+//! neither has one.
 //!
 //! Each side begins with a preamble that says whether it requires a key. If the two differ, the connection is closed,
 //! so a side that requires a key never continues without one. With a key, the handshake Noise_NNpsk0 follows. A side

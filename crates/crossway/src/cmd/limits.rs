@@ -24,8 +24,8 @@ const COPY_MOST: u64 = 64 << 20;
 
 /// Measure this machine's limits with bare loops: system calls, cache lines, wake-ups, copies
 ///
-/// Takes about five seconds on an idle machine with two cores. Between cores, two pinned threads communicate directly;
-/// several memory layouts are tried, and the fastest counts.
+/// Takes about five seconds on an idle machine with two cores. To measure between cores, two pinned threads communicate
+/// directly, in several memory layouts, of which the fastest counts.
 #[derive(clap::Args)]
 pub(crate) struct Limits {
     /// Print JSON, in the format of limits.json in a run's folder

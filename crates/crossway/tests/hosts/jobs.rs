@@ -18,8 +18,8 @@ fn mpirun_is_a_prefix() {
 
 /// Behaves like Slurm's srun with a single task. It forwards standard input to the task, and the task's standard output
 /// and standard error in whole lines unless the buffer is full or the task has ended. Its exit status is the task's, or
-/// 128 plus the number of a signal. It parses srun's options and runs the task in a separate session, as slurmstepd
-/// does. A first SIGINT only prints a report; a second one within a second ends the task.
+/// 128 plus the number of the signal that ended it. It parses srun's options and runs the task in a separate session,
+/// as slurmstepd does. A first SIGINT only prints a report; a second one within a second ends the task.
 const SRUN: &str = r#"#!/usr/bin/env python3
 import os, select, signal, subprocess, sys, time
 words = sys.argv[1:]

@@ -28,7 +28,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) payload: &'a [u8],
     /// The block of a pool that contains the signal; `None` if it is not in a pool.
     pub(crate) block: Option<&'a Block>,
-    /// The header of a single piece, the signal's number and its payload in one buffer; `None` if they are not in one.
+    /// The signal as it is sent in a single piece: header, number and payload, contiguous in memory; `None` if they are
+    /// not contiguous.
     pub(crate) frame: Option<&'a [u8]>,
 }
 

@@ -24,7 +24,7 @@ impl Fences {
         (Fences { asymmetric }, offer.with_word(WORD, u8::from(asymmetric)))
     }
 
-    /// Returns the fences for the connector that the offer specifies. `id` names the mechanism in errors.
+    /// Returns the fences that the offer specifies, for the connector. `id` names the mechanism in errors.
     pub fn join(id: &'static str, offer: &Offer) -> Result<Fences, OpenError> {
         let asymmetric = offer.word::<u8>(id, WORD)? == 1;
         if asymmetric && !futex::register_heavy_fence() {

@@ -36,8 +36,8 @@ pub(crate) struct Channel {
     /// crossway-channel in $XDG_RUNTIME_DIR, or crossway-channel-UID in /tmp]
     #[arg(long, global = true, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// File that lists names with their TCP addresses on all hosts, one per line; a listener accepts connections at the
-    /// addresses of its name [default: $CROSSWAY_CHANNEL_HOSTS]
+    /// File with a name and a TCP address per line, the same on all hosts; a listener accepts connections at those
+    /// addresses of its name that its host has [default: $CROSSWAY_CHANNEL_HOSTS]
     #[arg(long, global = true, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// TIPC name table in which listeners publish their names and names on other hosts are found: `kernel`, the path of
@@ -81,7 +81,7 @@ enum What {
         /// Name of the channels
         name: String,
         /// Transport to switch to: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp, or udp if both
-        /// ends allow loss. Channels whose listener was found by tipc stay on it
+        /// ends allow loss. A channel whose listener was found in TIPC's name table stays on tipc
         #[arg(value_parser = switchable)]
         transport: Transport,
     },

@@ -18,8 +18,8 @@ use crate::ui::Ui;
 /// Arguments of `profile`.
 #[derive(clap::Args)]
 pub(super) struct Write {
-    /// Run to compute it from: its folder, its results.jsonl, its name, or `latest`; `crossway measure quick` makes a
-    /// suitable run
+    /// Run to compute the costs from: its folder, its results.jsonl, its name, or `latest`; `crossway measure quick`
+    /// makes a suitable run
     #[arg(value_name = RUN, default_value = "latest", add = args::known_runs())]
     run: PathBuf,
     /// Write the profile to this file, for use with --profile or $CROSSWAY_CHANNEL_PROFILE

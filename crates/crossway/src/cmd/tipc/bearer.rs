@@ -20,7 +20,8 @@ pub(super) struct Bearer {
 enum What {
     /// List the bearers
     List {
-        /// Also show each bearer's address, limits, remote addresses and frame counts
+        /// Also show each bearer's address, limits, remote addresses, and counts of frames and of runs, which are
+        /// several frames passed to or from the system as one message
         #[arg(long)]
         details: bool,
     },

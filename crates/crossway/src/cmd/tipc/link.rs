@@ -84,8 +84,8 @@ struct SetBroadcast {
     /// always sends one copy to each node
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// With autoselect: send one copy to each destination node if these are at most this percentage of the peers, plus
-    /// one; otherwise use the broadcast link
+    /// With autoselect: send one copy to each destination node if their number is at most 1 plus this percentage of the
+    /// peers; otherwise use the broadcast link
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     ratio: Option<u8>,
 }

@@ -21,9 +21,10 @@ enum What {
     /// Show for each bearer how each node is monitored, and which states it reports for the nodes that it monitors
     ///
     /// This node probes the nodes marked `direct`; other nodes probe those marked `indirect`. The nodes form a ring,
-    /// ordered by address, and each monitors some of the nodes that follow it. One letter for each of these, in ring
-    /// order, is the state that the node in the first column reports: U for up, D for down. Nodes that it reports, but
-    /// that do not follow it in the ring as this node knows it, are in brackets, each with its address and state.
+    /// ordered by address, and each monitors some of the nodes that follow it. The column applied_node_status shows
+    /// what the node in the first column reports about these: a letter for each, in ring order, U for up or D for down.
+    /// The brackets contain the reported nodes that do not follow it in the ring that this node knows, each with its
+    /// address and letter.
     List {
         /// Show one bearer only: media { eth device DEVICE | udp name NAME }
         #[arg(value_name = "KEYWORDS")]

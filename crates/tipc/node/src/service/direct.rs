@@ -369,8 +369,8 @@ impl Service {
         }
     }
 
-    /// Shuts down the service's end of a socket's descriptor pair, of which the peer's program holds a copy, too:
-    /// closing the service's copy would not be enough.
+    /// Shuts down the service's end of a socket's descriptor pair. Closing it would not be enough, because the peer's
+    /// program holds a duplicate of it.
     pub(super) fn end_descriptor(epoll: &crossway_sys::epoll::Epoll, local: &Local) {
         if local.direct().is_some_and(|direct| !matches!(direct.producer, Producer::None)) {
             let _ = epoll.remove(local.fd.as_fd());

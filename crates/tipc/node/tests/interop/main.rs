@@ -66,7 +66,7 @@ fn taken_address() -> Result<(), NetError> {
     Ok(())
 }
 
-/// Tests the sockets of both ends, all of which the kernel's side controls.
+/// Tests the sockets of both nodes. A script in the guest controls them all.
 fn sockets(medium: Medium) -> Result<(), NetError> {
     let site = Site::up("cwtk")?;
     let capture = Capture::start(&site, "cwtk");
