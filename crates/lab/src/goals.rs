@@ -173,7 +173,7 @@ fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigur
     let because = spoiled.map(|why| format!(" ({why})")).unwrap_or_default();
     match have {
         0 => format!("no good trial{because}"),
-        n => format!("only {n} of {TRIALS_AT_LEAST} good trials needed{because}"),
+        n => format!("only {n} of the {TRIALS_AT_LEAST} required good trials{because}"),
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
         let call = &judged(&FIVE[..4], &[(GoalFigure::P50Us, 1e6)])[0];
         assert_eq!((call.verdict, call.interval), (GoalVerdict::Undecided, None));
         assert!(
-            call.reason.as_ref().unwrap().contains("only 4 of 5 good trials needed"),
+            call.reason.as_ref().unwrap().contains("only 4 of the 5 required good trials"),
             "{call:?}"
         );
     }

@@ -107,6 +107,9 @@ pub(crate) fn compare(number: usize, got: &[u8], wanted: &[u8]) -> Result<(), Ro
         format!("verification: message {number} has {got} bytes instead of {wanted}")
     } else {
         let at = got.iter().zip(wanted).position(|(a, b)| a != b).unwrap_or(0);
-        format!("verification: message {number} of {} bytes differs from byte {at} on", got.len())
+        format!(
+            "verification: message {number} ({} bytes) has wrong content from offset {at} on",
+            got.len()
+        )
     }))
 }

@@ -82,10 +82,10 @@ fn tipc_links() -> Result<Sent, String> {
         .args(["link", "statistics", "show"])
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| format!("tipc link statistics show: {e}"))?;
+        .map_err(|e| format!("cannot run 'tipc link statistics show': {e}"))?;
     if !told.status.success() {
         let why = String::from_utf8_lossy(&told.stderr).into_owned();
-        return Err(format!("tipc link statistics show: {}", why.trim()));
+        return Err(format!("'tipc link statistics show' failed: {}", why.trim()));
     }
     Ok(parse_links(&String::from_utf8_lossy(&told.stdout)))
 }

@@ -54,7 +54,7 @@ impl Sampler {
                 let _ = snapshot(&mut samples);
                 (samples, thread_cpu_ns())
             })
-            .map_err(|e| format!("no thread for the packet series: {e}"))?;
+            .map_err(|e| format!("cannot start the thread of the packet series: {e}"))?;
         match begun.recv() {
             Ok(Ok(())) => Ok(Sampler { interval_ms, end, thread }),
             Ok(Err(why)) => Err(why),

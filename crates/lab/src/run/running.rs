@@ -181,7 +181,7 @@ impl Running<'_> {
         if failed >= FAILURES_ENOUGH {
             record.status = Status::Skipped;
             record.reason = Some(format!("{failed} trials of this case failed before this one"));
-            record.remedy = Some("see the reason of the failed trials".to_owned());
+            record.remedy = Some("see the reasons of the failed trials".to_owned());
             return Ok(Some(record));
         }
         if let Some((why, remedy)) = self.testbeds.given_up(&case.inputs) {

@@ -141,7 +141,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
     for pair in limits.cache_lines.iter().take(PAIRS_SHOWN) {
         let near =
             if pair.relation.is_empty() { String::new() } else { format!(" ({})", pair.relation) };
-        let between = format!("between CPU {} and {}{near}", pair.a, pair.b);
+        let between = format!("between CPUs {} and {}{near}", pair.a, pair.b);
         rows.push(duration(format!("Round trip on one cache line {between}"), &pair.one_line_ns));
         rows.push(duration(format!("On two cache lines {between}"), &pair.two_lines_ns));
     }
@@ -187,7 +187,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
         class: None,
         cells: vec![
             Cell::text(format!(
-                "{} between CPU {} and {}",
+                "{} between CPUs {} and {}",
                 if c.copies == 1 { "One copy" } else { "Two copies" },
                 c.a,
                 c.b

@@ -219,7 +219,7 @@ fn print(b: &BearerView, details: bool) {
     );
     if let Some(bytes) = b.run_frame_bytes_max {
         println!(
-            "  RX runs:{}  TX runs:{}  of frames up to {bytes} bytes",
+            "  RX runs:{}  TX runs:{}  Maximum frame in a run:{bytes} bytes",
             b.received_runs, b.sent_runs
         );
     }

@@ -257,12 +257,12 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
             "message",
             "messages",
         );
-        (Red, format!("a peer's stray writes destroyed {destroyed} sent before"))
+        (Red, format!("a peer's stray writes destroyed {destroyed} sent before them"))
     } else if not_sent > 0 {
         (
             Yellow,
             format!(
-                "{} received that {} never sent; none sent before was altered",
+                "{} received that {} never sent; no message sent before the fault was altered",
                 crate::units::count(
                     usize::try_from(not_sent).unwrap_or(usize::MAX),
                     "message",

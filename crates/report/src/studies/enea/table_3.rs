@@ -86,7 +86,7 @@ pub(super) fn sheet(run: &Run) -> Option<(Sheet, String)> {
     let words = format!(
         "Table 3: {same} of {measured} measured cells agree with the study's subjective colours; those that agree are marked ✓. Limits of green and red: round trips up to {} and \
          above {} times the best, throughput down to the best divided by {} and below the best divided by {} ({SMALL} and {LARGE} bytes), under load up to {} and above {} \
-         times slower. Data integrity: red if a peer's stray writes destroyed messages sent before, yellow if a message was received that was never sent. \
+         times slower. Data integrity: red if a peer's stray writes destroyed messages sent before them, yellow if a message was received that was never sent. \
          Monitoring: red if a survivor got no error, green if it got one within {} ms (median). To change the thresholds, put a file {THRESHOLDS} beside the records, e.g. \
          {{\"latency_green\": 2.0}}; its keys: latency_green, latency_red, throughput_green, throughput_red, load_green, load_red, told_green_ms. Line numbers refer to \
          results.jsonl and faults.jsonl.",

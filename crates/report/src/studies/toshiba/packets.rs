@@ -82,7 +82,7 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     let elsewhere = if elsewhere.is_empty() {
         String::new()
     } else {
-        format!("; its steps here are {}", elsewhere.join(", "))
+        format!("; TIPC's throughput has steps {}", elsewhere.join(", "))
     };
     let today = Cutting::tipc(1500, true);
     match (at_edge(&tipc), at_edge(&tcp)) {
