@@ -44,7 +44,7 @@ impl Drop for Turn<'_> {
 /// `count` returns how much the owner has passed. Only one thread may call this at a time.
 #[inline]
 pub fn enter(words: &impl Words, count: impl FnOnce() -> u64) -> Option<Turn<'_>> {
-    words.busy().store(1, Ordering::SeqCst);
+    words.busy().store(1, Ordering::Relaxed);
     let turn = Turn(words.busy());
     // Either the helper sees that we are at the ring, or we see what was passed to it.
     fence(Ordering::SeqCst);

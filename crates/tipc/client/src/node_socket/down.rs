@@ -351,10 +351,12 @@ impl NodeSocket {
 /// sent again for every few messages, it would cost both ends several times as much.
 #[inline]
 fn wait_briefly(turn: &MyTurn<'_>) {
+    if !turn.is_empty() {
+        return;
+    }
+    // Without looking at the ring meanwhile: each look would take a cache line away from the sender, which has to fetch
+    // it again for its next message.
     for _ in 0..PAUSES {
-        if !turn.is_empty() {
-            return;
-        }
         std::hint::spin_loop();
     }
 }
