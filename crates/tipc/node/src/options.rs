@@ -132,7 +132,8 @@ pub struct TipcdOptions {
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().lanes)]
     pub(crate) lanes: usize,
     /// Size of each of the two rings of a socket with lanes, in bytes; at least 69632 are used, for the longest
-    /// message. A direct lane between two programs of this node has four times as many
+    /// message. A direct lane between two programs of this node has four times as many, or up to 4194304 if the
+    /// messages are long
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().lane_bytes, value_parser = RangedU64ValueParser::<usize>::new().range(4_096..=16 << 20))]
     pub(crate) lane_bytes: usize,
     /// Pass all messages between two programs of this node through the tipcd, even if their sockets are connected to

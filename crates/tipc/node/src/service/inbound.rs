@@ -177,6 +177,7 @@ impl Service {
         // Less than requested: the descriptor is empty, and new data will be reported. The end is reported only once.
         local.readable = len == most || local.ended;
         local.last_read = len;
+        local.longest_read = local.longest_read.max(len);
         let padding = len.min(local.pad_owed);
         local.pad_owed -= padding;
         // The lane's contents were sent before these messages.

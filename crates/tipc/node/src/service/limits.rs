@@ -56,10 +56,15 @@ impl Default for ServiceLimits {
 }
 
 impl ServiceLimits {
-    /// Size in bytes requested for the ring of a direct lane. The ring must hold several messages of the largest size,
-    /// otherwise both ends cannot work at the same time.
-    pub(crate) const fn direct_bytes(&self) -> usize {
-        4 * self.lane_bytes
+    /// Size in bytes requested for the ring of a direct lane. `write_len` is the length of the sender's writes, as far
+    /// as it is known. The ring must hold many of them, otherwise the two ends wait for each other.
+    pub(crate) fn direct_bytes(&self, write_len: usize) -> usize {
+        let least = 4 * self.lane_bytes;
+        if write_len < LONG_WRITE {
+            least
+        } else {
+            least.max(LONG_RING_MAX.min(16 * self.lane_bytes))
+        }
     }
 
     /// Size in bytes of the largest file that the service creates; its files are the memory that it shares with
@@ -69,12 +74,19 @@ impl ServiceLimits {
         let lanes = if self.lanes == 0 || self.lane_after == 0 {
             0
         } else {
-            let bytes = if self.direct { self.direct_bytes() } else { self.lane_bytes };
+            let longest = self.direct_bytes(usize::MAX);
+            let bytes = if self.direct { longest } else { self.lane_bytes };
             LaneMemory::dimensions(bytes).memory_len()
         };
         slots.max(lanes)
     }
 }
+
+/// Length in bytes from which a program's writes are long, so that its direct lane gets a larger ring.
+const LONG_WRITE: usize = 8 << 10;
+
+/// Maximum size of such a ring in bytes, unless the lanes themselves are larger than a quarter of it.
+const LONG_RING_MAX: usize = 4 << 20;
 
 /// Maximum number of connection requests to one listening socket that its program has been offered and has not yet
 /// accepted or refused. Further ones wait in the node.
@@ -106,3 +118,19 @@ pub(super) const MESSAGES_PER_TURN: usize = BATCHES_PER_TURN * crossway_sys::rec
 /// Maximum number of turns when everything in a descriptor must be read, for example before a request about its socket
 /// is answered. A descriptor holds less than that many turns can read.
 pub(super) const TURNS_AT_ONCE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direct_lane_for_long_writes_is_larger() {
+        let bytes = |lane_bytes, write_len| {
+            ServiceLimits { lane_bytes, ..ServiceLimits::default() }.direct_bytes(write_len)
+        };
+        assert_eq!(bytes(256 << 10, 64), 1 << 20);
+        assert_eq!(bytes(256 << 10, 64 << 10), 4 << 20);
+        assert_eq!(bytes(64 << 10, 64 << 10), 1 << 20);
+        assert_eq!(bytes(16 << 20, 64 << 10), 64 << 20);
+    }
+}

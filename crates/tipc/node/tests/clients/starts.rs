@@ -77,9 +77,9 @@ fn a_log_that_may_not_grow_ends_nobody() {
     let path = dir.path().join("tipcd.sock");
     let log = std::fs::File::create(dir.path().join("log")).unwrap();
     // The log has its maximum size.
-    log.set_len(8 << 20).unwrap();
+    log.set_len(16 << 20).unwrap();
     let mut tipcd = Command::new("sh")
-        .args(["-c", "ulimit -f 16384 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tipcd")])
+        .args(["-c", "ulimit -f 32768 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tipcd")])
         .args(["--until-stdin-ends", "--socket"])
         .arg(&path)
         .stdin(Stdio::piped())
@@ -89,7 +89,7 @@ fn a_log_that_may_not_grow_ends_nobody() {
     until("a socket", || NodeSocket::open(&path, SocketKind::Rdm).is_ok());
     drop(tipcd.stdin.take());
     assert!(tipcd.wait().unwrap().success());
-    assert_eq!(log.metadata().unwrap().len(), 8 << 20);
+    assert_eq!(log.metadata().unwrap().len(), 16 << 20);
 }
 
 #[test]
