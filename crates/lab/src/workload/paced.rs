@@ -55,15 +55,24 @@ impl Pace {
 
     /// Waits until a burst is due; returns the time at which the wait ended, CLOCK_MONOTONIC, nanoseconds.
     pub(super) fn wait_for(&self, burst: u64, spin_ahead_ns: u64) -> u64 {
+        self.wait_by(burst, spin_ahead_ns, sleep_until_ns)
+    }
+
+    /// Does the same with another call that sleeps. A burst that is overdue begins without one: a call whose deadline
+    /// has passed can still cost more than the period, which would then limit the rate.
+    fn wait_by(&self, burst: u64, spin_ahead_ns: u64, sleep_until_ns: impl FnOnce(u64)) -> u64 {
         let instant = self.instant_ns(burst);
-        sleep_until_ns(instant.saturating_sub(spin_ahead_ns));
-        loop {
-            let now = monotonic_ns();
-            if now >= instant {
-                return now;
-            }
-            std::hint::spin_loop();
+        let asleep_until = instant.saturating_sub(spin_ahead_ns);
+        let mut now = monotonic_ns();
+        if now < asleep_until {
+            sleep_until_ns(asleep_until);
+            now = monotonic_ns();
         }
+        while now < instant {
+            std::hint::spin_loop();
+            now = monotonic_ns();
+        }
+        now
     }
 
     /// Waits until a burst is due, and checks periodically whether the stream should end. Returns true if the burst is
@@ -250,6 +259,24 @@ mod tests {
         let lateness = histogram::decode(&seen.lateness).unwrap();
         assert_eq!((lateness.len(), lateness.max() / 1000), (4, 3));
         assert!(lateness.value_at_quantile(0.75) < 100, "{lateness:?}");
+    }
+
+    #[test]
+    fn an_overdue_burst_begins_without_a_call_that_sleeps() {
+        let start = monotonic_ns();
+        let waits = |pace: Pace, spin_ahead_ns| {
+            let mut slept_until = None;
+            let began = pace.wait_by(1, spin_ahead_ns, |until| {
+                slept_until = Some(until);
+                sleep_until_ns(until);
+            });
+            assert!(began >= start && began >= pace.instant_ns(1));
+            slept_until
+        };
+        assert_eq!(waits(Pace::new(64, 10, 64, start - 10_000), 0), None);
+        let soon = Pace::new(64, 500_000, 64, start);
+        assert_eq!(waits(soon, 5_000_000), Some(start + 495_000_000));
+        assert_eq!(waits(Pace::new(64, 1_000, 64, monotonic_ns()), 2_000_000), None);
     }
 
     #[test]
