@@ -5,6 +5,7 @@
 //! bound is reported ("within 8 %"). The verdict is "unclear" if the tests disagree, if there are so few trials that a
 //! large difference could be hidden, or if the hypervisor moved the CPUs to other cores between the two sets.
 
+mod durations;
 mod gate;
 
 use std::collections::{HashMap, HashSet};
@@ -17,6 +18,7 @@ use crate::inputs::Measure;
 use crate::limits::cores_moved;
 use crate::record::{Record, Span, Status};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
+use durations::Durations;
 pub use gate::{FailOn, GateCall, change, change_range, parse_percent};
 
 /// Significance level: the probability that a test reports a difference where there is none.
@@ -140,8 +142,8 @@ pub struct Comparison {
     pub cliffs_delta: f64,
     /// p-value of the two-sided Mann-Whitney test.
     pub p: f64,
-    /// The largest difference, in either direction, that the interval of the slowdown permits: 0.08 is 8 %; null if
-    /// there is no interval.
+    /// The largest change of the figure, in either direction, that the interval of the ratio permits: 0.08 is 8 %; null
+    /// if there is no interval.
     #[serde(default)]
     pub same_within: Option<f64>,
     /// How B compares with A.
@@ -149,6 +151,10 @@ pub struct Comparison {
     /// Whether both sides contain the same trials, so that the figures are equal by construction.
     #[serde(default)]
     pub same_trials: bool,
+    /// Whether the virtual CPUs moved to other cores between the two sets, so that the figures say nothing about the
+    /// mechanism.
+    #[serde(default)]
+    pub cores_moved: bool,
     /// Why the verdict is unclear, or another remark.
     pub note: Option<String>,
 }
@@ -204,6 +210,7 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
         in_b.entry(key(case)).or_default().push(case);
     }
     let mut matched: HashSet<CaseKey> = HashSet::new();
+    let mut durations = Durations::default();
     for case in &cases_a {
         let key = key(case);
         let Some(others) = in_b.get(&key) else {
@@ -211,12 +218,14 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
             continue;
         };
         for other in others {
+            durations.add(case, other);
             compare_case(case, other, ignoring, terms, &mut report);
         }
         matched.insert(key);
     }
     report.only_in_b =
         cases_b.iter().filter(|c| !matched.contains(&key(c))).map(|c| c.key.label()).collect();
+    report.warnings.extend(durations.warning());
     let n = report.comparisons.len();
     let copies = report.comparisons.iter().filter(|c| c.same_trials).count();
     if copies > 0 {
@@ -261,6 +270,7 @@ fn compare_case(
     let between = Between {
         cache_lines_ns: (stats::median(&a.cache_line_ns()), stats::median(&b.cache_line_ns())),
         very_same: a.trials() == b.trials() && a.good().zip(b.good()).all(|(x, y)| x == y),
+        trials: [a.trials(), b.trials()],
     };
     for figure in FIGURES {
         let (x, y) = (a.figures(|r| figure.of(r)), b.figures(|r| figure.of(r)));
@@ -275,6 +285,8 @@ struct Between {
     cache_lines_ns: (Option<f64>, Option<f64>),
     /// Whether both sides contain the same trials, because a run was compared with a copy of itself.
     very_same: bool,
+    /// Numbers of good trials of A and of B, with or without the figure.
+    trials: [usize; 2],
 }
 
 fn compare_figure(
@@ -295,10 +307,19 @@ fn compare_figure(
         true => Interval { low: 1.0 / i.high, high: 1.0 / i.low },
         false => i,
     });
-    let room = |i: Interval| (i.high - 1.0).max(1.0 / i.low - 1.0);
-    let same_within = if between.very_same { Some(0.0) } else { slowdown_interval.map(room) };
-    let (verdict, mut note) =
-        judge(slowdown_interval, test.p, between, terms, a.len().min(b.len()));
+    let room = ratio_interval.map(|i| (i.high - 1.0).max(1.0 - i.low));
+    let cores_moved = match between.cache_lines_ns {
+        (Some(before), Some(after)) => cores_moved(before, after) && !between.very_same,
+        _ => false,
+    };
+    let (verdict, mut note) = match slowdown_interval.zip(room) {
+        _ if between.very_same => {
+            (Verdict::Same, Some("both sides contain the same trials".to_owned()))
+        }
+        None => (Verdict::Unclear, Some(too_few(figure, between.trials, a.len().min(b.len())))),
+        Some(_) if cores_moved => (Verdict::Unclear, Some(moved(between.cache_lines_ns))),
+        Some((slowdown, room)) => judge(slowdown, room, test.p, terms),
+    };
     let outliers = a_summary.outliers + b_summary.outliers;
     if note.is_none() && outliers > 0 {
         let trials = if outliers == 1 { "trial" } else { "trials" };
@@ -316,41 +337,42 @@ fn compare_figure(
         shift: stats::hodges_lehmann(b, a)?,
         cliffs_delta: stats::cliffs_delta(b, a)?,
         p: test.p,
-        same_within,
+        same_within: if between.very_same { Some(0.0) } else { room },
         verdict,
         same_trials: between.very_same,
+        cores_moved,
         note,
     })
 }
 
-/// The verdict on a slowdown, and the reason for it.
-fn judge(
-    slowdown: Option<Interval>,
-    p: f64,
-    between: Between,
-    terms: &Terms,
-    trials: usize,
-) -> (Verdict, Option<String>) {
-    if between.very_same {
-        return (Verdict::Same, Some("both sides contain the same trials".to_owned()));
+/// Why a figure has no interval: `figures` is the smaller of both sides' numbers of trials that have the figure.
+fn too_few(figure: Figure, trials: [usize; 2], figures: usize) -> String {
+    let fewest = trials[0].min(trials[1]);
+    if fewest < TRIALS_AT_LEAST {
+        let are = if fewest == 1 { "trial is" } else { "trials are" };
+        return format!("{fewest} {are} too few; run {TRIALS_AT_LEAST} or more");
     }
-    let Some(slowdown) = slowdown else {
-        let are = if trials == 1 { "trial is" } else { "trials are" };
-        let why = format!("{trials} {are} too few; run {TRIALS_AT_LEAST} or more");
-        return (Verdict::Unclear, Some(why));
-    };
-    if let (Some(before), Some(after)) = between.cache_lines_ns
-        && cores_moved(before, after)
-    {
-        let why = format!(
-            "the virtual CPUs moved to other cores between the two sets: the cache-line round trip changed from {before:.0} to {after:.0} ns; measure both again"
-        );
-        return (Verdict::Unclear, Some(why));
+    let have = if figures == 1 { "trial has" } else { "trials have" };
+    match figure {
+        Figure::LatencyP99 { .. } => format!(
+            "only {figures} {have} the 1,000 samples that a p99 needs, and {TRIALS_AT_LEAST} must; measure longer trials (--measure-ms)"
+        ),
+        _ => format!("only {figures} {have} this figure, and {TRIALS_AT_LEAST} must"),
     }
-    let margin = Interval { low: 1.0 / (1.0 + terms.same_within), high: 1.0 + terms.same_within };
-    let room = (slowdown.high - 1.0).max(1.0 / slowdown.low - 1.0);
+}
+
+/// The remark on virtual CPUs that moved, with the cache-line round trips of both sides.
+fn moved((before, after): (Option<f64>, Option<f64>)) -> String {
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    format!(
+        "the virtual CPUs moved to other cores between the two sets: the cache-line round trip changed from {before:.0} to {after:.0} ns; measure both again"
+    )
+}
+
+/// The verdict on a slowdown, and the reason for it. `room` is the largest change of the figure that the trials permit.
+fn judge(slowdown: Interval, room: f64, p: f64, terms: &Terms) -> (Verdict, Option<String>) {
     let seen = p < SIGNIFICANT;
-    if margin.contains(slowdown.low) && margin.contains(slowdown.high) {
+    if room <= terms.same_within {
         (Verdict::Same, None)
     } else if seen && slowdown.low > 1.0 {
         (Verdict::Slower, None)
@@ -360,7 +382,7 @@ fn judge(
         (Verdict::Same, None)
     } else {
         let why = match (seen, slowdown.contains(1.0)) {
-            (false, true) => format!("the trials permit a difference of {:.0} %", room * 100.0),
+            (false, true) => format!("the trials permit a difference of {:.1} %", room * 100.0),
             (false, false) => format!(
                 "the two tests disagree: the interval excludes equality, the Mann-Whitney test does not (p = {p:.2})"
             ),

@@ -138,7 +138,7 @@ fn a_gate_fails_on_what_is_not_decided_unless_that_is_allowed() {
     assert_eq!(p50(&report).verdict, Verdict::Unclear);
     let gate: FailOn = "slower:5%".parse().expect("understood");
     let failures = gate.failures(&report);
-    assert_eq!(failures.len(), report.count(Verdict::Unclear));
+    assert_eq!(failures.len(), report.comparisons.len());
     assert!(failures[0].contains("undecided: 4 trials are too few"), "{failures:?}");
     assert!(FailOn { allow_unclear: true, ..gate }.failures(&report).is_empty());
 }
@@ -231,15 +231,15 @@ fn a_gate_gives_the_bound_as_the_reason_and_not_an_outlying_trial() {
 
 #[test]
 fn tests_that_disagree_are_the_reason_for_an_unclear_verdict() {
-    let between = Between { cache_lines_ns: (None, None), very_same: false };
-    let why = |low, high, p| {
-        let (verdict, note) = judge(Some(Interval { low, high }), p, between, &Terms::default(), 5);
+    let why = |low: f64, high: f64, p| {
+        let room = (high - 1.0).max(1.0 - low);
+        let (verdict, note) = judge(Interval { low, high }, room, p, &Terms::default());
         assert_eq!(verdict, Verdict::Unclear);
         note.expect("a reason")
     };
     assert!(why(1.005, 1.12, 0.09).contains("the interval excludes equality"));
     assert!(why(0.99, 1.12, 0.03).contains("the Mann-Whitney test excludes equality"));
-    assert_eq!(why(0.6, 1.5, 0.4), "the trials permit a difference of 67 %");
+    assert_eq!(why(0.6, 1.5, 0.4), "the trials permit a difference of 50.0 %");
 }
 
 #[test]
@@ -256,4 +256,92 @@ fn gates_that_are_not_understood_are_refused() {
         let error = bad.parse::<FailOn>().expect_err(bad);
         assert!(error.contains("slower:5%"), "{error}");
     }
+}
+
+/// Throughput trials of this many messages per second, and nothing else.
+fn streams(rates: &[f64]) -> Vec<Record> {
+    let mut records = samples::trials("pipe", 64, &vec![1000; rates.len()], 500.0);
+    for (r, rate) in records.iter_mut().zip(rates) {
+        r.inputs.workload = Workload::Throughput;
+        r.latency_ns.clear();
+        r.cost = None;
+        r.throughput.as_mut().expect("a rate").msgs_per_s = *rate;
+    }
+    records
+}
+
+fn rates(a: &[f64], b: &[f64]) -> ComparisonReport {
+    let (a, b) = (streams(a), repeated(streams(b)));
+    compare(
+        &a.iter().collect::<Vec<_>>(),
+        &b.iter().collect::<Vec<_>>(),
+        &[],
+        &Terms { same_within: 0.03, unclear_beyond: 0.25 },
+    )
+}
+
+#[test]
+fn a_gate_looks_at_the_interval_and_not_at_the_verdict() {
+    let gate: FailOn = "slower:5%".parse().expect("understood");
+    let noisy = [100.0, 91.0, 109.0, 95.0, 105.0];
+    // "Same", although it may be 15 % slower.
+    let report = rates(&noisy, &[99.0, 90.0, 108.0, 96.0, 104.0]);
+    let c = &report.comparisons[0];
+    assert_eq!(c.verdict, Verdict::Same, "{c:?}");
+    assert!(c.slowdown_interval.expect("an interval").high > 1.05);
+    assert_eq!(gate.call(c), GateCall::Undecided);
+    assert!(gate.failures(&report)[0].contains("contains the bound of 5.0 %"));
+    assert!(FailOn { allow_unclear: true, ..gate }.failures(&report).is_empty());
+    // "Unclear", although it is certainly not 5 % slower.
+    let report = rates(&noisy, &[190.0, 109.5, 130.0, 109.2, 150.0]);
+    let c = &report.comparisons[0];
+    let c = Comparison { verdict: Verdict::Unclear, ..c.clone() };
+    assert!(c.slowdown_interval.expect("an interval").high < 1.05, "{c:?}");
+    assert_eq!(gate.call(&c), GateCall::Passes);
+    // Wholly beyond the bound.
+    assert_eq!(gate.call(&rates(&noisy, &[50.0; 5]).comparisons[0]), GateCall::Slower);
+}
+
+#[test]
+fn the_bound_beside_an_interval_follows_from_that_interval() {
+    for b in [[99.0, 90.0, 108.0, 96.0, 104.0], [20.0, 103.0, 100.0, 99.0, 101.0]] {
+        let report = rates(&[100.0, 91.0, 109.0, 95.0, 105.0], &b);
+        let c = &report.comparisons[0];
+        let interval = c.ratio_interval.expect("an interval");
+        let room = (interval.high - 1.0).max(1.0 - interval.low);
+        assert_eq!(c.same_within, Some(room));
+        if c.verdict == Verdict::Unclear {
+            let shown = format!("permit a difference of {:.1} %", room * 100.0);
+            assert!(c.note.as_deref().is_some_and(|note| note.contains(&shown)), "{c:?}");
+        }
+    }
+}
+
+#[test]
+fn trials_with_too_few_samples_need_to_be_longer_and_not_more() {
+    let mut b = samples::trials("pipe", 64, &scaled(1.5), 500.0);
+    for r in &mut b[..3] {
+        r.latency_ns[0].p99 = None;
+    }
+    let report = against(&b);
+    let figure = Figure::LatencyP99 { span: Span::RoundTrip };
+    let c = report.comparisons.iter().find(|c| c.figure == figure).expect("a p99");
+    let note = c.note.as_deref().expect("a note");
+    assert!(note.contains("only 4 trials have the 1,000 samples"), "{note}");
+    assert!(note.contains("--measure-ms") && !note.contains("run 5"), "{note}");
+}
+
+#[test]
+fn trials_of_other_durations_are_named() {
+    let mut b = repeated(samples::trials("pipe", 64, &A, 500.0));
+    assert_eq!(against(&b).warnings, Vec::<String>::new());
+    b.iter_mut().for_each(|r| r.inputs.measure_ms = 40);
+    let warnings = against(&b).warnings;
+    assert!(warnings[0].contains("in 1 of 1 cases (A: 100 ms after"), "{warnings:?}");
+    assert!(warnings[0].contains("B: 40 ms after"), "{warnings:?}");
+    // With a fixed number of messages, the duration is not planned.
+    let mut a = samples::trials("pipe", 64, &A, 500.0);
+    a.iter_mut().chain(&mut b).for_each(|r| r.inputs.messages = Some(1000));
+    let (a, b) = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
+    assert_eq!(compare(&a, &b, &[], &Terms::default()).warnings, Vec::<String>::new());
 }

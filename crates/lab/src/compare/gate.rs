@@ -1,6 +1,6 @@
 //! The condition under which a comparison fails (`compare --fail-on`).
 
-use super::{Comparison, ComparisonReport, Verdict};
+use super::{Comparison, ComparisonReport, SIGNIFICANT};
 
 /// The condition under which a comparison fails (`--fail-on`).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,15 +72,18 @@ pub fn change_range(low: f64, high: f64) -> String {
 }
 
 impl FailOn {
-    /// The gate's verdict on a figure. A figure that is "same" passes; the caller bounds how large a difference that
-    /// verdict may hide ([`Terms::unclear_beyond`](super::Terms::unclear_beyond)).
+    /// The gate's verdict on a figure, by where the interval of the slowdown lies with respect to the bound. The verdicts
+    /// "same" and "unclear" have other bounds and do not matter here. Like a verdict, "slower" takes both tests.
     pub fn call(&self, comparison: &Comparison) -> GateCall {
         let bound = 1.0 + self.slower_by;
-        match (comparison.verdict, comparison.slowdown_interval) {
-            (Verdict::Same | Verdict::Faster, _) => GateCall::Passes,
-            (Verdict::Slower, Some(slowdown)) if slowdown.low > bound => GateCall::Slower,
-            (Verdict::Slower, Some(slowdown)) if slowdown.high <= bound => GateCall::Passes,
-            (Verdict::Slower | Verdict::Unclear, _) => GateCall::Undecided,
+        match comparison.slowdown_interval {
+            _ if comparison.same_trials => GateCall::Passes,
+            _ if comparison.cores_moved => GateCall::Undecided,
+            Some(slowdown) if slowdown.high <= bound => GateCall::Passes,
+            Some(slowdown) if slowdown.low > bound && comparison.p < SIGNIFICANT => {
+                GateCall::Slower
+            }
+            _ => GateCall::Undecided,
         }
     }
 
@@ -88,19 +91,22 @@ impl FailOn {
     /// change.
     fn undecided(&self, c: &Comparison, change: &str) -> String {
         let note = c.note.as_deref().unwrap_or("the trials do not decide it");
-        match (c.verdict, c.slowdown_interval) {
-            (_, None) => format!("{}: {} undecided: {note}", c.case, c.figure),
-            (Verdict::Slower, Some(slowdown)) => format!(
-                "{}: {} changed by {change}, undecided: the interval of the slowdown, {}, contains the bound of {:.1} %",
-                c.case,
-                c.figure,
-                change_range(slowdown.low, slowdown.high),
-                self.slower_by * 100.0
-            ),
-            (_, Some(_)) => {
-                format!("{}: {} changed by {change}, undecided: {note}", c.case, c.figure)
-            }
-        }
+        let Some(slowdown) = c.slowdown_interval else {
+            return format!("{}: {} undecided: {note}", c.case, c.figure);
+        };
+        let bound = format!("the bound of {:.1} %", self.slower_by * 100.0);
+        let interval = change_range(slowdown.low, slowdown.high);
+        let why = if c.cores_moved {
+            note.to_owned()
+        } else if slowdown.low > 1.0 + self.slower_by {
+            format!(
+                "the two tests disagree: the interval of the slowdown, {interval}, is beyond {bound}, but the Mann-Whitney test does not exclude equality (p = {:.2})",
+                c.p
+            )
+        } else {
+            format!("the interval of the slowdown, {interval}, contains {bound}")
+        };
+        format!("{}: {} changed by {change}, undecided: {why}", c.case, c.figure)
     }
 
     /// Messages for everything that fails the gate: figures that are slower, cases that no longer have figures, and
