@@ -179,7 +179,7 @@ fn one_flipped_bit_is_noticed_in_verification_and_in_measuring() {
     receiver.order(Order::Verify { channel: 0, sends: false, sender: 0 });
     sender.order(Order::Verify { channel: 0, sends: true, sender: 0 });
     let error = receiver.life.join().unwrap().unwrap_err().to_string();
-    assert!(error.contains("verification: message 2 of"), "{error}");
+    assert!(error.contains("verification: message 2 ("), "{error}");
     assert!(error.contains("has wrong content from offset"), "{error}");
     drop(sender.wire);
     let _ = sender.life.join();
