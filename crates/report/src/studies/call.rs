@@ -21,8 +21,10 @@ pub(super) enum Call {
     /// The claim does not hold.
     Fails,
     /// The trials do not decide the claim. The value is the number of trials per case that would, estimated from how
-    /// fast intervals narrow; `None` if it cannot be estimated.
+    /// fast intervals narrow; `None` if the median lies so close to the bound that no practical number would.
     Open(Option<u32>),
+    /// The claim is undecided for another reason than too few trials per case, such as too few sizes.
+    Lacking,
 }
 
 impl Call {
@@ -104,6 +106,7 @@ pub(super) fn any(calls: &[Call]) -> Call {
         (a, b) => a.or(b),
     }) {
         Some(needed) => Call::Open(needed),
+        None if calls.contains(&Call::Lacking) => Call::Lacking,
         None => Call::Fails,
     }
 }
@@ -130,6 +133,7 @@ pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
         match call {
             Call::Fails => return Call::Fails,
             Call::Open(needed) => whole = more_of(whole, needed),
+            Call::Lacking => whole = Call::Lacking,
             Call::Holds => {}
         }
     }
@@ -137,10 +141,12 @@ pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
 }
 
 /// Combines the result so far with an open call that needs `needed` trials. The combined call is open and needs the
-/// larger of the two numbers of trials; the number is unknown if either of the two is unknown.
+/// larger of the two numbers of trials; the number is unknown if either of the two is unknown. Trials alone do not
+/// decide what lacks something else.
 fn more_of(call: Call, needed: Option<u32>) -> Call {
     match call {
         Call::Open(before) => Call::Open(before.zip(needed).map(|(a, b)| a.max(b))),
+        Call::Lacking => Call::Lacking,
         _ => Call::Open(needed),
     }
 }
@@ -156,7 +162,10 @@ pub(super) fn mostly(calls: &[Call]) -> Call {
         .filter_map(|c| if let Call::Open(needed) = c { *needed } else { None })
         .collect();
     needed.sort_unstable();
-    let open = Call::Open(needed.get(needed.len() / 2).copied());
+    let open = match calls.iter().any(|c| matches!(c, Call::Open(_))) {
+        true => Call::Open(needed.get(needed.len() / 2).copied()),
+        false => Call::Lacking,
+    };
     if holds == 0 && fails == 0 {
         open
     } else if fails * 20 <= holds + fails {
@@ -172,7 +181,7 @@ const SIZES_AT_LEAST: usize = 3;
 
 /// Judges a claim about all sizes: few sizes may contradict it, but do not confirm it.
 pub(super) fn at_all_sizes(call: Call, sizes: usize) -> Call {
-    if call == Call::Holds && sizes < SIZES_AT_LEAST { Call::Open(None) } else { call }
+    if call == Call::Holds && sizes < SIZES_AT_LEAST { Call::Lacking } else { call }
 }
 
 /// Says what is missing if there are too few sizes to confirm a claim about all sizes; otherwise an empty text.
@@ -205,6 +214,11 @@ mod tests {
         assert_eq!(all([call, Call::Open(Some(7)), Call::Holds]), Call::Open(Some(20)));
         assert_eq!(all([call, Call::Open(None)]), Call::Open(None));
         assert_eq!(mostly(&[call, Call::Open(None)]), Call::Open(Some(20)));
+        // More trials do not help if sizes are missing.
+        assert_eq!(at_all_sizes(mostly(&[Call::Holds]), 1), Call::Lacking);
+        assert_eq!(all([call, Call::Lacking, Call::Open(None)]), Call::Lacking);
+        assert_eq!(mostly(&[]), Call::Lacking);
+        assert_eq!(any(&[Call::Lacking, Call::Fails]), Call::Lacking);
         // Intervals that reach 0.4 towards each other and are 0.2 apart.
         assert_eq!(
             larger(&ratio(1.2, 1.0, 1.4, 5), &ratio(1.0, 0.8, 1.2, 9)),

@@ -103,14 +103,13 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
         let scatters = Estimate::of(&here).is_some_and(|e| e.low <= line && line <= e.high);
         calls.push(match (fit.worst_relative_residual < 0.25, scatters) {
             (true, _) => Call::Holds,
-            (false, true) => Call::Open(None),
+            (false, true) => Call::Lacking,
             (false, false) => Call::Fails,
         });
         worst = worst.max(fit.worst_relative_residual);
     }
     let call = all(calls);
-    let noise =
-        if matches!(call, Call::Open(_)) { ", but its trials lie on both sides of it" } else { "" };
+    let noise = if call == Call::Lacking { ", but its trials lie on both sides of it" } else { "" };
     let why = format!(
         "the size farthest from its line deviates by {} %{noise}",
         three_digits(worst * 100.0)
@@ -203,7 +202,7 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
         } else if here < 0.9 * plateau.low {
             Call::Fails
         } else {
-            Call::Open(None)
+            Call::Lacking
         };
         calls.push(all([above(&jump, 1.1), reaches]));
         told.push(format!(
@@ -283,7 +282,7 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     let word = |call: Call| match call {
         Call::Holds => "yes",
         Call::Fails => "no",
-        Call::Open(_) => "undecided",
+        Call::Open(_) | Call::Lacking => "undecided",
     };
     let why = format!(
         "at least 15 % higher: {}; at best more than twice: {}; lead larger for smaller messages: {}",

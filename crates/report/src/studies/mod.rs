@@ -56,7 +56,7 @@ impl From<Call> for Verdict {
         match call {
             Call::Holds => Verdict::Confirmed,
             Call::Fails => Verdict::NotConfirmed,
-            Call::Open(_) => Verdict::Undecided,
+            Call::Open(_) | Call::Lacking => Verdict::Undecided,
         }
     }
 }
@@ -95,6 +95,9 @@ pub struct Finding {
     pub verdict: Verdict,
     /// If undecided, about how many trials per case would decide it; `None` if that cannot be estimated.
     pub trials_needed: Option<u32>,
+    /// Whether it is undecided because a median lies so close to the bound that no practical number of trials would
+    /// decide it.
+    pub on_bound: bool,
     /// The reason for the verdict.
     pub why: String,
     /// The rule by which the claim was judged.
@@ -112,18 +115,19 @@ impl Finding {
 struct Outcome {
     verdict: Verdict,
     trials_needed: Option<u32>,
+    on_bound: bool,
 }
 
 impl From<Verdict> for Outcome {
     fn from(verdict: Verdict) -> Outcome {
-        Outcome { verdict, trials_needed: None }
+        Outcome { verdict, trials_needed: None, on_bound: false }
     }
 }
 
 impl From<Call> for Outcome {
     fn from(call: Call) -> Outcome {
         let trials_needed = if let Call::Open(needed) = call { needed } else { None };
-        Outcome { verdict: call.into(), trials_needed }
+        Outcome { verdict: call.into(), trials_needed, on_bound: call == Call::Open(None) }
     }
 }
 
@@ -144,7 +148,7 @@ impl Claim {
         verdict: impl Into<Outcome>,
         why: impl Into<String>,
     ) -> Finding {
-        let Outcome { verdict, trials_needed } = verdict.into();
+        let Outcome { verdict, trials_needed, on_bound } = verdict.into();
         Finding {
             id: self.id,
             title: self.title,
@@ -153,6 +157,7 @@ impl Claim {
             figures,
             verdict,
             trials_needed,
+            on_bound,
             why: why.into(),
             rule: self.rule,
         }

@@ -124,7 +124,7 @@ fn why(study: &Study, finding: &Finding) -> String {
             "{why} About {n} trials per case would decide it: `crossway measure {} --trials {n}`",
             study.plan
         ),
-        (Verdict::Undecided, None) => format!(
+        (Verdict::Undecided, None) if finding.on_bound => format!(
             "{why} The median lies so close to the bound that no practical number of trials would decide it."
         ),
         _ => why,

@@ -8,7 +8,7 @@ use crossway_lab::record::{Record, Span};
 use super::call::{Call, above, all, at_all_sizes, enough, equal, few_sizes, mostly};
 use super::evidence::{Compared, Evidence, Pair, efficiency, inverse, load, one_way, rate};
 use super::{Claim, Figure, Finding, Study, Verdict};
-use crate::units::{Quantity, size, three_digits};
+use crate::units::{Quantity, count, size, three_digits};
 
 const PLAN: &str = "toshiba";
 const LINK_BITS_PER_S: u64 = 100_000_000;
@@ -89,9 +89,9 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
     let behind = signs.len() - ahead;
     if signs.len() * 4 < by_size.len() {
         let why = format!(
-            "the trials do not show which is faster: {} of {} sizes are decided",
-            if signs.is_empty() { "none".to_owned() } else { format!("only {}", signs.len()) },
-            by_size.len()
+            "the trials do not show which is faster at {} of {}",
+            by_size.len() - signs.len(),
+            count(by_size.len(), "size", "sizes")
         );
         return claim.judged(pair.place, figures, Verdict::Undecided, why);
     }
@@ -106,9 +106,9 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
         wrong(*from) * 20 <= signs.len() && right(1, true) && right(-1, false)
     });
     let counts = format!(
-        "of {} sizes TIPC leads at {ahead}, TCP at {behind}, {} are undecided",
-        by_size.len(),
-        by_size.len() - signs.len()
+        "TIPC leads at {ahead} of {}, TCP at {behind}, and {} undecided",
+        count(by_size.len(), "size", "sizes"),
+        count(by_size.len() - signs.len(), "is", "are")
     );
     if let Some((bytes, c)) = best.and_then(|from| by_size.iter().find(|(bytes, _)| *bytes == from))
     {
@@ -180,7 +180,7 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
     let side = |call: Call| match call {
         Call::Holds => "lower",
         Call::Fails => "not lower",
-        Call::Open(_) => "undecided",
+        Call::Open(_) | Call::Lacking => "undecided",
     };
     let why = format!(
         "TIPC's load per byte is {} at the sender and {} at the receiver",
@@ -211,9 +211,9 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
         far(&a.1).total_cmp(&far(&b.1))
     });
     let mut why = format!(
-        "equal within 25 % at {} of {} sizes",
+        "equal within 25 % at {} of {}",
         calls.iter().filter(|c| **c == Call::Holds).count(),
-        calls.len()
+        count(calls.len(), "size", "sizes")
     );
     if let Some((bytes, c)) = worst {
         figures.push(Figure::new(
@@ -288,7 +288,10 @@ fn conclusions(findings: &[Finding]) -> Finding {
     let call = all(parts.iter().map(|f| match f.verdict {
         Verdict::Confirmed => Call::Holds,
         Verdict::NotConfirmed => Call::Fails,
-        Verdict::Undecided | Verdict::NotMeasurable => Call::Open(f.trials_needed),
+        Verdict::Undecided if f.on_bound || f.trials_needed.is_some() => {
+            Call::Open(f.trials_needed)
+        }
+        Verdict::Undecided | Verdict::NotMeasurable => Call::Lacking,
     }));
     let why = parts.iter().map(|f| format!("{} {}", f.id, f.verdict.name())).collect::<Vec<_>>();
     let place = parts.iter().map(|f| f.place.as_str()).find(|p| !p.is_empty()).unwrap_or_default();

@@ -130,6 +130,33 @@ fn the_pipes_drop_is_looked_for_on_both_sides_of_its_buffer() {
 }
 
 #[test]
+fn an_order_at_one_size_is_not_confirmed_for_all_sizes() {
+    let at = |sizes: &[u64]| {
+        let mut made = Local::new();
+        for bytes in sizes {
+            for (id, ns) in [("pipe", 9e3), ("tcp", 6e3), ("uds-stream", 4e3), ("shm-futex", 2e3)] {
+                made.one_way(id, *bytes, ns, ns);
+            }
+        }
+        made.run()
+    };
+    let whole = finding(&at(&[16_384, 32_768, 65_536]), "E11 order");
+    assert_eq!(whole.verdict, Confirmed, "{whole:?}");
+    assert!(!whole.why.contains("fewer than"), "{whole:?}");
+    let run = at(&[65_536]);
+    let one = finding(&run, "E11 order");
+    assert_eq!(one.verdict, Undecided, "{one:?}");
+    assert!(
+        one.why.contains("at 1 of 1 size,") && one.why.contains("fewer than 3 sizes"),
+        "{one:?}"
+    );
+    // More trials would not decide it, and no median lies close to a bound.
+    let text = terminal::terminal(&run, false, 500);
+    let line = text.lines().find(|line| line.contains("- E11 order")).expect("it is listed");
+    assert!(!line.contains("close to the bound") && !line.contains("--trials"), "{line}");
+}
+
+#[test]
 fn ranks_reversed_by_load_are_found_and_reported() {
     let with = |unix_loaded: f64| {
         let mut made = Local::new();

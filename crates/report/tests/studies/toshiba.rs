@@ -25,7 +25,7 @@ fn t3_a_size_parts_tcp_and_tipc_or_none_does() {
             }
         });
     }
-    judged("T3", Undecided, "of 40 sizes are decided", |m| {
+    judged("T3", Undecided, "do not show which is faster at 3", |m| {
         sweep(m, |_| Does { scatter: 0.6, ..DOES }, |_| Does { scatter: 0.6, ..DOES });
     });
     without_records("T3", "toshiba");

@@ -155,7 +155,7 @@ pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
     let word = match call {
         Call::Holds => "bandwidth no longer rises",
         Call::Fails => "bandwidth still rises",
-        Call::Open(_) => "the trials do not decide",
+        Call::Open(_) | Call::Lacking => "the trials do not decide",
     };
     claim.judged(place(first), figures, call, word)
 }

@@ -10,7 +10,7 @@ use super::{
     one_way, sizes_of,
 };
 use crate::estimate::Estimate;
-use crate::units::{Quantity, size};
+use crate::units::{Quantity, count, size};
 
 const PLACE: &str = "this machine, two cores";
 /// Minimum size of a large message, bytes (Figure 9 ends here).
@@ -85,6 +85,7 @@ fn order(evidence: &Evidence<'_>) -> Finding {
     let mut figures = Vec::new();
     let mut calls = Vec::new();
     let mut told = Vec::new();
+    let mut fewest = usize::MAX;
     for (a, b) in [("tcp", "pipe"), ("unix", "tcp"), ("mempipe", "unix")] {
         let sizes = sizes_of(evidence, Placement::OtherCore);
         let ratios: Vec<(u64, Estimate)> = sizes
@@ -93,6 +94,7 @@ fn order(evidence: &Evidence<'_>) -> Finding {
             .filter_map(|s| Some((s, pair(evidence, a, b, s, false)?)))
             .collect();
         let of: Vec<Call> = ratios.iter().map(|(_, r)| above(r, 1.0)).collect();
+        fewest = fewest.min(of.len());
         if let Some((bytes, r)) = ratios.get(ratios.len() / 2) {
             figures.push(Figure::new(
                 format!("{a} over {b}, {}", size(*bytes)),
@@ -100,14 +102,16 @@ fn order(evidence: &Evidence<'_>) -> Finding {
                 *r,
             ));
             let ahead = of.iter().filter(|c| **c == Call::Holds).count();
-            told.push(format!("{a} ahead of {b} at {ahead} of {} sizes", of.len()));
+            let sizes = count(of.len(), "size", "sizes");
+            told.push(format!("{a} ahead of {b} at {ahead} of {sizes}"));
             calls.push(mostly(&of));
         }
     }
     if calls.is_empty() {
         return claim.without_records(evidence.missing("one-way trials over the size", PLAN));
     }
-    claim.judged(PLACE, figures, all(calls), told.join(", "))
+    let why = format!("{}{}", told.join(", "), few_sizes(fewest, PLAN));
+    claim.judged(PLACE, figures, at_all_sizes(all(calls), fewest), why)
 }
 
 fn pipe_drop(evidence: &Evidence<'_>, loaded: bool) -> Finding {
@@ -258,7 +262,7 @@ fn as_socket(evidence: &Evidence<'_>) -> Finding {
     let calls: Vec<Call> = ratios.iter().map(|(_, r)| equal(r)).collect();
     let near = calls.iter().filter(|c| **c == Call::Holds).count();
     let few = few_sizes(calls.len(), PLAN);
-    let why = format!("within 25 % at {near} of {} sizes{few}", calls.len());
+    let why = format!("within 25 % at {near} of {}{few}", count(calls.len(), "size", "sizes"));
     let call = at_all_sizes(mostly(&calls), calls.len());
     claim.judged(PLACE, shown("pipe over unix", &ratios), call, why)
 }
@@ -320,9 +324,9 @@ fn same_core(evidence: &Evidence<'_>) -> Finding {
     let sizes = pipes.len().min(others.len());
     let few = few_sizes(sizes, PLAN);
     let why = format!(
-        "shmem_pipe ahead of mempipe at {} of {} sizes, pipe within 25 % of tcp at {} of {}{spin}{few}",
+        "shmem_pipe ahead of mempipe at {} of {}, pipe within 25 % of tcp at {} of {}{spin}{few}",
         first.iter().filter(|c| **c == Call::Holds).count(),
-        first.len(),
+        count(first.len(), "size", "sizes"),
         second.iter().filter(|c| **c == Call::Holds).count(),
         second.len()
     );

@@ -174,7 +174,7 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
     let tipc = match bound(&least.tipc, 0.9) {
         Call::Holds => Call::Fails,
         Call::Fails => Call::Holds,
-        Call::Open(needed) => Call::Open(needed),
+        open => open,
     };
     let mut why = match (tcp, tipc) {
         (Call::Holds, Call::Holds) => {
