@@ -110,6 +110,16 @@ pub fn judge(records: &[Record]) -> Vec<GoalCall> {
     calls
 }
 
+/// Judges a maximum by the largest of the good trials: a single one above the bound misses the goal, and
+/// [`TRIALS_AT_LEAST`] within it meet it.
+pub(crate) fn of_maximum(largest: f64, good_trials: usize, bound: f64) -> GoalVerdict {
+    match largest <= bound {
+        false => GoalVerdict::Missed,
+        true if good_trials >= TRIALS_AT_LEAST => GoalVerdict::Met,
+        true => GoalVerdict::Undecided,
+    }
+}
+
 fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
     let good: Vec<&&Record> = trials.iter().filter(|r| r.status == Status::Ok).collect();
     let values: Vec<f64> = good.iter().filter_map(|r| figure.of(r)).collect();
@@ -120,8 +130,7 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
         .map(|interval| (interval.low, interval.high));
     let holds = |value: f64| if figure.at_most() { value <= bound } else { value >= bound };
     let verdict = match (worst, interval) {
-        (Some(worst), _) if !holds(worst) => GoalVerdict::Missed,
-        (Some(_), _) if values.len() >= TRIALS_AT_LEAST => GoalVerdict::Met,
+        (Some(worst), _) => of_maximum(worst, values.len(), bound),
         (None, Some((low, high))) if holds(low) && holds(high) => GoalVerdict::Met,
         (None, Some((low, high))) if !holds(low) && !holds(high) => GoalVerdict::Missed,
         _ => GoalVerdict::Undecided,

@@ -5,7 +5,10 @@ mod reasons;
 
 use disturbed::disturbances;
 pub use reasons::Reason;
-use reasons::{commands, enter_flips, nothing_admissible, objective_words, prefer_if, settings};
+use reasons::{
+    commands, enter_flips, not_pursued, nothing_admissible, objective_words, prefer_if, remedy,
+    settings, trials_words,
+};
 use serde::Serialize;
 
 use super::Sources;
@@ -36,6 +39,9 @@ pub struct Compared {
     pub kept_awake: bool,
     /// Whether each goal of the question is met.
     pub goals: Vec<GoalVerdict>,
+    /// Reasons for the verdict that the goals do not show, in words: a missed rate, prohibited spinning, or why the
+    /// candidate was not pursued.
+    pub why: Vec<String>,
     /// One of `chosen`, `equal`, `admissible`, `not pursued` (dropped after an earlier stage, or has only earlier
     /// records) and `fails`.
     pub verdict: &'static str,
@@ -188,7 +194,7 @@ pub(super) fn put_together(
     advice.commands = commands(question, sources, &runs);
     match &choice {
         None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),
-        Some(choice) => enter_choice(&mut advice, question, choice, &judged, survey),
+        Some(choice) => enter_choice(&mut advice, question, sources, choice, &judged, survey),
     }
     advice
 }
@@ -269,18 +275,23 @@ fn enter_table(
         let verdict = match choice {
             Some(c) if same(c.chosen) => "chosen",
             Some(c) if c.equal.iter().any(|e| same(e)) => "equal",
-            _ if !j.admissible() => "fails",
+            _ if !j.failures().is_empty() => "fails",
+            _ if !j.admissible() => "not pursued",
             Some(c) if dropped(j, c.chosen) => "not pursued",
             Some(c) if c.chosen.cost.n >= TRIALS_AT_LEAST && j.cost.n < TRIALS_AT_LEAST => {
                 "not pursued"
             }
             _ => "admissible",
         };
+        let why = match verdict {
+            "not pursued" => not_pursued(j),
+            _ => j.violations(),
+        };
         for why in j.failures() {
             advice.ruled_out.push(RuledOut {
                 candidate: j.candidate.label(),
                 why,
-                basis: format!("{} trials of {}", j.cost.n, j.cases.join(", ")),
+                basis: format!("{} of {}", trials_words(j.cost.n), j.cases.join(", ")),
             });
         }
         advice.compared.push(Compared {
@@ -292,6 +303,7 @@ fn enter_table(
             cpu_ns: j.cpu,
             kept_awake: j.kept_awake,
             goals: j.goals.clone(),
+            why,
             verdict,
             cases: j.cases.clone(),
             runs: j.runs.clone(),
@@ -309,6 +321,7 @@ fn enter_table(
 fn enter_choice(
     advice: &mut Advice,
     question: &Question,
+    sources: &Sources<'_>,
     choice: &Choice<'_>,
     judged: &[Judged],
     survey: &Survey,
@@ -321,6 +334,7 @@ fn enter_choice(
     if let Some(other) = choice.runner_up {
         advice.prefer_runner_up_if = prefer_if(question, chosen, other);
     }
+    let remedy = remedy(sources, advice.foreign);
     let undecided: Vec<&GoalVerdict> = chosen.goals.iter().filter(|g| g.met.is_none()).collect();
     for goal in undecided {
         let label = chosen.candidate.label();
@@ -328,16 +342,17 @@ fn enter_choice(
             None => format!("{}: not measured for {label}; check it yourself", goal.goal),
             Some(_) if goal.open == Some(Open::FewSamples) => continue,
             Some(_) => format!(
-                "{}: {} trials do not decide whether {label} meets it; allow more time with --time",
-                goal.goal, chosen.cost.n
+                "{}: {} do not decide whether {label} meets it; {remedy}",
+                goal.goal,
+                trials_words(chosen.cost.n)
             ),
         });
     }
     if chosen.cost.n < TRIALS_AT_LEAST {
         advice.abstained = Some(format!(
-            "{} has the best figures, but only {} trials, and {TRIALS_AT_LEAST} are needed to distinguish it from the others; omit --no-measure, or allow more time with --time",
+            "{} has the best figures, but only {}, and {TRIALS_AT_LEAST} are needed to distinguish it from the others; {remedy}",
             chosen.candidate.label(),
-            chosen.cost.n
+            trials_words(chosen.cost.n)
         ));
         return;
     }
@@ -350,7 +365,7 @@ fn enter_choice(
             .collect();
         advice.abstained = Some(format!(
             "the trials do not distinguish {}: {} may be the best choice, but the probability that it is within 5 % of the best is only {:.0} %; \
-             allow more time with --time, or stop other work on this machine",
+             {remedy}",
             near.join(", "),
             chosen.candidate.label(),
             confidence * 100.0

@@ -117,20 +117,20 @@ fn other_programs_that_used_the_cpus_during_the_trials_are_named() {
 /// Answers from a run whose check before it found these, in this order.
 fn checked(findings: &[&str]) -> Advice {
     let dir = tempfile::tempdir().expect("a folder");
-    let own_runs: Vec<_> = ["first", "unrelated"].map(|run| dir.path().join(run)).to_vec();
+    let runs = ["first", "unrelated"].map(|run| (run.to_owned(), dir.path().join(run)));
     let finding = |about: &&str| {
         format!(
             r#"{{"severity":"warning","about":"{about}","what":"{about} was busy","next_step":"wait"}}"#
         )
     };
     let found: Vec<String> = findings.iter().map(finding).collect();
-    for run in &own_runs {
+    for (_, run) in &runs {
         std::fs::create_dir(run).expect("a run");
         let text = format!("[{}]", found.join(","));
         std::fs::write(run.join(crate::records_io::PREFLIGHT), text).expect("a file");
     }
     let own = round_trips("pipe", 5_000, 900.0).iter().map(Trial::of).collect();
-    let library = Library { own, own_runs, ..Library::default() };
+    let library = Library { own, run_dirs: runs.into(), ..Library::default() };
     let sources =
         Sources { known: NOTHING_KNOWN, library: &library, folder: dir.path(), budget: None };
     advise(&question(UNPINNED), &sources, &mut NoBench, &mut |_| {}).expect("an answer")

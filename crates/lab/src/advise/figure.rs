@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::question::goal;
+use crate::goals;
 use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 
-/// A goal with fewer than [`TRIALS_AT_LEAST`] trials counts as missed only if all of the trials exceed the limit by
-/// this factor.
+/// A candidate is not pursued if its first trials all exceed the limit of a goal by this factor, although fewer than
+/// [`TRIALS_AT_LEAST`] trials leave the goal undecided.
 const FAR_BEYOND: f64 = 3.0;
 
 /// A figure of a candidate over its trials.
@@ -58,9 +59,16 @@ pub struct GoalVerdict {
     /// Whether `measured` contains maxima, from trials with too few samples for the percentile. Such maxima can show
     /// that the goal is met, but not that it is missed.
     pub of_maxima: bool,
-    /// Whether the goal is met; `None` if the interval contains the limit, if there is no figure, or if fewer than
-    /// [`TRIALS_AT_LEAST`] trials exceed the limit, but by less than a factor of 3.
+    /// For a maximum, the largest of all good trials, which alone decides.
+    pub largest: Option<f64>,
+    /// The median latencies of the trials, if `of_maxima`.
+    pub medians: Option<Figure>,
+    /// Whether the goal is met; `None` if the interval contains the limit, if there is no figure, or if there are fewer
+    /// than [`TRIALS_AT_LEAST`] trials. Buffers need only one trial, since their size does not vary.
     pub met: Option<bool>,
+    /// Whether fewer than [`TRIALS_AT_LEAST`] trials all exceed the limit by a factor of 3: the goal is undecided, but
+    /// the candidate is not pursued.
+    pub far_beyond: bool,
     /// Why `met` is `None`.
     pub open: Option<Open>,
 }
@@ -73,6 +81,8 @@ pub enum Open {
     NotMeasured,
     /// There are fewer than [`TRIALS_AT_LEAST`] trials.
     FewTrials,
+    /// The machine disturbed all trials.
+    NoGoodTrial,
     /// The interval of the trials contains the limit.
     Straddles,
     /// Trials have too few samples for the percentile, and their largest samples exceed the limit.
@@ -87,10 +97,11 @@ impl GoalVerdict {
         measured: Option<Figure>,
     ) -> GoalVerdict {
         let goal = goal(what, most, unit);
+        // The size of buffers does not vary between trials.
+        let few = |f: &Figure| f.n < TRIALS_AT_LEAST && unit != "bytes";
         let met = measured.and_then(|f| match f {
+            f if few(&f) => None,
             f if f.high <= most => Some(true),
-            // A few first trials may all have met the machine busy; the size of buffers does not vary.
-            f if f.n < TRIALS_AT_LEAST && unit != "bytes" && f.low <= most * FAR_BEYOND => None,
             f if f.low > most => Some(false),
             _ => None,
         });
@@ -100,7 +111,43 @@ impl GoalVerdict {
             (None, Some(f)) if f.n < TRIALS_AT_LEAST => Some(Open::FewTrials),
             (None, Some(_)) => Some(Open::Straddles),
         };
-        GoalVerdict { goal, measured, unit, most, of_maxima: false, met, open }
+        let far_beyond = measured.is_some_and(|f| few(&f) && f.low > most * FAR_BEYOND);
+        let (of_maxima, largest, medians) = (false, None, None);
+        GoalVerdict {
+            goal,
+            measured,
+            unit,
+            most,
+            of_maxima,
+            largest,
+            medians,
+            met,
+            far_beyond,
+            open,
+        }
+    }
+
+    /// Judges a maximum. `measured` summarises the maxima of the trials, and `good` are those of all good trials: a
+    /// single one beyond the limit misses the goal, as in plans.
+    pub(super) fn of_largest(
+        what: &str,
+        most: f64,
+        unit: &'static str,
+        measured: Option<Figure>,
+        good: &[f64],
+    ) -> GoalVerdict {
+        let verdict = GoalVerdict { far_beyond: false, ..Self::of(what, most, unit, measured) };
+        let Some(largest) = good.iter().copied().reduce(f64::max) else {
+            let open = measured.map_or(Open::NotMeasured, |_| Open::NoGoodTrial);
+            return GoalVerdict { met: None, open: Some(open), ..verdict };
+        };
+        let trials = measured.map_or(0, |f| f.n).min(good.len());
+        let (met, open) = match goals::of_maximum(largest, trials, most) {
+            goals::GoalVerdict::Met => (Some(true), None),
+            goals::GoalVerdict::Missed => (Some(false), None),
+            goals::GoalVerdict::Undecided => (None, Some(Open::FewTrials)),
+        };
+        GoalVerdict { largest: Some(largest), met, open, ..verdict }
     }
 
     /// The verdict in words.
@@ -110,8 +157,11 @@ impl GoalVerdict {
         let trials = format!("{} {}", f.n, if f.n == 1 { "trial" } else { "trials" });
         let range = format!("{} to {} {}", Short(f.low), Short(f.high), self.unit);
         match (self.met, self.open) {
-            (Some(true), _) => format!("met ({} {})", Short(f.median), self.unit),
-            (Some(false), _) => format!("missed ({} {})", Short(f.median), self.unit),
+            (Some(true), _) => format!("met ({})", self.shown()),
+            (Some(false), _) => format!("missed ({})", self.shown()),
+            (None, Some(Open::NoGoodTrial)) => {
+                format!("undecided: the machine disturbed all trials ({range})")
+            }
             (None, Some(Open::FewSamples)) => format!(
                 "undecided: trials have too few samples for the percentile, and their largest samples exceed the goal ({range}); \
                  repeat the commands below with a larger measure_ms"
@@ -120,6 +170,23 @@ impl GoalVerdict {
             (None, _) => {
                 format!("undecided: the interval of {trials} contains the goal ({largest}{range})")
             }
+        }
+    }
+
+    /// The figure that decides, in words: for a maximum the largest, and where maxima replace percentiles, the medians if
+    /// the goal is missed, since maxima cannot show that.
+    pub(super) fn shown(&self) -> String {
+        let unit = self.unit;
+        match (self.measured, self.largest, self.medians) {
+            (None, ..) => "not measured".to_owned(),
+            (_, Some(largest), _) => format!("{} {unit}", Short(largest)),
+            (_, _, Some(medians)) if self.met == Some(false) => {
+                format!("even the median is {} {unit}", Short(medians.median))
+            }
+            (Some(f), ..) if self.of_maxima => {
+                format!("largest samples included, {} {unit}", Short(f.median))
+            }
+            (Some(f), ..) => format!("{} {unit}", Short(f.median)),
         }
     }
 
@@ -132,8 +199,10 @@ impl GoalVerdict {
         medians: Option<Figure>,
     ) -> GoalVerdict {
         self.of_maxima = true;
-        if self.met == Some(false) && medians.is_none_or(|f| f.low <= self.most) {
-            self.met = None;
+        self.medians = medians;
+        if medians.is_none_or(|f| f.low <= self.most) {
+            self.far_beyond = false;
+            self.met = self.met.filter(|met| *met);
         }
         // More samples decide nothing where the trials with enough of them lie on both sides of the limit.
         let straddles = exact.is_some_and(|f| f.low <= self.most && f.high > self.most);
@@ -147,7 +216,9 @@ impl GoalVerdict {
 
     /// The measured figure as a multiple of the limit; 1 if nothing was measured.
     pub fn excess(&self) -> f64 {
-        self.measured.map_or(1.0, |f| f.median / self.most)
+        let medians = self.medians.filter(|_| self.met == Some(false)).map(|f| f.median);
+        let figure = self.largest.or(medians).or(self.measured.map(|f| f.median));
+        figure.map_or(1.0, |figure| figure / self.most)
     }
 }
 
@@ -166,6 +237,10 @@ mod tests {
         assert_eq!(met(4000.0, 30.0), None);
         assert_eq!(met(400.0, 30.0), Some(true));
         assert_eq!(met(4000.0, 600.0), Some(false));
+        // What is shown is not the largest sample, which does not show a miss.
+        let goal = GoalVerdict::of("p99", 500.0, "us", figure(4000.0));
+        let words = goal.of_maxima(None, figure(600.0)).words();
+        assert_eq!(words, "missed (even the median is 602 us)");
     }
 
     #[test]

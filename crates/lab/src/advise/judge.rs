@@ -67,36 +67,63 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Whether no measurement rules the candidate out.
+    /// Whether no measurement rules the candidate out, or makes it so unlikely to suit that it is not pursued.
     pub fn admissible(&self) -> bool {
-        self.share_of_rate.is_none_or(|s| s >= RATE_REACHED)
-            && !(self.kept_awake && self.must_sleep)
-            && self.goals.iter().all(|g| g.met != Some(false))
+        self.failures().is_empty() && self.doubts().is_empty()
     }
 
-    /// Why the candidate is not admissible, in words; empty if it is admissible.
-    pub fn failures(&self) -> Vec<String> {
+    /// Whether there are enough trials to rule the candidate out by figures that vary.
+    fn is_decided(&self) -> bool {
+        self.cost.n >= TRIALS_AT_LEAST
+    }
+
+    /// What the trials say against the candidate besides the goals.
+    fn objections(&self) -> Vec<String> {
         let mut why = Vec::new();
         if let Some(share) = self.share_of_rate.filter(|s| *s < RATE_REACHED) {
-            why.push(format!("achieves {:.0} % of the stated rate", share * 100.0));
+            why.push(format!("achieves {} % of the stated rate", percent_below(share)));
         }
         if self.kept_awake && self.must_sleep {
             why.push(format!("spinning is prohibited, and its ends {SLEPT}"));
         }
+        why
+    }
+
+    /// The reasons other than goals that rule the candidate out, in words.
+    pub fn violations(&self) -> Vec<String> {
+        if self.is_decided() { self.objections() } else { Vec::new() }
+    }
+
+    /// Why the candidate is ruled out, in words; empty if it is not.
+    pub fn failures(&self) -> Vec<String> {
+        let mut why = self.violations();
         for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
-            if let Some(f) = goal.measured {
-                why.push(format!(
-                    "{}: {}{} ({} to {}) {}",
+            why.push(match goal.measured {
+                Some(f) if goal.largest.is_none() && !goal.of_maxima => format!(
+                    "{}: {} ({} to {}) {}",
                     goal.goal,
-                    if goal.of_maxima { "largest sample " } else { "" },
                     Short(f.median),
                     Short(f.low),
                     Short(f.high),
                     goal.unit
-                ));
-            }
+                ),
+                _ => format!("{}: {}", goal.goal, goal.shown()),
+            });
         }
         why
+    }
+
+    /// Why the candidate is not pursued although it has too few trials to be ruled out, in words.
+    pub fn doubts(&self) -> Vec<String> {
+        let mut why = if self.is_decided() { Vec::new() } else { self.objections() };
+        let far = self.goals.iter().filter(|g| g.far_beyond);
+        why.extend(far.map(|g| format!("{}: {}", g.goal, g.shown())));
+        why
+    }
+
+    /// Number of goals that the trials leave undecided.
+    fn undecided_goals(&self) -> usize {
+        self.goals.iter().filter(|g| g.met.is_none()).count()
     }
 
     /// The largest factor by which a goal or the rate is missed; 1 if all are met, infinite if a prohibition is
@@ -135,6 +162,16 @@ impl Judged {
             caps.in_place,
             self.candidate.order,
         )
+    }
+}
+
+/// A fraction in per cent, rounded down, with one more digit near the fraction that counts as reached.
+fn percent_below(share: f64) -> String {
+    let percent = share * 100.0;
+    if share < 0.9 {
+        format!("{percent:.0}")
+    } else {
+        format!("{:.1}", (percent * 10.0).floor() / 10.0)
     }
 }
 
@@ -253,6 +290,16 @@ pub fn judge<'a>(
             // its parts.
             let us: Vec<f64> =
                 worst(&|t: &Trial| t.latency_ns(percentile)).iter().map(|ns| ns / 1e3).collect();
+            if percentile == Percentile::Max {
+                let good: Vec<f64> = by_size
+                    .iter()
+                    .flat_map(|(_, trials)| trials)
+                    .filter(|t| t.status == Status::Ok)
+                    .filter_map(|t| Some(t.latency_ns(percentile)? / 1e3))
+                    .collect();
+                let name = percentile.name();
+                return GoalVerdict::of_largest(name, most, "us", Figure::of(&us), &good);
+            }
             let verdict = GoalVerdict::of(percentile.name(), most, "us", Figure::of(&us));
             if !by_size.iter().any(|(_, trials)| trials.iter().any(|t| t.lacks(percentile))) {
                 return verdict;
@@ -345,7 +392,8 @@ impl Choice<'_> {
 
 /// Chooses a candidate. Two admissible candidates are equal if their intervals overlap and their probabilities of
 /// costing at most [`EQUAL_WITHIN`] more than the best hardly differ. Among those equal to the most probable candidate,
-/// the one that satisfies the most preferences is chosen; if several do, the simplest.
+/// the one with the fewest undecided goals is chosen; then the one that satisfies the most preferences; then the
+/// simplest.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
     // Candidates dropped after a brief measurement have too few trials to be compared with those that were measured
@@ -370,7 +418,7 @@ pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a
             equal.push((j, *p));
         }
     }
-    equal.sort_by_key(|(j, _)| (-j.preferences(question), j.simplicity()));
+    equal.sort_by_key(|(j, _)| (j.undecided_goals(), -j.preferences(question), j.simplicity()));
     let (chosen, confidence) = equal.remove(0);
     let possible = rivals.iter().zip(&sure).filter(|(_, p)| **p >= HARDLY);
     let runner_up =

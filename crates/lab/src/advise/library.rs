@@ -4,6 +4,7 @@
 //! size are next to each other and near the beginning of a line. A line whose workload or size is not one of the
 //! question's is skipped without parsing.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -25,8 +26,8 @@ pub struct Library {
     pub own: Vec<Trial>,
     /// Trials on other machines, or on unidentified ones.
     pub foreign: Vec<Trial>,
-    /// Folders of the runs of this machine.
-    pub own_runs: Vec<PathBuf>,
+    /// Folders of the runs that the trials are from, by the names that the records give the runs.
+    pub run_dirs: BTreeMap<String, PathBuf>,
     /// Folders that contain no run.
     pub empty: Vec<PathBuf>,
     /// Warnings, e.g. about skipped lines.
@@ -112,8 +113,12 @@ impl Library {
             };
             self.warnings.push(format!("{}: skipped {lines}", file.display()));
         }
+        for trial in &found.trials {
+            if !self.run_dirs.contains_key(&trial.run) {
+                self.run_dirs.insert(trial.run.clone(), dir.clone());
+            }
+        }
         if own {
-            self.own_runs.push(dir);
             self.own.extend(found.trials);
         } else {
             self.foreign.extend(found.trials);

@@ -23,6 +23,8 @@ mod disturbed_tests;
 #[cfg(test)]
 mod field_tests;
 #[cfg(test)]
+mod goal_tests;
+#[cfg(test)]
 mod replay_tests;
 #[cfg(test)]
 mod tests;
@@ -77,6 +79,13 @@ pub struct Sources<'a> {
     pub folder: &'a std::path::Path,
     /// Time limit for measuring; `None` to use existing records only.
     pub budget: Option<Duration>,
+}
+
+impl Sources<'_> {
+    /// The folder of a run: an earlier one, whose folder may have been renamed, or one that was just made.
+    pub(in crate::advise) fn run_dir(&self, run: &str) -> PathBuf {
+        self.library.run_dirs.get(run).cloned().unwrap_or_else(|| self.folder.join(run))
+    }
 }
 
 /// Answers a question.

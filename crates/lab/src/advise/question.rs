@@ -275,7 +275,7 @@ impl Question {
             Pattern::Stream => match self.rate_per_s {
                 None => Workload::Throughput,
                 Some(rate) => {
-                    let per_burst = (rate * LEAST_PERIOD_US / 1e6).ceil().max(1.0);
+                    let per_burst = per_burst(rate);
                     Workload::Paced {
                         burst_bytes: bytes.max(1) * per_burst as u64,
                         period_us: (per_burst * 1e6 / rate).round().max(1.0) as u64,
@@ -283,6 +283,19 @@ impl Question {
                 }
             },
         }
+    }
+
+    /// How a stream is sent whose rate is too high for a schedule of single messages, in words; `None` for others.
+    fn bursts(&self) -> Option<String> {
+        let rate = self.rate_per_s.filter(|_| self.pattern == Pattern::Stream)?;
+        let messages = per_burst(rate);
+        (messages > 1.0).then(|| {
+            format!(
+                "sent as bursts of {messages} messages every {:.0} us, since a sender that sleeps cannot keep a period below \
+                 {LEAST_PERIOD_US} us",
+                (messages * 1e6 / rate).round()
+            )
+        })
     }
 
     /// The testbed on which the question is measured; `None` if this host alone is used. The testbed's hosts have the
@@ -322,6 +335,11 @@ impl Question {
     pub fn wish(&self, property: Property) -> Wish {
         self.wishes.get(&property).copied().unwrap_or(Wish::NoPreference)
     }
+}
+
+/// Number of messages of a burst of a stream at this rate.
+fn per_burst(rate: f64) -> f64 {
+    (rate * LEAST_PERIOD_US / 1e6).ceil().max(1.0)
 }
 
 /// The default objective: CPU time if there is a latency goal, which already fixes the required speed; otherwise, the

@@ -283,17 +283,23 @@ fn a_goal_that_none_keeps_gives_the_least_violation_first() {
 }
 
 #[test]
-fn a_few_first_trials_miss_a_goal_only_if_they_are_far_beyond_it() {
-    let ruled_out = |ns: &[u64]| {
+fn a_few_first_trials_do_not_miss_a_goal_however_far_they_are_beyond_it() {
+    let verdict = |ns: &[u64]| {
         let mut trials = round_trips("pipe", &[1500, 1510, 1520, 1490, 1505, 1501, 1495], 900.0);
         trials.extend(round_trips("tcp", ns, 300.0));
         let advice = answer(&format!("{UNPINNED}[goal]\np50_us = 2"), &library(trials));
         assert_eq!(advice.choice.as_deref(), Some("pipe"));
-        advice.ruled_out.iter().any(|r| r.candidate == "tcp" && r.basis.contains("trials"))
+        let tcp = advice.compared.iter().find(|c| c.candidate == "tcp").expect("tcp");
+        let ruled_out = advice.ruled_out.iter().any(|r| r.candidate == "tcp");
+        assert_eq!(ruled_out, tcp.goals[0].met == Some(false));
+        (tcp.verdict, tcp.goals[0].met, tcp.why.join("; "))
     };
-    assert!(!ruled_out(&[2500, 2510, 2520]));
-    assert!(ruled_out(&[2500, 2510, 2520, 2530, 2540, 2550]));
-    assert!(ruled_out(&[9000, 9010, 9020]));
+    let none = String::new;
+    assert_eq!(verdict(&[2500, 2510, 2520]), ("not pursued", None, none()));
+    let six = [2500, 2510, 2520, 2530, 2540, 2550];
+    assert_eq!(verdict(&six), ("fails", Some(false), none()));
+    let why = "after 3 trials (p50 at most 2 us: 9.01 us)".to_owned();
+    assert_eq!(verdict(&[9000, 9010, 9020]), ("not pursued", None, why));
 }
 
 #[test]

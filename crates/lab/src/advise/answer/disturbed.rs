@@ -1,7 +1,5 @@
 //! What disturbed the machine before and during the runs whose trials answer a question.
 
-use std::path::PathBuf;
-
 use super::super::Sources;
 use super::super::survey::Survey;
 use super::super::trials::Trial;
@@ -21,9 +19,7 @@ pub(super) fn disturbances(
 fn before(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
     let mut found: Vec<(Finding, usize)> = Vec::new();
     for run in runs {
-        // The run is an earlier one, or was just made.
-        let earlier = sources.library.own_runs.iter().find(|dir| dir.ends_with(run.as_str()));
-        let dir: PathBuf = earlier.cloned().unwrap_or_else(|| sources.folder.join(run));
+        let dir = sources.run_dir(run);
         let mut of_run: Vec<Finding> = Vec::new();
         // Several CPUs of one run may be busy, and a resumed run was checked several times.
         for finding in preflight::warnings_beside(&dir).unwrap_or_default() {

@@ -139,6 +139,31 @@ pub(super) fn enter_flips(
     }
 }
 
+/// `1 trial`, `5 trials`.
+pub(super) fn trials_words(n: usize) -> String {
+    format!("{n} {}", if n == 1 { "trial" } else { "trials" })
+}
+
+/// Why a candidate was not pursued, if its trials say so, and after how many.
+pub(super) fn not_pursued(j: &Judged) -> Vec<String> {
+    let doubts = j.doubts();
+    if doubts.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("after {} ({})", trials_words(j.cost.n), doubts.join("; "))]
+}
+
+/// What would decide what the trials leave open.
+pub(super) fn remedy(sources: &Sources<'_>, foreign: bool) -> &'static str {
+    match (sources.budget, foreign) {
+        (Some(_), _) => "allow more time with --time, or stop other work on this machine",
+        (None, false) => "measure: repeat the command without --no-measure",
+        (None, true) => {
+            "measure: repeat the command without --no-measure, on this machine or on that of the records"
+        }
+    }
+}
+
 /// Explains why there is no choice, starting from the candidate that violates the goals least.
 pub(super) fn nothing_admissible(
     question: &Question,
@@ -154,11 +179,16 @@ pub(super) fn nothing_admissible(
             "no candidate could be measured; see the reasons under 'Ruled out'".to_owned()
         };
     };
-    let mut text = format!(
-        "no candidate meets every goal. The closest is {}: {}",
-        nearest.candidate.label(),
-        nearest.failures().join("; ")
-    );
+    let dropped = judged.iter().any(|j| j.failures().is_empty());
+    let whose = if dropped { "no candidate that was pursued" } else { "no candidate" };
+    let why = match nearest.failures() {
+        failures if failures.is_empty() => {
+            format!("not pursued {}", not_pursued(nearest).join("; "))
+        }
+        failures => failures.join("; "),
+    };
+    let label = nearest.candidate.label();
+    let mut text = format!("{whose} meets every goal. The closest is {label}: {why}");
     if let (Some(rate), Some(share)) = (question.rate_per_s, nearest.share_of_rate)
         && share < RATE_REACHED
     {
@@ -203,7 +233,7 @@ pub(super) fn commands(
     let hosts =
         question.hosts.as_ref().map_or(String::new(), |h| format!(" --hosts {}", quoted(h)));
     let one = |run: &&String| {
-        let dir = sources.folder.join(run);
+        let dir = sources.run_dir(run);
         let filters = Folder::info(&dir).map(|info| info.filters).unwrap_or_default();
         let filters: String = filters.iter().map(|f| format!(" --filter {}", quoted(f))).collect();
         format!("crossway measure {}{filters}{hosts}", dir.join("plan.toml").display())

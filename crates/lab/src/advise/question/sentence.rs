@@ -70,7 +70,10 @@ impl Question {
             }
         };
         text += &match self.rate_per_s {
-            Some(rate) => format!(", {rate} per second"),
+            Some(rate) => {
+                let bursts = self.bursts().map(|how| format!(" ({how})")).unwrap_or_default();
+                format!(", {rate} per second{bursts}")
+            }
             None => ", as fast as possible".to_owned(),
         };
         text += &format!(", {}", self.site.word());
