@@ -43,6 +43,10 @@ fn unusable_questions_are_one_clear_error() {
         (&["--size", "64 KB"], "size_bytes: '64 KB' is not a size"),
         (&["--size", "64", "--time", "5"], "'5' has no unit; write 5s or 5min"),
         (&["--size", "64", "--time", "1s", "--records", "none"], "--time 1s is too short"),
+        (
+            &["--size", "64", "--no-measure", "--records", "/nonexistent"],
+            "the folder /nonexistent does not exist",
+        ),
     ] {
         let (code, out, err) = advise(arguments);
         assert_eq!(code, Some(2), "{arguments:?}: {out}{err}");
@@ -242,4 +246,24 @@ fn starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stay
     let (code, out, err) = advise(&none);
     assert_eq!(code, without, "{out}{err}");
     assert!(err.contains("none of the candidates has starter programs"), "{err}");
+}
+
+#[test]
+fn the_page_and_the_table_agree_with_the_heading() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let page = dir.path().join("answer.html").display().to_string();
+    let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records");
+    let asked = ["--pattern", "stream", "--size", "64", "--memory", "64KiB"];
+    let from = ["--no-measure", "--records", records, "--html", &page];
+    let (code, out, err) = advise(&[&asked[..], &from].concat());
+    assert_eq!(code, Some(0), "{out}{err}");
+    let heading = out.lines().find(|line| line.starts_with("Choose ")).expect("a heading");
+    let text = std::fs::read_to_string(&page).expect("a page");
+    assert!(text.contains(&format!("<h1>{}</h1>", heading.trim_end_matches('.'))), "{heading}");
+    // The system does not tell the size of the choice's buffers.
+    assert!(heading.contains("do not decide whether it meets every goal"), "{heading}");
+    assert!(!text.contains("meet every requirement") && !text.contains("meets every requirement"));
+    let (_, table) = out.split_once("Compared by").expect("a table");
+    let has = |verdict: &str| table.lines().any(|line| line.trim_end().ends_with(verdict));
+    assert!(has("chosen"), "{out}");
 }

@@ -58,10 +58,41 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         rows => Value::from(Serde(advice.compared.iter().map(row).collect::<Vec<_>>())),
         reasons => Value::from(Serde(advice.reasons())),
         standing => standing(advice),
+        caveat => caveat(advice),
+        among_equals => AMONG_EQUALS,
+        best_of => best_of(advice),
         awake => awake_of(advice),
         flips => Value::from(Serde(variations(advice))),
     })?;
     Ok(page)
+}
+
+/// What the heading of a choice must add if the trials leave some of its goals undecided.
+pub fn caveat(advice: &Advice) -> &'static str {
+    let own = advice.compared.iter().find(|c| c.verdict == "chosen");
+    if own.is_some_and(leaves_open) {
+        "; the trials do not decide whether it meets every goal"
+    } else {
+        ""
+    }
+}
+
+fn leaves_open(c: &Compared) -> bool {
+    c.goals.iter().any(|goal| goal.met.is_none())
+}
+
+/// How one of several equal candidates is chosen.
+pub const AMONG_EQUALS: &str = "Among equals, one whose goals are all met precedes one with undecided goals; then your \
+    preferences decide, then the first by simplicity, even if it lacks some: no privilege or kernel module, no outside \
+    program, no additional process, no spinning, a pollable descriptor, no shared memory";
+
+/// Which candidates the choice was compared with.
+pub fn best_of(advice: &Advice) -> &'static str {
+    if advice.compared.iter().any(|c| c.verdict == "not pursued") {
+        "the best of the candidates that were pursued"
+    } else {
+        "the best candidate"
+    }
 }
 
 /// Formats the verdict on a candidate, marked with [`AWAKE`] if its ends hardly slept.
@@ -75,6 +106,22 @@ fn awake_of(advice: &Advice) -> Option<String> {
     marked.then(|| format!("{AWAKE} {}.", awake_explained()))
 }
 
+/// The rows of a short table: the choice, its equals and the runner-up, then those with the lowest cost that miss
+/// nothing, until there are `most` rows; lowest cost first.
+pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
+    let named = |c: &Compared| {
+        matches!(c.verdict, "chosen" | "equal") || advice.runner_up.as_ref() == Some(&c.candidate)
+    };
+    let mut order: Vec<usize> = (0..advice.compared.len()).collect();
+    order.sort_by_key(|&at| {
+        let c = &advice.compared[at];
+        (!named(c), c.verdict == "fails", at)
+    });
+    order.truncate(most.max(advice.compared.iter().filter(|c| named(c)).count()));
+    order.sort_unstable();
+    order.into_iter().map(|at| &advice.compared[at]).collect()
+}
+
 /// Describes how the choice's figure compares with those of the candidates that were measured as long as it was.
 fn standing(advice: &Advice) -> Option<String> {
     let pursued = |c: &&Compared| matches!(c.verdict, "chosen" | "equal" | "admissible");
@@ -86,12 +133,14 @@ fn standing(advice: &Advice) -> Option<String> {
         true => format!("It has the lowest {what}"),
         false => format!("The trials do not distinguish its {what} from the lowest"),
     };
+    let open = rivals.iter().any(|c| leaves_open(c));
     let of = match rivals.len() {
-        1 => {
-            "the only candidate that was measured to the end and meets every requirement".to_owned()
-        }
-        n => format!("the {n} candidates that were measured to the end and meet every requirement"),
+        1 if open => "the only candidate that was measured to the end and misses no requirement",
+        1 => "the only candidate that was measured to the end and meets every requirement",
+        _ if open => "candidates that were measured to the end and miss no requirement",
+        _ => "candidates that were measured to the end and meet every requirement",
     };
+    let of = if rivals.len() > 1 { format!("the {} {of}", rivals.len()) } else { of.to_owned() };
     let dropped = advice.compared.iter().filter(|c| c.verdict == "not pursued").count();
     let but = match dropped {
         0 => String::new(),
@@ -105,7 +154,8 @@ fn ns(x: f64) -> String {
 }
 
 fn row(c: &Compared) -> Row {
-    let goals: Vec<String> = c.goals.iter().map(|g| format!("{}: {}", g.goal, g.words())).collect();
+    let goals = c.goals.iter().map(|g| format!("{}: {}", g.goal, g.words()));
+    let goals: Vec<String> = c.why.iter().cloned().chain(goals).collect();
     Row {
         candidate: c.candidate.clone(),
         figure: ns(c.cost_ns.median),

@@ -117,6 +117,14 @@ impl Run for Advise {
         }
         self.asked.enter(&mut table)?;
         let question = Question::from_table(&name, &file, &table)?;
+        if self.no_measure
+            && let Some(missing) = self.records.iter().find(|folder| !folder.exists())
+        {
+            bail!(
+                "the folder {} does not exist; name the folder of the records with --records, or omit --no-measure",
+                missing.display()
+            );
+        }
         let environment = Environment::take()?;
         let library = Library::read(&self.records, &environment.machine_id, &question);
         let faults = self.faults(&environment.machine_id)?;

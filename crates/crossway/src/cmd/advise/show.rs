@@ -6,7 +6,9 @@ use crossway_lab::advise::figure::Figure;
 use crossway_lab::advise::question::Objective;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::{Advice, Question};
-use crossway_report::advice::{AWAKE, awake_explained, verdict};
+use crossway_report::advice::{
+    AMONG_EQUALS, AWAKE, awake_explained, best_of, caveat, shortlist, verdict,
+};
 use crossway_report::units::{Quantity, count};
 
 use crate::table::{Align, Grid};
@@ -14,7 +16,7 @@ use crate::ui::Ui;
 
 /// Number of candidates ruled out whose reasons are shown without `--explain`.
 const RULED_OUT_SHOWN: usize = 12;
-/// Number of rows of the table of figures that are shown without `--explain`.
+/// Number of rows of the table of figures that are shown without `--explain`, or more if the choice has many equals.
 const COMPARED_SHOWN: usize = 6;
 
 /// Lists the ready-made questions.
@@ -88,9 +90,8 @@ pub(super) fn print(advice: &Advice, question: &Question, explain: bool, ui: &Ui
 
 fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
     let own = advice.compared.iter().find(|c| c.verdict == "chosen");
-    let undecided = own.is_some_and(|own| own.goals.iter().any(|goal| goal.met.is_none()));
-    let but = if undecided { "; the trials do not decide whether it meets every goal" } else { "" };
-    println!("{}", ui.paint("1", &format!("Choose {choice}{but}.")));
+    let heading = format!("Choose {choice}{}.", caveat(advice));
+    println!("{}", ui.paint("1", &heading));
     if let Some(own) = own {
         let figure = with_interval(&own.cost_ns);
         ui.print_wrapped(2, &format!("{}: {figure}", advice.objective_words));
@@ -105,23 +106,16 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
         }
     }
     if !advice.equal.is_empty() {
-        ui.print_wrapped(
-            2,
-            &format!(
-                "Equally good: {}. Your preferences decide first, then the first by simplicity, even if it lacks some: no \
-                 privilege or kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no \
-                 shared memory.",
-                advice.equal.join(", ")
-            ),
-        );
+        ui.print_wrapped(2, &format!("Equally good: {}. {AMONG_EQUALS}.", advice.equal.join(", ")));
     }
     if let Some(confidence) = advice.confidence {
         ui.print_wrapped(
             2,
             &format!(
-                "Confidence: {} that its true {} is within 5 % of the best candidate's.",
+                "Confidence: {} that its true {} is within 5 % of that of {}.",
                 crossway_report::advice::confidence(confidence),
-                advice.objective_words
+                advice.objective_words,
+                best_of(advice)
             ),
         );
     }
@@ -146,7 +140,8 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
         ("", Align::Left),
     ]);
     let shown = if explain { advice.compared.len() } else { COMPARED_SHOWN };
-    for c in advice.compared.iter().take(shown) {
+    let rows = shortlist(advice, shown);
+    for c in &rows {
         let interval = format!(
             "{} to {}",
             Quantity::Duration.show(c.cost_ns.low),
@@ -162,15 +157,19 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
             },
             c.cpu_ns.as_ref().map_or("-".to_owned(), ns),
             c.cost_ns.n.to_string(),
-            verdict(c),
+            if c.verdict == "not pursued" && !c.why.is_empty() {
+                format!("{} {}", verdict(c), c.why.join("; "))
+            } else {
+                verdict(c)
+            },
         ]);
     }
     println!("{}", grid.text(ui));
-    if advice.compared.iter().take(shown).any(|c| c.kept_awake) {
+    if rows.iter().any(|c| c.kept_awake) {
         ui.print_wrapped(0, &format!("{AWAKE} {}", awake_explained()));
     }
-    if advice.compared.len() > shown {
-        println!("  ... and {} more; --explain shows all", advice.compared.len() - shown);
+    if advice.compared.len() > rows.len() {
+        println!("  ... and {} more; --explain shows all", advice.compared.len() - rows.len());
     }
 }
 
