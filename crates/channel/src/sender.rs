@@ -170,7 +170,11 @@ impl Link {
         if which == 1 && !state.over && !state.dropped[0] {
             state.say(Message::Deaf);
         }
+        let closed = state.dropped == [true; 2];
         drop(state);
+        if closed {
+            self.say_bye();
+        }
         self.call();
     }
 }

@@ -78,6 +78,31 @@ fn lines_pass_by_name_a_switch_is_explained_and_top_shows_it() {
 }
 
 #[test]
+fn a_sender_that_ends_normally_closed_and_did_not_die() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut listen = channel(&dir, &["listen", "lines", "--explain"]);
+    let mut listening =
+        Running(listen.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(listening.0.stdout.take().unwrap()).lines();
+    for _ in 0..10 {
+        let mut send =
+            Running(channel(&dir, &["send", "lines"]).stdin(Stdio::piped()).spawn().unwrap());
+        let mut input = send.0.stdin.take().unwrap();
+        (0..2_000).for_each(|n| writeln!(input, "{n}").unwrap());
+        drop(input);
+        for n in 0..2_000 {
+            assert_eq!(lines.next().unwrap().unwrap(), n.to_string());
+        }
+        assert!(send.0.wait().unwrap().success());
+    }
+    listening.0.kill().unwrap();
+    let events = BufReader::new(listening.0.stderr.take().unwrap()).lines();
+    let events: Vec<String> = events.map(Result::unwrap).collect();
+    assert!(!events.is_empty());
+    assert!(!events.iter().any(|event| event.contains("died")), "{events:#?}");
+}
+
+#[test]
 fn what_cannot_be_is_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     for (args, said) in [

@@ -96,10 +96,7 @@ impl Link {
             let quiet = self.rx.try_visit(|rx| rx.visit(self, dropped[1]));
             again |= installed && quiet != Some(true);
         }
-        if dropped == [true; 2]
-            && self.tx.try_visit(|tx| tx.is_finished()) == Some(true)
-            && self.lock().sessions.iter().all(|session| session.is_all_acknowledged())
-        {
+        if dropped == [true; 2] && self.say_bye() {
             self.close();
         }
         // Packets from the peer must still be read, so that it learns that everything has arrived; they may come at any
@@ -232,13 +229,29 @@ impl Link {
         self.call();
     }
 
-    /// Says goodbye to the peer, after both halves were dropped and the final marker was sent.
+    /// Says goodbye to the peer if the final marker was sent and received; both halves must have been dropped. Returns
+    /// whether nothing is left to say. The program's thread does this too when it drops the second half, because the
+    /// process may exit before the control thread does.
+    pub(crate) fn say_bye(&self) -> bool {
+        if self.tx.try_visit(|tx| tx.is_finished()) != Some(true) {
+            return false;
+        }
+        let mut state = self.lock();
+        if !state.sessions.iter().all(|session| session.is_all_acknowledged()) {
+            return false;
+        }
+        if !state.over && !state.leaving && !std::mem::replace(&mut state.said_bye, true) {
+            state.wire.send(&Message::Bye, Vec::new());
+        }
+        true
+    }
+
+    /// Closes the channel, after goodbye was said.
     fn close(&self) {
         let mut state = self.lock();
         if !state.over {
             state.over = true;
             state.switch.end();
-            state.wire.send(&Message::Bye, Vec::new());
         }
         state.wire.close();
         let sessions = std::mem::take(&mut state.sessions);

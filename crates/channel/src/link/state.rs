@@ -113,6 +113,8 @@ pub(crate) struct State {
     pub(crate) wished: Option<(Transport, Reason)>,
     /// Whether the program has dropped its sender and its receiver, in this order.
     pub(crate) dropped: [bool; 2],
+    /// Whether this end has announced that it closes the channel.
+    pub(super) said_bye: bool,
     /// Whether the peer has announced that it closes the channel.
     pub(super) peer_said_bye: bool,
     /// Whether the control thread must stop using the control connection, because another process takes it over.
@@ -157,6 +159,7 @@ impl State {
             judge: Judge::default(),
             wished: None,
             dropped: [false; 2],
+            said_bye: false,
             peer_said_bye: false,
             leaving: false,
             left: false,
