@@ -152,7 +152,7 @@ fn expand_ends(
                     let mut excluded = impossible(mechanism, &inputs, caps)
                         .or_else(|| impossible_there(mechanism, &inputs, caps));
                     if inputs.testbed.is_none() {
-                        match placement::resolve(inputs.placement, wait, topology) {
+                        match placement::resolve(inputs.placement, wait, caps.can_block, topology) {
                             Ok(cpus) => inputs.cpus = cpus,
                             Err(why) => excluded = excluded.or(Some(why)),
                         }
@@ -256,12 +256,16 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
             return no("contenders can only block or spin".to_owned(), "wait = \"block\"");
         }
     }
+    let spin = match inputs.placement {
+        Placement::SameCore => "wait = \"spin\", and place the roles on two cores",
+        _ => "wait = \"spin\"",
+    };
     match inputs.wait {
         Wait::Block if !caps.can_block => {
-            return no("the mechanism cannot block".to_owned(), "wait = \"spin\"");
+            return no("the mechanism cannot block".to_owned(), spin);
         }
         Wait::Hybrid { .. } if !caps.can_block => {
-            return no("the mechanism can only spin".to_owned(), "wait = \"spin\"");
+            return no("the mechanism can only spin".to_owned(), spin);
         }
         Wait::Spin | Wait::Hybrid { .. } if !caps.can_spin => {
             return no("the mechanism cannot spin".to_owned(), "wait = \"block\"");

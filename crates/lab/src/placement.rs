@@ -35,10 +35,12 @@ pub fn expand(axis: PlacementAxis, topology: &Topology) -> Vec<Placement> {
     }
 }
 
-/// Resolves a placement to the logical CPUs of the first and the second role; empty if roles are not pinned.
+/// Resolves a placement to the logical CPUs of the first and the second role; empty if roles are not pinned. The remedies
+/// depend on whether the mechanism can block.
 pub fn resolve(
     placement: Placement,
     wait: Wait,
+    can_block: bool,
     topology: &Topology,
 ) -> Result<Vec<u32>, Unplaceable> {
     let allowed = topology.allowed();
@@ -85,13 +87,18 @@ pub fn resolve(
             vec![a, b]
         }
     };
-    refuse_spinning_alone(&cpus, wait, allowed.len())?;
+    refuse_spinning_alone(&cpus, wait, can_block, allowed.len())?;
     Ok(cpus)
 }
 
 /// Rejects two spinning ends on one core, where each could only wait for the end of the other's time slice (item E18 of
 /// Enea's study).
-fn refuse_spinning_alone(cpus: &[u32], wait: Wait, allowed: usize) -> Result<(), Unplaceable> {
+fn refuse_spinning_alone(
+    cpus: &[u32],
+    wait: Wait,
+    can_block: bool,
+    allowed: usize,
+) -> Result<(), Unplaceable> {
     let one_core = match cpus {
         [a, b] => a == b,
         _ => allowed < 2,
@@ -99,7 +106,10 @@ fn refuse_spinning_alone(cpus: &[u32], wait: Wait, allowed: usize) -> Result<(),
     if wait == Wait::Spin && one_core {
         return Err(Unplaceable::new(
             "a spinning end would use up the time slice that its peer on the same core needs",
-            "wait = \"block\" or \"hybrid\", or place the roles on two cores",
+            match can_block {
+                true => "wait = \"block\" or \"hybrid\", or place the roles on two cores",
+                false => "place the roles on two cores: this mechanism can only spin",
+            },
         ));
     }
     Ok(())

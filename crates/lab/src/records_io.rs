@@ -160,6 +160,9 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
             }
             Err(ReadError::Bad { path, line, why }) => {
                 left_out.bad.push((line, why.clone()));
+                let why = format!(
+                    "{why}; the file has no record at all: name the folder of a run, or the results.jsonl in it"
+                );
                 first_bad.get_or_insert(ReadError::Bad { path, line, why });
             }
             Err(error) => return Err(error),

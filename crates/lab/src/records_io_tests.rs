@@ -94,6 +94,7 @@ fn one_command_removes_all_damaged_lines() {
 fn a_file_without_any_record_is_an_error_with_its_place() {
     let error = parse(b"\xff\xfe\n{}\n").expect_err("no text").to_string();
     assert!(error.starts_with("run/results.jsonl:1: not a record"), "{error}");
+    assert!(error.ends_with("name the folder of a run, or the results.jsonl in it"), "{error}");
 }
 
 #[test]

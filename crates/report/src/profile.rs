@@ -13,7 +13,8 @@ use crate::units::Quantity;
 const TEMPLATE: &str = include_str!("../assets/profile.html");
 const STYLE: &str = include_str!("../assets/page.css");
 
-/// A part of the difference between two cases is named only if it is more than this share of the difference.
+/// A part of the difference between two cases is named only if it is more than this share of all parts' differences,
+/// whatever their signs.
 const NAMED_SHARE: f64 = 0.1;
 
 /// Returns a table that splits the CPU time of a message into parts. Two profiles are shown side by side, with their
@@ -91,9 +92,42 @@ fn time(ns: Option<f64>, of: Option<f64>) -> Cell {
 
 fn difference(a: Option<f64>, b: Option<f64>) -> Cell {
     let Some((a, b)) = a.zip(b) else { return Cell::text("–") };
-    let sign = if b < a { "−" } else { "+" };
-    let text = format!("{sign}{}", Quantity::Duration.show((b - a).abs()));
-    Cell { text, sort: Some(b - a), ..Cell::default() }
+    Cell { text: signed(b - a), sort: Some(b - a), ..Cell::default() }
+}
+
+fn signed(ns: f64) -> String {
+    format!("{}{}", if ns < 0.0 { "−" } else { "+" }, Quantity::Duration.show(ns.abs()))
+}
+
+/// Returns a sentence on how the CPU time changes from the first case to the second: the largest parts of both signs,
+/// and the sum of all others. The signs are those of the table. `None` without samples.
+fn change(a: &Profile, b: &Profile) -> Option<String> {
+    let whole = b.cpu_ns_per_message() - a.cpu_ns_per_message();
+    let mut parts: Vec<(Part, f64)> = Part::ALL
+        .into_iter()
+        .filter_map(|part| {
+            Some((part, b.part_ns_per_message(part)? - a.part_ns_per_message(part)?))
+        })
+        .collect();
+    let all: f64 = parts.iter().map(|(_, ns)| ns.abs()).sum();
+    parts.retain(|(_, ns)| ns.abs() > NAMED_SHARE * all);
+    parts.sort_by(|x, y| y.1.abs().total_cmp(&x.1.abs()));
+    let others = whole - parts.iter().map(|(_, ns)| ns).sum::<f64>();
+    let mut named: Vec<String> =
+        parts.iter().map(|(part, ns)| format!("{} {}", part.words(), signed(*ns))).collect();
+    if named.is_empty() {
+        return None;
+    }
+    if others.abs() >= 0.1 {
+        named.push(format!("all others {}", signed(others)));
+    }
+    Some(format!(
+        "From {} to {} it changes by {}: {}.",
+        a.mechanism,
+        b.mechanism,
+        signed(whole),
+        named.join(", ")
+    ))
 }
 
 /// Returns a table of what the kernel counted for each role. The counts exist even if no samples could be taken.
@@ -206,20 +240,9 @@ pub fn sentences(profiles: &[Profile]) -> Vec<String> {
             Quantity::Duration.show(high),
             high / low.max(f64::MIN_POSITIVE)
         );
-        let mut parts: Vec<(Part, f64)> = Part::ALL
-            .into_iter()
-            .filter_map(|part| {
-                Some((part, more.part_ns_per_message(part)? - less.part_ns_per_message(part)?))
-            })
-            .filter(|(_, ns)| *ns > NAMED_SHARE * (high - low))
-            .collect();
-        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        if !parts.is_empty() {
-            let named: Vec<String> = parts
-                .iter()
-                .map(|(part, ns)| format!("{} (+{})", part.words(), Quantity::Duration.show(*ns)))
-                .collect();
-            text.push_str(&format!(" The difference is {}.", named.join(", ")));
+        if let Some(change) = change(a, b) {
+            text.push(' ');
+            text.push_str(&change);
         }
         said.push(text);
     } else if let [only] = profiles {
@@ -298,4 +321,50 @@ pub fn case_line(profile: &Profile) -> String {
         "{} ({}): {}, {} bytes, {} messages; {how}",
         profile.case, profile.version, profile.workload, profile.size_bytes, profile.messages
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crossway_lab::profile::Sampling;
+
+    /// Builds the profile of one message that takes 1 ns per sample.
+    fn profile(mechanism: &str, parts: &[(Part, u64)]) -> Profile {
+        let samples: u64 = parts.iter().map(|(_, ns)| ns).sum();
+        let role = RoleProfile {
+            name: "sender".to_owned(),
+            wall_ns: samples,
+            user_ns: None,
+            system_ns: None,
+            cpu_ns: samples,
+            switches_voluntary: 0,
+            switches_involuntary: 0,
+            faults: 0,
+            samples,
+            parts: parts.iter().copied().collect(),
+            hot: Vec::new(),
+            stacks: Vec::new(),
+        };
+        let text = serde_json::json!({
+            "case": mechanism, "mechanism": mechanism, "version": "linux", "workload": "throughput", "size_bytes": 64,
+            "messages": 1, "sampling": Sampling::default(), "roles": [role],
+        });
+        serde_json::from_value(text).expect("a profile")
+    }
+
+    #[test]
+    fn a_difference_is_the_sum_of_its_parts_of_both_signs() {
+        use Part::{Allocation, Copy, Protocol, Spinning, WakeUp};
+        let a = profile("pipe", &[(Allocation, 100), (Spinning, 800), (WakeUp, 790), (Copy, 50)]);
+        let b = profile(
+            "uds-stream",
+            &[(Allocation, 1400), (Spinning, 70), (WakeUp, 120), (Copy, 40), (Protocol, 10)],
+        );
+        let said = sentences(&[a.clone(), b.clone()]);
+        let whole = "From pipe to uds-stream it changes by −100 ns: allocation +1.30 µs, spinning −730 ns, wake-up and scheduling −670 ns.";
+        assert!(said[0].ends_with(whole), "{said:?}");
+        let said = sentences(&[b, a]);
+        assert!(said[0].contains("by +100 ns: allocation −1.30 µs, spinning +730 ns"), "{said:?}");
+    }
 }

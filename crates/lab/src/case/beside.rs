@@ -32,7 +32,7 @@ pub(super) fn resolve(
             placement: one.placement.unwrap_or(inputs.placement),
             cpus: Vec::new(),
         };
-        match placement::resolve(beside.placement, beside.wait, topology) {
+        match placement::resolve(beside.placement, beside.wait, entry.caps().can_block, topology) {
             Ok(cpus) => beside.cpus = cpus,
             Err(why) => obstacle = obstacle.or(Some(why)),
         }

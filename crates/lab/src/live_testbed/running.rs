@@ -153,12 +153,12 @@ impl LiveTestbed {
         else {
             return Ok(Vec::new());
         };
-        let cpus = placement::resolve(inputs.placement, inputs.wait, first);
+        let cpus = placement::resolve(inputs.placement, inputs.wait, true, first);
         if on.len() < 2 {
             return cpus;
         }
         // The roles are on different hosts, each with its own CPUs.
-        let there = placement::resolve(inputs.placement, inputs.wait, last);
+        let there = placement::resolve(inputs.placement, inputs.wait, true, last);
         match (cpus, there) {
             (Ok(a), Ok(b)) => Ok(a.first().into_iter().chain(b.get(1)).copied().collect()),
             (Err(why), _) | (_, Err(why)) => Err(why),

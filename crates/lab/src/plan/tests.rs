@@ -160,7 +160,10 @@ fn what_cannot_be_is_excluded_with_a_remedy() {
     let spinning = expand(
         "[group.x]\nmechanisms = \"shm-spin\"\nworkload = \"ping-pong\"\nsize_bytes = 64\nplacement = \"same-core\"",
     );
-    assert!(spinning[0].excluded.as_ref().unwrap().why.contains("same core"));
+    let excluded = spinning[0].excluded.as_ref().unwrap();
+    assert!(excluded.why.contains("same core"));
+    // The mechanism can only spin, so another way of waiting is no remedy.
+    assert!(!excluded.remedy.contains("block") && excluded.remedy.contains("two cores"));
 }
 
 #[test]

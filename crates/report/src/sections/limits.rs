@@ -229,12 +229,15 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
                         Cell::text(&c.object),
                         Cell::text(&c.operation),
                         Cell::text(c.threads.to_string()),
-                        Cell::figure(Quantity::CallRate, Some(estimate(&c.per_s))),
+                        Cell {
+                            marks: if c.is_too_large() { "↑".to_owned() } else { String::new() },
+                            ..Cell::figure(Quantity::CallRate, Some(estimate(&c.per_s)))
+                        },
                     ],
                 })
                 .collect(),
             sortable: true,
-            notes: too_large.then(|| RATES_TOO_LARGE.to_owned()).into_iter().collect(),
+            notes: too_large.then(|| format!("↑ {RATES_TOO_LARGE}")).into_iter().collect(),
         });
     }
     if !limits.gaps.is_empty() {

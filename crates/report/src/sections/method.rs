@@ -36,7 +36,7 @@ pub(super) fn method(run: &Run) -> Section {
         over(&|r| r.calibration.empty_loop_ns),
     ) {
         paragraphs.push(format!(
-            "Measurement overhead on this machine: reading the clock costs {}, its resolution is {}, the empty measuring loop costs {} per message.",
+            "Measurement overhead on this machine: reading the clock of the measuring loops (the processor's time stamp counter if it is reliable, otherwise CLOCK_MONOTONIC; the physical limits list each) costs {}, its resolution is {}, the empty measuring loop costs {} per message.",
             Quantity::Duration.show(read),
             Quantity::Duration.show(step),
             Quantity::Duration.show(empty)

@@ -134,7 +134,7 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
     let rates = limits.map_or(&[][..], |limits| &limits.control);
     let figures: Vec<Figure> = rates
         .iter()
-        .filter(|c| c.object.starts_with("sysv") && c.threads != 2)
+        .filter(|c| c.object.starts_with("sysv") && c.threads != 2 && !c.is_too_large())
         .map(|c| {
             let threads = if c.threads == 1 { "thread" } else { "threads" };
             let what = format!("{}, {}, {} {threads}", c.object, c.operation, c.threads);
@@ -149,7 +149,7 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
         "today's kernels have the patch; the other rates are listed under Physical limits"
             .to_owned();
     if rates.iter().any(ControlRate::is_too_large) {
-        why = format!("{RATES_TOO_LARGE} Besides, {why}");
+        why = format!("{RATES_TOO_LARGE} They are left out. Besides, {why}");
     }
     claim.judged("this machine", figures, Verdict::NotMeasurable, why)
 }
