@@ -65,6 +65,9 @@ fn ends_that_kept_their_cpus_busy_are_told_apart_from_those_that_slept() {
     assert_eq!(advice.choice.as_deref(), Some("pipe"), "{:?}", advice.abstained);
     let why = advice.ruled_out.iter().find(|r| r.candidate == "sysv-shm").expect("a reason");
     assert!(why.why.contains("slept in fewer than one of ten waits"), "{why:?}");
+    // The table shows the same reason, which no goal shows.
+    let row = advice.compared.iter().find(|c| c.candidate == "sysv-shm").expect("a row");
+    assert_eq!((row.verdict, &row.why[..]), ("fails", &[why.why.clone()][..]));
 }
 
 #[test]
