@@ -130,6 +130,34 @@ fn the_pipes_drop_is_looked_for_on_both_sides_of_its_buffer() {
 }
 
 #[test]
+fn rates_that_are_too_large_are_marked_and_are_no_figures() {
+    let mut run = Local::new().run();
+    let mut limits = synthetic::limits::limits();
+    let per_s = limits.memcpy[0].bytes_per_s;
+    let rate = |threads: u32, window_ms: Option<u32>| {
+        serde_json::from_value(json!({
+            "object": "sysv-shm", "operation": "stat", "threads": threads, "per_s": per_s, "window_ms": window_ms,
+        }))
+        .expect("a rate")
+    };
+    limits.control = vec![rate(1, None), rate(4, None)];
+    run.limits.0 = Some(limits.clone());
+    let old = finding(&run, "E5");
+    assert_eq!(old.figures.len(), 1, "{old:?}");
+    assert!(old.why.contains("too large. They are left out."), "{old:?}");
+    let page = |run: &Run| {
+        let mut page = Vec::new();
+        html::write(run, &mut page).expect("the page can be made");
+        String::from_utf8(page).expect("text")
+    };
+    assert!(page(&run).contains("↑ The rates of several threads"));
+    limits.control = vec![rate(1, Some(20)), rate(4, Some(20))];
+    run.limits.0 = Some(limits);
+    assert_eq!(finding(&run, "E5").figures.len(), 2);
+    assert!(!page(&run).contains("↑ The rates of several threads"));
+}
+
+#[test]
 fn an_order_at_one_size_is_not_confirmed_for_all_sizes() {
     let at = |sizes: &[u64]| {
         let mut made = Local::new();

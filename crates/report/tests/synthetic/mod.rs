@@ -3,7 +3,7 @@
 
 #![allow(dead_code)]
 
-mod limits;
+pub(crate) mod limits;
 mod trial;
 
 use std::io::Write;
