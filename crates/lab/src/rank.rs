@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crossway_mech::Wait;
 use serde::{Deserialize, Serialize};
 
+use crate::awake;
 use crate::cases::{self, Case, CaseKey, latency};
 use crate::inputs::{Measure, Workload};
 use crate::limits::MOVED_FACTOR;
@@ -116,6 +117,12 @@ pub struct Entry {
     /// Whether the cache-line round trip changed during the mechanism's trials or differs from that of its competitors.
     /// The machine may then be the reason for the mechanism's rank.
     pub cores_moved: bool,
+    /// Whether the ends may block but hardly slept in round trips, and so kept a CPU busy each ([`crate::awake`]).
+    #[serde(default)]
+    pub hardly_slept: bool,
+    /// Share of the messages sent that a mechanism which may lose some has lost; null if none was lost.
+    #[serde(default)]
+    pub lost_share: Option<f64>,
 }
 
 /// A ranking of the mechanisms measured in one setting.
@@ -258,6 +265,26 @@ fn contender(case: &Case) -> String {
     }
 }
 
+/// Whether the ends of a blocking case hardly slept, by the median of its trials.
+fn hardly_slept(case: &Case) -> bool {
+    let inputs = &case.records[0].inputs;
+    let switches = case.figures(|r| {
+        let switches: u64 = r.roles.iter().map(|role| role.switches_voluntary).sum();
+        let messages = r.counts.map(|c| c.received).filter(|n| *n > 0)?;
+        (!r.roles.is_empty()).then_some(switches as f64 / messages as f64)
+    });
+    WaitClass::of(&inputs.wait) == WaitClass::Blocking
+        && stats::median(&switches)
+            .is_some_and(|per_message| awake::hardly_slept(inputs.workload, per_message))
+}
+
+fn lost_share(case: &Case) -> Option<f64> {
+    let counts = || case.good().filter_map(|r| r.counts);
+    let sent: u64 = counts().map(|c| c.sent).sum();
+    let lost: u64 = counts().map(|c| c.sent.saturating_sub(c.received)).sum();
+    (lost > 0).then(|| lost as f64 / sent as f64)
+}
+
 fn places(
     members: &[&Case],
     figure: impl Fn(&Record) -> Option<f64>,
@@ -277,6 +304,8 @@ fn places(
                 wait: case.key.get("wait")?.to_owned(),
                 figure: Summary::of(&case.figures(&figure))?,
                 cores_moved: case.moved() || apart,
+                hardly_slept: hardly_slept(case),
+                lost_share: lost_share(case),
             })
         })
         .collect();

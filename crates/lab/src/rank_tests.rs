@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::inputs::Load;
+use crate::record::RoleMeters;
 use crate::samples;
 
 fn five(middle: u64) -> [u64; 5] {
@@ -164,4 +165,33 @@ fn a_mechanism_with_degraded_trials_only_is_named_in_its_setting() {
         (alone[0].mechanism.as_str(), &alone[0].degraded[..]),
         ("pipe", &["tcp".to_owned()][..])
     );
+}
+
+#[test]
+fn ends_that_hardly_slept_and_lost_messages_are_marked() {
+    let mut records = samples::trials("pipe", 64, &five(1000), 1.0);
+    records.extend(samples::trials("posix-shm", 64, &five(900), 1.0));
+    for r in &mut records {
+        let switches = if r.mechanism == "pipe" { 2000 } else { 10 };
+        let role = RoleMeters { switches_voluntary: switches, ..r.roles[0].clone() };
+        r.roles = vec![role];
+    }
+    let entries = rank(&records).rankings.remove(0).by_speed;
+    let marked = |name: &str| {
+        let entry = entries.iter().find(|e| e.mechanism == name).expect("an entry");
+        (entry.hardly_slept, entry.lost_share)
+    };
+    assert_eq!(marked("pipe"), (false, None));
+    assert_eq!(marked("posix-shm"), (true, None));
+    for r in &mut records {
+        r.inputs.workload = Workload::Throughput;
+        r.latency_ns.clear();
+        let lost = if r.mechanism == "pipe" { 0 } else { 470 };
+        r.counts.as_mut().expect("counts").received = 1000 - lost;
+    }
+    let entries = rank(&records).rankings.remove(0).by_speed;
+    for entry in &entries {
+        let lost = (entry.mechanism == "posix-shm").then_some(0.47);
+        assert_eq!((entry.hardly_slept, entry.lost_share), (false, lost), "{entry:?}");
+    }
 }

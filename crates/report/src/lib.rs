@@ -7,7 +7,7 @@
 
 pub mod advice;
 pub mod answers;
-mod awake;
+pub mod awake;
 pub mod blocks;
 pub mod charts;
 pub mod contender;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use crossway_lab::other_work::disturbances;
 use crossway_lab::rank::{By, Entry, MOVED, Ranking, Speed, moved_explained, rank};
 use crossway_lab::records_io::read_records;
+use crossway_report::awake::{AWAKE, awake_explained};
 use crossway_report::units::{Quantity, count};
 
 use super::Run;
@@ -78,6 +79,18 @@ impl Run for Rank {
             } else {
                 println!("{}\n{}\n", ui.paint("1", &title(ranking)), grid.text(ui));
             }
+            for entry in &ranking.by_speed {
+                if let Some(share) = entry.lost_share {
+                    let text = format!(
+                        "{} lost {} of its messages in \"{}\"; its speed counts only what arrived",
+                        name(entry),
+                        Quantity::Share.show(share),
+                        ranking.setting
+                    );
+                    ui.print_noted("1", "note", &text);
+                    println!();
+                }
+            }
             if !ranking.degraded.is_empty() {
                 let names = ranking.degraded.join(", ");
                 let text = format!(
@@ -132,6 +145,9 @@ impl Run for Rank {
         if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.cores_moved)) {
             ui.print_noted("1", &MOVED.to_string(), &moved_explained());
         }
+        if rankings.rankings.iter().any(|r| r.by_speed.iter().any(|e| e.hardly_slept)) {
+            ui.print_noted("1", &AWAKE.to_string(), &awake_explained());
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -174,7 +190,10 @@ impl Rank {
         let mut grid = Grid::new(heads);
         for (speed, cpu) in self.rows(ranking) {
             let Some(either) = speed.or(cpu) else { continue };
-            let mark = if either.cores_moved { MOVED.to_string() } else { String::new() };
+            let mark: String = [(either.cores_moved, MOVED), (either.hardly_slept, AWAKE)]
+                .into_iter()
+                .filter_map(|(is, mark)| is.then_some(mark))
+                .collect();
             let tone = |entry: Option<&Entry>| match entry {
                 Some(entry) if entry.rank == Some(1) => Tone::Good,
                 _ => Tone::Plain,
