@@ -345,7 +345,7 @@ fn compare_figure(
     })
 }
 
-/// Why a figure has no interval: `figures` is the smaller of both sides' numbers of trials that have the figure.
+/// Why a figure has no interval. `figures` is the number of trials that have this figure, on the side that has fewer.
 fn too_few(figure: Figure, trials: [usize; 2], figures: usize) -> String {
     let fewest = trials[0].min(trials[1]);
     if fewest < TRIALS_AT_LEAST {

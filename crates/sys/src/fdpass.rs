@@ -20,7 +20,7 @@ pub const MAX_FDS: usize = 64;
 /// descriptors stay open. At least one byte must be sent for descriptors to be passed.
 pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, OsError> {
     if fds.len() > MAX_FDS {
-        let why = format!("{} descriptors at once, at most {MAX_FDS}", fds.len());
+        let why = format!("{} descriptors at once; at most {MAX_FDS} are allowed", fds.len());
         return Err(OsError::new("sendmsg", "", std::io::Error::other(why)));
     }
     transmit(socket, bytes, fds, false).map_err(|e| OsError::new("sendmsg", "", e))

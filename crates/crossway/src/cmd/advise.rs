@@ -225,7 +225,7 @@ impl Advise {
         })
     }
 
-    /// Tells, before time is spent on measuring, which candidates have starter programs if they were requested.
+    /// If `--code` was given, says which candidates have starter programs before time is spent on measuring.
     fn tell_starters(&self, candidates: &[Candidate]) {
         let Some(language) = self.code else { return };
         let available = starter::available(language);

@@ -42,8 +42,8 @@ pub(crate) struct Compare {
     filter_b: Option<Filter>,
     #[command(flatten)]
     filters: Filters,
-    /// Exit with status 1 if a figure is slower by more than this percentage, or if the trials leave that undecided
-    /// because its interval has this bound inside, e.g. slower:5%
+    /// Exit with status 1 if a figure is slower by more than this percentage, or if that is undecided because the
+    /// figure's interval contains the percentage, e.g. slower:5%
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
     /// With --fail-on: accept figures that the trials leave undecided

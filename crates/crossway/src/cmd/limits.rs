@@ -153,7 +153,11 @@ fn print(ui: &Ui, limits: &limits::Limits) {
             let last = sorted.split_off(sorted.len() - SHOWN / 2);
             sorted.truncate(SHOWN / 2);
             sorted.extend(last);
-            println!("the {} fastest and slowest of {} pairs", SHOWN, limits.cache_lines.len());
+            println!(
+                "the {0} fastest and the {0} slowest of {1} pairs",
+                SHOWN / 2,
+                limits.cache_lines.len()
+            );
         }
         for pair in sorted {
             let [two, two_10, two_90] = times(&pair.two_lines_ns);

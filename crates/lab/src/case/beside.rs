@@ -52,7 +52,7 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
     if catalogue::is_contender(mechanism) {
         let why =
             format!("the contender {mechanism} cannot run concurrently with another workload");
-        return no(why, "name a mechanism in beside");
+        return no(why, "name a mechanism in `beside`");
     }
     let caps = catalogue::find(mechanism)?.caps();
     let waits = match beside.wait {

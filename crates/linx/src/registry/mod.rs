@@ -315,8 +315,8 @@ impl Registry {
         had
     }
 
-    /// Checks that `endpoint` may use `from` as the sender of a signal to `to`. It may do so only for endpoints of its
-    /// own user.
+    /// Checks that `endpoint` may use `from` as the sender of a signal to `to`: both `endpoint` and `from` must belong to
+    /// the same user.
     pub(crate) fn may_send_as(&self, endpoint: Spid, from: Spid, to: Spid) -> Result<(), Refused> {
         let user = |spid| match self.table.get(spid).map(|entry| entry.kind) {
             Some(EntryKind::Local { user, .. }) => Some(user),

@@ -36,12 +36,12 @@ pub(crate) struct Channel {
     /// crossway-channel in $XDG_RUNTIME_DIR, or crossway-channel-UID in /tmp]
     #[arg(long, global = true, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// File with a name and a TCP address per line, the same on all hosts; a listener accepts connections at those
-    /// addresses of its name that its host has [default: $CROSSWAY_CHANNEL_HOSTS]
+    /// File with a name and a TCP address per line, the same on all hosts; a listener accepts connections at the
+    /// addresses that are listed for its name and belong to its host [default: $CROSSWAY_CHANNEL_HOSTS]
     #[arg(long, global = true, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// TIPC name table in which listeners publish their names and names on other hosts are found: `kernel`, the path of
-    /// a tipcd's socket, or `auto` for the kernel's if it has TIPC, else the tipcd at its default path [default:
+    /// TIPC name table for publishing the names of listeners and for finding names on other hosts: `kernel`, the path
+    /// of a tipcd's socket, or `auto` for the kernel's if it has TIPC, else the tipcd at its default path [default:
     /// $CROSSWAY_CHANNEL_TIPC]
     #[arg(long, global = true, value_name = "WHERE")]
     tipc: Option<String>,

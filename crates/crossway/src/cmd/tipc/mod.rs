@@ -38,7 +38,7 @@ pub(crate) struct Tipc {
     /// Socket of the tipcd [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
-    /// Print JSON; `wait` and `run` ignore this option
+    /// Print JSON; `tipc wait` and `tipc run` ignore this option
     #[arg(short, long, global = true)]
     json: bool,
     /// Print readable JSON, as --json always does; accepted for scripts written for iproute2

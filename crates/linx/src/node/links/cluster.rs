@@ -165,7 +165,7 @@ impl Node {
         *count += 1;
         if *count > 1 {
             tracing::warn!(
-                "several nodes of the cluster {} have the same name, or names with the same number {instance}; give each a name of its own (--name)",
+                "several nodes of the cluster {} have the same name, or names from which the same TIPC instance {instance} is computed; give each a name of its own (--name)",
                 cluster.service
             );
             return;

@@ -20,9 +20,8 @@ fn wait_until_readable(socket: &NodeSocket) {
     assert_eq!(wait_ready(socket, Interest::Readable, Some(Instant::now() + WATCHDOG)), Ok(true));
 }
 
-/// Checks that nothing is left to receive. As a result, the next call that waits will receive its bell. A bell may
-/// still arrive for a message that was taken under an earlier bell, so this waits for the descriptor to become
-/// unreadable.
+/// Checks that nothing is left to receive. A bell may still arrive for a message that was taken under an earlier bell,
+/// so this waits until the descriptor polls unreadable.
 fn assert_nothing_is_there(socket: &NodeSocket) {
     until("a descriptor that is not readable", || {
         assert_eq!(socket.recv(&mut [0; 4], Patience::Now), Err(Errno::AGAIN));

@@ -199,7 +199,8 @@ impl Monitor {
         lost
     }
 
-    /// Whether the node is up here and not in this node's domain, whose members are probed anyway.
+    /// Whether this node considers another one in the ring to be up. False for members of this node's domain, because
+    /// they are probed anyway.
     fn ring_has_up(&self, addr: NodeAddr) -> bool {
         let member = self.place(addr).map(|index| &self.ring[index]);
         addr != self.own && member.is_ok_and(|m| m.up && !m.local)
