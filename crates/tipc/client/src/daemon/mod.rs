@@ -35,7 +35,8 @@ pub fn default_path() -> PathBuf {
     let system = PathBuf::from("/run/tipcd.sock");
     let own = env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("tipcd.sock"));
     match own {
-        // A node for the whole host is preferred; an unprivileged user can start a node of their own.
+        // A user's own node is preferred; where there is none, the node for the whole host is used, and an unprivileged
+        // user can start a node of their own.
         Some(own) if own.exists() || !(system.exists() || owns(Path::new("/run"))) => own,
         _ => system,
     }
