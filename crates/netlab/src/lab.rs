@@ -1,28 +1,22 @@
 //! Creates, lists and removes networks.
 
+mod processes;
+
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
-use crossway_sys::{affinity, lease, netns};
+use crossway_sys::{affinity, lease};
 
 use crate::network::{INTERFACE, ImpairedBy, namespace_path};
 use crate::registry::{Process, Registry};
 use crate::share::shares;
 use crate::switch::{self, Switch};
 use crate::{Host, HostKind, ImpairmentCounts, NetError, Network, Topology, build, guest, tool};
-
-/// Number of rounds of killing: each kills all processes on a network's hosts, and the next one finds those started
-/// meanwhile.
-const KILL_ROUNDS: u32 = 20;
-/// Time that the processes on the hosts have to end after SIGTERM.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Names of the networks this process must remove, for [`remove_all_of_this_process`].
 static OWNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -167,7 +161,7 @@ pub fn find(name: &str) -> Result<Network, NetError> {
 pub fn down(name: &str) -> Result<(), NetError> {
     check_privilege()?;
     let network = find(name)?;
-    ask_to_end(&network);
+    processes::ask_to_end(&network);
     remove(&network);
     Ok(())
 }
@@ -361,7 +355,7 @@ fn remove(network: &Network) {
     if let Some(switch) = network.switch_process {
         switch.kill();
     }
-    end_processes(network);
+    processes::kill(network);
     let there: String = network
         .namespaces()
         .filter(|ns| namespace_path(ns).exists())
@@ -379,36 +373,4 @@ fn remove(network: &Network) {
         }
     }
     lock_owned().remove(&network.name);
-}
-
-/// Asks the processes on the hosts to end by SIGTERM and waits for them for at most [`GRACE`].
-fn ask_to_end(network: &Network) {
-    let hosts = network.hosts.iter().filter(|host| host.kind == HostKind::Namespace);
-    let paths: Vec<PathBuf> = hosts.map(Host::namespace_path).collect();
-    let members = netns::members(paths.iter().map(PathBuf::as_path));
-    let asked: Vec<Process> = members
-        .into_iter()
-        .filter(|pid| *pid != std::process::id())
-        .filter_map(Process::of)
-        .collect();
-    asked.iter().for_each(Process::terminate);
-    let deadline = Instant::now() + GRACE;
-    for process in asked {
-        process.await_end(deadline.saturating_duration_since(Instant::now()));
-    }
-}
-
-/// Kills the processes on the hosts, including those started between listing and killing.
-fn end_processes(network: &Network) {
-    let paths: Vec<PathBuf> = network.namespaces().map(namespace_path).collect();
-    for _ in 0..KILL_ROUNDS {
-        let mut members = netns::members(paths.iter().map(PathBuf::as_path));
-        members.retain(|pid| *pid != std::process::id());
-        let living: Vec<Process> = members.into_iter().filter_map(Process::of).collect();
-        if living.is_empty() {
-            return;
-        }
-        living.iter().for_each(Process::kill);
-    }
-    tracing::warn!("network '{}': processes on its hosts cannot be killed", network.name);
 }

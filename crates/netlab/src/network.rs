@@ -92,10 +92,15 @@ impl Network {
         })
     }
 
+    /// The namespaces of the hosts that are namespaces.
+    pub(crate) fn host_namespaces(&self) -> impl Iterator<Item = &str> {
+        let hosts = self.hosts.iter().filter(|h| h.kind == HostKind::Namespace);
+        hosts.map(|h| h.namespace.as_str())
+    }
+
     /// Every namespace of this network.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
-        let hosts = self.hosts.iter().filter(|h| h.kind == HostKind::Namespace);
-        hosts.map(|h| h.namespace.as_str()).chain(self.switch.as_deref())
+        self.host_namespaces().chain(self.switch.as_deref())
     }
 
     /// Whether the process that holds the network still runs (always true if none does).

@@ -55,7 +55,7 @@ impl Process {
 
     /// Waits until this process has ended, at most for `limit`.
     pub(crate) fn await_end(&self, limit: Duration) {
-        crossway_sys::proc::await_end_within(self.pid, self.started_ticks, limit);
+        crossway_sys::proc::await_end(self.pid, self.started_ticks, Some(limit));
     }
 
     /// Kills this process and no other.

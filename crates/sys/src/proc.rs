@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
@@ -45,8 +45,8 @@ pub fn is_unix_socket(fd: impl AsFd) -> bool {
     rustix::net::sockopt::socket_domain(fd) == Ok(rustix::net::AddressFamily::UNIX)
 }
 
-/// How long, in seconds, a killed process may take to end.
-const DEATH_LIMIT_S: i64 = 5;
+/// How long a killed process may take to end.
+const DEATH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Makes the child die by `SIGKILL` when the thread that starts it ends (PR_SET_PDEATHSIG): start it from a thread that
 /// lives as long as the child should.
@@ -107,8 +107,7 @@ pub fn kill_exactly(pid: u32, started: u64) {
     if pidfd_send_signal(&process, Signal::KILL).is_err() {
         return;
     }
-    let limit = Timespec { tv_sec: DEATH_LIMIT_S, tv_nsec: 0 };
-    let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
+    wait_for_end(&process, Some(DEATH_LIMIT));
 }
 
 /// Sends SIGTERM to the process that has this pid and this start time, if it still runs.
@@ -118,20 +117,24 @@ pub fn terminate_exactly(pid: u32, started: u64) {
     }
 }
 
-/// Waits until the process that has this pid and this start time has ended, at most for `limit`.
-pub fn await_end_within(pid: u32, started: u64, limit: Duration) {
-    let Some(process) = open_exactly(pid, started) else { return };
-    let limit = Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    };
-    let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit));
+/// Waits until the process that has this pid and this start time has ended, at most for `limit` if there is one. Returns
+/// immediately if there is no such process.
+pub fn await_end(pid: u32, started: u64, limit: Option<Duration>) {
+    if let Some(process) = open_exactly(pid, started) {
+        wait_for_end(&process, limit);
+    }
 }
 
-/// Waits until the process that has this pid and this start time has ended; returns immediately if there is none.
-pub fn await_end(pid: u32, started: u64) {
-    let Some(process) = open_exactly(pid, started) else { return };
-    while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+fn wait_for_end(process: &OwnedFd, limit: Option<Duration>) {
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    loop {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()) {
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return,
+        }
+    }
 }
 
 /// A descriptor of the running process that has this pid and this start time.

@@ -1,22 +1,18 @@
 //! The functions of the C interface.
 #![allow(unsafe_code)]
 
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossway_channel::{
-    Channel, Deadline, Error, Handle, Listener, MAX_LOSSY_MESSAGE, Options, Policy, Receiver,
-    RecvError, SendError, Sender, SwitchError, Transport,
+    Channel, Deadline, Handle, Listener, MAX_LOSSY_MESSAGE, Options, Policy, Receiver, RecvError,
+    SendError, Sender, SwitchError, Transport,
 };
 use crossway_sys::Errno;
 
-thread_local! {
-    static WHY: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
-}
+use crate::failure::{self, failed, failed_as_usual, no_channel, open_failed};
 
 /// A listener, as C programs see it.
 pub struct CchannelListener(Listener);
@@ -37,43 +33,6 @@ pub struct CchannelOptions {
     cpu_budget_percent: u32,
     pin: *const c_char,
     lossy: u32,
-}
-
-fn negative(errno: Errno) -> c_int {
-    -errno.raw_os_error()
-}
-
-fn failed(errno: Errno, why: impl std::fmt::Display) -> c_int {
-    let text = CString::new(why.to_string().replace('\0', " ")).unwrap_or_default();
-    WHY.set(Cow::Owned(text));
-    negative(errno)
-}
-
-/// As [`failed`], for reasons that are always the same: allocates nothing, because a program may poll with calls that
-/// fail.
-fn failed_as_usual(errno: Errno, why: &'static CStr) -> c_int {
-    WHY.set(Cow::Borrowed(why));
-    negative(errno)
-}
-
-fn no_channel() -> c_int {
-    failed_as_usual(Errno::BADF, c"the channel is NULL")
-}
-
-fn open_failed(error: &Error) -> c_int {
-    let errno = match error {
-        Error::Name { .. } | Error::Policy(_) | Error::Network(_) => Errno::INVAL,
-        Error::NotHere { .. } => Errno::ADDRNOTAVAIL,
-        Error::Unprotected { .. } | Error::Disagreed { .. } => Errno::ACCESS,
-        Error::NobodyListens { .. } => Errno::CONNREFUSED,
-        Error::NobodyConnected { .. } | Error::NoAnswer { .. } | Error::HandOver(_) => {
-            Errno::TIMEDOUT
-        }
-        Error::Refused { .. } => Errno::ACCESS,
-        Error::NotLocal { .. } | Error::CannotFollow { .. } => Errno::XDEV,
-        Error::Open(_) | Error::Os(_) => Errno::IO,
-    };
-    failed(errno, error)
 }
 
 fn deadline(timeout_ms: i64) -> Deadline {
@@ -381,12 +340,13 @@ pub unsafe extern "C" fn cchannel_close(channel: *mut Cchannel) {
 /// text is valid until the thread's next call fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn cchannel_error() -> *const c_char {
-    WHY.with_borrow(|why| why.as_ptr())
+    failure::reason()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::negative;
     use crossway_channel::Directory;
     use std::ptr::{null, null_mut};
 

@@ -4,4 +4,5 @@
 //! Several threads may use a channel at the same time; one that sends does not wait for one that receives. A channel
 //! must not be closed while a thread still uses it.
 
+mod failure;
 pub mod ffi;

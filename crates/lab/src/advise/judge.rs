@@ -1,13 +1,16 @@
 //! Chooses a candidate from trials: each candidate's figures, the goals, which candidates are equal, and the
 //! confidence.
 
+mod judged;
+
+pub use judged::Judged;
+
 use super::belief::within;
 use super::candidate::Candidate;
-use super::figure::{Figure, GoalVerdict, Short};
+use super::figure::{Figure, GoalVerdict};
 use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
 use super::trials::Trial;
-use crate::awake::SLEPT;
 use crate::inputs::{Ends, Load};
 use crate::record::Status;
 use crate::stats::{TRIALS_AT_LEAST, median};
@@ -32,148 +35,6 @@ const CERTAIN: f64 = 0.95;
 const EQUAL_AT_MOST: f64 = 0.15;
 /// Maximum number of trials of a case that are judged. The latest ones are used, because the machine may have changed.
 pub(super) const LATEST_TRIALS: usize = 60;
-
-/// A candidate with its figures.
-#[derive(Clone, Debug)]
-pub struct Judged {
-    /// The candidate.
-    pub candidate: Candidate,
-    /// The cost to minimise in each trial, nanoseconds per message.
-    pub costs: Vec<f64>,
-    /// Summary of the costs.
-    pub cost: Figure,
-    /// Latency at the question's percentile, nanoseconds.
-    pub latency: Option<Figure>,
-    /// Messages per second.
-    pub rate: Option<Figure>,
-    /// CPU time of both ends per message, nanoseconds.
-    pub cpu: Option<Figure>,
-    /// Verdicts on the goals.
-    pub goals: Vec<GoalVerdict>,
-    /// Fraction of the offered rate that was achieved, the lowest of all sizes; `None` if no rate was offered.
-    pub share_of_rate: Option<f64>,
-    /// Whether the candidate needs a process other than the two ends.
-    pub has_server: bool,
-    /// Whether its ends may block but hardly ever slept in most of the trials, so that each kept its CPU busy.
-    pub kept_awake: bool,
-    /// Whether the question prohibits that.
-    pub must_sleep: bool,
-    /// Ids of the cases of the trials.
-    pub cases: Vec<String>,
-    /// Names of the runs that contain these trials.
-    pub runs: Vec<String>,
-    /// Whether the trials are from earlier runs, although other candidates have trials measured for this question.
-    pub former: bool,
-}
-
-impl Judged {
-    /// Whether no measurement rules the candidate out, or makes it so unlikely to suit that it is not pursued.
-    pub fn admissible(&self) -> bool {
-        self.failures().is_empty() && self.doubts().is_empty()
-    }
-
-    /// Whether there are enough trials to rule the candidate out by figures that vary.
-    fn is_decided(&self) -> bool {
-        self.cost.n >= TRIALS_AT_LEAST
-    }
-
-    /// What the trials say against the candidate besides the goals.
-    fn objections(&self) -> Vec<String> {
-        let mut why = Vec::new();
-        if let Some(share) = self.share_of_rate.filter(|s| *s < RATE_REACHED) {
-            why.push(format!("achieves {} % of the stated rate", percent_below(share)));
-        }
-        if self.kept_awake && self.must_sleep {
-            why.push(format!("spinning is prohibited, and its ends {SLEPT}"));
-        }
-        why
-    }
-
-    /// The reasons other than goals that rule the candidate out, in words.
-    pub fn violations(&self) -> Vec<String> {
-        if self.is_decided() { self.objections() } else { Vec::new() }
-    }
-
-    /// Why the candidate is ruled out, in words; empty if it is not.
-    pub fn failures(&self) -> Vec<String> {
-        let mut why = self.violations();
-        for goal in self.goals.iter().filter(|g| g.met == Some(false)) {
-            why.push(match goal.measured {
-                Some(f) if goal.largest.is_none() && !goal.of_maxima => format!(
-                    "{}: {} ({} to {}) {}",
-                    goal.goal,
-                    Short(f.median),
-                    Short(f.low),
-                    Short(f.high),
-                    goal.unit
-                ),
-                _ => format!("{}: {}", goal.goal, goal.shown()),
-            });
-        }
-        why
-    }
-
-    /// Why the candidate is not pursued although it has too few trials to be ruled out, in words.
-    pub fn doubts(&self) -> Vec<String> {
-        let mut why = if self.is_decided() { Vec::new() } else { self.objections() };
-        let far = self.goals.iter().filter(|g| g.far_beyond);
-        why.extend(far.map(|g| format!("{}: {}", g.goal, g.shown())));
-        why
-    }
-
-    /// Number of goals that the trials leave undecided.
-    fn undecided_goals(&self) -> usize {
-        self.goals.iter().filter(|g| g.met.is_none()).count()
-    }
-
-    /// The largest factor by which a goal or the rate is missed; 1 if all are met, infinite if a prohibition is
-    /// violated.
-    pub fn violation(&self) -> f64 {
-        if self.kept_awake && self.must_sleep {
-            return f64::INFINITY;
-        }
-        let rate = self.share_of_rate.map_or(1.0, |s| (RATE_REACHED / s.max(1e-9)).max(1.0));
-        self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
-    }
-
-    /// Number of the question's preferences that it satisfies, minus the number that it violates. Ends that hardly slept
-    /// count as spinning.
-    pub fn preferences(&self, question: &Question) -> i32 {
-        let spinning = match question.wish(Property::Spinning) {
-            _ if !self.kept_awake => 0,
-            Wish::Avoid => -2,
-            Wish::Prefer => 2,
-            Wish::Require | Wish::NoPreference | Wish::Prohibit => 0,
-        };
-        self.candidate.preferences(question) + spinning
-    }
-
-    /// Sort key, simpler mechanisms first: no privilege or kernel module, no library beyond system calls, no process
-    /// other than the ends, no spinning, a pollable descriptor, no memory that both ends write, and finally the
-    /// registry's order.
-    pub fn simplicity(&self) -> (bool, bool, bool, bool, bool, bool, usize) {
-        let caps = &self.candidate.caps;
-        (
-            caps.privilege != crossway_mech::Privilege::None,
-            self.candidate.contender,
-            self.has_server,
-            self.candidate.wait != crossway_mech::Wait::Block || self.kept_awake,
-            !caps.waitable_fd,
-            caps.in_place,
-            self.candidate.order,
-        )
-    }
-}
-
-/// A fraction in per cent, rounded down, with one more digit near the fraction that counts as reached.
-fn percent_below(share: f64) -> String {
-    let percent = share * 100.0;
-    if share < 0.9 {
-        format!("{percent:.0}")
-    } else {
-        format!("{:.1}", (percent * 10.0).floor() / 10.0)
-    }
-}
 
 /// The setting in which trials are looked up: the question's own, or a variation of it.
 #[derive(Clone, Debug, PartialEq)]

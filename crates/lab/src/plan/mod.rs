@@ -199,15 +199,19 @@ fn preset(name: &str) -> Option<&'static str> {
 /// its top.
 pub fn is_preset(name: &str, text: &str) -> bool {
     let own = |text: &str| -> Vec<String> {
-        let mut top = true;
-        let lines = text.lines().filter(|line| {
-            top &= !line.trim_start().starts_with('[');
-            let over = |key: &&str| syntax::sets(key, line);
-            !(syntax::sets("scale", line) || top && OVERRIDES.iter().any(over))
-        });
+        let lines = without_at_top(text, &OVERRIDES).filter(|line| !syntax::sets("scale", line));
         lines.map(str::to_owned).collect()
     };
     preset(name).is_some_and(|preset| own(preset) == own(text))
+}
+
+/// The lines of a plan without those before its first table that set one of these keys.
+fn without_at_top<'a>(text: &'a str, keys: &[&str]) -> impl Iterator<Item = &'a str> {
+    let mut top = true;
+    text.lines().filter(move |line| {
+        top &= !line.trim_start().starts_with('[');
+        !(top && keys.iter().any(|key| syntax::sets(key, line)))
+    })
 }
 
 impl Plan {
@@ -262,16 +266,12 @@ impl Plan {
     /// A value is out of range.
     pub fn overridden(&self, file: &str, values: &[(&str, u64)]) -> Result<Plan, PlanError> {
         // The text is stored with the results and must describe what was done.
-        let replaced = |line: &str| values.iter().any(|(key, _)| syntax::sets(key, line));
+        let keys: Vec<&str> = values.iter().map(|(key, _)| *key).collect();
         let mut text: String =
             values.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
-        let mut top = true;
-        for line in self.text.lines() {
-            top &= !line.trim_start().starts_with('[');
-            if !(top && replaced(line)) {
-                text.push_str(line);
-                text.push('\n');
-            }
+        for line in without_at_top(&self.text, &keys) {
+            text.push_str(line);
+            text.push('\n');
         }
         Plan::parse(&self.name, file, &text)
     }
@@ -282,5 +282,7 @@ impl Plan {
     }
 }
 
+#[cfg(test)]
+mod testbed_tests;
 #[cfg(test)]
 mod tests;

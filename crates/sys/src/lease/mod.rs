@@ -270,7 +270,7 @@ pub fn reap_after_owner(dir: &Path) -> bool {
     // A killed process closes its files first and is dead only later. Until then its children live, and other programs
     // take it to be alive.
     if let Some((pid, started)) = directory::owner(dir) {
-        proc::await_end(pid, started);
+        proc::await_end(pid, started, None);
     }
     directory::reap(dir);
     true
