@@ -261,10 +261,7 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
         _ => "wait = \"spin\"",
     };
     match inputs.wait {
-        Wait::Block if !caps.can_block => {
-            return no("the mechanism cannot block".to_owned(), spin);
-        }
-        Wait::Hybrid { .. } if !caps.can_block => {
+        Wait::Block | Wait::Hybrid { .. } if !caps.can_block => {
             return no("the mechanism can only spin".to_owned(), spin);
         }
         Wait::Spin | Wait::Hybrid { .. } if !caps.can_spin => {

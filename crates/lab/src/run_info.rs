@@ -35,15 +35,16 @@ impl RunInfo {
     /// The number of trials that have no record yet; above 0 for a run that was interrupted or is still in progress. A
     /// skipped case has one record for all of its trials.
     pub fn missing_trials(&self, records: &[Record]) -> u64 {
-        let mut done: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        // For each case the number of records, and whether one of them is of a trial that ran.
+        let mut cases: BTreeMap<(&str, &str), (u64, bool, u64)> = BTreeMap::new();
         for record in records.iter().filter(|r| r.run == self.run) {
-            let of_case = done.entry((&record.group, &record.case)).or_default();
-            *of_case = match record.status {
-                Status::Skipped => record.inputs.trials.into(),
-                _ => (*of_case + 1).min(record.inputs.trials.into()),
-            };
+            let of_case = cases.entry((&record.group, &record.case)).or_default();
+            let ran = record.status != Status::Skipped;
+            *of_case = (of_case.0 + 1, of_case.1 || ran, record.inputs.trials.into());
         }
-        self.trials.map_or(0, |all| all.saturating_sub(done.values().sum()))
+        // One record is enough for a case that cannot run.
+        let done = cases.values().map(|&(n, ran, trials)| if ran { n.min(trials) } else { trials });
+        self.trials.map_or(0, |all| all.saturating_sub(done.sum()))
     }
 }
 
@@ -69,6 +70,9 @@ mod tests {
         assert_eq!(info.missing_trials(&records), 6);
         // One record states that none of the five trials can run here.
         records[8].status = Status::Skipped;
+        assert_eq!(info.missing_trials(&records), 2);
+        // A trial that did not run although others of its case did needs no second record.
+        records[7].status = Status::Skipped;
         assert_eq!(info.missing_trials(&records), 2);
         assert_eq!(RunInfo { trials: None, ..info }.missing_trials(&records), 0);
     }

@@ -57,7 +57,8 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
     let caps = catalogue::find(mechanism)?.caps();
     let waits = match beside.wait {
         Wait::Block => caps.can_block,
-        Wait::Spin | Wait::Hybrid { .. } => caps.can_spin,
+        Wait::Spin => caps.can_spin,
+        Wait::Hybrid { .. } => caps.can_block && caps.can_spin,
     };
     if !waits {
         return no(

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::running::is_disturbed;
+use super::running::is_to_be_repeated;
 use crate::case::Case;
 use crate::record::{Record, Status};
 
-/// The trials of a run that have a record.
+/// The trials of a run that have a record. Cases are indices into the run's cases.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Group, case and trial number of each.
-    trials: BTreeSet<(String, String, u32)>,
-    /// Group and case of those that cannot run: one record says so for all of their trials.
-    skipped: BTreeSet<(String, String)>,
-    /// The cases, as indices, of trials of the plan that the machine disturbed, once per trial.
+    /// Case and trial number of each.
+    trials: BTreeSet<(usize, u32)>,
+    /// The cases that cannot run: one record says so for all of their trials.
+    skipped: BTreeSet<usize>,
+    /// The case of each trial that is to be repeated, because the machine disturbed it.
     pub(super) disturbed: Vec<usize>,
 }
 
@@ -24,28 +24,28 @@ impl Done {
             .enumerate()
             .map(|(at, case)| ((case.group.as_str(), case.id.as_str()), at))
             .collect();
-        let mut done = Done::default();
+        let (mut done, mut ran) = (Done::default(), BTreeSet::new());
         for record in records {
-            let case = (record.group.clone(), record.case.clone());
-            if record.status == Status::Skipped {
-                done.skipped.insert(case.clone());
-            }
-            done.trials.insert((case.0, case.1, record.inputs.trial));
-            if record.inputs.trial < record.inputs.trials
-                && is_disturbed(record)
-                && let Some(&at) = at.get(&(record.group.as_str(), record.case.as_str()))
-            {
-                done.disturbed.push(at);
+            let Some(&case) = at.get(&(record.group.as_str(), record.case.as_str())) else {
+                continue;
+            };
+            done.trials.insert((case, record.inputs.trial));
+            match record.status {
+                Status::Skipped => done.skipped.insert(case),
+                _ => ran.insert(case),
+            };
+            if is_to_be_repeated(record) {
+                done.disturbed.push(case);
             }
         }
+        // If other trials of the case ran, the record is only about its own trial, for example because a host was lost.
+        done.skipped.retain(|case| !ran.contains(case));
         done
     }
 
     /// Whether a trial needs no further record.
-    pub(super) fn contains(&self, case: &Case, trial: u32) -> bool {
-        let (group, id) = (case.group.clone(), case.id.clone());
-        self.trials.contains(&(group.clone(), id.clone(), trial))
-            || self.skipped.contains(&(group, id))
+    pub(super) fn contains(&self, case: usize, trial: u32) -> bool {
+        self.trials.contains(&(case, trial)) || self.skipped.contains(&case)
     }
 }
 
@@ -80,8 +80,14 @@ mod tests {
         let mut records = vec![record(pipe, 0), moved(fifo, 0), moved(fifo, 5)];
         let done = Done::of(&records, &cases);
         assert_eq!(done.disturbed, [1]);
-        assert!(done.contains(pipe, 0) && !done.contains(pipe, 1) && done.contains(fifo, 5));
+        assert!(done.contains(0, 0) && !done.contains(0, 1) && done.contains(1, 5));
         records[0].status = Status::Skipped;
-        assert!(Done::of(&records, &cases).contains(pipe, 4), "one record for all trials");
+        assert!(Done::of(&records, &cases).contains(0, 4), "one record for all trials");
+        records.push(record(pipe, 1));
+        let done = Done::of(&records, &cases);
+        assert!(
+            done.contains(0, 0) && !done.contains(0, 4),
+            "a record of one trial that did not run"
+        );
     }
 }

@@ -58,10 +58,11 @@ pub(super) struct Running<'a> {
     pub(super) findings: Option<Vec<Finding>>,
 }
 
-/// Whether the machine made the figures of a trial unreliable and the trial should be repeated. Cases with too few
+/// Whether a trial of the plan should be repeated because the machine made its figures unreliable. Cases with too few
 /// trials for an interval are not repeated.
-pub(super) fn is_disturbed(record: &Record) -> bool {
+pub(super) fn is_to_be_repeated(record: &Record) -> bool {
     record.status == Status::Degraded
+        && record.inputs.trial < record.inputs.trials
         && record.inputs.trials as usize >= stats::TRIALS_AT_LEAST
         && (cores::moved(&record.calibration) || assemble::stolen(record).is_some())
 }
@@ -83,7 +84,7 @@ impl Running<'_> {
         let case = &self.cases[slot.case];
         self.obstacle(case).is_none()
             && !self.unsupported.contains(&slot.case)
-            && !done.contains(case, slot.trial)
+            && !done.contains(slot.case, slot.trial)
     }
 
     /// Writes one record for each case that cannot run here.
@@ -95,7 +96,7 @@ impl Running<'_> {
         for at in 0..self.cases.len() {
             let case = &self.cases[at];
             let Some((why, remedy)) = self.obstacle(case) else { continue };
-            if done.contains(case, 0) {
+            if done.contains(at, 0) {
                 continue;
             }
             let mut record = self.blank(case, 0, 0);
@@ -124,7 +125,7 @@ impl Running<'_> {
             tell(RunEvent::Trial { case, trial: slot.trial });
             match self.run_one(slot)? {
                 Some(record) => {
-                    if is_disturbed(&record) && slot.trial < record.inputs.trials {
+                    if is_to_be_repeated(&record) {
                         self.disturbed.push(slot.case);
                     }
                     self.write_findings(&record)?;
