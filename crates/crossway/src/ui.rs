@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::Context;
+use crossway_report::terminal::wrap_indented;
 use serde::Serialize;
 
 /// Exit code: the command ran, but the answer is negative.
@@ -76,33 +77,15 @@ impl Ui {
 
     /// Prints a coloured word and the text after it, wrapped at spaces to the width.
     pub(crate) fn print_noted(&self, sgr: &str, word: &str, text: &str) {
-        let line = self.wrapped(text, word.chars().count() + 1, 1);
+        let line = wrap_indented(text, self.width, word.chars().count() + 1, 1);
         println!("{} {line}", self.paint(sgr, word));
     }
 
     /// Prints a paragraph that begins in column `indent`, wrapped at spaces to the width; its further lines begin two
     /// columns later.
     pub(crate) fn print_wrapped(&self, indent: usize, text: &str) {
-        println!("{}{}", " ".repeat(indent), self.wrapped(text, indent, indent + 2));
-    }
-
-    /// Wraps a text at spaces to the width. Its first line begins in column `first`, the others in column `further`.
-    fn wrapped(&self, text: &str, first: usize, further: usize) -> String {
-        let (mut lines, mut column) = (String::new(), first);
-        for part in text.split_whitespace() {
-            let len = part.chars().count();
-            if !lines.is_empty() && column + 1 + len > usize::from(self.width) {
-                lines.push('\n');
-                lines.push_str(&" ".repeat(further));
-                column = further;
-            } else if !lines.is_empty() {
-                lines.push(' ');
-                column += 1;
-            }
-            lines.push_str(part);
-            column += len;
-        }
-        lines
+        let text = wrap_indented(text, self.width, indent, indent + 2);
+        println!("{}{text}", " ".repeat(indent));
     }
 
     /// Wraps `text` in an SGR code (`1` bold, `2` dim, `31` red, `32` green, `33` yellow) if standard output is

@@ -308,17 +308,17 @@ fn compare_figure(
         false => i,
     });
     let room = ratio_interval.map(|i| (i.high - 1.0).max(1.0 - i.low));
-    let cores_moved = match between.cache_lines_ns {
-        (Some(before), Some(after)) => cores_moved(before, after) && !between.very_same,
-        _ => false,
-    };
+    let (before, after) = between.cache_lines_ns;
+    let moved = before.zip(after).filter(|(b, a)| cores_moved(*b, *a) && !between.very_same);
     let (verdict, mut note) = match slowdown_interval.zip(room) {
         _ if between.very_same => {
             (Verdict::Same, Some("both sides contain the same trials".to_owned()))
         }
         None => (Verdict::Unclear, Some(too_few(figure, between.trials, a.len().min(b.len())))),
-        Some(_) if cores_moved => (Verdict::Unclear, Some(moved(between.cache_lines_ns))),
-        Some((slowdown, room)) => judge(slowdown, room, test.p, terms),
+        Some((slowdown, room)) => match moved {
+            Some((before, after)) => (Verdict::Unclear, Some(cpus_moved(before, after))),
+            None => judge(slowdown, room, test.p, terms),
+        },
     };
     let outliers = a_summary.outliers + b_summary.outliers;
     if note.is_none() && outliers > 0 {
@@ -340,7 +340,7 @@ fn compare_figure(
         same_within: if between.very_same { Some(0.0) } else { room },
         verdict,
         same_trials: between.very_same,
-        cores_moved,
+        cores_moved: moved.is_some(),
         note,
     })
 }
@@ -362,8 +362,7 @@ fn too_few(figure: Figure, trials: [usize; 2], figures: usize) -> String {
 }
 
 /// The remark on virtual CPUs that moved, with the cache-line round trips of both sides.
-fn moved((before, after): (Option<f64>, Option<f64>)) -> String {
-    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+fn cpus_moved(before: f64, after: f64) -> String {
     format!(
         "the virtual CPUs moved to other cores between the two sets: the cache-line round trip changed from {before:.0} to {after:.0} ns; measure both again"
     )

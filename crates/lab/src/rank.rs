@@ -217,7 +217,8 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
         let key = (case.key.clone().without(&["mechanism", "wait"]), class);
         let setting = format!("{}, {}", key.0.label(), class.name());
         if let Some(&group) = at.get(&key) {
-            left_out[group].push(contender(case));
+            let of = |name| case.key.get(name).unwrap_or_default();
+            left_out[group].push(contender(of("mechanism"), of("wait")));
         } else if !degraded.contains(&setting) {
             degraded.push(setting);
         }
@@ -256,13 +257,9 @@ pub fn rank<'a>(records: impl IntoIterator<Item = &'a Record>) -> Rankings {
     Rankings { rankings, reversals, alone, degraded }
 }
 
-/// The mechanism of a case, with the time for which it spins if it is hybrid.
-fn contender(case: &Case) -> String {
-    let of = |name| case.key.get(name).unwrap_or_default();
-    match of("wait") {
-        wait if wait.starts_with("hybrid") => format!("{} {wait}", of("mechanism")),
-        _ => of("mechanism").to_owned(),
-    }
+/// The name of a mechanism in a ranking, with the time for which it spins if its way of waiting is hybrid.
+pub fn contender(mechanism: &str, wait: &str) -> String {
+    if wait.starts_with("hybrid") { format!("{mechanism} {wait}") } else { mechanism.to_owned() }
 }
 
 /// Whether the ends of a blocking case hardly slept, by the median of its trials.

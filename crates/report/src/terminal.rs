@@ -329,19 +329,25 @@ fn texts(row: &Row) -> Vec<String> {
 
 /// Breaks text at spaces so that no line is wider than `columns`.
 fn wrap(text: &str, columns: u16) -> String {
-    let mut out = String::new();
-    let mut width = 0;
+    wrap_indented(text, columns, 0, 0)
+}
+
+/// Breaks text at spaces so that no line ends beyond `columns`. The first line begins in column `first`, which the caller
+/// has filled up to there; the others begin in column `further`, after as many spaces. Control characters are removed.
+pub fn wrap_indented(text: &str, columns: u16, first: usize, further: usize) -> String {
+    let (mut out, mut column) = (String::new(), first);
     for word in clean(text).split_whitespace() {
         let len = word.chars().count();
-        if width > 0 && width + 1 + len > usize::from(columns) {
+        if !out.is_empty() && column + 1 + len > usize::from(columns) {
             out.push('\n');
-            width = 0;
-        } else if width > 0 {
+            out.push_str(&" ".repeat(further));
+            column = further;
+        } else if !out.is_empty() {
             out.push(' ');
-            width += 1;
+            column += 1;
         }
         out.push_str(word);
-        width += len;
+        column += len;
     }
     out
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crossway_lab::other_work::disturbances;
-use crossway_lab::rank::{By, Entry, MOVED, Ranking, Speed, moved_explained, rank};
+use crossway_lab::rank::{By, Entry, MOVED, Ranking, Speed, contender, moved_explained, rank};
 use crossway_lab::records_io::read_records;
 use crossway_report::awake::{AWAKE, awake_explained};
 use crossway_report::units::{Quantity, count};
@@ -91,12 +91,7 @@ impl Run for Rank {
                     println!();
                 }
             }
-            if !ranking.degraded.is_empty() {
-                let names = ranking.degraded.join(", ");
-                let text = format!(
-                    "{names}: {ALL_DEGRADED} in \"{}\"; `crossway report` says why",
-                    ranking.setting
-                );
+            if let Some(text) = left_out(&ranking.degraded, &ranking.setting) {
                 ui.print_noted("1", "note", &text);
                 println!();
             }
@@ -115,12 +110,7 @@ impl Run for Rank {
             );
             ui.print_noted("1", "note", &text);
         }
-        for alone in rankings.alone.iter().filter(|alone| !alone.degraded.is_empty()) {
-            let names = alone.degraded.join(", ");
-            let text = format!(
-                "{names}: {ALL_DEGRADED} in \"{}\"; `crossway report` says why",
-                alone.setting
-            );
+        for text in rankings.alone.iter().filter_map(|one| left_out(&one.degraded, &one.setting)) {
             ui.print_noted("1", "note", &text);
         }
         if let [first, ..] = &rankings.degraded[..] {
@@ -246,9 +236,13 @@ impl Rank {
 }
 
 fn name(entry: &Entry) -> String {
-    if entry.wait.starts_with("hybrid") {
-        format!("{} {}", entry.mechanism, entry.wait)
-    } else {
-        entry.mechanism.clone()
-    }
+    contender(&entry.mechanism, &entry.wait)
+}
+
+/// The note on mechanisms that are not in the ranking of a setting because all their trials are degraded; `None` if there
+/// are none.
+fn left_out(mechanisms: &[String], setting: &str) -> Option<String> {
+    let names = mechanisms.join(", ");
+    (!mechanisms.is_empty())
+        .then(|| format!("{names}: {ALL_DEGRADED} in \"{setting}\"; `crossway report` says why"))
 }
