@@ -226,7 +226,7 @@ impl Service {
     /// connection is not a socket of this service.
     pub(super) fn make_direct(&self, place: Place) -> Result<Option<Direct>, Errno> {
         let Some((sender, _)) = self.peer_of(place) else { return Ok(None) };
-        let write_len = self.sockets.get(sender).map_or(0, Local::write_len);
+        let write_len = self.sockets.get(sender).map_or(0, |local| local.write_len);
         let direct = Direct::new(self.limits.direct_bytes(write_len), sender)?;
         if self.is_scarce(&direct.fd) { Err(Errno::NFILE) } else { Ok(Some(direct)) }
     }

@@ -124,6 +124,7 @@ impl Service {
         let bytes: usize = (0..count).filter_map(|n| self.inbox.get(n)).map(<[u8]>::len).sum();
         local.last_read = bytes;
         local.mean = bytes.checked_div(count).unwrap_or_default().max(1);
+        local.write_len = local.write_len.max(local.mean);
         // The lane's contents were sent before these messages.
         self.take_lane(cx, place, Extent::Whole);
         let Some(local) = self.sockets.get_mut(place) else { return };
@@ -177,7 +178,7 @@ impl Service {
         // Less than requested: the descriptor is empty, and new data will be reported. The end is reported only once.
         local.readable = len == most || local.ended;
         local.last_read = len;
-        local.longest_read = local.longest_read.max(len);
+        local.write_len = local.write_len.max(len);
         let padding = len.min(local.pad_owed);
         local.pad_owed -= padding;
         // The lane's contents were sent before these messages.

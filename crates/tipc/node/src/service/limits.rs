@@ -74,8 +74,7 @@ impl ServiceLimits {
         let lanes = if self.lanes == 0 || self.lane_after == 0 {
             0
         } else {
-            let longest = self.direct_bytes(usize::MAX);
-            let bytes = if self.direct { longest } else { self.lane_bytes };
+            let bytes = if self.direct { self.direct_bytes(usize::MAX) } else { self.lane_bytes };
             LaneMemory::dimensions(bytes).memory_len()
         };
         slots.max(lanes)

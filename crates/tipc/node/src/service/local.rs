@@ -74,8 +74,9 @@ pub(super) struct Local {
     pub(super) ended_early: bool,
     /// Number of bytes found by the last read of the descriptor.
     pub(super) last_read: usize,
-    /// Number of bytes found by the read of the descriptor that found most.
-    pub(super) longest_read: usize,
+    /// Length of the program's writes in bytes, judged by the reads of its descriptor; the largest so far, 0 before the
+    /// first. For messages, it is the mean of a batch; for a stream, short writes that were read together count as one.
+    pub(super) write_len: usize,
     /// Average length of the messages that the last read found, in bytes.
     pub(super) mean: usize,
     /// Whether the descriptor had room when it was last written to.
@@ -148,7 +149,7 @@ impl Local {
             ended: false,
             ended_early: false,
             last_read: 0,
-            longest_read: 0,
+            write_len: 0,
             mean: MEAN_AT_FIRST,
             writable: true,
             watches_room: false,
@@ -192,12 +193,6 @@ impl Local {
         let (count, bytes) = direct.map_or((0, 0), Direct::waiting);
         let bytes: usize = unread.iter().copied().chain(out).sum::<usize>() + bytes;
         (unread.len() + self.out.len() + count, bytes)
-    }
-
-    /// Length of the program's writes in bytes, judged by the reads of its descriptor. Many short writes to a stream that
-    /// were read together count as a long one.
-    pub(super) fn write_len(&self) -> usize {
-        if self.kind == SocketKind::Stream { self.longest_read } else { self.mean }
     }
 
     /// Whether data that the program has sent should be read now.
