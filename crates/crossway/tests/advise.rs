@@ -203,11 +203,30 @@ fn between_containers_what_they_share_decides() {
     assert!(compared(&answer).contains(&"fifo"), "{answer}: {errors}");
 }
 
-/// Records of round trips of 64 bytes that belong to the repository.
+/// Records that belong to the repository. Their ends had a core each.
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records");
+
+/// Whether the placement of [`RECORDS`] exists here. Without it, all candidates are ruled out.
+fn has_two_cores(test: &str) -> bool {
+    let topology = crossway_sys::topology::Topology::read().expect("the topology of the CPUs");
+    let has = crossway_lab::placement::resolve(
+        crossway_lab::inputs::Placement::OtherCore,
+        crossway_mech::Wait::Block,
+        true,
+        &topology,
+    )
+    .is_ok();
+    if !has {
+        eprintln!("SKIP {test}: needs two cores; allow this process a second one");
+    }
+    has
+}
 
 #[test]
 fn ends_that_hardly_slept_are_named_in_the_answer_and_its_page() {
+    if !has_two_cores("ends_that_hardly_slept_are_named_in_the_answer_and_its_page") {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let page = dir.path().join("answer.html").display().to_string();
     let asked = ["--size", "64", "--no-measure", "--records", RECORDS, "--html", &page];
@@ -229,6 +248,11 @@ fn ends_that_hardly_slept_are_named_in_the_answer_and_its_page() {
 
 #[test]
 fn starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stays_a_success() {
+    if !has_two_cores(
+        "starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stays_a_success",
+    ) {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let code_dir = dir.path().join("code").display().to_string();
     let asked = ["--size", "64", "--no-measure", "--records", RECORDS, "--code", "c"];
@@ -250,11 +274,13 @@ fn starter_programs_are_for_the_best_candidate_that_has_them_and_the_answer_stay
 
 #[test]
 fn the_page_and_the_table_agree_with_the_heading() {
+    if !has_two_cores("the_page_and_the_table_agree_with_the_heading") {
+        return;
+    }
     let dir = tempfile::tempdir().expect("a folder");
     let page = dir.path().join("answer.html").display().to_string();
-    let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records");
     let asked = ["--pattern", "stream", "--size", "64", "--memory", "64KiB"];
-    let from = ["--no-measure", "--records", records, "--html", &page];
+    let from = ["--no-measure", "--records", RECORDS, "--html", &page];
     let (code, out, err) = advise(&[&asked[..], &from].concat());
     assert_eq!(code, Some(0), "{out}{err}");
     let heading = out.lines().find(|line| line.starts_with("Choose ")).expect("a heading");

@@ -2,27 +2,43 @@
 
 use super::*;
 
-/// A program that makes the file `begun`, and the file `cleaned` when it is told to end.
-const PROGRAM: &str =
-    "trap 'touch cleaned; exit 7' TERM; touch begun; while :; do sleep 0.02; done";
+/// A program that creates the file `begun` when it starts and the file `cleaned` when it gets SIGTERM.
+const PROGRAM: &str = "trap ': > cleaned; exit 7' TERM; : > begun; while :; do sleep 0.02; done";
 
-/// Starts the program on the only host of a new network; returns the network's name too.
-fn start(place: &Path) -> (String, Child) {
-    let up = Command::new(CROSSWAY).args(["net", "up", "--hosts", "a", "--json"]).output().unwrap();
-    let network: serde_json::Value = serde_json::from_slice(&up.stdout).unwrap();
-    let name = network["name"].as_str().unwrap().to_owned();
-    let host = format!("{name}/a");
-    let child = Command::new(CROSSWAY)
-        .args(["net", "exec", &host, "--", "sh", "-c", PROGRAM])
-        .current_dir(place)
-        .spawn()
-        .unwrap();
-    await_that("the program runs", || place.join("begun").exists());
-    (name, child)
+/// A network with one host, which is taken down at the end of the test at the latest.
+struct Net(String);
+
+impl Net {
+    fn up() -> Self {
+        let up =
+            Command::new(CROSSWAY).args(["net", "up", "--hosts", "a", "--json"]).output().unwrap();
+        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        let network: serde_json::Value = serde_json::from_slice(&up.stdout).unwrap();
+        Net(network["name"].as_str().unwrap().to_owned())
+    }
+
+    /// Starts the program on the host, in this folder.
+    fn start(&self, place: &Path) -> Child {
+        let child = Command::new(CROSSWAY)
+            .args(["net", "exec", &format!("{}/a", self.0), "--", "sh", "-c", PROGRAM])
+            .current_dir(place)
+            .spawn()
+            .unwrap();
+        await_that("the program runs", || place.join("begun").exists());
+        child
+    }
+
+    fn down(&self) -> bool {
+        Command::new(CROSSWAY).args(["net", "down", &self.0]).status().unwrap().success()
+    }
 }
 
-fn down(name: &str) {
-    assert!(Command::new(CROSSWAY).args(["net", "down", name]).status().unwrap().success());
+impl Drop for Net {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.down();
+        }
+    }
 }
 
 #[test]
@@ -31,12 +47,12 @@ fn a_signal_to_net_exec_reaches_the_program() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let (name, mut child) = start(place.path());
+    let net = Net::up();
+    let mut child = net.start(place.path());
     signal(child.id() as i32, "-TERM");
     let status = child.wait().unwrap();
-    let cleaned = place.path().join("cleaned").exists();
-    down(&name);
-    assert_eq!((status.code(), cleaned), (Some(7), true));
+    assert_eq!((status.code(), place.path().join("cleaned").exists()), (Some(7), true));
+    assert!(net.down());
 }
 
 #[test]
@@ -45,8 +61,9 @@ fn programs_can_clean_up_when_their_network_is_taken_down() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let (name, mut child) = start(place.path());
-    down(&name);
+    let net = Net::up();
+    let mut child = net.start(place.path());
+    assert!(net.down());
     child.wait().unwrap();
     assert!(place.path().join("cleaned").exists());
 }

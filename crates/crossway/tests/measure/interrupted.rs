@@ -41,10 +41,13 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
     assert_success(&resumed);
     let records = place.records();
     assert!(whole < records.len());
-    let mut keys: Vec<_> = records.iter().map(|r| (r.case.clone(), r.inputs.trial)).collect();
+    // Trials from which the hypervisor took time are repeated with numbers beyond the plan's.
+    let planned = records.iter().filter(|r| r.inputs.trial < r.inputs.trials);
+    let mut keys: Vec<_> = planned.map(|r| (r.case.clone(), r.inputs.trial)).collect();
+    let count = keys.len();
     keys.sort();
     keys.dedup();
-    assert_eq!((keys.len(), records.len()), (4 * 6, 4 * 6));
+    assert_eq!((keys.len(), count), (4 * 6, 4 * 6));
     assert_eq!(place.leftovers(), Vec::<String>::new());
 
     // If it is continued again, it has nothing to do, and nothing is added to the findings from before the run.
@@ -66,6 +69,8 @@ fn a_run_is_measured_by_one_process_only() {
     let place = Place::new(LONG);
     let controller = place.start();
     place.await_records(2);
+    // A stopped process keeps its lock, and does not finish the run meanwhile.
+    signal(controller.id() as i32, "-STOP");
     let run = place.run();
     let name = run.to_str().unwrap();
     let second = place.command(&["measure", "--resume", name]).output().unwrap();
@@ -77,10 +82,11 @@ fn a_run_is_measured_by_one_process_only() {
     let said = String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("it is still being measured") && !said.contains("--resume"), "{said}");
     signal(controller.id() as i32, "-INT");
+    signal(controller.id() as i32, "-CONT");
     controller.wait_with_output().unwrap();
     let resumed = place.command(&["measure", "--resume", name]).output().unwrap();
     assert_success(&resumed);
-    assert_eq!(place.records().len(), 4 * 6);
+    assert!(place.records().len() >= 4 * 6);
 }
 
 #[test]
