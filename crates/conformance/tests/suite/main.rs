@@ -13,6 +13,7 @@ mod guest;
 #[path = "../in_guest/mod.rs"]
 mod in_guest;
 mod leftovers;
+mod library_spins;
 mod limits;
 mod older;
 mod opening;

@@ -54,6 +54,12 @@ pub trait ByteSource: Send + 'static {
         wait_for(&mut Reading { source: self, buf }, wait, patience)
     }
 
+    /// Whether a `read` that may block spins by itself before it sleeps, for as long as the source was configured to.
+    #[inline]
+    fn spins_itself(&self) -> bool {
+        false
+    }
+
     /// The descriptor to poll when waiting.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
@@ -218,6 +224,11 @@ impl<S: ByteSource> Attempt for Reading<'_, S> {
     #[inline(always)]
     fn attempt(&mut self, nonblocking: bool) -> Result<usize, Errno> {
         self.source.read(self.buf, nonblocking)
+    }
+
+    #[inline]
+    fn spins_itself(&self) -> bool {
+        self.source.spins_itself()
     }
 
     fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {

@@ -33,6 +33,12 @@ pub enum Received {
 pub trait MessageSource: Send + 'static {
     /// Receives one message; EAGAIN if there is none.
     fn recv(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<Received, Errno>;
+    /// Whether a `recv` that may block spins by itself before it sleeps, for as long as the source was configured to.
+    #[inline]
+    fn spins_itself(&self) -> bool {
+        false
+    }
+
     /// The descriptor to poll when waiting.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Values read back from the system.
@@ -125,6 +131,11 @@ impl<S: MessageSource> Attempt for Receiving<'_, S> {
     #[inline]
     fn attempt(&mut self, nonblocking: bool) -> Result<Received, Errno> {
         self.source.recv(self.buf, nonblocking)
+    }
+
+    #[inline]
+    fn spins_itself(&self) -> bool {
+        self.source.spins_itself()
     }
 
     fn sleep_until(&mut self, until: Instant) -> Result<(), Errno> {

@@ -38,6 +38,12 @@ pub(crate) trait Attempt {
     /// Tries once, without sleeping if `nonblocking` is set; EAGAIN if the operation cannot proceed.
     fn attempt(&mut self, nonblocking: bool) -> Result<Self::Out, Errno>;
 
+    /// Whether an attempt that may sleep spins by itself first, for as long as the end was configured to.
+    #[inline]
+    fn spins_itself(&self) -> bool {
+        false
+    }
+
     /// Sleeps until another attempt makes sense, but not beyond `until`.
     fn sleep_until(&mut self, until: Instant) -> Result<(), Errno>;
 }
@@ -70,6 +76,7 @@ fn wait_in_turns<A: Attempt>(what: &mut A, wait: Wait, patience: Patience) -> Re
     match wait {
         Wait::Block => block(what, until),
         Wait::Spin => spin(what, until),
+        Wait::Hybrid { .. } if until.is_none() && what.spins_itself() => block_for_ever(what),
         Wait::Hybrid { spin_us } => {
             // The clock is read only if it is necessary to wait.
             match what.attempt(true) {

@@ -19,7 +19,7 @@ use crate::building_blocks::stream_socket::stream_caps;
 use crate::building_blocks::tipc_port::Tipc;
 use crate::{
     Boundaries, Caps, Carrier, Deadline, Facts, Family, NodeKind, Offer, OpenError, Privilege,
-    Spec, Transport,
+    Spec, Transport, Wait,
 };
 
 /// A connected socket that is used for both directions. Dropping the last half closes it, because TIPC has no
@@ -50,6 +50,11 @@ impl ByteSource for NodeHalf {
     #[inline]
     fn read(&mut self, buf: &mut [u8], nonblocking: bool) -> Result<usize, Errno> {
         self.0.recv(buf, patience(nonblocking))
+    }
+
+    #[inline]
+    fn spins_itself(&self) -> bool {
+        self.0.is_spin_set()
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -90,6 +95,11 @@ impl MessageSource for NodeSource {
             Event::Data => Received::Message(message.full_len),
             _ => Received::End,
         })
+    }
+
+    #[inline]
+    fn spins_itself(&self) -> bool {
+        self.socket.is_spin_set()
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -143,6 +153,15 @@ fn dialling(
     Ok((node_socket(kind, spec)?, offered(mechanism, offer, "service")?))
 }
 
+/// Returns the connected socket for both directions. A receiver that waits in the hybrid way lets the client library
+/// spin: a message that arrives meanwhile costs no system call, which spinning with calls that do not block cannot save.
+fn shared(socket: NodeSocket, spec: &Spec) -> Arc<NodeSocket> {
+    if let Wait::Hybrid { spin_us } = spec.wait {
+        socket.set_spin(Duration::from_micros(spin_us.into()));
+    }
+    Arc::new(socket)
+}
+
 /// The mechanism `tipc-node-stream`: STREAM sockets of a `tipcd`, a connection that carries bytes.
 #[derive(Debug)]
 pub struct TipcNodeStream;
@@ -173,7 +192,7 @@ impl ConnectionFamily for TipcNodeStream {
         spec: &Spec,
         socket: NodeSocket,
     ) -> Result<(Self::Sender, Self::Receiver), OpenError> {
-        let socket = Arc::new(socket);
+        let socket = shared(socket, spec);
         let tx = StreamTx::new(NodeHalf(socket.clone()), spec.wait);
         Ok((tx, StreamRx::new(NodeHalf(socket), spec.wait)))
     }
@@ -222,7 +241,7 @@ impl ConnectionFamily for TipcNodeSeqpacket {
         spec: &Spec,
         socket: NodeSocket,
     ) -> Result<(Self::Sender, Self::Receiver), OpenError> {
-        let socket = Arc::new(socket);
+        let socket = shared(socket, spec);
         let tx = MessageTx::new(NodeHalf(socket.clone()), spec.wait, MAX_MESSAGE_BYTES);
         Ok((tx, MessageRx::new(NodeSource { socket }, spec.wait)))
     }
