@@ -42,7 +42,7 @@ impl Control {
         let address = socket::path_address(&path)?;
         socket::connect(&fd, &address).map_err(|errno| match errno {
             Errno::ACCESS => Error::NotPermitted(format!(
-                "no permission to use the LINX node at {}; request access to its directory",
+                "this user may not use the LINX node at {}; ask for access to its directory",
                 path.display()
             )),
             errno => Error::NoNode {
@@ -78,7 +78,9 @@ impl Control {
             Ok(0) => Err(Error::NodeGone),
             Ok(len) => match Event::decode(&self.record[..len]) {
                 Ok(event) => Ok(Some((event, fds))),
-                Err(_) => Err(Error::Protocol(format!("a record of {len} bytes"))),
+                Err(_) => {
+                    Err(Error::Protocol(format!("a record of {len} bytes that cannot be decoded")))
+                }
             },
             Err(Errno::AGAIN) => Ok(None),
             Err(errno) => Err(OsError::new("recvmsg", "LINX node", errno).into()),

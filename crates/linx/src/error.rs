@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crossway_sys::{Errno, OsError};
 
 use crate::Spid;
-use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, LONGEST_NAME};
+use crate::limits::{LARGEST_SIGNAL, LEAST_SIGNAL, LONGEST_NAME, LONGEST_PATH};
 
 /// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,19 +15,26 @@ pub enum Error {
     #[error("a signal cannot have the number 0; programs use 0x10000000 and above")]
     BadNumber,
     /// A signal cannot have this size.
-    #[error("a signal cannot have {size} bytes: it has {LEAST_SIGNAL} to {LARGEST_SIGNAL}")]
+    #[error(
+        "a signal cannot have {size} bytes: its size must be {LEAST_SIGNAL} to {LARGEST_SIGNAL} bytes"
+    )]
     BadSize {
         /// The requested size in bytes.
         size: usize,
     },
     /// The name is not valid for an endpoint or link.
-    #[error("'{name}' cannot be a name: names have 1 to {LONGEST_NAME} bytes and no '/'")]
+    #[error(
+        "'{name}' is not a valid name: a name has 1 to {LONGEST_NAME} bytes, without '/' and NUL, and a path of names \
+         at most {LONGEST_PATH} bytes"
+    )]
     BadName {
         /// The name that was given.
         name: String,
     },
     /// The endpoint existed but was closed, its process or node died, or it cannot be reached.
-    #[error("the endpoint {spid} no longer exists; hunt for its name to find its successor")]
+    #[error(
+        "endpoint {spid} no longer exists or cannot be reached; hunt for its name to find its successor"
+    )]
     Gone {
         /// The number of the endpoint.
         spid: Spid,
@@ -35,7 +42,8 @@ pub enum Error {
     /// The endpoint's process has no descriptors left for a channel. Signals sent since the channel was requested are
     /// lost; the next send requests another channel.
     #[error(
-        "the process of endpoint {spid} has no descriptors left for a channel, and signals sent to it are lost; raise its limit (ulimit -n)"
+        "signals sent to endpoint {spid} were lost: its process has no file descriptors left for a channel; raise \
+         that process's limit (ulimit -n)"
     )]
     NoChannel {
         /// The number of the endpoint.
@@ -50,21 +58,26 @@ pub enum Error {
         number: u32,
     },
     /// Only the endpoint's own node has this information, and the endpoint is not on this node.
-    #[error("the endpoint {spid} is a link or on another node; ask on its own node")]
+    #[error(
+        "endpoint {spid} is a link or belongs to another node, so its state is not known here; ask its own node"
+    )]
     NotHere {
         /// The number of the endpoint.
         spid: Spid,
     },
     /// No such attach, hunt or time-out is pending: it was answered and received, or was cancelled.
-    #[error("nothing is pending under this reference: it was received or cancelled before")]
+    #[error(
+        "no request is pending under this reference: its answer was already received, or it was cancelled"
+    )]
     NotPending,
     /// No signal arrived, or no room became free, before the deadline.
-    #[error("the deadline has passed: no signal arrived, or there was no room to send")]
+    #[error("the deadline has passed: no signal or answer arrived, or there was no room to send")]
     TimedOut,
     /// A receive that waits for certain signals would never return: the queue is full of other signals, so the endpoint
     /// accepts no more.
     #[error(
-        "the queue is full with {signals} signals, none of which this receive accepts: receive them, or open the endpoint with a larger queue"
+        "the queue is full: it holds {signals} signals, none of which this call accepts; receive them first, or open \
+         the endpoint with a larger queue"
     )]
     QueueFull {
         /// The number of signals in the queue.
@@ -91,7 +104,7 @@ pub enum Error {
     NodeGone,
     /// The node uses another version of the protocol, or another protocol.
     #[error(
-        "invalid answer from the node ({0}); use the same version of Crossway for programs and nodes"
+        "protocol error between program and node ({0}); use the same version of Crossway for both"
     )]
     Protocol(String),
     /// A system call failed.

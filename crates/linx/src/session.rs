@@ -78,12 +78,16 @@ impl Session {
     /// Handles the introduction of the peer. Returns the messages that must be sent again on this connection.
     pub(crate) fn handle_init(&mut self, init: &Init) -> Result<Vec<Arc<Framed>>, Mismatch> {
         if init.version != VERSION {
-            let why =
-                format!("it uses version {} of the link protocol, not {VERSION}", init.version);
+            let why = format!(
+                "the nodes use versions {} and {VERSION} of the link protocol; use the same version of Crossway for \
+                 both",
+                init.version
+            );
             return Err(Mismatch::Refused(why));
         }
         if !init.features.split(',').any(|feature| feature == "credit") {
-            let why = "it does not support flow control (feature 'credit')".to_owned();
+            let why =
+                "one of the nodes does not support flow control (feature 'credit')".to_owned();
             return Err(Mismatch::Refused(why));
         }
         if init.session != self.number || (self.established && init.known != self.number) {
@@ -91,7 +95,7 @@ impl Session {
         }
         if !self.handle_ack(init.received) {
             return Err(Mismatch::Refused(
-                "it acknowledged messages that were not sent".to_owned(),
+                "messages were acknowledged that had not been sent".to_owned(),
             ));
         }
         self.established = true;

@@ -93,9 +93,9 @@ fn every_call_does_what_the_header_says() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(out.stdout, b"shared signals held\n");
     for (word, said) in [
-        ("overrun", "more was written"),
+        ("overrun", "wrote beyond"),
         ("stranger", "does not belong"),
-        ("shared-overrun", "more was written"),
+        ("shared-overrun", "wrote beyond"),
         ("shared-stranger", "does not belong"),
     ] {
         let out = site.command(&program, word).output().unwrap();

@@ -29,7 +29,7 @@ pub(super) fn accept(pool: Option<&Pool>, header: &Header, body: &[u8]) -> Resul
     // There is a byte behind the signal, for C programs.
     let place = place.filter(|place| (header.size as usize) < place.room());
     let block = place.and_then(|place| pool?.accept(place));
-    let block = block.ok_or(Broken::Damaged("a reference to nothing that the peer could pass"))?;
+    let block = block.ok_or(Broken::Damaged("an invalid reference to shared memory"))?;
     if block[..LEAST_SIGNAL] == [0; LEAST_SIGNAL] {
         return Err(Broken::Damaged("a signal has the number 0"));
     }
@@ -95,7 +95,7 @@ impl Assembly {
         let buffer = self
             .begun
             .remove(&(channel, header.from))
-            .ok_or(Broken::Damaged("a piece belongs to no signal"))?;
+            .ok_or(Broken::Damaged("a piece arrived of a signal that has not begun"))?;
         if buffer.len() + header.piece as usize > size {
             return Err(Broken::Damaged("the pieces of a signal exceed its size"));
         }

@@ -214,7 +214,7 @@ impl RingChannel {
                     .ok_or(Broken::Damaged("a message without a header"))?;
                 let header = Header::decode(head).ok_or(Broken::Damaged("an invalid header"))?;
                 if body.len() != header.piece as usize {
-                    return Err(Broken::Damaged("the length of a piece differs from its header"));
+                    return Err(Broken::Damaged("a piece is not as long as its header says"));
                 }
                 if header.flags & BY_REFERENCE != 0 {
                     return accept(self.pool.as_ref(), &header, body).map(Some);
@@ -278,6 +278,6 @@ fn receiving(error: RecvError) -> Broken {
     match error {
         RecvError::PeerClosed => Broken::Ended,
         RecvError::Os(error) => Broken::Os(error),
-        _ => Broken::Damaged("the ring"),
+        _ => Broken::Damaged("its ring buffer is damaged"),
     }
 }

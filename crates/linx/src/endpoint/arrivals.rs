@@ -194,7 +194,7 @@ impl Endpoint {
                     Some(way) if way.vouched.contains(&from) => self.mailbox.arrive(signal),
                     _ => self.channel_ended(
                         number,
-                        Broken::Damaged("a signal whose sender the channel does not belong to"),
+                        Broken::Damaged("a signal has a sender that may not use this channel"),
                     ),
                 }
             }
@@ -210,13 +210,15 @@ impl Endpoint {
     /// Removes a channel that is no longer usable.
     pub(super) fn channel_ended(&mut self, number: u32, broken: Broken) {
         let Some(way) = self.ways.remove(&number) else { return };
+        let other =
+            || way.peer.map_or_else(|| "a link".to_owned(), |spid| format!("endpoint {spid}"));
         match broken {
             Broken::Ended => {}
             Broken::Damaged(why) => {
-                tracing::warn!("{}: the channel of {:?} is closed: {why}", self.name, way.peer)
+                tracing::warn!("{}: closing the channel to {}: {why}", self.name, other());
             }
             Broken::Os(error) => {
-                tracing::warn!("{}: the channel of {:?} is closed: {error}", self.name, way.peer);
+                tracing::warn!("{}: closing the channel to {}: {error}", self.name, other());
             }
         }
         let _ = self.epoll.remove(way.channel.read_fd());

@@ -112,7 +112,8 @@ impl Endpoint {
     pub(super) fn check_starved(&mut self) -> Result<(), Error> {
         let Some(spid) = self.starved.take() else { return Ok(()) };
         Err(Error::Limit(format!(
-            "no channel with endpoint {spid}: this process has no descriptors left; raise its limit (ulimit -n)"
+            "cannot open a channel to endpoint {spid}: this process has no file descriptors left; raise its limit \
+             (ulimit -n)"
         )))
     }
 }

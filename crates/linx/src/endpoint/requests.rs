@@ -219,7 +219,7 @@ impl Endpoint {
             return Ok(());
         }
         Err(Error::Limit(format!(
-            "an endpoint has at most {most} pending {what}; cancel some first"
+            "this endpoint has reached the limit of {most} pending {what}; cancel some first"
         )))
     }
 

@@ -63,7 +63,10 @@ impl Endpoint {
             return;
         }
         if let Err(error) = self.ask(&Request::JoinTrace, self.spid) {
-            tracing::warn!("{}: the trace misses this endpoint's signals: {error}", self.name);
+            tracing::warn!(
+                "{}: the trace will not contain this endpoint's signals: {error}",
+                self.name
+            );
         }
     }
 }

@@ -80,7 +80,7 @@ impl Directory {
             .truncate(false)
             .write(true)
             .open(path.join("lock"))
-            .map_err(|error| failed("open lock in", error))?;
+            .map_err(|error| failed("open the lock file in", error))?;
         if lock.try_lock().is_err() {
             return Err(Error::Limit(format!(
                 "a LINX node already serves in {}; stop it, or choose another directory with --dir",
@@ -94,7 +94,7 @@ impl Directory {
         socket::bind(&listener, &socket::path_address(&at)?, &at.display().to_string())?;
         // Access is controlled by the directory.
         let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        set_permissions(&at, everyone).map_err(|error| failed("chmod node in", error))?;
+        set_permissions(&at, everyone).map_err(|error| failed("chmod the socket in", error))?;
         socket::listen(&listener, BACKLOG)?;
         socket::set_nonblocking(&listener)?;
         Ok(Directory { path: path.to_owned(), listener, _lock: lock })

@@ -166,7 +166,8 @@ impl NodeThread {
     /// [`Error::NotPermitted`] if the node is not private, [`Error::NodeGone`] if it has ended.
     pub fn connection(&self) -> Result<OwnedFd, Error> {
         let Some(hand_in) = &self.hand_in else {
-            let why = "connect to a node in a directory by its path".to_owned();
+            let why =
+                "this node is not private; connect to it by the path of its directory".to_owned();
             return Err(Error::NotPermitted(why));
         };
         let (ours, theirs) = socket::unix_pair(SocketType::Seqpacket)?;

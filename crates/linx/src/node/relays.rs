@@ -347,7 +347,7 @@ impl Node {
     fn expel(&mut self, index: usize, why: &str) {
         let Some(relay) = self.relays.all.get(index) else { return };
         let endpoint = relay.endpoint;
-        tracing::warn!("the endpoint {endpoint} is closed: {why}");
+        tracing::warn!("closing endpoint {endpoint}: {why}");
         if let Some(relay) = self.relays.all.get_mut(index) {
             relay.intake = Intake::default();
         }

@@ -220,11 +220,12 @@ impl Registry {
 fn split(path: &str) -> Result<(String, Option<String>), Refused> {
     let bad = |why: &str| (Refusal::Protocol, format!("'{path}' is not a valid hunt path: {why}"));
     if path.len() > LONGEST_PATH {
-        return Err(bad("it is too long"));
+        return Err(bad(&format!("it has more than {LONGEST_PATH} bytes")));
     }
     if path.split('/').any(|name| super::check_name(name).is_err()) {
         return Err(bad(
-            "names of links and the name at the end are separated by '/', and none is empty",
+            "write names of links, followed by the name of an endpoint, separated by '/'; no name may be empty or too \
+             long",
         ));
     }
     Ok(match path.split_once('/') {

@@ -224,7 +224,9 @@ impl Registry {
     ) -> Result<(), Refused> {
         let Some(watcher) = self.table.get_mut(endpoint) else { return Ok(()) };
         if watcher.attaches.len() >= ATTACHES || watcher.attaches.contains_key(&id) {
-            let why = format!("an endpoint has at most {ATTACHES} attaches; detach some first");
+            let why = format!(
+                "this endpoint has reached the limit of {ATTACHES} attaches; detach some first"
+            );
             return Err((Refusal::Limit, why));
         }
         if let Some(target) = self.table.get_mut(to) {
@@ -258,8 +260,9 @@ impl Registry {
             let local =
                 matches!(self.table.get(spid).map(|e| e.kind), Some(EntryKind::Local { .. }));
             if local && count >= CHANNELS {
-                let why =
-                    format!("{spid} has reached the limit of {CHANNELS} channels per endpoint");
+                let why = format!(
+                    "endpoint {spid} has reached the limit of {CHANNELS} channels per endpoint"
+                );
                 return Err((Refusal::Limit, why));
             }
         }
@@ -331,8 +334,9 @@ impl Registry {
         if user(endpoint).is_some() && user(endpoint) == user(from) {
             return Ok(());
         }
-        let why =
-            format!("{from} belongs to another user or node, so nothing can be sent in its name");
+        let why = format!(
+            "endpoint {from} belongs to another user or node, so nothing can be sent in its name"
+        );
         Err((Refusal::NotPermitted, why))
     }
 
@@ -365,7 +369,9 @@ impl Registry {
     fn too_many_hunts(&self, endpoint: Spid, id: u32) -> Option<Refused> {
         let entry = self.table.get(endpoint)?;
         (entry.hunts.len() >= HUNTS || entry.hunts.contains_key(&id)).then(|| {
-            let why = format!("an endpoint has at most {HUNTS} pending hunts; cancel some first");
+            let why = format!(
+                "this endpoint has reached the limit of {HUNTS} pending hunts; cancel some first"
+            );
             (Refusal::Limit, why)
         })
     }

@@ -31,13 +31,13 @@ pub(super) unsafe fn head(linx: &mut Linx, sig: Sig) -> &mut Head {
         head
     } else {
         abort_because(
-            "a signal was used that does not belong to the endpoint, or that was already sent or freed",
+            "the program used a signal that does not belong to this endpoint, or that it had already sent or freed",
         );
     };
     // SAFETY: the buffer has one byte after its capacity.
     let mark = unsafe { *sig.add(head.size as usize) };
     if head.live != LIVE || head.owner != owner || mark != END_MARK {
-        abort_because("more was written to a signal than its size, or its end was overwritten");
+        abort_because("the program wrote beyond the start or the end of a signal");
     }
     head
 }

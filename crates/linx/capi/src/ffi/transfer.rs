@@ -87,7 +87,7 @@ pub unsafe extern "C" fn linx_send_w_opt(
                 endpoint.send_as(signal, from, to)
             }
             Some(from) if from != endpoint.spid() => Err(Error::NotPermitted(
-                "a signal out of band can only be sent in the endpoint's own name".to_owned(),
+                "an out-of-band signal can only be sent in the endpoint's own name".to_owned(),
             )),
             _ if out_of_band => endpoint.send_out_of_band(signal, to),
             _ => endpoint.send(signal, to),

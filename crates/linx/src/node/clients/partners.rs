@@ -21,7 +21,7 @@ impl Node {
                 self.registry.handle_connect(own, to)?;
                 let (_, fds) = self.relay_for(own, link).map_err(|error| {
                     self.registry.handle_connect_failed(own, to);
-                    (Refusal::Limit, format!("cannot create a channel: {error}"))
+                    (Refusal::Limit, format!("the node cannot create a channel: {error}"))
                 })?;
                 self.tell_of_relay(own, link, Some(to), fds);
                 return Ok(());
@@ -54,7 +54,7 @@ impl Node {
         let pool = if shares { POOL } else { 0 };
         let (first, second) = channels::make(transport, bytes, pool).map_err(|error| {
             self.registry.handle_connect_failed(own, to);
-            (Refusal::Limit, format!("cannot create a channel: {error}"))
+            (Refusal::Limit, format!("the node cannot create a channel: {error}"))
         })?;
         // The other endpoint first: signals sent over the channel must follow the announcement of the channel.
         for (spid, other, fds, is_first) in [(to, own, second, false), (own, to, first, true)] {

@@ -168,7 +168,9 @@ impl Node {
                     self.clients.post(index, &event, fds);
                     Ok(())
                 }
-                Err(error) => Err((Refusal::Limit, format!("cannot join the trace: {error}"))),
+                Err(error) => {
+                    Err((Refusal::Limit, format!("the node cannot add it to the trace: {error}")))
+                }
             },
             Request::Open { .. } | Request::List { .. } | Request::StartTrace { .. } => {
                 return false;
@@ -203,7 +205,9 @@ impl Node {
                 let Client { fd, credentials, .. } = &self.clients.all[index];
                 let (fd, credentials) = (fd.try_clone(), *credentials);
                 let started = fd
-                    .map_err(|error| (Refusal::Limit, format!("cannot start a trace: {error}")))
+                    .map_err(|error| {
+                        (Refusal::Limit, format!("the node cannot start a trace: {error}"))
+                    })
                     .and_then(|fd| self.start_trace(&fd, credentials, payload));
                 match started {
                     Ok(fds) => {

@@ -165,7 +165,8 @@ impl Node {
         *count += 1;
         if *count > 1 {
             tracing::warn!(
-                "several nodes of the cluster {} have the same name, or names from which the same TIPC instance {instance} is computed; give each a name of its own (--name)",
+                "several nodes of the cluster {} have the same name, or names that give the same TIPC instance \
+                 {instance}; give each node a different name (--name)",
                 cluster.service
             );
             return;
@@ -179,7 +180,7 @@ impl Node {
             Ok(peer) => {
                 self.links.peers.insert(peer);
             }
-            Err(error) => tracing::warn!("no link to {address}: {error}"),
+            Err(error) => tracing::warn!("cannot create a link to {address}: {error}"),
         }
     }
 

@@ -92,7 +92,7 @@ impl Node {
         crate::check_name(name).map_err(|error| error.to_string())?;
         if self.links.peers.iter().any(|(index, peer)| index != at && peer.name == name) {
             return Err(format!(
-                "another link has the name of the node {name}; give each node a name of its own (--name)"
+                "another link already has the name of node {name}; give each node a different name (--name)"
             ));
         }
         self.links.peers[at].name = name.to_owned();
@@ -102,23 +102,23 @@ impl Node {
     /// Returns the link that a dialling node refers to.
     fn peer_for(&mut self, init: &Init) -> Result<usize, String> {
         if crate::check_name(&init.name).is_err() {
-            return Err(format!("'{}' cannot be the name of a link", init.name));
+            return Err(format!("'{}' is not a valid name of a node", init.name));
         }
         let same = self.links.peers.iter().find(|(_, peer)| peer.name == init.name);
         if let Some((at, peer)) = same {
             if !peer.addresses.is_empty() {
-                return Err(format!("this node already dials a link named {}", peer.name));
+                return Err(format!("it already dials a link named {} itself", peer.name));
             }
             if peer.session.number() == init.session {
                 return Ok(at);
             }
             if peer.wire.is_some() {
-                return Err(format!("a link named {} is already up", peer.name));
+                return Err(format!("it already has a link named {}, which is up", peer.name));
             }
             self.take_down(at, "the other node has started a new session");
         }
         if self.links.peers.len() >= LINKS {
-            return Err(format!("this node has reached its limit of {LINKS} links"));
+            return Err(format!("it has reached its limit of {LINKS} links"));
         }
         Ok(self.links.peers.insert(Peer::new(init.name.clone(), Vec::new(), init.session)))
     }

@@ -59,7 +59,9 @@ impl FromStr for LinkAddress {
             return Err(bad());
         };
         if service < 64 {
-            return Err(format!("'{word}': types below 64 are reserved for TIPC"));
+            return Err(format!(
+                "'{word}': the service types below 64 are reserved for TIPC; use 64 or above"
+            ));
         }
         Ok(LinkAddress::Tipc { service, instance })
     }

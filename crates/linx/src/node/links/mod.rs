@@ -249,7 +249,7 @@ impl Node {
         if let Some((index, _)) = self.links.peers.iter().find(|(_, peer)| peer.id == Some(id)) {
             self.take_down(index, "the other node violated the protocol");
         }
-        Err("it violated the protocol".to_owned())
+        Err("the other node violated the protocol".to_owned())
     }
 
     fn acknowledge(&mut self, index: usize, now: bool) {

@@ -15,7 +15,7 @@ impl Node {
     /// Does what is due: dials, pings, and drops connections that do not answer.
     pub(in crate::node) fn supervise(&mut self) {
         if let Err(error) = self.reopen_listeners() {
-            tracing::warn!("a link address cannot be watched: {error}");
+            tracing::warn!("cannot listen again at a link address: {error}");
         }
         let now = Instant::now();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -27,7 +27,7 @@ impl Node {
         let down: Vec<usize> =
             self.links.peers.iter().filter(|(_, p)| due(p.down_at)).map(|(i, _)| i).collect();
         for peer in down {
-            self.take_down(peer, "no connection was established in time");
+            self.take_down(peer, "the connection was not re-established in time");
         }
         if self.links.wires.is_empty() {
             self.links.tick_at = None;

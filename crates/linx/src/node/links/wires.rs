@@ -76,7 +76,7 @@ impl Node {
     }
 
     fn handle_frames(&mut self, index: usize) -> Result<(), String> {
-        let violated = |_| "the other end violated the protocol".to_owned();
+        let violated = |_| "the other node violated the protocol".to_owned();
         loop {
             let id = self.links.link_of(index);
             let Some(wire) = self.links.wires.get_mut(index) else { return Ok(()) };
@@ -95,8 +95,10 @@ impl Node {
         let (greeted, at) = (wire.is_greeted, wire.peer);
         match frame {
             Frame::Init(init) if !greeted => return self.handle_init(index, &init),
-            Frame::Refused { why } => return Err(format!("the other node refuses: {why}")),
-            _ if !greeted => return Err("it did not introduce itself".to_owned()),
+            Frame::Refused { why } => {
+                return Err(format!("the other node refused the link: {why}"));
+            }
+            _ if !greeted => return Err("the other node did not introduce itself".to_owned()),
             Frame::Ping => {
                 self.acknowledge(index, true);
                 self.links.post(index, &Frame::Pong);
@@ -109,7 +111,7 @@ impl Node {
                     if fits {
                         Ok(peer.id)
                     } else {
-                        Err("it acknowledged messages that were not sent")
+                        Err("the other node acknowledged messages that were not sent")
                     }
                 })?;
                 if let Some(id) = id {
@@ -124,7 +126,7 @@ impl Node {
                 let Some(id) = peer.id else { return Ok(()) };
                 return self.handle_link_message(id, message);
             }
-            Frame::Init(_) => return Err("it introduced itself twice".to_owned()),
+            Frame::Init(_) => return Err("the other node introduced itself twice".to_owned()),
         }
         Ok(())
     }
