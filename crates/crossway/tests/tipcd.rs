@@ -72,7 +72,7 @@ fn an_error_names_its_object_once_its_cause_and_the_next_step() {
         (&["--socket", &here, "udp:127.0.0.1:0"], "127.0.0.1:0", "a port from 1"),
         (&["--socket", &here, "--id", "ä"], "\"ä\"", "use 1 to 16 of the characters"),
         (&["--socket", &here, "--clients", "0"], "--clients", "0 is not in 1.."),
-        (&["--socket", &here, "--until-stdin-ends"], "standard input", "give it a pipe"),
+        (&["--socket", &here, "--until-stdin-ends"], "standard input", "connect it to a pipe"),
     ] {
         let mut command = program();
         command.arg("tipcd").args(args).stdin(Stdio::null());
@@ -114,7 +114,9 @@ fn whoever_reads_its_output_may_go_or_sleep_and_the_node_goes_on() {
     let path = dir.path().join("tipcd.sock");
     let mut tipcd = Tipcd::start(&path, &["--log-rate", "1000", "--names"], Stdio::piped());
     let mut lines = BufReader::new(tipcd.0.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().starts_with("no bearer: a node for this host only"));
+    assert!(
+        lines.next().unwrap().unwrap().starts_with("no bearer: this node serves only this host")
+    );
     assert!(lines.next().unwrap().unwrap().starts_with("serving programs at"));
     drop(lines);
     // Its next output meets a closed pipe.

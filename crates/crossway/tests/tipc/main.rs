@@ -248,7 +248,7 @@ fn bearers_come_and_go_and_one_remote_leaves_without_disturbing_others() {
     let three = Site::with(&[&format!("udp:{c},{a}"), "--id", "gamma"]);
     assert!(one.error(&["bearer", "disable", "udp0"]).contains("this node has no bearers"));
     let error = one.error(&["bearer", "enable", &format!("udp:{a},mtu=9,{b}")]);
-    assert!(error.contains("expected mtu= and 128 to 65507"), "{error}");
+    assert!(error.contains("expected mtu=BYTES from 128 to 65507"), "{error}");
     let bearer = format!("udp:{a},mtu=1472,{b}");
     let enable = ["bearer", "enable", &bearer, "--name", "lan", "--priority", "12"];
     assert_eq!(one.text(&enable), "");

@@ -91,7 +91,9 @@ pub struct Binding {
 
 /// Error: the encoded address has none of the three legal forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a TIPC address: family {family}, form {form}; expected family 30 and form 1, 2 or 3")]
+#[error(
+    "not a TIPC address: family {family}, address type {form}; expected family 30 (AF_TIPC) and address type 1, 2 or 3"
+)]
 pub struct BadAddress {
     /// The address family that was given; AF_TIPC is 30.
     pub family: u16,

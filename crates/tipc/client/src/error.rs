@@ -40,7 +40,8 @@ pub enum Error {
     },
     /// Program and tipcd use different protocol versions.
     #[error(
-        "the tipcd at {} uses version {theirs} of the local protocol, this program version {ours}: use both from one release",
+        "the tipcd at {} uses version {theirs} of the local protocol, this program uses version {ours}: use both from \
+         the same release",
         .path.display()
     )]
     Version {
@@ -112,7 +113,7 @@ impl From<Error> for std::io::Error {
 fn cause(why: Option<Refusal>) -> String {
     why.map_or_else(
         || {
-            "it closed the connection without giving a reason, as a tipcd that is ending does; try again"
+            "it closed the connection without giving a reason, perhaps because it is shutting down; try again"
                 .to_owned()
         },
         |why| why.to_string(),
@@ -122,7 +123,7 @@ fn cause(why: Option<Refusal>) -> String {
 /// Describes what an errno means for a TIPC socket, and the remedy.
 fn describe(errno: Errno) -> String {
     let advice = match errno {
-        Errno::NAMETOOLONG => "a socket's path has at most 107 bytes; give a shorter one",
+        Errno::NAMETOOLONG => "a socket's path can have at most 107 bytes; give a shorter one",
         Errno::HOSTUNREACH => {
             "no socket is bound to that service, or its node cannot be reached; is the server running?"
         }
@@ -131,7 +132,8 @@ fn describe(errno: Errno) -> String {
             "the connection request was not answered in time; does the server call accept?"
         }
         Errno::ACCESS => {
-            "service types below 64 are reserved, and a socket in a group can neither bind nor join another group"
+            "either the service type is reserved (below 64), or the socket is already in a group and cannot bind or \
+             join another group"
         }
         Errno::AFNOSUPPORT => "a socket's own address cannot be bound; bind a service",
         Errno::NOMEM => {
@@ -147,11 +149,11 @@ fn describe(errno: Errno) -> String {
         Errno::ISCONN => "the socket is already connected",
         Errno::NOTCONN => "the socket is not connected",
         Errno::OPNOTSUPP => {
-            "the operation is not supported by this kind of socket, or not on a bound socket"
+            "this socket does not support the operation, because of its kind or because it is bound"
         }
         Errno::DESTADDRREQ => "no destination address; pass one or connect the socket first",
         Errno::PROTO => {
-            "the tipcd sent data that this program does not understand: use both from one release"
+            "the tipcd sent data that this program does not understand: use both from the same release"
         }
         Errno::MSGSIZE => "the message is longer than 66000 bytes; split it",
         Errno::NETDOWN => "the tipcd ended; start it again and open a new socket",

@@ -73,7 +73,10 @@ impl LoneTipcd {
                 if ended && let Some(mut stderr) = lone.child.stderr.take() {
                     let _ = stderr.read_to_string(&mut said);
                 }
-                let said = format!("{} ({error})", said.trim());
+                let said = match said.trim() {
+                    "" => error.to_string(),
+                    said => format!("{said} ({error})"),
+                };
                 return Err(LoneError::Silent { program, path: path.to_owned(), said });
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -26,13 +26,16 @@ const SCRIPTS_MAX: usize = 6;
 #[derive(Debug, thiserror::Error)]
 pub enum CannotRun {
     /// The library was not found.
-    #[error("no {LIBRARY} in {looked}: install it (make install), or pass its path (--library)")]
+    #[error(
+        "{LIBRARY} was not found at {looked}: install it (make install), or pass its path (--library)"
+    )]
     NoLibrary {
         /// Directories that were searched.
         looked: String,
     },
     /// The library's path contains a character that the loader treats as a separator.
-    #[error("{} has a space or a colon in its path, which {PRELOAD_VARIABLE} cannot hold: copy it elsewhere (--library)", .path.display())]
+    #[error("the library's path {} contains a space or a colon, which {PRELOAD_VARIABLE} treats as a separator: pass \
+             a copy with another path (--library)", .path.display())]
     LibraryPath {
         /// Path of the library.
         path: PathBuf,
@@ -71,7 +74,8 @@ pub enum CannotRun {
         path: PathBuf,
     },
     /// The library was built for a different machine or C library.
-    #[error("{} is {what}, and the library is not: use a build for this machine's C library", .path.display())]
+    #[error("{} is {what}, unlike the library that must be loaded into it: use a build of the program for this \
+             machine and its C library", .path.display())]
     Foreign {
         /// Path of the program.
         path: PathBuf,

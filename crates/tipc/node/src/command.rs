@@ -52,7 +52,8 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
     if options.until_stdin_ends {
         // A file or /dev/null has no end to wait for.
         daemon.watch(&stdin).map_err(|_| {
-            anyhow!("cannot wait for the end of standard input, which is a file or a null device; give it a pipe, or leave out --until-stdin-ends")
+            anyhow!("cannot wait for the end of standard input, which is a file or a null device; connect it to a \
+                     pipe, or leave out --until-stdin-ends")
         })?;
     }
     let mut journal = if options.quiet {
@@ -61,7 +62,8 @@ pub fn run_tipcd(options: &TipcdOptions) -> anyhow::Result<()> {
         let out = std::io::stdout().as_fd().try_clone_to_owned();
         let out = out.context("cannot duplicate standard output")?;
         Journal::to(out.into(), options.log_rate).context(
-            "cannot start a thread (the user's RLIMIT_NPROC, ulimit -u, or its control group's pids.max): raise that, or use --quiet",
+            "cannot start the thread that writes the log; raise the limit of processes (RLIMIT_NPROC, ulimit -u, or \
+             pids.max of the control group), or use --quiet",
         )?
     };
     introduce(&mut daemon, &mut journal);
@@ -130,8 +132,9 @@ fn open(options: &TipcdOptions) -> anyhow::Result<Daemon> {
     let allowed = crossway_sys::proc::raise_file_size_limit();
     if allowed < file_bytes {
         bail!(
-            "files, and so the memory shared with programs, are limited to {allowed} bytes (RLIMIT_FSIZE), but a tipcd with these options \
-             needs {file_bytes}; raise the limit (ulimit -f, LimitFSIZE= of a systemd unit), or reduce --sockets-per-client or --lane-bytes"
+            "files, including the memory shared with programs, are limited to {allowed} bytes (RLIMIT_FSIZE), but a \
+             tipcd with these options needs files of {file_bytes} bytes; raise the limit (ulimit -f, LimitFSIZE= of a \
+             systemd unit), or reduce --sockets-per-client or --lane-bytes"
         );
     }
     let id = match &options.id {

@@ -27,7 +27,8 @@ pub(crate) fn describe(daemon: &mut Daemon, event: &Event) -> String {
             crate::admin::media(media)
         ),
         Event::TooOld { peer, missing } => format!(
-            "node {peer} lacks capabilities {:#05x}, like kernels before Linux 4.17, and is ignored; it needs a later kernel",
+            "node {peer} is ignored because it lacks capabilities {:#05x}, as kernels before Linux 4.17 do; it needs \
+             a later kernel",
             missing.bits()
         ),
         Event::LinkUp { peer, bearer } => format!("link {} up", link(daemon, *peer, *bearer)),
@@ -92,7 +93,7 @@ const fn why(reason: LinkDownReason) -> &'static str {
             "the peer's end failed; its traffic arrives over another link"
         }
         LinkDownReason::TunnelTooNarrow => {
-            "the packets of the remaining link are too small for its traffic"
+            "the packets of the remaining link are too small to take over its traffic"
         }
     }
 }
@@ -107,7 +108,7 @@ pub(crate) fn summary(daemon: &mut Daemon) -> String {
         let name = daemon.link_name(*peer, link.bearer).unwrap_or_default();
         let _ = writeln!(
             text,
-            "link {name}: mtu {}, sent {} packets ({} retransmitted), received {} ({} early, {} duplicate)",
+            "link {name}: mtu {}; packets sent: {} (retransmitted: {}), received: {} (out of order: {}, duplicate: {})",
             link.mtu,
             s.packets_sent,
             s.packets_resent,
@@ -117,7 +118,7 @@ pub(crate) fn summary(daemon: &mut Daemon) -> String {
         );
     }
     for (reason, count) in daemon.node().drops().iter() {
-        let _ = writeln!(text, "dropped {count}: {}", reason.name());
+        let _ = writeln!(text, "dropped ({}): {count}", reason.name());
     }
     text.truncate(text.trim_end().len());
     text

@@ -129,7 +129,9 @@ impl Journal {
 }
 
 fn left_out(count: u64) -> String {
-    format!("{count} more lines were left out here (see --log-rate; crossway tipc shows the state)")
+    format!(
+        "lines left out here: {count} (--log-rate limits the log; crossway tipc shows the state)"
+    )
 }
 
 /// Writes lines until the log ends or its reader is gone. Lines are lost while the disk is full; later ones may fit.
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(said[9], "line 9");
         let told = said.iter().filter(|line| line.contains("left out")).count();
         assert!(told < said.len() - 9, "{text}");
-        assert!(rest[0].contains("more lines were left out here"), "{text}");
+        assert!(rest[0].contains("lines left out here: "), "{text}");
         assert_eq!(rest[1], "the end");
     }
 

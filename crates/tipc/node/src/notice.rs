@@ -55,10 +55,10 @@ impl std::fmt::Display for Notice {
                 bearer.0
             ),
             Self::TurnedAway { program, why, count, largest_process, largest_user } => {
-                write!(f, "programs refused: {count}, the last one was ")?;
+                write!(f, "refused requests of programs: {count}; the last one was from ")?;
                 match program {
                     Some(program) => write!(f, "process {} of user {}", program.pid, program.uid)?,
-                    None => f.write_str("a process unknown to the system")?,
+                    None => f.write_str("an unknown process")?,
                 }
                 write!(f, ": {why}")?;
                 if let Some((pid, places)) = largest_process {
@@ -88,8 +88,9 @@ mod tests {
         };
         assert_eq!(
             notice.to_string(),
-            "programs refused: 3, the last one was process 7 of user 1001: the maximum number of programs is connected (tipcd --clients): end some programs, \
-             or start the tipcd with a higher limit; process 8 has the most connections: 16; user 1002 has the most connections: 700"
+            "refused requests of programs: 3; the last one was from process 7 of user 1001: the maximum number of \
+             programs is connected (tipcd --clients): end some programs, or start the tipcd with a \
+             higher limit; process 8 has the most connections: 16; user 1002 has the most connections: 700"
         );
     }
 }

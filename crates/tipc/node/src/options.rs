@@ -76,8 +76,8 @@ pub struct TipcdOptions {
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients_per_process, value_parser = at_least(1))]
     pub(crate) clients_per_process: usize,
     /// Number of connections in addition to --clients that are reserved for root and the user who runs the tipcd, so
-    /// that their commands (crossway tipc) work even if no further program is admitted. If all are in use, the one idle
-    /// longest is closed
+    /// that their commands (crossway tipc) work even if no further program is admitted. If all are in use, the one that
+    /// has been idle longest is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().operators)]
     pub(crate) operators: usize,
     /// Maximum number of sockets of one program; further ones are refused (EMFILE)

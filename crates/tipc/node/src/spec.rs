@@ -64,12 +64,12 @@ pub enum SpecError {
     #[error("bearer address {0:?}: use a port from 1 to 65535, or omit it for 6118")]
     Port(String),
     /// The local address is not that of a single host, or a remote has a different family.
-    #[error("bearer address {0}: expected unicast addresses of hosts, all of the same family")]
+    #[error("bearer address {0}: use unicast addresses of hosts, either all IPv4 or all IPv6")]
     NotAHost(IpAddr),
     /// The packet size is out of range.
     #[error(
-        "bearer packet size {text:?}: expected mtu= and {least} to {most}, the bytes of a packet without its IP and UDP headers \
-         (1472 fills IPv4 packets of 1500, 1452 those of IPv6)"
+        "bearer packet size {text:?}: expected mtu=BYTES from {least} to {most}, the size of a packet without its IP \
+         and UDP headers (1472 fills an IPv4 packet of 1500 bytes, 1452 an IPv6 packet)"
     )]
     Mtu {
         /// Text of the specification.

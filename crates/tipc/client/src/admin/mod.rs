@@ -189,7 +189,8 @@ pub enum AdminError {
     Refused(String),
     /// The tipcd's answer is invalid or missing.
     #[error(
-        "the tipcd at {path} does not support this command ({why}): use it and this program from one release"
+        "the tipcd at {path} did not answer this command correctly ({why}): check that it still runs, and that it is \
+         of the same release as this program"
     )]
     Nonsense {
         /// Path of the tipcd's socket.
@@ -234,7 +235,7 @@ impl Administration {
     pub fn trace(&self) -> Result<Frames, AdminError> {
         match self.carry_out(&Order::Trace)? {
             (_, Some(fd)) => Ok(Frames::new(fd)),
-            _ => Err(self.nonsense("no descriptor to read frames from")),
+            _ => Err(self.nonsense("its answer has no descriptor from which to read frames")),
         }
     }
 
@@ -247,7 +248,7 @@ impl Administration {
         let mut behind = None;
         loop {
             let Outcome::Names(page) = self.order(&Order::Names { behind })? else {
-                return Err(self.nonsense("no name table"));
+                return Err(self.nonsense("its answer has no name table"));
             };
             bindings.extend(page.bindings);
             behind = page.next;
@@ -274,7 +275,7 @@ impl Administration {
                 },
             )?;
         let mut fds = answer.fds.into_iter();
-        let Some(file) = fds.next() else { return Err(self.nonsense("no outcome")) };
+        let Some(file) = fds.next() else { return Err(self.nonsense("its answer has no result")) };
         let mut text = Vec::new();
         File::from(file).read_to_end(&mut text).map_err(|e| self.nonsense(e))?;
         match serde_json::from_slice(&text).map_err(|e| self.nonsense(e))? {

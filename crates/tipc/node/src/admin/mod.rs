@@ -171,7 +171,7 @@ fn set_multicasts(
     percent: Option<u8>,
 ) -> Result<Outcome, String> {
     if percent.is_some_and(|percent| percent > 100) {
-        return Err("the share of the peers must be a percentage from 0 to 100".to_owned());
+        return Err("the ratio must be a percentage from 0 to 100".to_owned());
     }
     let node = runner.node();
     let mut policy = node.multicasts();

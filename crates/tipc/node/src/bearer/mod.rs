@@ -67,7 +67,8 @@ fn remedy(error: &OsError) -> &'static str {
             "use an address of this host: ip address shows them"
         }
         Errno::NODEV if error.call.starts_with("setsockopt") => {
-            "the multicast group needs a device with IPv6 (udp:ADDRESS%DEVICE), or specify the remotes (udp:ADDRESS,REMOTE)"
+            "name a device with IPv6 for the multicast group (udp:ADDRESS%DEVICE), or list the remotes \
+             (udp:ADDRESS,REMOTE)"
         }
         Errno::NODEV | Errno::NXIO => "use a network device of this host: ip link shows them",
         Errno::NETDOWN => "bring the device up first: ip link set DEVICE up",

@@ -73,7 +73,7 @@ pub enum ServiceError {
 fn place(path: &Path, error: &OsError) -> String {
     match Errno::from_raw_os_error(error.errno()) {
         Errno::NAMETOOLONG => {
-            "a socket's path has at most 107 bytes: use a shorter one (--socket)".to_owned()
+            "a socket's path can have at most 107 bytes: use a shorter one (--socket)".to_owned()
         }
         Errno::NOENT => match path.parent() {
             Some(dir) if !dir.exists() => {

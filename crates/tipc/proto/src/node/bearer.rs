@@ -71,7 +71,7 @@ impl core::fmt::Display for BearerError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::TooMany => {
-                write!(f, "a node has at most {BEARERS_MAX} bearers; disable one first")
+                write!(f, "a node can have at most {BEARERS_MAX} bearers; disable one first")
             }
             Self::BadMtu => {
                 write!(f, "the MTU of the bearer must be between {LINK_MTU_MIN} and 65535 bytes")

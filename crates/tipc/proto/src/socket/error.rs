@@ -92,7 +92,8 @@ impl core::fmt::Display for SocketError {
             Self::NoSuchOption => "this kind of socket does not have this option",
             Self::Invalid => "invalid argument",
             Self::Access => {
-                "permission denied: service types below 64 are reserved, and a socket in a group can neither bind nor join another group"
+                "permission denied: either the service type is reserved (below 64), or the socket is already in a \
+                 group and cannot bind or join another group"
             }
             Self::TooMany => "the node has reached its maximum number of sockets or bindings",
         })
