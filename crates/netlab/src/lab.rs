@@ -291,7 +291,7 @@ fn resolve(topology: &Topology, name: String) -> Result<Network, NetError> {
         return Err(NetError::Impossible {
             what: "CPU",
             given: cpu.to_string(),
-            why: format!("this process may run only on {allowed:?}"),
+            why: format!("this process may run only on the CPUs {allowed:?}"),
         });
     }
     let shares = shares(&allowed, &given, impaired_by == ImpairedBy::Crossway);

@@ -85,7 +85,7 @@ impl Network {
             kind: "host",
             name: format!("{}/{name}", self.name),
             known: format!(
-                "network '{}' has {}",
+                "network '{}' has these hosts: {}",
                 self.name,
                 self.hosts.iter().map(|h| h.name.as_str()).collect::<Vec<_>>().join(", ")
             ),

@@ -41,16 +41,16 @@ impl FromStr for Rate {
             "gbit" => 1e9,
             _ => {
                 return Err(impossible(
-                    "write a number and bit, kbit, mbit or gbit: 100mbit, 1gbit",
+                    "write a number with the unit bit, kbit, mbit or gbit, such as 100mbit",
                 ));
             }
         };
         let number: f64 = number.parse().map_err(|_| {
-            impossible("write a number and bit, kbit, mbit or gbit: 100mbit, 1gbit")
+            impossible("write a number with the unit bit, kbit, mbit or gbit, such as 100mbit")
         })?;
         let bits = number * unit;
         if !(bits >= SLOWEST as f64 && bits <= FASTEST as f64) {
-            return Err(impossible("a link can have 16kbit to 400gbit"));
+            return Err(impossible("must be from 16kbit to 400gbit"));
         }
         Ok(Rate { bits_per_s: bits.round() as u64 })
     }
@@ -94,7 +94,9 @@ pub fn parse_share(what: &'static str, text: &str) -> Result<f64, NetError> {
     share.ok_or_else(|| NetError::Impossible {
         what,
         given: text.to_owned(),
-        why: "write a share of all frames with its unit, 0% to 100%: 1%, 0.5%".to_owned(),
+        why:
+            "write a percentage of all frames from 0% to 100%, with the percent sign, such as 0.5%"
+                .to_owned(),
     })
 }
 
@@ -120,7 +122,8 @@ pub fn parse_duration(what: &'static str, text: &str) -> Result<Duration, NetErr
         .ok_or_else(|| NetError::Impossible {
             what,
             given: text.to_owned(),
-            why: "write a duration of at most 60 s: 250us, 1ms, 1.5s".to_owned(),
+            why: "write a duration of at most 60 s with its unit, such as 250us, 1ms or 1.5s"
+                .to_owned(),
         })
 }
 

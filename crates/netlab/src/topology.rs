@@ -189,7 +189,9 @@ pub(crate) fn check_name(what: &'static str, name: &str, most: usize) -> Result<
     Err(NetError::Impossible {
         what,
         given: name.to_owned(),
-        why: format!("use 1 to {most} letters a-z, digits and '-' between them"),
+        why: format!(
+            "use 1 to {most} of the characters a-z, 0-9 and '-', without '-' at the start or end"
+        ),
     })
 }
 

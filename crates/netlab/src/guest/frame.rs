@@ -156,7 +156,9 @@ pub(crate) fn skip_to_preamble(from: &mut impl Read) -> io::Result<bool> {
 }
 
 fn broken(what: String) -> io::Error {
-    let why = format!("{what} on the guest's line; are both ends the same version of crossway?");
+    let why = format!(
+        "invalid data on the line between host and guest ({what}); are both ends the same version of crossway?"
+    );
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 

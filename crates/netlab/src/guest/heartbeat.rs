@@ -79,7 +79,7 @@ impl Heartbeat {
             let idle = silent >= IDLE_AND_SILENT && is_idle(lately.make_contiguous());
             if silent >= SILENT || idle || had >= BUSY_AND_SILENT.as_secs_f64() {
                 *lock(&self.verdict) = Some(format!(
-                    "it did not answer for {} s, although it used {had:.1} s of CPU time in that period; one of its processes may \
+                    "it did not answer for {} s, in which it used {had:.1} s of CPU time; one of its processes may \
                      have been killed or stopped",
                     silent.as_secs(),
                 ));

@@ -59,7 +59,7 @@ pub fn run_guest_init() -> String {
     };
     match Command::new("/proc/self/exe").arg("guest-init").env(variable, value).spawn() {
         Ok(server) => while boot::reap_any().is_some_and(|pid| pid != server.id()) {},
-        Err(e) => eprintln!("starting the server: {e}"),
+        Err(e) => eprintln!("cannot start the server of the line to the host: {e}"),
     }
     boot::power_off().to_string()
 }
@@ -70,7 +70,7 @@ fn set_up() -> Result<GuestFacts, String> {
     let setup: Setup = serde_json::from_str(&text).map_err(|e| format!("{file}: {e}"))?;
     let release = boot::kernel_release();
     let modules = Modules::read(&Path::new(MODULES_DIR).join(&release))
-        .map_err(|e| format!("modules of {release}: {e}"))?;
+        .map_err(|e| format!("cannot read the modules of kernel {release}: {e}"))?;
     make_root(&modules, &release)?;
     boot::set_host_name(&setup.name).map_err(|e| e.to_string())?;
     let mut facts = GuestFacts { kernel: release, ..GuestFacts::default() };
@@ -320,7 +320,7 @@ fn try_start(session: u32, request: &[u8], wire: &Wire, sessions: &Sessions) -> 
         let outcome = match status.map(|s| (s.code(), s.signal())) {
             Ok((Some(code), _)) => Outcome::Exited(code),
             Ok((None, signal)) => Outcome::Signalled(signal.unwrap_or(0)),
-            Err(e) => Outcome::Failed(format!("waiting for the command: {e}")),
+            Err(e) => Outcome::Failed(format!("cannot wait for the end of the command: {e}")),
         };
         report(&wire, session, &outcome);
     });

@@ -163,8 +163,9 @@ fn deliver(sessions: &Sessions, line: &Window, frame: Frame) {
         Frame::Exit { session, report } => {
             if let Some(session) = lock(sessions).remove(&session) {
                 session.input.close();
-                let outcome = serde_json::from_slice(&report)
-                    .unwrap_or_else(|e| Outcome::Failed(format!("an unreadable report: {e}")));
+                let outcome = serde_json::from_slice(&report).unwrap_or_else(|e| {
+                    Outcome::Failed(format!("cannot read the guest's report on its end: {e}"))
+                });
                 let _ = session.done.send(outcome);
             }
         }

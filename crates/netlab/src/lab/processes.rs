@@ -43,5 +43,5 @@ pub(super) fn kill(network: &Network) {
         }
         living.iter().for_each(Process::kill);
     }
-    tracing::warn!("network '{}': processes on its hosts cannot be killed", network.name);
+    tracing::warn!("network '{}': not all processes on its hosts could be killed", network.name);
 }
