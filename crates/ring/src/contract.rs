@@ -26,7 +26,7 @@ pub enum Wait {
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// There is no room now (`try_send` only).
-    #[error("no room")]
+    #[error("there is no room for the message now")]
     Full,
     /// No room became free by the deadline; none of the message was sent.
     #[error("no room became free before the deadline")]
@@ -51,7 +51,7 @@ pub enum SendError {
 #[derive(Debug, thiserror::Error)]
 pub enum RecvError {
     /// There is no message now (`try_recv` only).
-    #[error("nothing to receive")]
+    #[error("there is no message to receive now")]
     Empty,
     /// No message arrived by the deadline.
     #[error("no message arrived before the deadline")]

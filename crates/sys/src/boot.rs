@@ -96,7 +96,11 @@ pub fn reap_any() -> Option<u32> {
 pub fn power_off() -> OsError {
     rustix::fs::sync();
     match rustix::system::reboot(RebootCommand::PowerOff) {
-        Ok(()) => OsError::new("reboot", "power off", std::io::Error::other("still running")),
+        Ok(()) => OsError::new(
+            "reboot",
+            "power off",
+            std::io::Error::other("the machine is still running"),
+        ),
         Err(e) => OsError::new("reboot", "power off", e),
     }
 }

@@ -210,7 +210,7 @@ pub struct LoadAverage {
 pub fn load_average() -> Result<LoadAverage, OsError> {
     let text = read("/proc/loadavg")?;
     parse_loadavg(&text).ok_or_else(|| {
-        OsError::new("read", "/proc/loadavg", std::io::Error::other("not understood"))
+        OsError::new("read", "/proc/loadavg", std::io::Error::other("unexpected format"))
     })
 }
 

@@ -147,7 +147,7 @@ impl Inbox {
     /// Errors: `EBUSY` when another thread does not block it (the error names it); `EAGAIN` when all are in use.
     pub fn claim() -> Result<Inbox, OsError> {
         let signal = claim_number().ok_or_else(|| {
-            OsError::new("sigaction", "every real-time signal is in use", Errno::AGAIN)
+            OsError::new("sigaction", "(every real-time signal is in use)", Errno::AGAIN)
         })?;
         let release = Release(signal);
         block(signal)?;

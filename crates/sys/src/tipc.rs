@@ -112,7 +112,9 @@ impl fmt::Display for TipcAddress {
 
 /// The error for a text that is not a TIPC address.
 #[derive(Debug, thiserror::Error)]
-#[error("not service:TYPE:INSTANCE, range:TYPE:LOWER:UPPER nor socket:PORT:NODE")]
+#[error(
+    "not a TIPC address: use service:TYPE:INSTANCE, range:TYPE:LOWER:UPPER or socket:PORT:NODE"
+)]
 pub struct BadTipcAddress;
 
 impl FromStr for TipcAddress {

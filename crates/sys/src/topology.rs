@@ -192,11 +192,14 @@ impl Topology {
         let mut online = list(&cpu_root.join("online")).unwrap_or_default();
         if online.is_empty() {
             online = numbered_entries(&cpu_root, "cpu");
-            gaps.push("cpu/online is missing: CPUs are derived from the directories".to_owned());
+            gaps.push(
+                "cpu/online is missing, so the CPUs are taken from the names of the directories"
+                    .to_owned(),
+            );
         }
         if online.is_empty() {
             online = allowed.to_vec();
-            gaps.push("no CPU is listed: CPUs are derived from the affinity mask".to_owned());
+            gaps.push("no CPU is listed, so the CPUs are taken from the affinity mask".to_owned());
         }
         let mut nodes = list(&root.join("node/online")).unwrap_or_default();
         if nodes.is_empty() {

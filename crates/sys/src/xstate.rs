@@ -85,11 +85,15 @@ pub fn check_string_functions() -> Result<(), String> {
         let fresh = || text.map().map(|map| (map.start, map));
         let found = |what: &str, result: *mut libc::c_void, start: *mut u8| {
             let offset = (result as usize).wrapping_sub(start as usize);
-            let said = if result.is_null() { "nowhere".to_owned() } else { format!("at {offset}") };
+            let said = if result.is_null() {
+                "no byte".to_owned()
+            } else {
+                format!("a byte at offset {offset}")
+            };
             if offset == at && !result.is_null() {
                 Ok(())
             } else {
-                Err(format!("{what} found a byte {said} instead of at {at}"))
+                Err(format!("{what} found {said} instead of the byte at offset {at}"))
             }
         };
         let (start, map) = fresh()?;

@@ -51,8 +51,8 @@ fn root() -> Result<PathBuf, OsError> {
     }
     let meta = fs::symlink_metadata(&root).map_err(|e| OsError::new("stat", root.display(), e))?;
     if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o022 != 0 {
-        let why = "not a private directory of this user; remove it or set XDG_RUNTIME_DIR";
-        return Err(OsError::new("use", root.display(), std::io::Error::other(why)));
+        let why = "it is not a private directory of this user; remove it, or set XDG_RUNTIME_DIR to another directory";
+        return Err(OsError::new("cannot use", root.display(), std::io::Error::other(why)));
     }
     Ok(root)
 }
