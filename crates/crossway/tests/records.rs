@@ -162,7 +162,7 @@ fn bad_records_are_one_clear_error_for_every_command() {
     let nowhere = dir.path().join("nowhere");
     for (bad, says) in [
         (&newer, "results.jsonl:3: record schema 99 is newer"),
-        (&damaged, "results.jsonl:1: not a record"),
+        (&damaged, "results.jsonl:1: cannot read this line"),
         (&empty, "is not a run"),
         (&nowhere, "name a run's folder, its results.jsonl, `latest`"),
     ] {

@@ -64,7 +64,7 @@ pub(crate) fn enter(
         histograms.retain(|(span, _)| !matches!(span, Span::OneWay | Span::TearDown));
         let measure = record.inputs.workload.facts().measure;
         if matches!(measure, Measure::OneWay | Measure::Exchange) {
-            let why = "the hosts have different clocks, whose instants cannot be compared";
+            let why = "the hosts have different clocks, so their time stamps cannot be compared";
             record.nulls.insert("latency_ns".to_owned(), why.to_owned());
         }
     }
@@ -156,9 +156,9 @@ fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<
     let missing: u64 = outcomes.iter().map(|o| o.missing).sum();
     let reliable = caps.reliability == Reliability::Reliable;
     let reason = if counts.corrupt > 0 {
-        format!("{} messages had the wrong content", counts.corrupt)
+        format!("messages with wrong content: {}", counts.corrupt)
     } else if counts.out_of_order > 0 && caps.order == Order::Fifo {
-        format!("{} messages arrived out of order", counts.out_of_order)
+        format!("messages that arrived out of order: {}", counts.out_of_order)
     } else if reliable && (missing > 0 || counts.received != counts.sent) {
         format!("{} messages were sent and {} received", counts.sent, counts.received)
     } else if counts.received == 0 {
@@ -284,7 +284,8 @@ fn explain_nulls(record: &mut Record) {
         }
     }
     if record.roles.iter().any(|r| r.longest_wait_ns.is_none()) {
-        let why = "measured by senders of pairs, fan-in and fan-out only: it costs a clock read per message";
+        let why = "measured only for the senders of pairs, fan-in and fan-out, because it costs a clock reading per \
+                   message";
         record.nulls.insert("roles.longest_wait_ns".to_owned(), why.to_owned());
     }
     if record.roles.iter().any(|r| r.cpu.is_none()) {
@@ -328,8 +329,10 @@ fn spoilers(record: &mut Record) {
         && let Some(steal_share) = stolen(record)
     {
         record.status = Status::Degraded;
-        record.reason =
-            Some(format!("the hypervisor took away {:.0} % of the time", steal_share * 100.0));
+        record.reason = Some(format!(
+            "the hypervisor took CPU time away (steal): {:.0} % of the trial's duration",
+            steal_share * 100.0
+        ));
         record.remedy = Some("measure while the physical machine is idle".to_owned());
     }
 }

@@ -108,7 +108,7 @@ pub fn declare(contenders: Vec<Contender>) -> Result<(), DeclarationError> {
             }
             None => continue,
         };
-        let why = format!("the id is {taken}; change one of the ids");
+        let why = format!("the id is {taken}; choose another id");
         return Err(DeclarationError::Bad { file, id: contender.id.clone(), why });
     }
     let _ = CONTENDERS.set(contenders);

@@ -126,15 +126,15 @@ fn two_cpus() -> Item {
     if allowed.len() >= 2 {
         return ready(CheckKind::Facility, "two-cpus", about, format!("cpus {list}"));
     }
-    let why = format!("this process may only use cpu {list}");
+    let why = format!("this process may use only CPU {list}");
     let remedy =
         "widen the affinity (taskset -c 0-1 crossway ...) or the cgroup's cpuset".to_owned();
     missing(CheckKind::Facility, "two-cpus", about, why, remedy)
 }
 
 fn guest_registers() -> Item {
-    let about =
-        "AVX and wider registers of programs in guests; each guest checks itself, see guest list";
+    let about = "whether programs in guests can use AVX and wider registers; `crossway guest list` shows what each \
+                 guest found";
     let registers = GuestRegisters::here();
     let how = registers.explanation();
     if registers != GuestRegisters::Hidden {

@@ -14,7 +14,7 @@ pub(crate) fn exit_report(status: std::io::Result<ExitStatus>, wrote: &str) -> S
             (None, Some(code)) => format!("ended with code {code}"),
             (None, None) => "ended".to_owned(),
         },
-        Err(e) => format!("cannot be waited for ({e})"),
+        Err(e) => format!("ended with an unknown status ({e})"),
     };
     let text = wrote.trim();
     if text.is_empty() {

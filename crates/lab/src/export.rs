@@ -26,7 +26,7 @@ pub enum ExportError {
     #[error("cannot write Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
     /// Writing the output failed.
-    #[error("cannot write: {0}")]
+    #[error("cannot write the table: {0}")]
     Io(#[from] std::io::Error),
 }
 

@@ -259,7 +259,7 @@ mod tests {
         let wanted = "pairs-2 has no latencies; bound msgs_per_s, bytes_per_s or cpu_us_per_msg";
         assert_eq!(judge(&records)[0].reason.as_deref(), Some(wanted));
         for record in &mut records {
-            let clocks = "the hosts have different clocks, whose instants cannot be compared";
+            let clocks = "the hosts have different clocks, so their time stamps cannot be compared";
             record.nulls.insert("latency_ns".to_owned(), clocks.to_owned());
         }
         let reason = judge(&records)[0].reason.clone().unwrap();

@@ -158,14 +158,16 @@ impl RunningLoad {
                     let _ = stderr.read_to_string(&mut why);
                 }
                 let why = why.lines().next().unwrap_or("no message").to_owned();
-                return Err(LoadError::Failed(format!("it exited with {status}: {why}")));
+                return Err(LoadError::Failed(format!("it ended early ({status}): {why}")));
             }
             if workers_that_ran(self.child.id()) >= wanted {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let why =
-                    format!("fewer than {wanted} workers run after {} s", START_WITHIN.as_secs());
+                let why = format!(
+                    "fewer than {wanted} workers were running after {} s",
+                    START_WITHIN.as_secs()
+                );
                 return Err(LoadError::Failed(why));
             }
             std::thread::sleep(Duration::from_millis(5));

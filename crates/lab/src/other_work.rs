@@ -76,7 +76,7 @@ pub fn warning_about(trials: &[OtherWork]) -> Option<String> {
 pub fn disturbances(name: &str, path: &Path, records: &[Record]) -> Result<Vec<String>, ReadError> {
     let before = preflight::warnings_beside(path)?;
     let before = before.into_iter().map(|f| format!("before {name}: {}", f.what));
-    let during = warning(records).map(|told| format!("in {name} {told}"));
+    let during = warning(records).map(|told| format!("in {name}, {told}"));
     Ok(before.chain(during).collect())
 }
 

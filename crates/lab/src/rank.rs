@@ -380,8 +380,9 @@ pub const MOVED: char = '§';
 /// Explains [`MOVED`].
 pub fn moved_explained() -> String {
     format!(
-        "the cache-line round trip between the cores changed by more than {MOVED_FACTOR} times around these trials, \
-         or differs by that factor from that of the competitors: the rank may be due to the machine"
+        "the cache-line round trip between the cores changed by a factor of more than {MOVED_FACTOR} from before to \
+         after these trials, or differs by such a factor from that of the competitors, so the rank may be due to the \
+         machine"
     )
 }
 

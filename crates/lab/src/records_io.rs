@@ -40,7 +40,7 @@ pub enum ReadError {
         hint: String,
     },
     /// A line is not a record.
-    #[error("{path}:{line}: not a record: {why}")]
+    #[error("{path}:{line}: cannot read this line: {why}")]
     Bad {
         /// The file.
         path: PathBuf,
@@ -88,7 +88,7 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     let bytes = fs::read(&file).map_err(|cause| {
         let hint = match cause.kind() {
             io::ErrorKind::NotFound if path.is_dir() => {
-                "; this folder is not a run: name one that `crossway measure` wrote"
+                "; this folder is not a run; name a folder that `crossway measure` wrote"
             }
             io::ErrorKind::NotFound => "; `crossway measure` prints the folder of the run",
             _ => "",
@@ -107,7 +107,7 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
                 false => format!("continue with: crossway measure --resume {}", dir.display()),
             };
             loaded.warnings.push(format!(
-                "the run is not complete: {missing} of {} trials are missing; {what}",
+                "the run is incomplete ({missing} of {} trials missing); {what}",
                 info.trials.unwrap_or(0)
             ));
         }
@@ -161,7 +161,7 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
             Err(ReadError::Bad { path, line, why }) => {
                 left_out.bad.push((line, why.clone()));
                 let why = format!(
-                    "{why}; the file has no record at all: name the folder of a run, or the results.jsonl in it"
+                    "{why}; the file contains no records; name the folder of a run, or the results.jsonl in it"
                 );
                 first_bad.get_or_insert(ReadError::Bad { path, line, why });
             }
@@ -193,7 +193,7 @@ pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
     match line.checked_sub(1).and_then(|at| lines.get(at)) {
         Some(text) => parse_line(&file, line, text.trim_ascii()),
         None => {
-            let why = format!("the file has {} lines; there is no line {line}", lines.len());
+            let why = format!("there is no line {line}; the file ends at line {}", lines.len());
             Err(ReadError::Bad { path: file, line, why })
         }
     }
@@ -226,19 +226,21 @@ impl LeftOut<'_> {
                 .push(format!("{path}:{line}: skipped a line that is not a record: {why}{remedy}"));
         }
         for (line, first) in self.repeated.iter().take(NAMED_AT_MOST) {
-            warnings.push(format!("{path}:{line}: skipped: the same trial as line {first}"));
+            warnings.push(format!(
+                "{path}:{line}: skipped, because line {first} is a record of the same trial"
+            ));
         }
         for (n, what) in
             [(self.bad.len(), "are not records"), (self.repeated.len(), "repeat a trial")]
         {
             if let Some(more) = n.checked_sub(NAMED_AT_MOST).filter(|more| *more > 0) {
-                warnings.push(format!("{path}: skipped {more} more lines that {what}"));
+                warnings.push(format!("{path}: further lines skipped because they {what}: {more}"));
             }
         }
         if self.bad.len() > 1 {
             let n = self.bad.len();
             warnings.push(format!(
-                "{path}: remove all {n} lines that are not records with: {}",
+                "{path}: to remove all {n} lines that are not records, run: {}",
                 self.removal()
             ));
         }

@@ -93,7 +93,7 @@ fn one_command_removes_all_damaged_lines() {
 #[test]
 fn a_file_without_any_record_is_an_error_with_its_place() {
     let error = parse(b"\xff\xfe\n{}\n").expect_err("no text").to_string();
-    assert!(error.starts_with("run/results.jsonl:1: not a record"), "{error}");
+    assert!(error.starts_with("run/results.jsonl:1: cannot read this line: "), "{error}");
     assert!(error.ends_with("name the folder of a run, or the results.jsonl in it"), "{error}");
 }
 
@@ -106,12 +106,12 @@ fn a_trial_counts_once_however_often_its_line_is_there() {
     let loaded = parse(&bytes).expect("whole lines");
     assert_eq!(loaded.records.len(), 2);
     assert!(
-        loaded.warnings[0].contains(":3: skipped: the same trial as line 1"),
+        loaded.warnings[0].contains(":3: skipped, because line 1 is a record of the same trial"),
         "{:?}",
         loaded.warnings
     );
     let last = loaded.warnings.last().expect("a warning");
-    assert!(last.contains("3 more lines that repeat a trial"), "{last}");
+    assert!(last.contains("further lines skipped because they repeat a trial: 3"), "{last}");
     // The same case in another run is another trial.
     let mut other = samples::trials("pipe", 64, &[1000], 500.0);
     other[0].run.push_str("-again");
@@ -193,10 +193,10 @@ fn a_line_that_is_not_a_record_is_named_with_its_file() {
     let file = dir.path().join(RESULTS);
     std::fs::write(&file, [two(), b"{}\n".to_vec()].concat()).expect("a file");
     assert_eq!(read_line(dir.path(), 2).expect("a record").inputs.trial, 1);
-    for (line, wanted) in [(3, "missing field"), (4, "has 3 lines"), (0, "has 3 lines")] {
+    for (line, wanted) in [(3, "missing field"), (4, "ends at line 3"), (0, "ends at line 3")] {
         let error = read_line(dir.path(), line).expect_err("no record").to_string();
         assert!(
-            error.starts_with(&format!("{}:{line}: not a record: ", file.display())),
+            error.starts_with(&format!("{}:{line}: cannot read this line: ", file.display())),
             "{error}"
         );
         assert!(error.contains(wanted), "{error}");

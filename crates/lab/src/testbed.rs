@@ -240,7 +240,7 @@ impl HostWords {
             _ => (text, None),
         };
         let prefix = shlex::split(words).ok_or_else(|| {
-            bad(format!("a quote is not closed, or a backslash ends it, in {text}"))
+            bad(format!("in {text}, a quote is not closed, or the last character is a backslash"))
         })?;
         let here = prefix.is_empty() || prefix == [LOCAL];
         Ok(HostWords {

@@ -88,7 +88,7 @@ impl Tool {
                 Found::Ready { version: line.to_owned(), path }
             }
             Err(why) => Found::Missing {
-                why: format!("{} does not answer: {why}", path.display()),
+                why: format!("{} does not report its version: {why}", path.display()),
                 remedy: format!("sudo apt-get install --reinstall {}", self.package),
             },
         }
@@ -136,7 +136,7 @@ fn output(command: &mut Command, within: Duration) -> Result<String, String> {
         }
     };
     let text: String = readers.into_iter().map(|r| r.join().unwrap_or_default()).collect();
-    if status.success() { Ok(text) } else { Err(format!("it exited with {status}")) }
+    if status.success() { Ok(text) } else { Err(format!("it failed ({status})")) }
 }
 
 #[cfg(test)]

@@ -83,7 +83,10 @@ fn the_studies_step_is_found_explained_and_shown_everywhere() {
     assert_eq!((*after_x, *at_x), (2952.0, 2953.0));
     assert!(*change < -0.08 && *change > -0.13, "one packet of about eleven: {change}");
     assert_eq!(*packets, Some((2.0, 3.0)));
-    assert_eq!(found.cause.as_deref(), Some("needs packet number 3: 2 x 1476 bytes + 1"));
+    assert_eq!(
+        found.cause.as_deref(),
+        Some("a message needs 3 packets from 2 x 1476 + 1 bytes on")
+    );
 
     let line = "tipc-kernel-stream, one way, two cores, shared cache, no load added: step down at 2953 B, throughput −";
     assert!(terminal::terminal(&run, false, 100).replace('\n', " ").contains(line));
@@ -107,7 +110,7 @@ fn todays_cut_is_distinguished_from_the_studies() {
     let found = Shapes::of(&run).found;
     assert_eq!(found.len(), 1, "{found:?}");
     let cause = found[0].cause.as_deref().expect("explained");
-    assert_eq!(cause, "needs packet number 3: 2 x 1388 bytes - 24 of header + 1");
+    assert_eq!(cause, "a message needs 3 packets from 2 x 1388 - 24 (its header) + 1 bytes on");
     // The same jump on a byte stream has no such cause.
     let run = run_of(cut_series("tcp", 2730..=2775, 1388, 24));
     let found = Shapes::of(&run).found;

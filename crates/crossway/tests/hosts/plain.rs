@@ -71,7 +71,7 @@ fn hosts_that_cannot_be_used_are_one_clear_error_each() {
             "runs crossway 9.9 (protocol 9, records 9), but this is",
             "install the same version",
         ),
-        (nonsense.as_str(), "carried an invalid message", "starts another agent"),
+        (nonsense.as_str(), "carried an invalid message", "look for the cause on that host"),
         ("env=10.0.0", "'10.0.0' is not an IP address", "write each host as the command prefix"),
         ("env", "named twice", "write each host as the command prefix"),
     ] {

@@ -194,7 +194,7 @@ fn bad_plans_and_filters_are_one_clear_error() {
         (vec!["measure", "quick", "-f", "nothing-is-called-so", "--list"], "no case matches"),
         (vec!["measure", "quick", "--resume", "rt"], "'[PLAN]' cannot be used with '--resume"),
         (vec!["measure", "--resume", "rt"], "name a folder that `crossway measure` wrote"),
-        (vec!["measure", "-o", "/proc/none"], "name another place with --out"),
+        (vec!["measure", "-o", "/proc/none"], "choose another folder with --out"),
     ] {
         let output = place.command(&args).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -58,7 +58,7 @@ pub enum HostError {
         limit: Duration,
     },
     /// The connection to a working agent was lost.
-    #[error("host '{host}': its agent was lost: '{command}' {how}; {}", self.remedy())]
+    #[error("host '{host}': the connection to its agent was lost: '{command}' {how}; {}", self.remedy())]
     Lost {
         /// The host.
         host: String,
@@ -96,23 +96,23 @@ impl HostError {
     /// The next step for the user, in words.
     pub fn remedy(&self) -> String {
         match self {
-            HostError::NoProgram { program, .. } => {
-                format!("install it, or correct the command in --hosts; to test it, run: {program} --version")
-            }
+            HostError::NoProgram { .. } => "install it, or correct the command in --hosts".to_owned(),
             HostError::NoAgent { command, how, .. } => {
                 let step = step_after(how);
                 format!("{step}; test it manually: {command} --version")
             }
-            HostError::Nonsense { .. } => "the shell's start-up files must not print anything without a terminal, \
-                                           and the prefix must transfer bytes unchanged (no ssh -t)"
+            HostError::Nonsense { .. } => "that host's shell start-up files must not print anything without a \
+                                           terminal, and the command prefix must transfer bytes unchanged (no ssh -t)"
                 .to_owned(),
             HostError::OtherVersion { .. } => "install the same version on both hosts".to_owned(),
             HostError::Silent { command, .. } => format!(
-                "test it manually: {command} --version; the prefix must not ask for a password (use keys)"
+                "test it manually: {command} --version; the command must not ask for a password (use keys)"
             ),
-            HostError::Lost { .. } => "see its log; the next trial starts another agent".to_owned(),
+            HostError::Lost { .. } => {
+                "look for the cause on that host, e.g. in its kernel log (dmesg)".to_owned()
+            }
             HostError::Unreachable { .. } => {
-                "open the hosts' firewalls to each other, or state the address to use: 'PREFIX=ADDRESS'"
+                "open the hosts' firewalls to each other, or state the address to use in --hosts: 'PREFIX=ADDRESS'"
                     .to_owned()
             }
             HostError::Gone { remedy, .. } => remedy.clone(),
@@ -135,6 +135,7 @@ fn step_after(how: &str) -> &'static str {
     } else if said("timed out") || said("No route to host") || said("Connection refused") {
         "check that the machine is up and that you can log in"
     } else {
-        "check that this prefix runs commands there; if crossway is not in the PATH there, add --agent-program PATH"
+        "check that the command prefix in --hosts runs commands on that host; if crossway is not in the PATH there, \
+         add --agent-program PATH"
     }
 }

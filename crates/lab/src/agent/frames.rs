@@ -55,7 +55,9 @@ impl Frames {
         let Some((length, body)) = rest.split_at_checked(4) else { return Ok(None) };
         let length = length.iter().fold(0, |n, &byte| n << 8 | usize::from(byte));
         if length > LONGEST {
-            return Err(ControlError::Nonsense(format!("a message of {length} bytes")));
+            return Err(ControlError::Nonsense(format!(
+                "its length of {length} bytes exceeds the maximum of {LONGEST}"
+            )));
         }
         let Some(body) = body.get(..length) else { return Ok(None) };
         let message = serde_json::from_slice(body);

@@ -340,7 +340,7 @@ impl Host {
     pub(crate) fn lose(&mut self, error: &ControlError) -> HostError {
         let how = match (&mut self.line, error) {
             (Some(line), ControlError::Closed) => line.end(),
-            (_, error) => error.to_string(),
+            (_, error) => format!("failed ({error})"),
         };
         self.line = None;
         let error = self.lost_error(how);

@@ -55,7 +55,7 @@ impl CallListener {
 /// what happened at each address.
 pub(crate) fn reach(addresses: &[IpAddr], port: u16, password: &str) -> Result<IpAddr, String> {
     if addresses.is_empty() {
-        return Err("it has no address; is its interface up?".to_owned());
+        return Err("that host has no address; is its network interface up?".to_owned());
     }
     let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let tries: Vec<_> = addresses

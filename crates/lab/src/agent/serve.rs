@@ -169,7 +169,7 @@ impl Agent {
                     self.processes.insert(role, process);
                     Ok(())
                 }
-                Err(error) => self.tell_end(role, error.to_string()),
+                Err(error) => self.tell_end(role, format!("could not be started ({error})")),
             },
             ToAgent::Tell { role, order, fds } => self.tell(role, *order, &fds),
             ToAgent::Clear => {
@@ -182,7 +182,10 @@ impl Agent {
             }
             ToAgent::ReadMeters => match self.meter.take() {
                 Some(meter) => self.say(&FromAgent::Read { reading: Box::new(meter.stop()) }),
-                None => Err(ControlError::Nonsense("the meters do not run".to_owned()).into()),
+                None => Err(ControlError::Nonsense(
+                    "it asks for meters that are not running".to_owned(),
+                )
+                .into()),
             },
             ToAgent::Listen => {
                 let (port, password) = match CallListener::open().and_then(|d| Ok((d.port()?, d))) {
@@ -216,7 +219,9 @@ impl Agent {
         for HeldAt { role, at } in fds {
             let held = self.held.get_mut(role).and_then(|fds| fds.get_mut(*at)?.take());
             taken.push(held.ok_or_else(|| {
-                ControlError::Nonsense(format!("role {role} holds no descriptor {at}"))
+                ControlError::Nonsense(format!(
+                    "it refers to descriptor {at} of role {role}, which this agent does not hold"
+                ))
             })?);
         }
         // The exit of the role is reported separately.
@@ -248,7 +253,7 @@ impl Agent {
                 process.kill();
                 process.wait();
                 self.forget(role);
-                self.tell_end(role, error.to_string())
+                self.tell_end(role, format!("failed ({error})"))
             }
         }
     }

@@ -35,7 +35,8 @@ pub(super) fn enter(record: &mut Record, brought: &[BroughtBeside], caps: &Caps)
             workload: beside.workload,
             size_bytes: beside.size_bytes,
         };
-        let what = format!("concurrent {} by {}", figures.workload.word(), figures.mechanism);
+        let what =
+            format!("concurrent workload {} over {}", figures.workload.word(), figures.mechanism);
         let missed = figures.pacing.and_then(|p| rate_missed(&p, figures.size_bytes));
         let (status, reason, remedy) = match (judge(caps, &counts, outcomes), missed) {
             ((Status::Ok, _), None) => (Status::Ok, None, None),

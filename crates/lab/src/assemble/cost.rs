@@ -20,7 +20,8 @@ pub(super) fn cost(record: &Record, counts: &Counts) -> Result<Cost, String> {
     }
     let Some(servers_ns) = record.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>() else {
         return Err(
-            "the CPU time of a process that works for the ends could not be read".to_owned()
+            "the CPU time of a server between the ends, such as a tipcd, could not be read"
+                .to_owned(),
         );
     };
     let roles_ns: u64 = record.roles.iter().map(|r| r.user_ns + r.system_ns).sum();

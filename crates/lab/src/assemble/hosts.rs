@@ -31,7 +31,7 @@ pub(super) fn enter(record: &mut Record, readings: Vec<HostReading>, messages: u
         explain("retransmissions", Transport::why_none(&record.mechanism));
     }
     let told = match (record.roles.first(), record.roles.last()) {
-        _ if !caps.crosses_hosts => Err("it uses no network interface".to_owned()),
+        _ if !caps.crosses_hosts => Err("the mechanism uses no network interface".to_owned()),
         _ if several(record.inputs.workload) => {
             Err("with several senders or receivers, packets cannot be attributed to one of them"
                 .to_owned())

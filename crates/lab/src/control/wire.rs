@@ -85,7 +85,9 @@ impl Wire {
         self.read_exactly(&mut length, &mut fds)?;
         let length = u32::from_be_bytes(length) as usize;
         if length > LONGEST {
-            return Err(ControlError::Nonsense(format!("a message of {length} bytes")));
+            return Err(ControlError::Nonsense(format!(
+                "its length of {length} bytes exceeds the maximum of {LONGEST}"
+            )));
         }
         let mut body = vec![0; length];
         self.read_exactly(&mut body, &mut fds)?;

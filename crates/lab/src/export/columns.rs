@@ -103,14 +103,15 @@ pub const COLUMNS: &[Column] = columns! {
     "group" Text "the group of the plan" |r| Some(r.group.clone());
     "case" Text "the case, the same for all its trials" |r| Some(r.case.clone());
     "mechanism" Text "the mechanism's id" |r| Some(r.mechanism.clone());
-    "mechanism_version" Text "version of what provides it" |r| r.mechanism_version.clone();
+    "mechanism_version" Text "version of the kernel, library or program that provides the mechanism"
+        |r| r.mechanism_version.clone();
     "host" Text "local for this machine; on a testbed the host, or 'A to B'" |r| Some(r.host.clone());
     "testbed" Text "the testbed; null without one" |r| r.inputs.testbed.clone();
     "ends" Text "between two hosts or within one" |r| Some(r.inputs.ends.name().to_owned());
     "kernels" Text "the hosts' kernels, separated by spaces; null without a testbed"
         |r| (!r.hosts.is_empty()).then(|| r.hosts.iter().map(|h| h.kernel.as_str()).collect::<Vec<_>>().join(" "));
     "status" Text "ok, degraded, failed or skipped" |r| Some(status(r.status).to_owned());
-    "reason" Text "why it was skipped, failed or degraded" |r| r.reason.clone();
+    "reason" Text "why the trial was skipped, failed or is degraded" |r| r.reason.clone();
     "remedy" Text "what to do about it" |r| r.remedy.clone();
     "started_unix_ms" Count "start, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
     "workload" Text "the workload" |r| Some(r.inputs.workload.word());
@@ -130,25 +131,26 @@ pub const COLUMNS: &[Column] = columns! {
     "capacity_bytes" Count "requested capacity of the ring, pipe or queue" |r| r.inputs.capacity_bytes;
     "messages" Count "requested number of messages; null if the trial ends by time" |r| r.inputs.messages;
     "packet_series_ms" Count "requested interval of the packet series" |r| r.inputs.packet_series_ms.map(u64::from);
-    "warmup_ms" Count "longest warm-up" |r| Some(r.inputs.warmup_ms);
+    "warmup_ms" Count "maximum duration of the warm-up" |r| Some(r.inputs.warmup_ms);
     "measure_ms" Count "measured time if messages is null" |r| Some(r.inputs.measure_ms);
-    "trial" Count "this trial, from 0" |r| Some(u64::from(r.inputs.trial));
+    "trial" Count "number of this trial within the case, from 0" |r| Some(u64::from(r.inputs.trial));
     "trials" Count "trials of this case in this run" |r| Some(u64::from(r.inputs.trials));
-    "order" Count "position in the run, from 0" |r| Some(u64::from(r.inputs.order));
-    "seed" Count "seed of order and payload" |r| Some(r.inputs.seed);
+    "order" Count "position of the trial in the run, from 0" |r| Some(u64::from(r.inputs.order));
+    "seed" Count "seed of the order of the trials and of the payload" |r| Some(r.inputs.seed);
     "sent_msgs" Count "messages sent" |r| r.counts.map(|c| c.sent);
-    "received_msgs" Count "messages received of those" |r| r.counts.map(|c| c.received);
+    "received_msgs" Count "messages received" |r| r.counts.map(|c| c.received);
     "payload_bytes" Count "payload bytes received" |r| r.counts.map(|c| c.bytes);
     "out_of_order_msgs" Count "messages out of order" |r| r.counts.map(|c| c.out_of_order);
     "corrupt_msgs" Count "messages with wrong content" |r| r.counts.map(|c| c.corrupt);
-    "warmup_msgs" Count "messages used for warming up" |r| r.counts.map(|c| c.warmup);
-    "sender_wall_ns" Count "the sender's own interval, between hosts with different clocks" |r| r.throughput.and_then(|t| t.sender_wall_ns);
+    "warmup_msgs" Count "messages before the measured window" |r| r.counts.map(|c| c.warmup);
+    "sender_wall_ns" Count "duration of sending by the sender's clock; null unless the hosts have different clocks"
+        |r| r.throughput.and_then(|t| t.sender_wall_ns);
     "wall_ns" Count "first send to last receive" |r| r.throughput.map(|t| t.wall_ns);
     "rate_msgs_per_s" Real "messages received per second" |r| r.throughput.map(|t| t.msgs_per_s);
     "rate_bytes_per_s" Real "payload bytes received per second" |r| r.throughput.map(|t| t.bytes_per_s);
-    "round_trip_n" Count "samples of the round trip" |r| span(r, Span::RoundTrip).map(|l| l.n);
+    "round_trip_n" Count "number of samples of the round trip" |r| span(r, Span::RoundTrip).map(|l| l.n);
     "round_trip_batch_msgs" Count "messages per sample" |r| span(r, Span::RoundTrip).map(|l| u64::from(l.batch));
-    "round_trip_min_ns" Count "least round trip" |r| span(r, Span::RoundTrip).map(|l| l.min);
+    "round_trip_min_ns" Count "shortest round trip" |r| span(r, Span::RoundTrip).map(|l| l.min);
     "round_trip_mean_ns" Real "mean round trip" |r| span(r, Span::RoundTrip).map(|l| l.mean);
     "round_trip_p50_ns" Count "median round trip" |r| span(r, Span::RoundTrip).map(|l| l.p50);
     "round_trip_p90_ns" Count "90th percentile" |r| span(r, Span::RoundTrip).map(|l| l.p90);
@@ -156,8 +158,9 @@ pub const COLUMNS: &[Column] = columns! {
     "round_trip_p999_ns" Count "99.9th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p999);
     "round_trip_p9999_ns" Count "99.99th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p9999);
     "round_trip_max_ns" Count "longest round trip" |r| span(r, Span::RoundTrip).map(|l| l.max);
-    "one_way_n" Count "samples of the one-way latency from the intended instant" |r| span(r, Span::OneWay).map(|l| l.n);
-    "one_way_min_ns" Count "least" |r| span(r, Span::OneWay).map(|l| l.min);
+    "one_way_n" Count "number of samples of the one-way latency, which counts from the intended send time"
+        |r| span(r, Span::OneWay).map(|l| l.n);
+    "one_way_min_ns" Count "shortest" |r| span(r, Span::OneWay).map(|l| l.min);
     "one_way_mean_ns" Real "mean" |r| span(r, Span::OneWay).map(|l| l.mean);
     "one_way_p50_ns" Count "median" |r| span(r, Span::OneWay).map(|l| l.p50);
     "one_way_p90_ns" Count "90th percentile" |r| span(r, Span::OneWay).map(|l| l.p90);
@@ -165,12 +168,13 @@ pub const COLUMNS: &[Column] = columns! {
     "one_way_p999_ns" Count "99.9th percentile" |r| span(r, Span::OneWay).and_then(|l| l.p999);
     "one_way_p9999_ns" Count "99.99th percentile" |r| span(r, Span::OneWay).and_then(|l| l.p9999);
     "one_way_max_ns" Count "longest" |r| span(r, Span::OneWay).map(|l| l.max);
-    "set_up_p50_ns" Count "connecting, median" |r| span(r, Span::SetUp).map(|l| l.p50);
-    "set_up_p99_ns" Count "connecting, 99th percentile" |r| span(r, Span::SetUp).and_then(|l| l.p99);
-    "exchange_p50_ns" Count "request to reply on a fresh connection, median" |r| span(r, Span::Exchange).map(|l| l.p50);
+    "set_up_p50_ns" Count "time to connect, median" |r| span(r, Span::SetUp).map(|l| l.p50);
+    "set_up_p99_ns" Count "time to connect, 99th percentile" |r| span(r, Span::SetUp).and_then(|l| l.p99);
+    "exchange_p50_ns" Count "time from request to reply on a new connection, median"
+        |r| span(r, Span::Exchange).map(|l| l.p50);
     "exchange_p99_ns" Count "the same, 99th percentile" |r| span(r, Span::Exchange).and_then(|l| l.p99);
-    "tear_down_p50_ns" Count "closing, median" |r| span(r, Span::TearDown).map(|l| l.p50);
-    "tear_down_p99_ns" Count "closing, 99th percentile" |r| span(r, Span::TearDown).and_then(|l| l.p99);
+    "tear_down_p50_ns" Count "time to close, median" |r| span(r, Span::TearDown).map(|l| l.p50);
+    "tear_down_p99_ns" Count "time to close, 99th percentile" |r| span(r, Span::TearDown).and_then(|l| l.p99);
     "bursts" Count "bursts intended" |r| r.pacing.map(|p| p.bursts);
     "late_bursts" Count "bursts that began late" |r| r.pacing.map(|p| p.late_bursts);
     "drift_ns" Whole "end of the last burst minus its intended start" |r| r.pacing.map(|p| p.drift_ns);
@@ -190,19 +194,20 @@ pub const COLUMNS: &[Column] = columns! {
     "instructions" Count "instructions of all roles" |r| counted(r, |m| m.instructions);
     "cache_misses" Count "cache misses of all roles" |r| counted(r, |m| m.cache_misses);
     "host_busy_ns" Count "CPU time of all hosts except idle and I/O wait" |r| hosts(r, |h| h.busy_ns);
-    "host_softirq_ns" Count "soft interrupts of all hosts" |r| hosts(r, |h| h.softirq_ns);
-    "host_irq_ns" Count "hard interrupts of all hosts" |r| hosts(r, |h| h.irq_ns);
-    "host_steal_ns" Count "time taken away by the hypervisor" |r| hosts(r, |h| h.steal_ns);
+    "host_softirq_ns" Count "CPU time in soft interrupts of all hosts" |r| hosts(r, |h| h.softirq_ns);
+    "host_irq_ns" Count "CPU time in hard interrupts of all hosts" |r| hosts(r, |h| h.irq_ns);
+    "host_steal_ns" Count "steal time of all hosts: CPU time that the hypervisor took away"
+        |r| hosts(r, |h| h.steal_ns);
     "host_cpus" Count "CPUs of all hosts" |r| hosts(r, |h| h.cpus.into());
     "sender_host_load" Real "share of the CPUs of the sender's or client's host that was busy, 0 to 1"
         |r| r.host_cpu.first()?.load();
-    "receiver_host_load" Real "the same of the receiver's or server's host"
+    "receiver_host_load" Real "the same for the receiver's or server's host"
         |r| r.host_cpu.last()?.load();
-    "servers_cpu_ns" Count "CPU time of the processes that work for the roles' channels; null if there are none"
+    "servers_cpu_ns" Count "CPU time of the servers between the ends, such as a tipcd; null if there are none or it is unknown"
         |r| (!r.servers.is_empty()).then(|| r.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>()).flatten();
     "cpu_ns_per_msg" Real "CPU time of all roles and servers per message" |r| r.cost.map(|c| c.cpu_ns_per_msg);
-    "bits_per_cpu_s" Real "payload bits per CPU-second of all roles" |r| r.cost.map(|c| c.bits_per_cpu_s);
-    "host_ns_per_msg" Real "busy time of all hosts per message" |r| r.cost.and_then(|c| c.host_ns_per_msg);
+    "bits_per_cpu_s" Real "payload bits per CPU-second of all roles and servers" |r| r.cost.map(|c| c.bits_per_cpu_s);
+    "host_ns_per_msg" Real "busy CPU time of all hosts per message" |r| r.cost.and_then(|c| c.host_ns_per_msg);
     "interfaces" Text "interfaces that carried the traffic, separated by spaces"
         |r| (!r.net.is_empty()).then(|| {
             r.net.iter().map(|i| format!("{}:{}", i.host, i.name)).collect::<Vec<_>>().join(" ")
@@ -211,8 +216,8 @@ pub const COLUMNS: &[Column] = columns! {
     "rx_packets" Count "packets received on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_packets).sum());
     "tx_bytes" Count "bytes sent on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_bytes).sum());
     "rx_bytes" Count "bytes received on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_bytes).sum());
-    "tx_dropped" Count "packets dropped on sending by these interfaces" |r| dropped(r, |i| i.tx_dropped);
-    "rx_dropped" Count "packets dropped on receipt by these interfaces" |r| dropped(r, |i| i.rx_dropped);
+    "tx_dropped" Count "outgoing packets that these interfaces dropped" |r| dropped(r, |i| i.tx_dropped);
+    "rx_dropped" Count "incoming packets that these interfaces dropped" |r| dropped(r, |i| i.rx_dropped);
     "packets_per_msg" Real "packets in both directions per message, round trip or exchange" |r| r.packets.map(|p| p.per_msg);
     "msgs_per_packet" Real "messages per forward packet" |r| r.packets.map(|p| p.msgs_per_packet);
     "reverse_per_forward" Real "backward packets per forward packet" |r| r.packets.and_then(|p| p.reverse_per_forward);
@@ -231,9 +236,9 @@ pub const COLUMNS: &[Column] = columns! {
     "empty_loop_ns" Real "cost of the empty measuring loop per message" |r| Some(r.calibration.empty_loop_ns);
     "cache_line_before_ns" Real "cache-line round trip before the trial" |r| r.calibration.cache_line_before_ns;
     "cache_line_after_ns" Real "cache-line round trip after the trial" |r| r.calibration.cache_line_after_ns;
-    "cores_moved" Flag "whether the two differ so much that the cores must have moved"
+    "cores_moved" Flag "whether these two differ so much that the hypervisor must have moved the CPUs to other cores"
         |r| Some(crate::limits::cores_moved(r.calibration.cache_line_before_ns?, r.calibration.cache_line_after_ns?));
     "facts" Text "values read back from the system, as JSON" |r| serde_json::to_string(&r.facts).ok();
-    "warnings" Text "remarks for the reader, separated by semicolons"
+    "warnings" Text "warnings about the trial, separated by semicolons"
         |r| (!r.warnings.is_empty()).then(|| r.warnings.join("; "));
 };

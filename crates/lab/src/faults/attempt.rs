@@ -51,7 +51,7 @@ impl Bench<'_> {
         if matches!(cell.state, State::WritingInPlace | State::ReadingInPlace)
             && !self.caps.in_place
         {
-            let why = "messages are copied by the kernel in one call: an end never holds a slot of the channel";
+            let why = "the mechanism has no in-place access, so an end never holds a part of the channel's memory";
             return Err(NoObservation::skipped(why));
         }
         let before = self.private.then(places::look);
@@ -118,7 +118,8 @@ impl Bench<'_> {
                     Some(self.left_behind(&before, &affected, &mut survivor, &ended));
             }
             None => seen.warnings.push(format!(
-                "leftovers were not checked, because private file systems and IPC namespaces are not possible here; {}",
+                "leftovers were not checked, because private file systems and IPC namespaces cannot be created here; \
+                 {}",
                 places::REMEDY
             )),
         }
@@ -220,7 +221,9 @@ impl Bench<'_> {
         std::thread::sleep(Duration::from_millis(20));
         let vandal = Vandal::before(pid);
         self.join(&mut listener, &mut connector, Duration::from_secs(35)).map_err(
-            |(_, heard)| NoObservation::Failed(format!("cannot open: {}", heard.words())),
+            |(_, heard)| {
+                NoObservation::Failed(format!("the channel could not be opened: {}", heard.words()))
+            },
         )?;
         let (mut affected, mut survivor) = match cell.affected {
             super::Side::Listener => (listener, connector),
@@ -232,7 +235,8 @@ impl Bench<'_> {
         let damage = vandal.strike(0x7641);
         if damage.descriptors == 0 && damage.shared_bytes == 0 {
             return Err(NoObservation::skipped(
-                "the end has no descriptor of the channel that accepts arbitrary bytes, and no shared memory: it can only send whole messages through the kernel",
+                "the end has neither shared memory nor a descriptor of the channel that accepts arbitrary bytes, so \
+                 it cannot write garbage",
             ));
         }
         let struck_ns = monotonic_ns();
@@ -240,7 +244,7 @@ impl Bench<'_> {
         let (ended, _) = survivor.act_ended(self.watch);
         let mut seen = Observation::default();
         seen.warnings.push(format!(
-            "random bytes were written to {} descriptors and over {} bytes of shared memory",
+            "random bytes were written to the channel's descriptors ({}) and over its shared memory ({} bytes)",
             damage.descriptors, damage.shared_bytes
         ));
         seen.count(affected.progress(), survivor.progress(), false);
@@ -258,7 +262,8 @@ impl Bench<'_> {
         let half = size_bytes / 2;
         if half < NUMBER_BYTES {
             return Err(NoObservation::skipped(
-                "its messages are too short for half of one to hold a number, by which it would be recognised",
+                "the mechanism's messages are too short: half of one could not contain the number by which it is \
+                 recognised",
             ));
         }
         let (mut affected, mut survivor) = self.open(cell.affected)?;
@@ -302,10 +307,10 @@ impl Bench<'_> {
         if let Some(error) = result.as_ref().and_then(|result| result.error.as_ref()) {
             seen.detected_by_error(error);
             seen.detected_after_ns = Some(error.took_ns);
-            seen.warnings.push(format!("the send had a deadline of {WAIT_FOR_ROOM:?}"));
+            seen.warnings.push(format!("the send had a time limit of {WAIT_FOR_ROOM:?}"));
         }
         if result.is_some_and(|result| result.deadline_kept == Some(false)) {
-            seen.warnings.push("it did not return within the deadline".to_owned());
+            seen.warnings.push("the send did not return within its time limit".to_owned());
         }
         receiver.act(Act::Receive { messages: Some(accepted.sent), buffer_bytes: None })?;
         sender.act(Act::Flush)?;
@@ -327,7 +332,7 @@ impl Bench<'_> {
             }
         });
         if never {
-            let warning = format!("it was not full after {} messages", accepted.sent);
+            let warning = format!("the channel was not full after {} messages", accepted.sent);
             seen.warnings.push(warning);
         }
         Ok(seen)
@@ -340,7 +345,7 @@ fn fill(actor: &mut Actor) -> Result<(), NoObservation> {
     actor.wait_until(|p| p.phase >= phase::REACHED)?;
     if actor.progress().phase == phase::NEVER {
         return Err(NoObservation::skipped(
-            "the channel is never full: it drops messages for which there is no room",
+            "the channel never became full: it drops messages or accepts a very large number of them",
         ));
     }
     actor.wait_until_waiting()

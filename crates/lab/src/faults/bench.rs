@@ -167,7 +167,8 @@ impl Bench<'_> {
         let mut listener = self.start(Side::Listener)?;
         let mut connector = self.start(Side::Connector)?;
         self.join(&mut listener, &mut connector, STEP_LIMIT).map_err(|(side, heard)| {
-            NoObservation::Failed(format!("the {side:?} could not open its end: {}", heard.words()))
+            let (name, why) = (super::resources::name(side), heard.words());
+            NoObservation::Failed(format!("the {name} could not open its end: {why}"))
         })?;
         Ok(match affected {
             Side::Listener => (listener, connector),
@@ -238,7 +239,7 @@ impl Actor {
                 self.dead = true;
                 Heard::Dead(self.process.exit_report())
             }
-            Err(error) => Heard::Dead(error.to_string()),
+            Err(error) => Heard::Dead(format!("failed ({error})")),
         }
     }
 
@@ -263,7 +264,7 @@ impl Actor {
             if begin.elapsed() > STEP_LIMIT {
                 let progress = self.progress();
                 return Err(NoObservation::Failed(format!(
-                    "the {} made no progress beyond {progress:?} within {STEP_LIMIT:?}",
+                    "the {} did not get far enough within {STEP_LIMIT:?}: {progress:?}",
                     self.process.name
                 )));
             }
@@ -309,7 +310,7 @@ impl Actor {
             Heard::Answer(answer, _) => match *answer {
                 Answer::Acted { seen } => (Ended::Over(seen.error.clone()), Some(*seen)),
                 Answer::Failed { reason, .. } => (Ended::Dead(format!("failed: {reason}")), None),
-                other => (Ended::Dead(format!("answered {other:?}")), None),
+                other => (Ended::Dead(format!("gave an unexpected answer: {other:?}")), None),
             },
             Heard::Dead(how) => (Ended::Dead(how), None),
             Heard::Silence => unreachable!("handled above"),

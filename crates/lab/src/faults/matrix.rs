@@ -73,7 +73,7 @@ pub enum MatrixError {
     #[error("interrupted")]
     Interrupted,
     /// A worker died; the records of its mechanism are incomplete.
-    #[error("the worker for {mechanism} {how}")]
+    #[error("the worker process for {mechanism} {how}")]
     Worker {
         /// The mechanism.
         mechanism: String,

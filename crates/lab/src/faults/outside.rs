@@ -63,9 +63,9 @@ impl Outside<'_> {
             Fault::Kill => self.kill(cell, trial),
             Fault::Stop => self.stop(cell),
             Fault::Garbage => self.garbage(cell),
-            Fault::WrongLength => Err(NoObservation::skipped(
-                "a contender sends messages of the length that was agreed upon only",
-            )),
+            Fault::WrongLength => {
+                Err(NoObservation::skipped("a contender sends only messages of the agreed length"))
+            }
             Fault::FullQueue => self.full_queue(cell),
             Fault::FullDisk | Fault::FullShm | Fault::FullDescriptorTable | Fault::LockedMemory => {
                 self.resource(cell)
@@ -108,7 +108,8 @@ impl Outside<'_> {
             State::Idle | State::Sending | State::Full => true,
             State::Receiving | State::NotReceiving => false,
             State::WritingInPlace | State::ReadingInPlace | State::Opening => {
-                let why = "a contender's protocol knows no instant inside a send or a receive";
+                let why = "the contender protocol does not report when a program is in the middle of opening, sending \
+                           or receiving";
                 return Err(NoObservation::skipped(why));
             }
         };
@@ -149,12 +150,14 @@ impl Outside<'_> {
             Err(error) => seen.told_outside(&error, call(!affected_sends), killed_ns),
         }
         seen.warnings.push(
-            "a contender does not report how much of an interrupted window was lost".to_owned(),
+            "a contender does not report how many messages of an interrupted window were lost"
+                .to_owned(),
         );
         match before {
             Some(before) => seen.left_behind = Some(left_behind(&before, ends)),
             None => seen.warnings.push(format!(
-                "leftovers were not checked, because private file systems and IPC namespaces are not possible here; {}",
+                "leftovers were not checked, because private file systems and IPC namespaces cannot be created here \
+                 or would hide the contender's program below /tmp; move such a program elsewhere, or {}",
                 places::REMEDY
             )),
         }
@@ -225,13 +228,14 @@ impl Outside<'_> {
         let damage = vandal.strike(0x7641);
         if damage.descriptors == 0 && damage.shared_bytes == 0 {
             return Err(NoObservation::skipped(
-                "the end holds no descriptor that takes bytes and no shared memory of the channel",
+                "the end has neither shared memory nor a descriptor of the channel that accepts arbitrary bytes, so \
+                 it cannot write garbage",
             ));
         }
         let struck_ns = monotonic_ns();
         let mut seen = Observation::default();
         seen.warnings.push(format!(
-            "random bytes were written to {} descriptors and over {} bytes of shared memory",
+            "random bytes were written to the channel's descriptors ({}) and over its shared memory ({} bytes)",
             damage.descriptors, damage.shared_bytes
         ));
         let mut received = |messages| {
@@ -273,7 +277,7 @@ impl Outside<'_> {
         if waits && seen.outcome == Some(Outcome::Unaffected) {
             seen.outcome = Some(Outcome::Resumed);
         } else if !waits {
-            seen.warnings.push(format!("it was not full after {MESSAGES} messages"));
+            seen.warnings.push(format!("the channel was not full after {MESSAGES} messages"));
         }
         Ok(seen)
     }
@@ -281,7 +285,9 @@ impl Outside<'_> {
     fn resource(&self, cell: &Cell) -> Result<Observation, NoObservation> {
         if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) && !self.private {
             return Err(NoObservation::Skipped {
-                why: "there is no private file system that could be filled".to_owned(),
+                why: "private file systems to be filled cannot be created here or would hide the contender's program \
+                      below /tmp"
+                    .to_owned(),
                 remedy: Some(places::REMEDY.to_owned()),
             });
         }
@@ -293,7 +299,7 @@ impl Outside<'_> {
         if !in_traffic && let Err((listener, error)) = ends.join(cell.affected, STEP_LIMIT) {
             seen.told_outside(&error, "open", begin_ns);
             if listener != (cell.affected == Side::Listener) {
-                seen.warnings.push("it was the other end that failed".to_owned());
+                seen.warnings.push("the end that failed is not the one with the fault".to_owned());
             }
             drop(filled);
             return Ok(seen);

@@ -19,7 +19,7 @@ pub fn read_faults(path: &Path) -> Result<Vec<FaultRecord>, ReadError> {
     let file = if path.is_dir() { path.join(FAULTS) } else { path.to_owned() };
     let bytes = fs::read(&file).map_err(|cause| {
         let hint = match cause.kind() {
-            io::ErrorKind::NotFound => "; `crossway faults --save FILE` writes one",
+            io::ErrorKind::NotFound => "; `crossway faults --save FILE` writes such a file",
             _ => "",
         };
         ReadError::Io { path: file.clone(), cause, hint: hint.to_owned() }

@@ -25,7 +25,7 @@ impl Bench<'_> {
     pub(super) fn resource(&self, cell: &Cell) -> Result<Observation, NoObservation> {
         if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) && !self.private {
             return Err(NoObservation::Skipped {
-                why: "no private file system that could be filled".to_owned(),
+                why: "there is no private file system that could be filled".to_owned(),
                 remedy: Some(places::REMEDY.to_owned()),
             });
         }
@@ -178,11 +178,14 @@ fn refused(seen: &mut Observation, cell: &Cell, side: Side, heard: &Heard, after
         seen.warnings.push(heard.words());
     }
     if side != cell.affected {
-        seen.warnings.push(format!("the {} failed", name(side)));
+        seen.warnings.push(format!(
+            "the end that failed, the {}, is not the one with the fault",
+            name(side)
+        ));
     }
 }
 
-fn name(side: Side) -> &'static str {
+pub(super) fn name(side: Side) -> &'static str {
     match side {
         Side::Listener => "listener",
         Side::Connector => "connector",

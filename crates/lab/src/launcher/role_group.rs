@@ -296,7 +296,9 @@ impl<'a> RoleGroup<'a> {
             let ready = self.wait(&left, until)?;
             if ready.is_empty() {
                 let name = self.name(left[0]);
-                return Err(LaunchError::Role(format!("{name} did not exit")));
+                return Err(LaunchError::Role(format!(
+                    "{name} did not exit within {CLOSE_LIMIT:?}"
+                )));
             }
             for (role, said) in ready {
                 if matches!(said, Err(NoAnswer::Ended(_))) {

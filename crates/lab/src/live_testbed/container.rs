@@ -47,7 +47,8 @@ impl Containers {
         }
         let tried = containers.command(0, &["/tmp".into()], Path::new("/bin/true")).output();
         let refused = |why: String| {
-            let remedy = "run as root; sudo apt-get install util-linux iproute2";
+            let remedy =
+                "run as root, and install the tools: sudo apt-get install util-linux iproute2";
             TestbedError::Obstacle(format!("cannot create containers: {why}"), remedy.to_owned())
         };
         match tried {

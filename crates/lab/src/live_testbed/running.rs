@@ -134,10 +134,14 @@ impl LiveTestbed {
                     return Err(TestbedError::Obstacle(why, remedy.clone()));
                 }
                 None => {
-                    let why = format!("host '{}' does not know {mechanism}", host.name());
+                    let why = format!(
+                        "crossway on host '{}' has no mechanism or contender {mechanism}",
+                        host.name()
+                    );
                     return Err(TestbedError::Obstacle(
                         why,
-                        "install the same version there".to_owned(),
+                        "install the same version there; a contender must be declared there, too"
+                            .to_owned(),
                     ));
                 }
             }

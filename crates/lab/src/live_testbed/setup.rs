@@ -17,7 +17,7 @@ use crate::testbed::{HostWords, LOCAL, NAMES, Testbed, TestbedKind, Tipc};
 /// The environment variable with the path of a `tipcd`'s socket, which programs read.
 const SOCKET_VARIABLE: &str = "TIPCD_SOCKET";
 const SHARED: &str =
-    "there are fewer CPUs than hosts: the CPU time of a host includes that of others";
+    "there are fewer CPUs than hosts, so the CPU time of a host includes that of other hosts";
 
 /// What is needed to set up a testbed.
 #[derive(Clone, Copy, Debug)]

@@ -99,11 +99,11 @@ impl Tipcd {
                 Ok(line) if line.starts_with("node ") && line.ends_with(" up") => return Ok(()),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    let what = format!("no link came up within {} s", LINK_LIMIT.as_secs());
+                    let what = format!("no TIPC link came up within {} s", LINK_LIMIT.as_secs());
                     return Err(tipcd_obstacle(&self.host, &what));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(tipcd_obstacle(&self.host, "it exited immediately"));
+                    return Err(tipcd_obstacle(&self.host, "it exited before a TIPC link came up"));
                 }
             }
         }

@@ -24,7 +24,7 @@ pub(crate) fn packets(
     if sender == receiver {
         let all = sent(sender, true) as f64;
         if all == 0.0 {
-            return Err("no packet crossed an interface".to_owned());
+            return Err("no packet crossed the loopback interface".to_owned());
         }
         return Ok(Packets {
             per_msg: all / messages,

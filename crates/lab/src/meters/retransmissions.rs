@@ -35,7 +35,7 @@ impl Transport {
         match carrier.map(|carrier| carrier.transport) {
             Some(catalogue::Transport::Udp) => "UDP does not retransmit".to_owned(),
             _ if carrier.is_some_and(|carrier| carrier.node.is_some()) => format!(
-                "a node carries the messages of {mechanism} over connections that also carry its own messages"
+                "a node carries the messages of {mechanism} over connections that also carry the node's own messages"
             ),
             _ => format!("{mechanism} has no transport protocol that counts retransmissions"),
         }
@@ -76,8 +76,9 @@ pub(super) fn since(transport: Transport, before: Sent) -> Result<Retransmission
 
 /// The sum over all TIPC links of this node, read with iproute2's `tipc`.
 fn tipc_links() -> Result<Sent, String> {
-    let tool = program::find("tipc")
-        .ok_or("the links' statistics need the tool 'tipc'; sudo apt-get install iproute2")?;
+    let tool = program::find("tipc").ok_or(
+        "reading the statistics of TIPC links needs the tool 'tipc'; sudo apt-get install iproute2",
+    )?;
     let told = Command::new(tool)
         .args(["link", "statistics", "show"])
         .stdin(Stdio::null())

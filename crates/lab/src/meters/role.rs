@@ -21,7 +21,7 @@ fn count() -> Result<perf::Counted, String> {
     match COUNTERS.get() {
         Some(Ok(counters)) => counters.read().map_err(|e| e.to_string()),
         Some(Err(why)) => Err(why.clone()),
-        None => Err("the counters were not opened".to_owned()),
+        None => Err("the hardware counters were not opened".to_owned()),
     }
 }
 

@@ -54,11 +54,13 @@ impl Sampler {
                 let _ = snapshot(&mut samples);
                 (samples, thread_cpu_ns())
             })
-            .map_err(|e| format!("cannot start the thread of the packet series: {e}"))?;
+            .map_err(|e| {
+                format!("cannot start the thread that samples the packet counters: {e}")
+            })?;
         match begun.recv() {
             Ok(Ok(())) => Ok(Sampler { interval_ms, end, thread }),
             Ok(Err(why)) => Err(why),
-            Err(_) => Err("the thread of the packet series ended".to_owned()),
+            Err(_) => Err("the thread that samples the packet counters ended".to_owned()),
         }
     }
 

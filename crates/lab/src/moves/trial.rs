@@ -56,7 +56,10 @@ struct Program(Child);
 
 impl Program {
     fn start(mut command: Command) -> Result<Program, String> {
-        command.spawn().map(Program).map_err(|error| format!("cannot start a program: {error}"))
+        command
+            .spawn()
+            .map(Program)
+            .map_err(|error| format!("cannot start `crossway channel`: {error}"))
     }
 
     /// Waits until the program exits; returns an error unless it succeeded. `which` names the program in the error.
@@ -94,7 +97,7 @@ pub(super) fn run(places: &Places<'_>) -> Result<Checked, String> {
     for node in [1, 0] {
         std::thread::sleep(STAY);
         let next = places.listen(node, &["--take-over"])?;
-        server.end("the listening program that is left")?;
+        server.end("the listening program that was replaced")?;
         server = next;
     }
     std::thread::sleep(STAY);

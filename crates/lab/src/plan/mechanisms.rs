@@ -45,7 +45,8 @@ pub(super) fn select(at: &At<'_>, words: &[String]) -> Result<Vec<&'static str>,
             let tags: Vec<_> = TAGS.iter().map(|(tag, _)| *tag).collect();
             let ids: Vec<_> = entries.iter().map(Entry::id).collect();
             return Err(at.bad(format!(
-                "unknown mechanism '{name}'; allowed: {}; a pattern with *; {}; and any of these after a !",
+                "unknown mechanism '{name}'; allowed: {}; a pattern with *; one of the tags {}; and any of these with \
+                 a leading ! to exclude it",
                 ids.join(", "),
                 tags.join(", ")
             )));
@@ -53,7 +54,7 @@ pub(super) fn select(at: &At<'_>, words: &[String]) -> Result<Vec<&'static str>,
     }
     let ids: Vec<_> =
         entries.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(e, _)| e.id()).collect();
-    if ids.is_empty() { Err(at.bad("no mechanism is left")) } else { Ok(ids) }
+    if ids.is_empty() { Err(at.bad("no mechanism is selected")) } else { Ok(ids) }
 }
 
 fn matches(entry: &Entry, name: &str) -> bool {

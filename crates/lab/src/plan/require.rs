@@ -19,8 +19,9 @@ pub(super) fn read(at: &At<'_>, value: &Value, workloads: &[Workload]) -> Result
             let bound = bound(&at, value)?;
             if let Some(without) = workloads.iter().find(|workload| !figure.exists_for(workload)) {
                 return Err(at.bad(format!(
-                    "{} has no such figure, because its messages are not timed one by one; bound msgs_per_s, bytes_per_s or \
-                     cpu_us_per_msg, or require this of ping-pong, requests, paced or exchange in a group of its own",
+                    "{} has no such figure, because its messages are not timed one by one; state a goal for \
+                     msgs_per_s, bytes_per_s or cpu_us_per_msg, or move this goal to a group with only ping-pong, \
+                     requests, paced or exchange",
                     without.word()
                 )));
             }

@@ -220,7 +220,7 @@ fn share(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
     let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     number.filter(|n| *n > 0.0 && *n <= 100.0).ok_or_else(|| {
         at.bad(format!(
-            "{} is not a valid scale; allowed: above 0 and at most 100, where 1 is the study's own number",
+            "{} is not a valid scale; allowed: above 0 and at most 100, where 1 is the study's own number of messages",
             kind(value)
         ))
     })

@@ -181,18 +181,19 @@ pub enum HostsError {
     Bad(#[from] BadHosts),
     /// Only one host is named, and every case needs two.
     #[error(
-        "--hosts names one host, and every case of this plan has its ends on two; name two, e.g. --hosts 'local,ssh HOST'"
+        "--hosts names only one host, but every case of this plan runs between two hosts; name two, e.g. --hosts \
+         'local,ssh HOST'"
     )]
     One,
     /// All testbeds of the plan are created on this machine.
     #[error(
-        "the plan '{0}' has no testbed of kind \"hosts\" for the hosts of --hosts; add one to a copy of it: \
+        "the plan '{0}' has no testbed of kind \"hosts\" for the hosts of --hosts; add one to a copy of the plan: \
          [testbed.real] kind = \"hosts\""
     )]
     NoTestbed(String),
     /// No mechanism of the plan works between hosts.
     #[error(
-        "the plan '{0}' has no mechanism that works between hosts; `crossway list` shows those that do ('hosts')"
+        "the plan '{0}' has no mechanism that works between hosts; `crossway list` marks those that do with 'hosts'"
     )]
     NothingCrosses(String),
 }

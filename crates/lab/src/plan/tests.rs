@@ -78,7 +78,7 @@ fn unknown_mechanisms_are_refused_with_the_known_ones() {
     let said = error_with("mechanisms = [\"pipe\", \"carrier-pigeon\"]");
     assert!(said.starts_with("test.toml: group.x.mechanisms: unknown mechanism 'carrier-pigeon'"));
     assert!(said.contains("uds-stream") && said.contains("local"), "{said}");
-    assert!(error_with("mechanisms = [\"pipe\", \"!pipe\"]").contains("no mechanism is left"));
+    assert!(error_with("mechanisms = [\"pipe\", \"!pipe\"]").contains("no mechanism is selected"));
 }
 
 fn sizes(text: &str) -> Vec<u64> {

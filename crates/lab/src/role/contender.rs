@@ -192,7 +192,9 @@ impl Role {
             file.read(&mut bytes)?;
             if got.len() != lengths.len() {
                 let (got, wanted) = (got.len(), lengths.len());
-                let why = format!("verification: {got} messages were received instead of {wanted}");
+                let why = format!(
+                    "verification: the number of received messages is {got} instead of {wanted}"
+                );
                 return Err(RoleError::Wrong(why));
             }
             let mut rest = bytes.as_slice();
@@ -250,8 +252,8 @@ impl Role {
         };
         if !(told_ns <= start_ns && start_ns <= end_ns && end_ns <= answered_ns) {
             return Err(RoleError::Wrong(format!(
-                "its program says that it worked from {start_ns} to {end_ns} ns, which is not between 'go' at {told_ns} \
-                 and its answer at {answered_ns} ns on CLOCK_MONOTONIC: its figures are refused"
+                "its program reports that it worked from {start_ns} to {end_ns} ns, which is not between 'go' at \
+                 {told_ns} ns and its answer at {answered_ns} ns (CLOCK_MONOTONIC); its figures are refused"
             )));
         }
         let mut outcome = Outcome {
@@ -297,7 +299,8 @@ impl Role {
         if outcome.sent > asked || outcome.received > asked {
             let (sent, received) = (outcome.sent, outcome.received);
             return Err(RoleError::Wrong(format!(
-                "its program counts {sent} messages sent and {received} received in a window of {asked}"
+                "its program reports {sent} messages sent and {received} received, but the window has {asked} messages; \
+                 its figures are refused"
             )));
         }
         if let Some(expected) = expected {
@@ -306,8 +309,9 @@ impl Role {
             if said != Some(right) {
                 let said = checksum.unwrap_or_else(|| "nothing".to_owned());
                 return Err(RoleError::Wrong(format!(
-                    "the checksum of the {} messages it received is {right:x}, its program says {said}: it did not read \
-                     every byte, or they were damaged or not written; its figures are refused",
+                    "the checksum of the {} messages that it received should be {right:x}, but its program reports \
+                     {said}: the program did not read every byte, or the messages were damaged or not written; its \
+                     figures are refused",
                     outcome.received
                 )));
             }
@@ -322,8 +326,8 @@ impl Role {
                 !window.measured || (sum_ns / wall_ns.max(1.0) - 1.0).abs() <= SAMPLES_MISS;
             if samples != asked / batch || !add_up {
                 return Err(RoleError::Wrong(format!(
-                    "its program gives {samples} samples that add up to {sum_ns:.0} ns for {} samples in a window of \
-                     {wall_ns:.0} ns: its figures are refused",
+                    "its program reports {samples} samples with a sum of {sum_ns:.0} ns; expected were {} samples \
+                     with a sum near the duration of the window, {wall_ns:.0} ns; its figures are refused",
                     asked / batch
                 )));
             }

@@ -52,15 +52,16 @@ impl<M: Mechanism> RoleContext<M> {
     pub(crate) fn set(task: Task) -> Result<(Self, Vec<Offer>, Vec<String>), RoleError> {
         let mut warnings = Vec::new();
         if let Err(e) = proc::lock_memory() {
-            warnings
-                .push(format!("memory not locked ({e}); raise 'ulimit -l' to avoid page faults"));
+            warnings.push(format!(
+                "the memory could not be locked ({e}); raise 'ulimit -l' to avoid page faults"
+            ));
         }
         if sends_at_instants(&task) {
             // Otherwise every sleep of the sender would end up to 50 us late, which would count as the mechanism's
             // latency.
             if let Err(e) = clock::set_timer_slack_ns(NonZeroU64::MIN) {
                 warnings.push(format!(
-                    "the sender has the default timer slack ({e}): paced messages are sent late"
+                    "the sender's timer slack could not be reduced ({e}), so it sends paced messages up to 50 µs late"
                 ));
             }
         }

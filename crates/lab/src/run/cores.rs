@@ -27,7 +27,7 @@ impl Cores {
     /// reading.
     pub(super) fn before(&mut self, record: &mut Record) {
         let Some(pair) = pair(record) else {
-            let why = "measured between two fixed CPUs without background load only";
+            let why = "measured only between two fixed CPUs, without background load";
             note(record, "before", why.to_owned());
             return note(record, "after", why.to_owned());
         };

@@ -45,7 +45,8 @@ pub enum RunError {
         dir: PathBuf,
     },
     /// The records would come from different machines or builds.
-    #[error("{}: cannot continue this run: {why}; its records would mix figures of both: start a new run", dir.display())]
+    #[error("{}: cannot continue this run: {why}; its records would mix figures of two machines or builds; start a \
+             new run", dir.display())]
     OtherOrigin {
         /// The folder.
         dir: PathBuf,
@@ -68,7 +69,7 @@ pub enum RunError {
     #[error("{0}")]
     Plan(#[from] PlanError),
     /// The folder for the records could not be created.
-    #[error("cannot create the run's folder {}: {cause}; name another place with --out", dir.display())]
+    #[error("cannot create the run's folder {}: {cause}; choose another folder with --out", dir.display())]
     NoFolder {
         /// The folder.
         dir: PathBuf,
@@ -276,7 +277,11 @@ fn lock(results: &File, dir: &Path) -> Result<(), RunError> {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
             Err(TryLockError::Error(error)) => {
-                tracing::warn!("{}: this file system has no locks: {error}", dir.display());
+                tracing::warn!(
+                    "{}: this run cannot be protected from a second process, because the file system does not support \
+                     locks: {error}",
+                    dir.display()
+                );
                 return Ok(());
             }
         }

@@ -194,7 +194,7 @@ impl Running<'_> {
             record.status = Status::Skipped;
             let (why, remedy) = match error {
                 LoadError::Missing { why, remedy } => (why, remedy),
-                LoadError::Failed(why) => (why, "run stress-ng manually to see why".to_owned()),
+                failed => (failed.to_string(), "run stress-ng manually to see why".to_owned()),
             };
             (record.reason, record.remedy) = (Some(why), Some(remedy));
             return Ok(Some(record));
@@ -382,7 +382,7 @@ impl Running<'_> {
 fn split_remedy(why: &str) -> (String, String) {
     match why.split_once("; ") {
         Some((why, remedy)) => (why.to_owned(), remedy.to_owned()),
-        None => (why.to_owned(), "choose what the mechanism supports".to_owned()),
+        None => (why.to_owned(), "choose values that the mechanism supports".to_owned()),
     }
 }
 

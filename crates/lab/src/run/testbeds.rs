@@ -116,7 +116,7 @@ impl LiveTestbeds {
         record.inputs.cpus = testbed.place(&record.inputs, &on).unwrap_or_default();
         let about = on.first().and_then(|&at| testbed.host(at).about());
         record.calibration = about.map_or_else(Calibration::default, |about| about.calibration);
-        let why = "measured only on this machine without a testbed".to_owned();
+        let why = "measured only without a testbed".to_owned();
         for when in ["before", "after"] {
             record.nulls.insert(format!("calibration.cache_line_{when}_ns"), why.clone());
         }
@@ -136,7 +136,7 @@ impl LiveTestbeds {
     ) -> Result<(RoleSite<'a>, Option<IpAddr>), LaunchError> {
         let name = inputs.testbed.as_deref().unwrap_or_default();
         let Some(Ok(testbed)) = self.0.get_mut(name) else {
-            return Err(LaunchError::Role(format!("the testbed '{name}' is not up")));
+            return Err(LaunchError::Role(format!("the testbed '{name}' is not running")));
         };
         let on = testbed.hosts_of(inputs);
         testbed.ready(&on, interrupt)?;

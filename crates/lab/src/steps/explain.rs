@@ -107,23 +107,33 @@ impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Cause::Packet { packets, payload } => {
-                write!(f, "needs packet number {packets}: {} x {payload} bytes + 1", packets - 1)
+                write!(
+                    f,
+                    "a message needs {packets} packets from {} x {payload} + 1 bytes on",
+                    packets - 1
+                )
             }
             Cause::Fragment { packets, cutting } if *packets == 2 => {
-                write!(f, "no longer fits one packet, {} bytes: 2 packets", cutting.whole)
+                write!(f, "a message of more than {} bytes needs 2 packets", cutting.whole)
             }
             Cause::Fragment { packets, cutting: Cutting { piece, head, .. } } => write!(
                 f,
-                "needs packet number {packets}: {} x {piece} bytes - {head} of header + 1",
+                "a message needs {packets} packets from {} x {piece} - {head} (its header) + 1 bytes on",
                 packets - 1
             ),
             Cause::BufferHoldsMessage => {
                 f.write_str("the socket buffer holds a whole message (W = L)")
             }
-            Cause::PipeFull => f.write_str("larger than the pipe's buffer (F_GETPIPE_SZ)"),
-            Cause::Page { pages } => write!(f, "touches page number {pages}"),
-            Cause::Cache { index } => write!(f, "larger than the level-{} data cache", index + 1),
-            Cause::Fragmented => f.write_str("too large for one fragment; split into several"),
+            Cause::PipeFull => {
+                f.write_str("a message is larger than the pipe's buffer (F_GETPIPE_SZ)")
+            }
+            Cause::Page { pages } => write!(f, "a message needs {pages} pages"),
+            Cause::Cache { index } => {
+                write!(f, "a message is larger than the level-{} data cache", index + 1)
+            }
+            Cause::Fragmented => {
+                f.write_str("a message is too large for one fragment and is split")
+            }
         }
     }
 }
@@ -205,7 +215,7 @@ mod tests {
         let cause = &explain(&step(2952.0, 2953.0), &predictions).unwrap().cause;
         assert_eq!(*cause, Cause::Packet { packets: 3, payload: 1476 });
         assert_eq!(explain(&step(2953.0, 2954.0), &predictions), None);
-        assert_eq!(cause.to_string(), "needs packet number 3: 2 x 1476 bytes + 1");
+        assert_eq!(cause.to_string(), "a message needs 3 packets from 2 x 1476 + 1 bytes on");
     }
 
     #[test]
@@ -227,7 +237,7 @@ mod tests {
         assert_eq!(all.iter().map(|p| p.x).collect::<Vec<_>>(), [1405.0, 2753.0]);
         assert_eq!(
             all[1].cause.to_string(),
-            "needs packet number 3: 2 x 1388 bytes - 24 of header + 1"
+            "a message needs 3 packets from 2 x 1388 - 24 (its header) + 1 bytes on"
         );
         // At large x, predictions are still made for the range of the series.
         let far = predict(&facts, 100_000.0, 103_000.0);

@@ -106,7 +106,11 @@ impl TrialRun<'_> {
 
 /// Prefixes the error with the name of the workload in which it occurred.
 fn named(setting: &Setting<'_>, error: LaunchError) -> LaunchError {
-    let what = format!("concurrent {} by {}", setting.inputs.workload.word(), setting.mechanism);
+    let what = format!(
+        "concurrent workload {} over {}",
+        setting.inputs.workload.word(),
+        setting.mechanism
+    );
     match error {
         LaunchError::Role(why) => LaunchError::Role(format!("{what}: {why}")),
         LaunchError::Unsupported(why) => LaunchError::Unsupported(format!("{what}: {why}")),

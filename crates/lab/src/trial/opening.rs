@@ -108,7 +108,7 @@ impl TrialRun<'_> {
             seen.push((messages, crc));
         }
         if seen[0] != seen[1] {
-            let why = "verification: the receiver's checksum is not the sender's";
+            let why = "verification: the receiver's checksum differs from the sender's";
             return Err(LaunchError::Role(why.to_owned()));
         }
         Ok(())

@@ -88,7 +88,11 @@ fn answer_by<M: Mechanism, P: Put>(
             if sees_close {
                 match rx.recv(&mut scratch[..len], None) {
                     Err(RecvError::PeerClosed) => {}
-                    Ok(_) => return Err(RoleError::Wrong("a second request arrived".to_owned())),
+                    Ok(_) => {
+                        return Err(RoleError::Wrong(
+                            "a second request arrived on a connection for one request".to_owned(),
+                        ));
+                    }
                     // A reset is a close, too: the client may have closed before it received the last part of our
                     // reply.
                     Err(RecvError::Os(_)) => {}

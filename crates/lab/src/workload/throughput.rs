@@ -142,7 +142,7 @@ pub(super) fn end_lossy<M: Mechanism>(
             Err(e) => return Err(e.into()),
         }
     }
-    Err(RoleError::Wrong("the receiver never received the end mark".to_owned()))
+    Err(RoleError::Wrong("the receiver did not acknowledge the end of the messages".to_owned()))
 }
 
 /// Receives until an end mark arrives in place of a message.
