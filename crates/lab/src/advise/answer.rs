@@ -15,6 +15,7 @@ use super::Sources;
 use super::candidate::{Candidate, Field, RuledOut, may_spin};
 use super::figure::{Figure, GoalVerdict, Open};
 use super::judge::{CONFIDENT, Choice, Judged, choose, judge};
+use super::property::Property;
 use super::question::{Objective, Question, Site};
 use super::survey::Survey;
 use super::trials::Trial;
@@ -72,9 +73,9 @@ impl Flip {
         match (&self.choice, self.differs) {
             (Some(other), true) => format!("{other} is better"),
             (None, true) if self.costs_ns.is_empty() => "no candidate could be measured".to_owned(),
-            (None, true) => "no candidate meets all goals and the rate".to_owned(),
+            (None, true) => "no candidate meets every requirement".to_owned(),
             (Some(other), false) if answer.is_some_and(|answer| answer != other) => {
-                "no certain change".to_owned()
+                "no clear change".to_owned()
             }
             (_, false) => "no change".to_owned(),
         }
@@ -154,7 +155,7 @@ pub(super) fn put_together(
         measured_s: survey.took.as_secs_f64(),
         commands: Vec::new(),
     };
-    if !may_spin(question) {
+    if !may_spin(question) && !question.wishes.contains_key(&Property::Spinning) {
         advice.notes.push(
             "spinning was not considered, since each end would occupy a CPU; `--no-preference spinning` allows it".to_owned(),
         );
@@ -162,18 +163,23 @@ pub(super) fn put_together(
     advice.notes.extend(question.unknown_languages());
     if question.site == Site::OtherContainer {
         advice.notes.push(
-            "the measured containers were created by root with separate mount, PID, IPC and network namespaces, but without a user \
-             namespace, a seccomp filter or dropped capabilities, which yours may have; state with --shares what yours share"
+            "the measured containers are created by root, without a user namespace, a seccomp filter or dropped \
+             capabilities; yours may have all three. If yours share a volume, /dev/shm, or a network, IPC or PID \
+             namespace, say so with --shares"
                 .to_owned(),
         );
     }
     if sources.budget.is_none() {
         let empty = sources.library.empty.iter();
-        advice.notes.extend(empty.map(|folder| format!("{} contains no runs", folder.display())));
+        advice.notes.extend(
+            empty.map(|folder| format!("the folder {} contains no runs", folder.display())),
+        );
     }
     advice.notes.extend(sources.library.warnings.iter().cloned());
     if field.candidates.is_empty() {
-        let why = field.conflict.unwrap_or_else(|| "every mechanism was ruled out".to_owned());
+        let why = field
+            .conflict
+            .unwrap_or_else(|| "each was ruled out; see the reasons under 'Ruled out'".to_owned());
         advice.abstained = Some(format!("no mechanism here meets the requirements: {why}"));
         return advice;
     }
@@ -185,8 +191,8 @@ pub(super) fn put_together(
     runs.dedup();
     if survey.trials.is_empty() && runs.len() > 1 {
         advice.notes.push(format!(
-            "The figures come from {} runs at different times, so a difference between candidates may be due to the machine; \
-             without --no-measure, they are measured in one run, with interleaved trials.",
+            "The figures come from {} runs at different times, so a difference between candidates may be due to the \
+             machine. Without --no-measure, the candidates are measured now, with interleaved trials.",
             runs.len()
         ));
     }
@@ -239,14 +245,15 @@ fn all_judged(
             ),
             (None, Some(trial)) => (
                 format!(
-                    "its trials have no {}: where the hosts have no common clock, round trips and rates can be measured, but not one-way latencies",
+                    "its trials have no {}; between hosts without a common clock, round trips and rates can be \
+                     measured, but not one-way latencies",
                     advice.objective_words
                 ),
                 format!("trials of {} in run {}", trial.case, trial.run),
             ),
             (None, None) => (
-                "no record answers this question".to_owned(),
-                "no record of this machine".to_owned(),
+                "no record was taken under the conditions of this question".to_owned(),
+                "the existing records".to_owned(),
             ),
         };
         advice.ruled_out.push(RuledOut { candidate: candidate.label(), why, basis });
@@ -311,8 +318,9 @@ fn enter_table(
     }
     if advice.compared.iter().any(|c| c.verdict == "not pursued") {
         advice.notes.push(
-            "candidates that were not pursued were dropped after an earlier stage or have only earlier records; the machine may have been in another state then, \
-             so their figures are not interleaved with the choice's"
+            "candidates that were not pursued were dropped after an earlier stage, or only have records of earlier \
+             runs. Their trials are not interleaved with those of the other candidates, and the machine may have been \
+             in another state at the time"
                 .to_owned(),
         );
     }
@@ -342,7 +350,7 @@ fn enter_choice(
             None => format!("{}: not measured for {label}; check it yourself", goal.goal),
             Some(_) if goal.open == Some(Open::FewSamples) => continue,
             Some(_) => format!(
-                "{}: {} do not decide whether {label} meets it; {remedy}",
+                "{}: undecided for {label} after {}; {remedy}",
                 goal.goal,
                 trials_words(chosen.cost.n)
             ),

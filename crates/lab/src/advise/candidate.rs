@@ -155,17 +155,17 @@ pub fn field(
                 Some(_) => field.ruled_out.push(RuledOut {
                     candidate: candidate.label(),
                     why: format!(
-                        "{} is {verb}, and it {}",
-                        property.name(),
-                        if wanted { "lacks it" } else { "has it" }
+                        "it {} the {verb} property {}",
+                        if wanted { "lacks" } else { "has" },
+                        question.property_words(property)
                     ),
                     basis: fact.basis,
                 }),
                 None => field.ruled_out.push(RuledOut {
                     candidate: candidate.label(),
                     why: format!(
-                        "{} is {verb}, and there is no evidence for it here",
-                        property.name()
+                        "no evidence here shows whether it has the {verb} property {}",
+                        question.property_words(property)
                     ),
                     basis: fact.basis,
                 }),
@@ -174,7 +174,7 @@ pub fn field(
         if !known_good && !kept.is_empty() {
             let basis = kept.iter().filter_map(fact_of).map(|f| f.basis).next().unwrap_or_default();
             field.unanswered.push(format!(
-                "{} is {}, but there is no evidence about it for any candidate: {basis}",
+                "{} is {}, but there is no evidence about it for any candidate. For the first one: {basis}",
                 property.name(),
                 if wanted { "required" } else { "prohibited" }
             ));
@@ -191,7 +191,8 @@ pub fn field(
             && facts.iter().all(|fact| fact.holds.is_none())
         {
             field.unanswered.push(format!(
-                "{} has no effect on the choice, since there is no evidence about it for any candidate: {}",
+                "{} has no effect on the choice, since there is no evidence about it for any candidate. For the first \
+                 one: {}",
                 property.name(),
                 facts[0].basis
             ));
@@ -242,14 +243,14 @@ fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
     let say = |p: Property| format!("{} {}", question.wish(p).word(), p.name());
     for (at, &first) in strict.iter().enumerate() {
         if with(&[first]).is_empty() {
-            return Some(format!("no mechanism here meets \"{}\"; relax it", say(first)));
+            return Some(format!("none meets \"{}\"; relax it", say(first)));
         }
         for &second in &strict[at + 1..] {
             if !with(&[second]).is_empty() && with(&[first, second]).is_empty() {
                 let (a, b) = (with(&[first]).len(), with(&[second]).len());
                 let relax = if a >= b { second } else { first };
                 return Some(format!(
-                    "\"{}\" ({a} mechanisms) and \"{}\" ({b} mechanisms) have none in common; relax \"{}\" to {}",
+                    "none meets both \"{}\" (met by {a}) and \"{}\" (met by {b}); relax \"{}\" to \"{}\"",
                     say(first),
                     say(second),
                     say(relax),
@@ -263,7 +264,7 @@ fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
             with(&strict.iter().copied().filter(|q| q != *p).collect::<Vec<_>>()).len()
         });
         format!(
-            "no mechanism here meets all {} requirements together; relaxing \"{}\" leaves the most",
+            "none meets all {} of them together; relax \"{}\" first",
             strict.len(),
             relax.map_or(String::new(), |p| say(*p))
         )

@@ -141,14 +141,17 @@ fn checked(findings: &[&str]) -> Advice {
 
 #[test]
 fn what_disturbed_the_machine_before_the_runs_of_an_answer_is_told() {
-    assert_eq!(checked(&["load"]).warnings, ["before a run with these figures: load was busy"]);
+    assert_eq!(
+        checked(&["load"]).warnings,
+        ["before a run that gave these figures: load was busy"]
+    );
     // A run that was resumed was checked twice, but is one run.
     let twice = checked(&["load", "cpu", "load", "cpu"]).warnings;
     assert_eq!(
         twice,
         [
-            "before a run with these figures: load was busy",
-            "before a run with these figures: cpu was busy"
+            "before a run that gave these figures: load was busy",
+            "before a run that gave these figures: cpu was busy"
         ]
     );
 }
@@ -179,5 +182,5 @@ fn what_disturbed_the_runs_just_made_is_told_too() {
     };
     let advice = advise(&question(UNPINNED), &sources, &mut Checked(dir.path()), &mut |_| {})
         .expect("an answer");
-    assert_eq!(advice.warnings, ["before a run with these figures: it was busy"]);
+    assert_eq!(advice.warnings, ["before a run that gave these figures: it was busy"]);
 }

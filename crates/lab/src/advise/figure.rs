@@ -9,6 +9,8 @@ use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 /// A candidate is not pursued if its first trials all exceed the limit of a goal by this factor, although fewer than
 /// [`TRIALS_AT_LEAST`] trials leave the goal undecided.
 const FAR_BEYOND: f64 = 3.0;
+/// Begins a range or figure that contains maxima in place of percentiles.
+const MAXIMA: &str = "trials with too few samples count with their largest: ";
 
 /// A figure of a candidate over its trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -153,7 +155,7 @@ impl GoalVerdict {
     /// The verdict in words.
     pub fn words(&self) -> String {
         let Some(f) = self.measured else { return "undecided: not measured".to_owned() };
-        let largest = if self.of_maxima { "largest samples included, " } else { "" };
+        let largest = if self.of_maxima { MAXIMA } else { "" };
         let trials = format!("{} {}", f.n, if f.n == 1 { "trial" } else { "trials" });
         let range = format!("{} to {} {}", Short(f.low), Short(f.high), self.unit);
         match (self.met, self.open) {
@@ -163,8 +165,8 @@ impl GoalVerdict {
                 format!("undecided: the machine disturbed all trials ({range})")
             }
             (None, Some(Open::FewSamples)) => format!(
-                "undecided: trials have too few samples for the percentile, and their largest samples exceed the goal ({range}); \
-                 repeat the commands below with a larger measure_ms"
+                "undecided: some trials have too few samples for the percentile, and their largest samples exceed the \
+                 goal ({range}); repeat the commands below with a larger --measure-ms"
             ),
             (None, Some(Open::FewTrials)) => format!("undecided: only {trials} ({largest}{range})"),
             (None, _) => {
@@ -184,7 +186,7 @@ impl GoalVerdict {
                 format!("even the median is {} {unit}", Short(medians.median))
             }
             (Some(f), ..) if self.of_maxima => {
-                format!("largest samples included, {} {unit}", Short(f.median))
+                format!("{MAXIMA}{} {unit}", Short(f.median))
             }
             (Some(f), ..) => format!("{} {unit}", Short(f.median)),
         }

@@ -98,7 +98,7 @@ impl Library {
         let own = match records_io::read_beside::<RunEnvironment>(&dir, records_io::ENVIRONMENT) {
             Ok(environment) => environment.is_some_and(|e| e.here.machine_id == machine_id),
             Err(error) => {
-                self.warnings.push(format!("{error}: treated as a run of another machine"));
+                self.warnings.push(format!("{error}; the run counts as one of another machine"));
                 false
             }
         };

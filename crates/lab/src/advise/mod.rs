@@ -162,7 +162,10 @@ fn exclude_impossible(
                     candidate: candidate.label(),
                     why,
                     // The same text for all mechanisms with this reason.
-                    basis: format!("cases {}", case.id.replacen(candidate.mechanism, "*", 1)),
+                    basis: format!(
+                        "needed case: {}",
+                        case.id.replacen(candidate.mechanism, "*", 1)
+                    ),
                 });
             }
         }

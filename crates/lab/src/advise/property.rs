@@ -173,7 +173,7 @@ impl Property {
             Property::SendDeadline | Property::Pollable | Property::ZeroCopy
                 if subject.entry.is_contender() =>
             {
-                Fact { holds: None, basis: "declarations of contenders do not state it".to_owned() }
+                Fact { holds: None, basis: "declarations of contenders cannot state it".to_owned() }
             }
             Property::Language => subject.language(),
             Property::Licence => subject.licence(),
@@ -217,11 +217,11 @@ impl Property {
             }),
             Property::PrivateDevShm if subject.question.has_private_dev_shm() => Fact::new(
                 true,
-                "measured between containers that have a /dev/shm each; what does not pass is ruled out",
+                "measured between containers with a /dev/shm each; a mechanism that fails there is ruled out",
             ),
             Property::UnprivilegedContainer | Property::PrivateDevShm => Fact {
                 holds: None,
-                basis: "not covered by records of this machine; test it in the container itself"
+                basis: "records of this machine do not cover it; test it in the container itself"
                     .to_owned(),
             },
         }
@@ -281,7 +281,8 @@ impl Subject<'_> {
                 }
                 true => Fact {
                     holds: None,
-                    basis: "it has user-space code, which here is Rust".to_owned(),
+                    basis: "its code in user space is Rust; it is not recorded whether other languages can use it"
+                        .to_owned(),
                 },
             };
         };
@@ -352,7 +353,7 @@ impl Subject<'_> {
         }
         match mine().find(|r| !good(r)) {
             None => {
-                Fact { holds: Some(true), basis: format!("{count} fault tests on this machine") }
+                Fact { holds: Some(true), basis: format!("fault tests on this machine: {count}") }
             }
             Some(bad) => {
                 let after = bad
@@ -361,7 +362,7 @@ impl Subject<'_> {
                 Fact {
                     holds: Some(false),
                     basis: format!(
-                        "fault test {}, {} while {}: the other end was {}{after} (run {})",
+                        "fault test {} of {} while {}: outcome {}{after} (run {})",
                         word(bad.fault),
                         bad.mechanism,
                         word(bad.state),

@@ -123,7 +123,7 @@ impl Question {
             Some(value) if fans => at.key("peers").number(value, 2, MOST_PEERS)? as u32,
             Some(value) => at.key("peers").number(value, 1, 1).map(|n| n as u32).map_err(|_| {
                 at.key("peers").bad(format!(
-                    "'{}' has two processes; peers belong to fan-in and fan-out",
+                    "'{}' always has two processes; only fan-in and fan-out have a number of peers",
                     pattern.word()
                 ))
             })?,
@@ -137,9 +137,9 @@ impl Question {
         };
         let reply_bytes = match top.get("reply_bytes") {
             Some(_) if pattern != Pattern::RequestReply => {
-                return Err(at
-                    .key("reply_bytes")
-                    .bad("only pattern = \"request-reply\" supports another reply size"));
+                return Err(at.key("reply_bytes").bad(
+                    "only pattern = \"request-reply\" supports a reply size of its own; omit it",
+                ));
             }
             Some(value) => Some(size_bytes(&at.key("reply_bytes"), value, 1)?),
             None => None,
@@ -152,7 +152,8 @@ impl Question {
         }
         if rate_per_s.is_some_and(|rate| rate > MOST_PER_S) {
             return Err(at.key("rate_per_s").bad(format!(
-                "more than {MOST_PER_S} per second cannot be sent on a schedule; omit the rate to find out what is possible"
+                "more than {MOST_PER_S} messages per second cannot be sent on a schedule; omit the rate to find out \
+                 what is possible"
             )));
         }
         let site = match top.get("where") {
@@ -174,7 +175,7 @@ impl Question {
         }
         let mut shares = match top.get("shares") {
             Some(_) if site != Site::OtherContainer => {
-                let only = "only containers share something: where = \"other-container\"";
+                let only = "only containers can share something; set where = \"other-container\"";
                 return Err(at.key("shares").bad(only));
             }
             Some(value) => at.key("shares").axis(value, share)?,
@@ -211,8 +212,11 @@ impl Question {
         // A stream at full speed and the fans are timed as a whole and have no latency per message.
         let untimed = fans || (pattern == Pattern::Stream && rate_per_s.is_none());
         if untimed && (objective == Objective::Latency || !goals.latency_us.is_empty()) {
-            let remedy =
-                if fans { "set optimise = \"throughput\" or \"cpu\"" } else { "state rate_per_s" };
+            let remedy = if fans {
+                "omit latency goals, and set optimise = \"throughput\" or \"cpu\""
+            } else {
+                "state rate_per_s"
+            };
             return Err(at.key("goal").bad(format!(
                 "latency cannot be judged for pattern = \"{}\" at full speed: {remedy}",
                 pattern.word()
@@ -235,7 +239,9 @@ impl Question {
                 Some(value) => match placement(&at.key("placement"), value)? {
                     PlacementAxis::One(placement) => placement,
                     PlacementAxis::EveryPair | PlacementAxis::EveryPairAndSelf => {
-                        return Err(at.key("placement").bad("expected a single placement"));
+                        return Err(at
+                            .key("placement")
+                            .bad("expected a single placement, not every pair of CPUs"));
                     }
                 },
                 None => {

@@ -148,7 +148,12 @@ impl Surveyor<'_> {
                 let works =
                     |c: &Candidate| judge(self.question, c, self.survey.trials.iter()).is_some();
                 let working: Vec<Candidate> = unknown.into_iter().filter(works).collect();
-                self.stage("the candidates that work there", &working, &own, trials - first)?;
+                self.stage(
+                    "the candidates that work between the hosts",
+                    &working,
+                    &own,
+                    trials - first,
+                )?;
             }
         }
         loop {
@@ -158,7 +163,7 @@ impl Surveyor<'_> {
             let share = if last { time } else { time / 2 };
             let trials = self.affordable(left.len(), share).min(MOST_TRIALS);
             if last {
-                self.stage("the last candidates", &left, &own, trials.max(LAST_TRIALS))?;
+                self.stage("the best candidates at length", &left, &own, trials.max(LAST_TRIALS))?;
                 self.settle(candidates)?;
                 return Ok(self.finalists(candidates, left, known));
             }
@@ -209,7 +214,7 @@ impl Surveyor<'_> {
             if trials < FIRST_TRIALS || most >= LATEST_TRIALS {
                 return Ok(());
             }
-            self.stage("candidates that are not distinguished yet", &open, &own, trials)?;
+            self.stage("candidates that are still tied", &open, &own, trials)?;
         }
     }
 
@@ -347,5 +352,8 @@ pub fn describe(setting: &Setting, question: &Question) -> String {
     if setting.rate_factor != own.rate_factor {
         return format!("{} messages per second", varied.rate_per_s.unwrap_or_default());
     }
-    format!("load {}", crate::cases::load_name(&setting.load))
+    if setting.load.is_idle() {
+        return "no load added".to_owned();
+    }
+    format!("background load ({})", crate::cases::load_name(&setting.load))
 }

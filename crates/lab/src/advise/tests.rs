@@ -45,7 +45,7 @@ fn errors_name_the_file_the_key_and_the_remedy() {
             "size_bytes = 64\npattern = \"ring\"",
             "unknown value 'ring'; allowed: request-reply, stream",
         ),
-        ("size_bytes = 64\npeers = 3", "peers belong to fan-in and fan-out"),
+        ("size_bytes = 64\npeers = 3", "only fan-in and fan-out have a number of peers"),
         (
             "size_bytes = 64\npattern = \"stream\"\nreply_bytes = 8",
             "only pattern = \"request-reply\"",
@@ -66,7 +66,7 @@ fn errors_name_the_file_the_key_and_the_remedy() {
         ("size_bytes = 64\npattern = \"stream\"\n[goal]\np99_us = 5", "state rate_per_s"),
         (
             "size_bytes = 64\nrate_per_s = 1e8",
-            "more than 10000000 per second cannot be sent on a schedule",
+            "more than 10000000 messages per second cannot be sent on a schedule",
         ),
         ("size_bytes = []", "a mix has 1 to 1000 sizes"),
         (
@@ -123,7 +123,7 @@ fn requirements_rule_out_and_say_on_what_they_rest() {
     let field = field(&asked, &NOTHING_KNOWN, catalogue::all());
     assert!(field.candidates.iter().all(|c| c.caps.waitable_fd));
     let udp = field.ruled_out.iter().find(|r| r.candidate == "udp").expect("udp loses messages");
-    assert!(udp.why.contains("delivery is required"), "{udp:?}");
+    assert!(udp.why.contains("lacks the required property delivery"), "{udp:?}");
     assert!(udp.basis.contains("conformance suite"), "{udp:?}");
     // Spinning must be mentioned to be considered.
     assert!(

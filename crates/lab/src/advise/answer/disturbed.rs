@@ -35,8 +35,8 @@ fn before(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
         }
     }
     let note = |(finding, times): (Finding, usize)| match times {
-        1 => format!("before a run with these figures: {}", finding.what),
-        n => format!("before {n} runs with these figures, for example: {}", finding.what),
+        1 => format!("before a run that gave these figures: {}", finding.what),
+        n => format!("before {n} runs that gave these figures, for example: {}", finding.what),
     };
     found.into_iter().map(note).collect()
 }
@@ -59,6 +59,6 @@ fn during(sources: &Sources<'_>, survey: &Survey, runs: &[&String]) -> Option<St
     let (_, run, warning) = busy.first()?;
     Some(match busy.len() {
         1 => format!("in {run} {warning}"),
-        n => format!("in {n} runs with these figures, most in {run}: {warning}"),
+        n => format!("in {n} runs that gave these figures, most of all in {run}: {warning}"),
     })
 }

@@ -61,7 +61,9 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
         Objective::Cpu => "CPU time per message",
     };
     if other.cost.overlaps(&chosen.cost) {
-        reasons.push(format!("it suits your code better: the intervals of its {unit} and the choice's overlap (ratio {ratio:.2})"));
+        reasons.push(format!(
+            "it suits your code better: its {unit} may be equal, since the two intervals overlap (ratio {ratio:.2})"
+        ));
     } else {
         reasons.push(format!("you can accept {ratio:.2} times the {unit}"));
     }
@@ -70,7 +72,7 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
         && question.objective != Objective::Cpu
     {
         reasons.push(format!(
-            "CPU time counts more: it takes {:.0} % less per message",
+            "CPU time matters more: the runner-up takes {:.0} % less per message",
             (1.0 - its.median / own.median) * 100.0
         ));
     }
@@ -92,17 +94,17 @@ pub(super) fn prefer_if(question: &Question, chosen: &Judged, other: &Judged) ->
 
 pub(super) fn settings(question: &Question, chosen: &Judged) -> Vec<String> {
     let mut settings = vec![match chosen.candidate.wait {
-        crossway_mech::Wait::Block => "waiting: use blocking calls, or poll before them".to_owned(),
+        crossway_mech::Wait::Block => "waiting: use blocking calls, or call poll first".to_owned(),
         crossway_mech::Wait::Spin => "waiting: spin, and give each end a CPU of its own".to_owned(),
         crossway_mech::Wait::Hybrid { spin_us } => {
             format!("waiting: spin for {spin_us} us, then sleep")
         }
     }];
     if chosen.candidate.mechanism.ends_with("-nodelay") {
-        settings.push("set TCP_NODELAY (SCTP_NODELAY) on both ends".to_owned());
+        settings.push("set TCP_NODELAY (for SCTP: SCTP_NODELAY) on both ends".to_owned());
     }
     settings.push("buffers: the system's defaults, as measured".to_owned());
-    settings.push(format!("placement: measured {}", question.placement.word()));
+    settings.push(format!("placement: {}, as measured", question.placement.word()));
     settings
 }
 
@@ -174,7 +176,7 @@ pub(super) fn nothing_admissible(
     by_violation.sort_by(|a, b| a.violation().total_cmp(&b.violation()));
     let Some(nearest) = by_violation.first() else {
         return if survey.trials.is_empty() {
-            "no record of this machine answers the question; let advise measure it, or measure its plan yourself".to_owned()
+            "no record of this machine answers the question; repeat the command without --no-measure".to_owned()
         } else {
             "no candidate could be measured; see the reasons under 'Ruled out'".to_owned()
         };
@@ -188,7 +190,7 @@ pub(super) fn nothing_admissible(
         failures => failures.join("; "),
     };
     let label = nearest.candidate.label();
-    let mut text = format!("{whose} meets every goal. The closest is {label}: {why}");
+    let mut text = format!("{whose} meets every requirement. The closest is {label}: {why}");
     if let (Some(rate), Some(share)) = (question.rate_per_s, nearest.share_of_rate)
         && share < RATE_REACHED
     {
@@ -215,7 +217,7 @@ pub(super) fn objective_words(question: &Question) -> String {
             format!("round trip {}", question.percentile().name())
         }
         (Objective::Latency, Pattern::ConnectPerExchange) => {
-            "connect, exchange and close, median".to_owned()
+            "median time to connect, exchange and close".to_owned()
         }
         (Objective::Latency, _) => format!("one-way latency {}", question.percentile().name()),
         (Objective::Throughput, _) => "time per message".to_owned(),

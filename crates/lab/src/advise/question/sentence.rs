@@ -31,8 +31,8 @@ impl Question {
             self.languages.iter().map(String::as_str).filter(|l| !declared(l)).collect();
         (!unknown.is_empty()).then(|| {
             format!(
-                "no contender's declaration names the language {}: for kernel interfaces, it is assumed that it can make \
-                 system calls; check the spelling",
+                "no contender's declaration names the language {}; check the spelling. Kernel interfaces count as \
+                 usable, because it is assumed that the language can make system calls",
                 unknown.join(" or ")
             )
         })
@@ -92,7 +92,7 @@ impl Question {
             ", {}",
             match crate::cases::load_name(&self.load) {
                 idle if idle == "idle" => "no load added".to_owned(),
-                load => format!("load {load}"),
+                load => format!("background load ({load})"),
             }
         );
         for goal in self.goals.words() {
