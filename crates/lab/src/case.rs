@@ -176,14 +176,17 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
         Some(Unplaceable { why: why.to_owned(), remedy: remedy.to_owned() })
     };
     if catalogue::is_contender(mechanism) {
-        return no("contenders run on this machine, outside of testbeds", "testbed = \"local\"");
+        return no(
+            "contenders run only on this machine, not on testbeds",
+            "set testbed = \"local\"",
+        );
     }
     if testbed.kind == TestbedKind::Hosts && testbed.hosts.is_empty() {
         let why = format!("the testbed '{}' has no hosts", testbed.name);
         return no(&why, "name two on the command line: --hosts 'ssh a,ssh b'");
     }
     if !inputs.load.is_idle() {
-        return no("background load runs on this machine only", "load = \"idle\" on a testbed");
+        return no("background load runs on this machine only", "set load = \"idle\" on a testbed");
     }
     if testbed.kind == TestbedKind::Containers {
         return impossible_contained(mechanism, inputs);
@@ -200,16 +203,16 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
         _ => carrier.transport == Transport::Tipc && !testbed.tipc.contains(&Tipc::Kernel),
     });
     if by_tipcd && testbed.kind != TestbedKind::Hosts && !testbed.tipc.contains(&Tipc::Node) {
-        return no("no tipcd joins the testbed's hosts", "tipc = [\"node\"] in the testbed");
+        return no("no tipcd connects the testbed's hosts", "set tipc = [\"node\"] in the testbed");
     }
     if !caps.crosses_hosts {
-        return no("the mechanism does not work between hosts", "ends = \"within\"");
+        return no("the mechanism does not work between hosts", "set ends = \"within\"");
     }
     match inputs.placement {
         Placement::Unpinned | Placement::Cpus { .. } => None,
         _ => no(
             "two hosts share no cores",
-            "placement = \"unpinned\" or { cpus = { a, b } }: a on the first host, b on the second",
+            "set placement = \"unpinned\" or { cpus = { a, b } }: a on the first host, b on the second",
         ),
     }
 }
@@ -221,12 +224,15 @@ fn impossible_contained(mechanism: &str, inputs: &Inputs) -> Option<Unplaceable>
     };
     if inputs.ends == Ends::Within {
         return no(
-            "both ends in one container are the same as without a container",
-            "testbed = \"local\"",
+            "two ends in one container would give the same figures as without a container",
+            "set testbed = \"local\"",
         );
     }
     if catalogue::carrier(mechanism).is_some_and(|carrier| carrier.node.is_some()) {
-        return no("no daemon runs in the containers", "kind = \"netlab\", tipc = [\"node\"]");
+        return no(
+            "its daemon does not run in containers",
+            "set kind = \"netlab\" and tipc = [\"node\"] in the testbed",
+        );
     }
     None
 }
@@ -244,35 +250,35 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
         if !facts.contenders {
             let why =
                 format!("contenders do not support the workload '{}'", inputs.workload.word());
-            return no(why, "workload = \"throughput\" or \"ping-pong\"");
+            return no(why, "set workload = \"throughput\" or \"ping-pong\"");
         }
         if inputs.reply_bytes.is_some() {
             return no(
                 "replies of contenders always have the request's size".to_owned(),
-                "no reply_bytes",
+                "omit reply_bytes",
             );
         }
         if matches!(inputs.wait, Wait::Hybrid { .. }) {
-            return no("contenders can only block or spin".to_owned(), "wait = \"block\"");
+            return no("contenders can only block or spin".to_owned(), "set wait = \"block\"");
         }
     }
     let spin = match inputs.placement {
-        Placement::SameCore => "wait = \"spin\", and place the roles on two cores",
-        _ => "wait = \"spin\"",
+        Placement::SameCore => "set wait = \"spin\", and place the roles on two cores",
+        _ => "set wait = \"spin\"",
     };
     match inputs.wait {
         Wait::Block | Wait::Hybrid { .. } if !caps.can_block => {
             return no("the mechanism can only spin".to_owned(), spin);
         }
         Wait::Spin | Wait::Hybrid { .. } if !caps.can_spin => {
-            return no("the mechanism cannot spin".to_owned(), "wait = \"block\"");
+            return no("the mechanism cannot spin".to_owned(), "set wait = \"block\"");
         }
         _ => {}
     }
     if inputs.access == Access::InPlace && !caps.in_place {
         return no(
             "the mechanism does not support writing in place".to_owned(),
-            "access = \"copy\"",
+            "set access = \"copy\"",
         );
     }
     if let Some(max) = caps.max_message
@@ -280,30 +286,30 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
     {
         let larger = catalogue::find(mechanism)
             .and_then(|entry| entry.remedy_for_size(inputs.largest_bytes() as usize));
-        let remedy = larger.unwrap_or_else(|| "a smaller size".to_owned());
+        let remedy = larger.unwrap_or_else(|| "use a smaller size".to_owned());
         return no(format!("its largest message here is {max} bytes"), &remedy);
     }
     if inputs.size_bytes == 0 && (caps.boundaries == Boundaries::Stream || !caps.carries_empty) {
         return no(
             "the mechanism cannot carry empty messages".to_owned(),
-            "a size of at least 1 byte",
+            "use a size of at least 1 byte",
         );
     }
     if inputs.reply_bytes.is_some() && !facts.sizes_replies() {
         let why = "only round trips can have replies of another size".to_owned();
-        return no(why, "workload = \"ping-pong\" or requests, or no reply_bytes");
+        return no(why, "set workload = \"ping-pong\" or requests, or omit reply_bytes");
     }
     if inputs.workload == Workload::Exchange && !caps.reconnects {
         let why = "the mechanism cannot reconnect its channel for each exchange";
-        return no(why.to_owned(), "workload = \"ping-pong\"");
+        return no(why.to_owned(), "set workload = \"ping-pong\"");
     }
     if facts.timed() && inputs.size_bytes < SEQUENCED_SIZE as u64 {
         let why = format!("each message needs a sequence number of {SEQUENCED_SIZE} bytes");
-        return no(why, "a size of at least 8 bytes");
+        return no(why, "use a size of at least 8 bytes");
     }
     if facts.timed() && caps.reliability == crossway_mech::Reliability::Lossy {
-        let why = "if the end mark were lost, the receiver would wait forever";
-        return no(why.to_owned(), "a reliable mechanism");
+        let why = "the mechanism may lose the message that ends the workload, and the receiver would then wait forever";
+        return no(why.to_owned(), "use a reliable mechanism");
     }
     None
 }

@@ -107,7 +107,7 @@ fn refuse_spinning_alone(
         return Err(Unplaceable::new(
             "a spinning end would use up the time slice that its peer on the same core needs",
             match can_block {
-                true => "wait = \"block\" or \"hybrid\", or place the roles on two cores",
+                true => "set wait = \"block\" or \"hybrid\", or place the roles on two cores",
                 false => "place the roles on two cores: this mechanism can only spin",
             },
         ));
@@ -127,8 +127,8 @@ fn other_core(topology: &Topology) -> Result<Vec<u32>, Unplaceable> {
         .map(|(a, b)| vec![a, b])
         .ok_or_else(|| {
             Unplaceable::new(
-                "only one core is allowed here",
-                "placement = \"same-core\", or allow two cores (taskset, cgroup cpuset)",
+                "this process may use only one core",
+                "set placement = \"same-core\", or allow two cores (taskset, cgroup cpuset)",
             )
         })
 }

@@ -330,7 +330,7 @@ fn a_run_of_which_every_case_is_skipped_says_why_and_what_mends_it() {
     assert_eq!(output.status.code(), Some(1), "nothing was measured: {output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
     for words in
-        ["Nothing was measured", "empty messages (skipped: ", "-> a size of at least 1 byte"]
+        ["Nothing was measured", "empty messages (skipped: ", "-> use a size of at least 1 byte"]
     {
         assert!(said.contains(words), "{said}");
     }

@@ -44,7 +44,7 @@ fn testbeds_and_ends_are_axes() {
         case.excluded.as_ref().map_or(String::new(), |e| format!("{}; {}", e.why, e.remedy))
     };
     let between = why("pipe/throughput/64/block/unpinned/fast", &cases);
-    assert_eq!(between, "the mechanism does not work between hosts; ends = \"within\"");
+    assert_eq!(between, "the mechanism does not work between hosts; set ends = \"within\"");
     assert_eq!(why("pipe/throughput/64/block/unpinned/fast/within", &cases), "");
     let nobody = why("tcp/throughput/64/block/unpinned/real", &cases);
     assert!(nobody.starts_with("the testbed 'real' has no hosts; name two"), "{nobody}");
