@@ -187,7 +187,7 @@ mod tests {
         grid.row([
             "-45.4..+40.6 %",
             "8.56 k msg/s",
-            "unclear: the trials permit a difference of 83 %",
+            "unclear: the trials permit a difference of up to 83 %",
         ]);
         let text = grid.text(&Ui { width: 46, ..Ui::plain() });
         let figures = text.lines().nth(1).unwrap();

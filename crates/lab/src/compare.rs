@@ -230,7 +230,7 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
     let copies = report.comparisons.iter().filter(|c| c.same_trials).count();
     if copies > 0 {
         report.warnings.push(format!(
-            "{copies} of {n} figures are from the same trials on both sides, as when a run is compared with a copy of itself; they show no change"
+            "{copies} of {n} figures are from the same trials on both sides (as in a copy of a run) and cannot differ"
         ));
     }
     if n >= 20 {
@@ -323,7 +323,7 @@ fn compare_figure(
     let outliers = a_summary.outliers + b_summary.outliers;
     if note.is_none() && outliers > 0 {
         let trials = if outliers == 1 { "trial" } else { "trials" };
-        note = Some(format!("{outliers} outlying {trials}, kept"));
+        note = Some(format!("includes {outliers} outlying {trials}"));
     }
     Some(Comparison {
         case: label.to_owned(),
@@ -355,16 +355,17 @@ fn too_few(figure: Figure, trials: [usize; 2], figures: usize) -> String {
     let have = if figures == 1 { "trial has" } else { "trials have" };
     match figure {
         Figure::LatencyP99 { .. } => format!(
-            "only {figures} {have} the 1,000 samples that a p99 needs, and {TRIALS_AT_LEAST} must; measure longer trials (--measure-ms)"
+            "only {figures} {have} the 1,000 samples for a p99, but {TRIALS_AT_LEAST} are needed; raise --measure-ms"
         ),
-        _ => format!("only {figures} {have} this figure, and {TRIALS_AT_LEAST} must"),
+        _ => format!("only {figures} {have} this figure, but {TRIALS_AT_LEAST} are needed"),
     }
 }
 
 /// The remark on virtual CPUs that moved, with the cache-line round trips of both sides.
 fn cpus_moved(before: f64, after: f64) -> String {
     format!(
-        "the virtual CPUs moved to other cores between the two sets: the cache-line round trip changed from {before:.0} to {after:.0} ns; measure both again"
+        "the virtual CPUs moved to other cores (cache-line round trip: {before:.0} ns in A, {after:.0} ns in B); \
+         measure both again"
     )
 }
 
@@ -381,7 +382,9 @@ fn judge(slowdown: Interval, room: f64, p: f64, terms: &Terms) -> (Verdict, Opti
         (Verdict::Same, None)
     } else {
         let why = match (seen, slowdown.contains(1.0)) {
-            (false, true) => format!("the trials permit a difference of {:.1} %", room * 100.0),
+            (false, true) => {
+                format!("the trials permit a difference of up to {:.1} %", room * 100.0)
+            }
             (false, false) => format!(
                 "the two tests disagree: the interval excludes equality, the Mann-Whitney test does not (p = {p:.2})"
             ),
