@@ -62,7 +62,7 @@ pub fn examine(
         Probe::Ready { .. } => Verdict::Holds,
         Probe::Missing { why, remedy } => Verdict::Broken(format!("{why}; {remedy}")),
     };
-    tell("it starts and greets", &greeting);
+    tell("it starts and sends its greeting", &greeting);
     if greeting != Verdict::Holds {
         return Ok(false);
     }
@@ -76,7 +76,8 @@ pub fn examine(
             Workload::PingPong => "both ways",
             _ => "one way",
         };
-        let name = format!("{} bytes {kind}: content, order and number", case.inputs.size_bytes);
+        let name =
+            format!("{} B {kind}: content, order and number of messages", case.inputs.size_bytes);
         note(&name, carry(contender, &case, launcher, run));
     }
     for sends in [false, true] {
@@ -148,7 +149,7 @@ fn carry(
             return Verdict::Broken(format!("{sent} messages were sent and {received} received"));
         }
         if out_of_order > 0 {
-            return Verdict::Broken(format!("{out_of_order} messages came out of order"));
+            return Verdict::Broken(format!("messages that arrived out of order: {out_of_order}"));
         }
     }
     Verdict::Holds
@@ -177,6 +178,6 @@ fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramEr
             killed.elapsed()
         ))),
         Err(other) => Err(other),
-        Ok(_) => Ok(Verdict::Broken("it answers 'done' as if nothing were wrong".to_owned())),
+        Ok(_) => Ok(Verdict::Broken("it answered 'done' as if nothing were wrong".to_owned())),
     }
 }

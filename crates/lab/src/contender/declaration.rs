@@ -169,8 +169,7 @@ fn one(
         return Err(bad(&format!("unknown family '{}'; allowed: {allowed}", declared.family)));
     };
     let Some(remedy) = declared.remedy.filter(|remedy| !remedy.trim().is_empty()) else {
-        let why =
-            "'remedy' is missing; state what helps if it does not work, such as an apt-get command";
+        let why = "'remedy' is missing; state what helps if the contender does not work, such as an apt-get command";
         return Err(bad(why));
     };
     if !(1..=LONGEST_DEADLINE_S).contains(&declared.deadline_s) {

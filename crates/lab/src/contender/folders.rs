@@ -25,7 +25,9 @@ const HELPERS: [(&str, &str); 4] = [C_HELPER, PYTHON_HELPER, GO_HELPER, RUST_HEL
 
 /// No folder for builds can be created.
 #[derive(Debug, thiserror::Error)]
-#[error("contenders are built below {dir}, which cannot be created: {cause}; set XDG_CACHE_HOME")]
+#[error(
+    "cannot create or write to {dir}, which contenders need: {cause}; set XDG_CACHE_HOME to another folder"
+)]
 pub struct NoFolder {
     /// The directory.
     pub dir: PathBuf,

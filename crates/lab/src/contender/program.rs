@@ -39,7 +39,7 @@ pub(crate) enum ProgramError {
     Ended(String),
     /// The program left processes running.
     #[error(
-        "its program {how}, but {left} of the processes that it started still run: a contender must stay in the \
+        "its program {how}, but processes that it started are still running ({left}): a contender must stay in the \
          foreground"
     )]
     RanAway { how: String, left: usize },
@@ -60,7 +60,9 @@ pub(crate) enum ProgramError {
     )]
     Unasked { order: &'static str, bytes: usize },
     /// The program uses another version of the protocol.
-    #[error("its program speaks version {0} of the protocol; this is version {VERSION}")]
+    #[error(
+        "its program speaks version {0} of the protocol, but this Crossway speaks version {VERSION}"
+    )]
     Version(u32),
     /// The program itself reported a failure.
     #[error("{reason}")]
@@ -250,7 +252,8 @@ impl Program {
         let ended = poll::any_readable(&[self.ended.as_fd()], until)
             .map_err(|e| OsError::new("poll", "a contender", e))?;
         if !ended.contains(&true) {
-            return Err(ProgramError::Silent { order: "close", limit, wrote: String::new() });
+            let how = format!("answered 'close', but did not exit within {limit:?}");
+            return Err(ProgramError::Ended(how));
         }
         match self.child.wait() {
             Ok(status) if status.success() => {}
@@ -258,7 +261,7 @@ impl Program {
         }
         match family::kill_marked(&self.mark) {
             0 => Ok(()),
-            left => Err(ProgramError::RanAway { how: "closed".to_owned(), left }),
+            left => Err(ProgramError::RanAway { how: "ended".to_owned(), left }),
         }
     }
 
