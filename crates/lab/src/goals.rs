@@ -161,7 +161,7 @@ fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigur
         let why = trials.iter().find_map(|r| r.nulls.get("latency_ns").cloned());
         return why.unwrap_or_else(|| {
             format!(
-                "{} has no latencies; bound msgs_per_s, bytes_per_s or cpu_us_per_msg",
+                "{} has no latencies; set a bound on msgs_per_s, bytes_per_s or cpu_us_per_msg instead",
                 trials[0].inputs.workload.word()
             )
         });
@@ -256,7 +256,7 @@ mod tests {
             record.inputs.require = Goals([(GoalFigure::P99Us, 100.0)].into());
             record.latency_ns.clear();
         }
-        let wanted = "pairs-2 has no latencies; bound msgs_per_s, bytes_per_s or cpu_us_per_msg";
+        let wanted = "pairs-2 has no latencies; set a bound on msgs_per_s, bytes_per_s or cpu_us_per_msg instead";
         assert_eq!(judge(&records)[0].reason.as_deref(), Some(wanted));
         for record in &mut records {
             let clocks = "the hosts have different clocks, so their time stamps cannot be compared";

@@ -270,7 +270,7 @@ fn memcpy() -> Vec<Memcpy> {
 fn pairs_to_measure(topology: &Topology, ask: &Ask, gaps: &mut Vec<String>) -> Vec<(u32, u32)> {
     let mut pairs = if ask.pairs.is_empty() { topology.pairs() } else { ask.pairs.clone() };
     if pairs.is_empty() {
-        gaps.push("one CPU only: nothing between cores can be measured".to_owned());
+        gaps.push("only one CPU can be used, so nothing between cores can be measured".to_owned());
     }
     if pairs.len() > PAIRS_AT_MOST && ask.pairs.is_empty() {
         let first_thread =

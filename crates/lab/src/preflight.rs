@@ -139,7 +139,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         let per_cpu = load.one_min / env.topology.cpus.len().max(1) as f64;
         if per_cpu > BUSY_SHARE {
             let what = format!(
-                "the load average is {:.2} ({per_cpu:.2} per CPU): other work competes",
+                "the load average is {:.2} ({per_cpu:.2} per CPU): other programs compete for the CPUs",
                 load.one_min
             );
             say(
@@ -195,7 +195,8 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
         }
     }
     if env.power.on_battery == Some(true) {
-        let what = "this machine runs on battery and saves power".to_owned();
+        let what =
+            "this machine runs on battery and may slow its CPUs down to save power".to_owned();
         say(Warning, "battery", what, "connect it to mains power");
     }
     if allowed.len() < 2 {

@@ -33,8 +33,8 @@ pub struct ControlRate {
 }
 
 /// The note on the rates of several threads in files from before [`ControlRate::window_ms`].
-pub const RATES_TOO_LARGE: &str = "The rates of several threads are too large: they were measured by an earlier \
-     version, which counted threads that take turns on a CPU as if they worked at the same time.";
+pub const RATES_TOO_LARGE: &str = "The rates of several threads are too large: the earlier version of Crossway that \
+     measured them counted threads that take turns on a CPU as if they worked at the same time.";
 
 impl ControlRate {
     /// Whether the rate is too large, as [`RATES_TOO_LARGE`] says.

@@ -44,7 +44,7 @@ pub enum ProfileError {
     #[error("interrupted")]
     Interrupted,
     /// The plan has no case, or more than one.
-    #[error("'{0}' has {1} cases; a profile needs exactly one")]
+    #[error("the plan '{0}' has {1} cases; a profile needs exactly one")]
     NotOne(String, usize),
     /// The case cannot run here.
     #[error("{case}: {why}; {remedy}")]
@@ -226,7 +226,7 @@ pub fn profile(
         })?;
     if let Some(wrong) = brought.outcomes.iter().find(|o| o.corrupt + o.out_of_order > 0) {
         return Err(failed(format!(
-            "{} messages were damaged and {} arrived out of order",
+            "damaged messages: {}; messages that arrived out of order: {}",
             wrong.corrupt, wrong.out_of_order
         )));
     }

@@ -186,7 +186,9 @@ impl<'a> Sampler<'a> {
         };
         let recording = match self.state.into_inner() {
             Ok(Some(recording)) => recording,
-            Ok(None) => return missing("the window never began".to_owned(), String::new()),
+            Ok(None) => {
+                return missing("the measured window never began".to_owned(), String::new());
+            }
             Err((why, remedy)) => return missing(why, remedy),
         };
         match collect(recording) {
@@ -280,7 +282,8 @@ fn notes(
     }
     if !kernel_names {
         notes.push(
-            "Names of kernel functions are not available (kernel.kptr_restrict, kernel.perf_event_paranoid): its time counts as other."
+            "Names of kernel functions are not available (kernel.kptr_restrict, kernel.perf_event_paranoid): the \
+             kernel's time counts as \"other\"."
                 .to_owned(),
         );
     }
@@ -298,7 +301,7 @@ fn notes(
         .collect();
     if !few.is_empty() {
         notes.push(format!(
-            "Few samples ({}), so the shares of time are inaccurate; measure longer.",
+            "Few samples ({}), so the shares of time are inaccurate; measure longer (--measure-ms).",
             few.join(", ")
         ));
     }
