@@ -23,32 +23,36 @@ pub const ALL: &[Unmeasurable] = &[
         about: "Android's calls between processes: one copy, straight into the receiver's memory",
         why: || {
             if Path::new("/dev/binder").exists() || Path::new("/dev/binderfs").exists() {
-                "this kernel has it, but it needs a process that manages names (servicemanager), which is Android's".to_owned()
+                "this kernel has it, but it needs a process that manages names (servicemanager), which is part of \
+                 Android".to_owned()
             } else if file_systems().lines().any(|line| line.ends_with("\tbinder")) {
-                "this kernel has it, but binderfs is not mounted, and the process that manages names is Android's".to_owned()
+                "this kernel has it, but binderfs is not mounted, and the process that manages names (servicemanager) \
+                 is part of Android".to_owned()
             } else {
                 "this kernel is built without it (CONFIG_ANDROID_BINDER_IPC)".to_owned()
             }
         },
-        instead: "Binder, on Android; elsewhere dbus-peer, python-grpc, or cma, which copies once, too",
+        instead: "Binder itself on Android; elsewhere dbus-peer, python-grpc, or cma, which also copies only once",
     },
     Unmeasurable {
         id: "rpmsg",
-        about: "messages to another processor of the same chip, over rings of virtio",
+        about: "messages to another processor of the same chip, over virtio rings",
         why: || {
             let devices = std::fs::read_dir("/sys/bus/rpmsg/devices");
             match devices.map(Iterator::count) {
-                Ok(0) => "this kernel has it, but there is no other processor to talk to, and it does not connect processes of one kernel".to_owned(),
-                Ok(_) => "it leads to another processor with firmware of its own, not to another process".to_owned(),
-                Err(_) => "this kernel is built without it, and it does not connect processes of one kernel".to_owned(),
+                Ok(0) => "this kernel has it, but there is no other processor to talk to, and rpmsg does not connect \
+                          processes of one kernel".to_owned(),
+                Ok(_) => "it connects to another processor with its own firmware, not to another process".to_owned(),
+                Err(_) => "this kernel is built without it, and rpmsg does not connect processes of one \
+                           kernel".to_owned(),
             }
         },
-        instead: "the rings (shm-*), or UNIX sockets",
+        instead: "a ring in shared memory (shm-*) or a UNIX socket (uds-*)",
     },
     Unmeasurable {
         id: "kdbus",
         about: "D-Bus inside the kernel, proposed from 2014 to 2015",
-        why: || found("/sys/fs/kdbus", "it was never part of a Linux release"),
+        why: || found("/sys/fs/kdbus", "kdbus was never part of a Linux release"),
         instead: "dbus-daemon and dbus-peer; memfd passes sealed memory as kdbus did",
     },
     Unmeasurable {
@@ -56,10 +60,10 @@ pub const ALL: &[Unmeasurable] = &[
         about: "sockets with multicast and filters, so that D-Bus needs no daemon between the ends; proposed in 2012",
         // Its number was given to another family, so asking for a socket of it would show nothing.
         why: || {
-            "it was never part of a Linux release, and other sockets have its number today"
+            "it was never part of a Linux release, and the number of its address family belongs to another one today"
                 .to_owned()
         },
-        instead: "dbus-peer; for multicast tipc-kernel-multicast",
+        instead: "dbus-peer, or for multicast tipc-kernel-multicast",
     },
     Unmeasurable {
         id: "pvm",
@@ -76,23 +80,26 @@ pub const ALL: &[Unmeasurable] = &[
     },
     Unmeasurable {
         id: "bcl",
-        about: "communication with the network card without the kernel, on the Dawning clusters",
-        why: || "it is bound to the network cards of those clusters".to_owned(),
-        instead: "MPI over RDMA on clusters, mpi here",
+        about: "communication with the network card that bypasses the kernel, on the Dawning clusters",
+        why: || "it works only with the network cards of those clusters".to_owned(),
+        instead: "MPI over RDMA on clusters, or mpi on this machine",
     },
     Unmeasurable {
         id: "pidfd",
-        about: "a descriptor of a process: it polls readable when the process ends, and signals and pidfd_getfd go through it",
+        about: "a descriptor of a process: it polls readable when the process ends, and pidfd_send_signal and \
+                pidfd_getfd take it",
         why: || {
-            "it carries no messages, and names a process, not a channel: it does not report that a living peer has closed its end".to_owned()
+            "it carries no messages, and it refers to a process, not to a channel: it does not report that a living \
+             peer has closed its end".to_owned()
         },
-        instead: "signal, which sends through a pidfd; to be notified of a peer's end, any mechanism that detects it (crossway faults measures how fast)",
+        instead: "signal, which sends through a pidfd; to be notified when a peer ends, any mechanism that detects \
+                  this (crossway faults measures how fast)",
     },
     Unmeasurable {
         id: "tee",
         about: "a system call that duplicates references to pages from one pipe into another",
         why: || {
-            "it connects no two processes: each receiver reads what was duplicated from a pipe of its own".to_owned()
+            "it does not connect two processes: each receiver reads the duplicate from a pipe of its own".to_owned()
         },
         instead: "splice, which puts pages into a pipe in the same way",
     },

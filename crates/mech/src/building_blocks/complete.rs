@@ -31,7 +31,7 @@ impl<T: Tx, R: Rx> Listener for Complete<T, R> {
 pub(crate) fn no_second_channel(mechanism: &'static str) -> OpenError {
     OpenError::Unsupported {
         mechanism,
-        why: "one offer makes one channel; listen again for another".to_owned(),
+        why: "an offer serves only one channel; listen again to open another".to_owned(),
     }
 }
 

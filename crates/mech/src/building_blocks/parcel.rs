@@ -293,7 +293,10 @@ impl<T: Taker> ParcelRx<T> {
                     Ok(Some(notice)) => notice,
                     Ok(None) => return Err(RecvError::PeerClosed),
                     Err(Stop::Errno(Errno::BADMSG)) => {
-                        return Err(RecvError::Damaged("a notice of the wrong size".to_owned()));
+                        return Err(RecvError::Damaged(
+                            "the peer announced a message with a notice of the wrong size"
+                                .to_owned(),
+                        ));
                     }
                     Err(stop) => return Err(recv_error(stop)),
                 };

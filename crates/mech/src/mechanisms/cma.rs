@@ -120,7 +120,10 @@ impl Reader {
         let start = notice.slot as usize * self.layout.slot_bytes + HEADER;
         let read = read_at(self.memory.as_fd(), buf, start as u64)?;
         if read != buf.len() {
-            return Err(RecvError::Damaged(format!("only {read} of {} bytes are left", buf.len())));
+            return Err(RecvError::Damaged(format!(
+                "the sender has ended, and only {read} of the {} bytes of its message are left",
+                buf.len()
+            )));
         }
         Ok(())
     }
@@ -186,10 +189,11 @@ fn remedy(errno: Errno) -> String {
     match (errno, cma::yama_scope()) {
         (Errno::NOSYS, _) => "use a kernel with CONFIG_CROSS_MEMORY_ATTACH".to_owned(),
         (_, Some(3)) => {
-            "kernel.yama.ptrace_scope = 3 holds until the next boot: set it to 1 in /etc/sysctl.d and boot again".to_owned()
+            "kernel.yama.ptrace_scope = 3 cannot be changed until the next boot: set it to 1 in /etc/sysctl.d and \
+             reboot".to_owned()
         }
         (_, Some(2)) => "run as root: sysctl -w kernel.yama.ptrace_scope=1".to_owned(),
-        _ => "allow the processes to trace each other: in a container --cap-add SYS_PTRACE".to_owned(),
+        _ => "allow the processes to trace each other: start a container with --cap-add SYS_PTRACE".to_owned(),
     }
 }
 
@@ -208,8 +212,7 @@ impl Mechanism for Cma {
 
     fn probe() -> Probe {
         let tried = cma::try_here();
-        let why =
-            |e| format!("reading another process's memory is not permitted: process_vm_readv: {e}");
+        let why = |e| format!("another process's memory cannot be read: process_vm_readv: {e}");
         Probe::of_kernel(tried.map_err(why), &tried.map_or_else(remedy, |()| String::new()))
     }
 
@@ -241,7 +244,8 @@ impl Mechanism for Cma {
         let pages = Pages::of_memfd(own_memory)?;
         if pages.len() != layout.slots * layout.slot_bytes {
             let why =
-                "the layout of the slots does not fit this spec; both ends must have the same spec"
+                "the offered memory does not have the size that this end expects; both ends must be opened with the \
+                 same settings"
                     .to_owned();
             return Err(OpenError::BadOffer { mechanism: Self::ID, why });
         }

@@ -74,7 +74,7 @@ pub type LinxShm = Linx<Shm>;
 
 impl Via for Uds {
     const NAME: &'static str = "linx-uds";
-    const SUMMARY: &'static str = "LINX signals by UNIX stream sockets (lfs_socket_sig)";
+    const SUMMARY: &'static str = "LINX signals over UNIX stream sockets (lfs_socket_sig)";
     const CARRIER: Carrier =
         Carrier::new(Family::Unix, carrier::Transport::Unix).through(NodeKind::Linx);
     const TRANSPORT: Transport = Transport::Uds;
@@ -82,7 +82,7 @@ impl Via for Uds {
 
 impl Via for Fifo {
     const NAME: &'static str = "linx-fifo";
-    const SUMMARY: &'static str = "LINX signals by FIFOs, one each way (lfs_fifo_sig)";
+    const SUMMARY: &'static str = "LINX signals over FIFOs, one each way (lfs_fifo_sig)";
     const CARRIER: Carrier =
         Carrier::new(Family::Pipe, carrier::Transport::Pipe).through(NodeKind::Linx);
     const TRANSPORT: Transport = Transport::Fifo;
@@ -90,7 +90,8 @@ impl Via for Fifo {
 
 impl Via for Shm {
     const NAME: &'static str = "linx-shm";
-    const SUMMARY: &'static str = "LINX signals by rings in shared memory, woken through eventfds";
+    const SUMMARY: &'static str =
+        "LINX signals over rings in shared memory, with wake-ups through eventfds";
     const CARRIER: Carrier =
         Carrier::new(Family::SharedMemory, carrier::Transport::Memory).through(NodeKind::Linx);
     const TRANSPORT: Transport = Transport::Shm;
@@ -324,9 +325,9 @@ impl Listener for LinxListener {
 /// Rejects specs that signals cannot satisfy.
 pub(super) fn check(mechanism: &'static str, spec: &Spec) -> Result<(), OpenError> {
     let why = if spec.max_message > MAX_MESSAGE {
-        format!("a signal carries at most {MAX_MESSAGE} bytes; request a smaller size")
+        format!("a LINX signal carries at most {MAX_MESSAGE} bytes; request smaller messages")
     } else if spec.wait != Wait::Block {
-        "an endpoint can only sleep until a signal arrives; request blocking waits".to_owned()
+        "a LINX endpoint cannot spin while it waits for a signal; request blocking waits".to_owned()
     } else {
         return Ok(());
     };

@@ -78,7 +78,7 @@ pub type LinxTipc = LinxLink<Tipc>;
 
 impl Over for Tcp {
     const NAME: &'static str = "linx-tcp";
-    const SUMMARY: &'static str = "LINX signals between two nodes by a link over TCP";
+    const SUMMARY: &'static str = "LINX signals between two nodes, over a TCP link";
     const CARRIER: Carrier =
         Carrier::new(Family::Network, carrier::Transport::Tcp).through(NodeKind::Linx);
     const REMEDY: &'static str = "bring the loopback interface up: ip link set lo up";
@@ -96,7 +96,7 @@ impl Over for Tcp {
 impl Over for Tipc {
     const NAME: &'static str = "linx-tipc";
     const SUMMARY: &'static str =
-        "LINX signals between two nodes by a link over TIPC (the kernel's, or a tipcd's)";
+        "LINX signals between two nodes, over a TIPC link (the kernel's TIPC or a tipcd's)";
     const CARRIER: Carrier =
         Carrier::new(Family::Tipc, carrier::Transport::Tipc).through(NodeKind::Linx);
     const REMEDY: &'static str = tipc_node::REMEDY;

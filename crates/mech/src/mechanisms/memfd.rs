@@ -67,7 +67,8 @@ pub struct Mapper(Layout);
 fn must_have(fd: Option<OwnedFd>) -> Result<OwnedFd, RecvError> {
     let none = || {
         RecvError::Damaged(
-            "a notice arrived without its descriptor; this process may have reached its limit of open files (ulimit -n)"
+            "a message arrived without the descriptor of its memfd; this process may have reached its limit of open \
+             files (ulimit -n)"
                 .to_owned(),
         )
     };
@@ -88,7 +89,10 @@ impl Taker for Mapper {
         let fd = must_have(fd)?;
         let read = if buf.is_empty() { 0 } else { read_at(fd.as_fd(), buf, 0)? };
         if read != buf.len() {
-            return Err(RecvError::Damaged(format!("a memfd holds {read} of {} bytes", buf.len())));
+            return Err(RecvError::Damaged(format!(
+                "a memfd contains only {read} of the {} bytes of its message",
+                buf.len()
+            )));
         }
         Ok(())
     }

@@ -110,7 +110,8 @@ impl Mechanism for PosixShm {
     fn probe() -> Probe {
         Probe::of_kernel(
             round_trip::<Self>(Wait::Block),
-            "mount a tmpfs that this user can write to on /dev/shm, with room in it: mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
+            "mount on /dev/shm a tmpfs that has free space and that this user can write to: mount -t tmpfs -o \
+             mode=1777 tmpfs /dev/shm",
         )
     }
 

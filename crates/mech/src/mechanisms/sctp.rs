@@ -32,7 +32,7 @@ use crate::{
 
 /// How the user raises the limit of the message size.
 const LARGER: &str =
-    "set socket_buffer_bytes to at least half of that; net.core.wmem_max clamps it";
+    "set socket_buffer_bytes to at least half the message size (net.core.wmem_max limits it)";
 
 /// sctp(7) with default options.
 pub type Sctp = OneToOne<Delays>;

@@ -74,13 +74,14 @@ impl ConnectionFamily for Smc {
                     .to_owned())
             }
             None => {
-                Err("the kernel does not tell whether a connection fell back to TCP".to_owned())
+                Err("the kernel does not report whether a connection fell back to TCP".to_owned())
             }
         }
     }
 
     fn remedy() -> &'static str {
-        "a kernel with CONFIG_SMC and CONFIG_SMC_LO (6.10 and later) or CONFIG_DIBS_LO (6.18 and later): sudo modprobe smc"
+        "use a kernel with CONFIG_SMC and a loopback device (CONFIG_SMC_LO from Linux 6.10, CONFIG_DIBS_LO from 6.18), \
+         and load the module as root: modprobe smc"
     }
 
     fn add_facts(fd: BorrowedFd<'_>, facts: &mut Facts) {

@@ -24,8 +24,9 @@ pub use super::tipc_kernel_multicast::TipcKernelMulticast;
 const SERVICE: u32 = 0x4357_0001;
 
 /// How to make AF_TIPC available.
-pub(super) const REMEDY: &str = "load the kernel's module as root: modprobe tipc (CONFIG_TIPC); where the kernel has none: a \
-     guest with its own kernel, or Crossway's TIPC node in user space";
+pub(super) const REMEDY: &str = "load the kernel's module as root: modprobe tipc (CONFIG_TIPC); if the kernel has no \
+                                 such module, use a guest with its own kernel (crossway guest run) or Crossway's TIPC \
+                                 node in user space (crossway tipcd)";
 
 /// Creates an AF_TIPC socket.
 pub(super) fn tipc_socket(kind: SocketType, spec: &Spec) -> Result<OwnedFd, OpenError> {

@@ -35,7 +35,8 @@ pub struct ServiceMulticast;
 
 impl DatagramFamily for ServiceMulticast {
     const NAME: &'static str = "tipc-kernel-multicast";
-    const SUMMARY: &'static str = "the kernel's TIPC, service multicast (RDM): one send reaches all members; full receivers drop";
+    const SUMMARY: &'static str = "the kernel's TIPC, service multicast (RDM): one send reaches all members; full \
+                                   receivers drop messages";
     const CARRIER: Carrier = Carrier::new(Family::Tipc, Transport::Tipc);
     const RELIABILITY: Reliability = Reliability::Lossy;
     const CARRIES_EMPTY: bool = false;

@@ -29,8 +29,8 @@ const SERVICE: u32 = 0x4357_0002;
 pub(super) const MAX_MESSAGE_BYTES: usize = crossway_tipc_client::protocol::MESSAGE_LEN_MAX;
 
 /// How to make a node available.
-pub(super) const REMEDY: &str =
-    "start a node: crossway tipcd & (no privilege needed with --socket PATH and TIPCD_SOCKET=PATH)";
+pub(super) const REMEDY: &str = "start a node: crossway tipcd & (without privilege: add --socket PATH, and set \
+                                 TIPCD_SOCKET=PATH for the programs)";
 
 /// How a private node is started, and the node that was started.
 struct OnDemand {

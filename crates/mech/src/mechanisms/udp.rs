@@ -31,7 +31,7 @@ impl DatagramFamily for UdpDatagrams {
     const LARGEST: Option<usize> = Some(LARGEST_OVER_IPV6);
     const CROSSES_HOSTS: bool = true;
     const HELLOS: usize = 3;
-    const ADVICE: &'static str = "this is the limit of UDP; send less at a time";
+    const ADVICE: &'static str = "this is the limit of UDP; request smaller messages";
     type Inbox = OwnedFd;
     type Sink = DatagramSocket;
     type Source = DatagramSocket;

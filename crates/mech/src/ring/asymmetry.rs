@@ -30,8 +30,8 @@ impl Fences {
         if asymmetric && !futex::register_heavy_fence() {
             return Err(OpenError::BadOffer {
                 mechanism: id,
-                why: "the listener relies on membarrier, which this process may not use; \
-                      run both ends in the same sandbox"
+                why: "the listening end relies on the system call membarrier, which this process is not permitted to \
+                      use; run both ends in the same sandbox"
                     .into(),
             });
         }

@@ -50,7 +50,8 @@ impl Shared {
             return Err(OpenError::BadOffer {
                 mechanism: id,
                 why: format!(
-                    "the listening end's ring has {capacity} bytes, this end's {}; both ends must be opened with the same settings",
+                    "the listening end's ring has {capacity} bytes, but this end's has {}; both ends must be opened \
+                     with the same settings",
                     dimensions.capacity
                 ),
             });
@@ -102,7 +103,8 @@ pub fn dimensions(id: &'static str, spec: &Spec) -> Result<Dimensions, OpenError
         return Err(OpenError::Unsupported {
             mechanism: id,
             why: format!(
-                "a ring carries messages up to {MAX_PAYLOAD} bytes in at most {} bytes; request a smaller size",
+                "a ring has at most {} bytes and carries messages of at most {MAX_PAYLOAD} bytes; request a smaller \
+                 size",
                 4 * MAX_PAYLOAD
             ),
         });

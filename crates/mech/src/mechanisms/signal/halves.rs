@@ -159,7 +159,7 @@ impl SignalTx {
 fn queue_error(errno: Errno) -> OsError {
     let what = match errno {
         Errno::AGAIN => {
-            "this user's processes have reached the limit of queued signals (raise it: ulimit -i)"
+            "(the peer's user has reached the limit of queued signals; raise it with ulimit -i)"
         }
         _ => "",
     };

@@ -131,7 +131,7 @@ impl Listener for SignalListener {
                 let peer = Peer::new(process, Address::from_bytes(bytes))?;
                 half.with(peer, self.window, self.wait, (to, from))
             }
-            _ if got == 0 => Err(bad("the connecting end closed before it was open")),
+            _ if got == 0 => Err(bad("the connecting end closed the channel before it was open")),
             _ => Err(bad("the connecting end sent no process descriptor")),
         }
     }
@@ -153,8 +153,8 @@ fn check(spec: &Spec) -> Result<(), OpenError> {
     Err(OpenError::Unsupported {
         mechanism: Signal::ID,
         why: format!(
-            "a signal carries at most {VALUE_BYTES} bytes, the value of sigqueue, not {}; request smaller messages, or another \
-             mechanism",
+            "a signal carries at most {VALUE_BYTES} bytes (the value of sigqueue), but messages of {} bytes were \
+             requested; request smaller messages, or use another mechanism",
             spec.max_message
         ),
     })
@@ -175,7 +175,7 @@ impl Mechanism for Signal {
 
     fn probe() -> Probe {
         let tried = signal_queue::try_here()
-            .map_err(|errno| OsError::new("pidfd_send_signal", "itself", errno));
+            .map_err(|errno| OsError::new("pidfd_send_signal", "this process", errno));
         Probe::of_kernel(
             tried,
             "use Linux 5.3 or later, and allow pidfd_open and pidfd_send_signal (seccomp filters may forbid them)",

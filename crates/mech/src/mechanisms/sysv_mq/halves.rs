@@ -172,7 +172,7 @@ impl SysvRx {
             Ok(Some(_)) => Err(RecvError::PeerClosed),
             Ok(None) => Err(none_in_time),
             Err(errno) if errno == Errno::TOOBIG => Err(RecvError::Damaged(
-                "a message in the queue is larger than the channel carries".to_owned(),
+                "a message in the queue is larger than this channel allows".to_owned(),
             )),
             Err(errno) => Err(OsError::new("msgrcv", queue.id(), errno).into()),
         }

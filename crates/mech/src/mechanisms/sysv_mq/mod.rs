@@ -119,7 +119,8 @@ impl Mechanism for SysvMq {
         );
         Probe::of_kernel(
             tried,
-            "use a kernel with CONFIG_SYSVIPC; if its table is full: ipcs -q, ipcrm, or sysctl -w kernel.msgmni=32000",
+            "use a kernel with CONFIG_SYSVIPC; if it has no free queue, remove unused ones (ipcs -q, ipcrm) or raise \
+             the limit as root: sysctl -w kernel.msgmni=32000",
         )
     }
 
