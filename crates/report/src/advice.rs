@@ -82,14 +82,14 @@ fn leaves_open(c: &Compared) -> bool {
 }
 
 /// How one of several equal candidates is chosen.
-pub const AMONG_EQUALS: &str = "Among equals, one whose goals are all met precedes one with undecided goals; then your \
-    preferences decide, then the first by simplicity, even if it lacks some: no privilege or kernel module, no outside \
-    program, no additional process, no spinning, a pollable descriptor, no shared memory";
+pub const AMONG_EQUALS: &str = "Among equals, one that meets all its goals comes before one with undecided goals; \
+    then your preferences decide, then simplicity, by the first of these points in which they differ: no privilege or \
+    kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no shared memory";
 
 /// Which candidates the choice was compared with.
 pub fn best_of(advice: &Advice) -> &'static str {
     if advice.compared.iter().any(|c| c.verdict == "not pursued") {
-        "the best of the candidates that were pursued"
+        "the best candidate that was measured to the end"
     } else {
         "the best candidate"
     }
@@ -130,8 +130,9 @@ fn standing(advice: &Advice) -> Option<String> {
     let lowest = rivals.iter().all(|c| c.cost_ns.median >= own.cost_ns.median);
     let what = &advice.objective_words;
     let rank = match lowest {
-        true => format!("It has the lowest {what}"),
-        false => format!("The trials do not distinguish its {what} from the lowest"),
+        _ if rivals.len() == 1 => "It is".to_owned(),
+        true => format!("It has the lowest {what} of"),
+        false => format!("The trials do not distinguish its {what} from the lowest of"),
     };
     let open = rivals.iter().any(|c| leaves_open(c));
     let of = match rivals.len() {
@@ -146,7 +147,7 @@ fn standing(advice: &Advice) -> Option<String> {
         0 => String::new(),
         n => format!("; {} not pursued", count(n, "other candidate was", "other candidates were")),
     };
-    Some(format!("{rank} of {of}{but}"))
+    Some(format!("{rank} {of}{but}"))
 }
 
 fn ns(x: f64) -> String {

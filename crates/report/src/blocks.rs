@@ -98,7 +98,7 @@ fn of_setting(summary: &Summary, setting: usize) -> Vec<Block> {
     for (kind, tables) in [
         ("messages at a fixed rate", paced::sheets as Tables),
         ("exchanges", by_workload::exchanges),
-        ("several roles", by_workload::shared),
+        ("several senders or receivers", by_workload::shared),
         ("background workloads", beside::sheets),
     ] {
         let sheets = tables(summary, setting);
@@ -207,8 +207,9 @@ const POOLED: char = '°';
 const POOLED_MEANS: &str = "computed from the samples of all trials together, because a single trial has too few for this percentile";
 /// Footnote mark of a figure that is better than its physical limit.
 const BEYOND: char = '†';
-const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the mechanism avoids a \
-                            cost that the limit includes (see the limits in the report)";
+const BEYOND_MEANS: &str = "beyond the limit that was measured between the trials: either the figure is wrong, or the \
+                            mechanism avoids a cost that the limit includes (see “Physical limits” in the \
+                            report)";
 
 /// The note of a cell whose trials are all degraded.
 pub(crate) const DEGRADED: &str = "degraded";
@@ -236,7 +237,8 @@ fn few_explained(rows: &[Row]) -> String {
     }
     let of = |(trials, names): (usize, Vec<String>)| {
         let trials = units::count(trials, "good trial", "good trials");
-        format!("{trials} of {}", list(names.into_iter()))
+        let each = if names.len() > 1 { " each" } else { "" };
+        format!("{trials}{each} of {}", list(names.into_iter()))
     };
     let numbers: Vec<String> = by_trials.into_iter().map(of).collect();
     format!("fewer than five good trials, and therefore not ranked: {}", numbers.join("; "))

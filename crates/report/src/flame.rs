@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::units::count;
+
 /// Width of the picture, in SVG units.
 const WIDTH: f64 = 1200.0;
 /// Height of a box, in SVG units.
@@ -70,17 +72,17 @@ fn draw(of: &Call<'_>, total: u64, mut x: f64, floor: f64, scale: f64, svg: &mut
             let share = 100.0 * call.samples as f64 / total as f64;
             let fits = (width / LETTER) as usize;
             let text: String = match shown.chars().count() {
-                count if count <= fits => shown.to_owned(),
+                letters if letters <= fits => shown.to_owned(),
                 _ if fits >= 4 => shown.chars().take(fits - 1).chain(['…']).collect(),
                 _ => String::new(),
             };
             // Writing to a String cannot fail.
             let _ = write!(
                 svg,
-                "<g><title>{}: {share:.1} %, {} samples</title>\
+                "<g><title>{}: {share:.1} %, {}</title>\
                  <rect class=\"{tone}\" x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{:.1}\"/>",
                 minijinja::HtmlEscape(shown),
-                call.samples,
+                count(call.samples as usize, "sample", "samples"),
                 HEIGHT - 1.0,
             );
             if !text.is_empty() {

@@ -39,13 +39,15 @@ const BLOCKS_MAX: usize = 24;
 #[derive(Debug, thiserror::Error)]
 pub enum HtmlError {
     /// The template does not match its data: a defect of Crossway.
-    #[error("cannot render the report's template: {0}")]
+    #[error("cannot render the HTML page: {0}; this is a defect of Crossway, please report it")]
     Template(#[from] minijinja::Error),
     /// The chart data could not be serialized: a defect of Crossway.
-    #[error("cannot serialize the report's data: {0}")]
+    #[error(
+        "cannot serialize the data of the HTML page: {0}; this is a defect of Crossway, please report it"
+    )]
     Data(#[from] serde_json::Error),
     /// The page could not be written to its file.
-    #[error("cannot write the report: {0}")]
+    #[error("cannot write the HTML page: {0}")]
     Io(#[from] std::io::Error),
 }
 

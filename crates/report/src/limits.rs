@@ -121,7 +121,7 @@ impl Limits {
         // What is reached with two copies can be reached with one; where the loop with one copy is slower, it is no
         // limit.
         match limit(2).filter(|two| copies == 1 && two.value > own.value) {
-            Some(two) => Some(("two copies, faster here than one", two)),
+            Some(two) => Some(("two copies (faster here than one)", two)),
             None => Some((name, own)),
         }
     }

@@ -49,8 +49,8 @@ impl Machine {
         let mut caches: Vec<String> = Vec::new();
         for cache in &e.topology.caches {
             let size = cache.size_bytes.map_or("?".to_owned(), units::size);
-            let text =
-                format!("L{} {:?} {size}, shared by {}", cache.level, cache.kind, cache.cpus.len());
+            let cpus = crate::units::count(cache.cpus.len(), "CPU", "CPUs");
+            let text = format!("L{} {:?} {size} for {cpus}", cache.level, cache.kind);
             if !caches.contains(&text) {
                 caches.push(text);
             }

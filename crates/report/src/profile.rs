@@ -62,9 +62,8 @@ pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
         all.push(difference(Some(a.cpu_ns_per_message()), Some(b.cpu_ns_per_message())));
     }
     rows.push(Row { class: None, cells: all });
-    let unit = if profiles[0].workload == "ping-pong" { "round trip" } else { "message" };
     Some(Sheet {
-        title: format!("CPU time per {unit} by part"),
+        title: format!("CPU time per {} by part", unit(&profiles[0])),
         heads,
         rows,
         sortable: false,
@@ -78,6 +77,11 @@ pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
             },
         ),
     })
+}
+
+/// Returns what the figures of a profile are per.
+fn unit(profile: &Profile) -> &'static str {
+    if profile.workload == "ping-pong" { "round trip" } else { "message" }
 }
 
 fn per_message(profile: &Profile, role: &RoleProfile) -> f64 {
@@ -122,7 +126,7 @@ fn change(a: &Profile, b: &Profile) -> Option<String> {
         named.push(format!("all others {}", signed(others)));
     }
     Some(format!(
-        "From {} to {} it changes by {}: {}.",
+        "From {} to {}, the CPU time changes by {}: {}.",
         a.mechanism,
         b.mechanism,
         signed(whole),
@@ -171,7 +175,7 @@ pub fn counted(profiles: &[Profile]) -> Sheet {
         }
     }
     Sheet {
-        title: "What the kernel counted, per message".to_owned(),
+        title: format!("What the kernel counted per {}", unit(&profiles[0])),
         heads: heads.map(str::to_owned).to_vec(),
         rows,
         sortable: false,
@@ -203,9 +207,10 @@ pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
             ],
         })
         .collect();
+    let per = format!("Per {}", unit(profile));
     Sheet {
         title: format!("Hottest functions of {}", profile.mechanism),
-        heads: ["Function", "Role", "Per message", "Part", "Binary", "Line"]
+        heads: ["Function", "Role", per.as_str(), "Part", "Binary", "Line"]
             .map(str::to_owned)
             .to_vec(),
         rows,
@@ -223,7 +228,7 @@ pub fn sentences(profiles: &[Profile]) -> Vec<String> {
             let then =
                 if remedy.is_empty() { String::new() } else { format!(" Remedy: {remedy}.") };
             said.push(format!(
-                "No samples of {}: {why}. The tables below show only what the kernel counts by itself.{then}",
+                "No samples of {}: {why}. The tables below show only what the kernel counts without sampling.{then}",
                 profile.mechanism
             ));
         }
@@ -233,9 +238,10 @@ pub fn sentences(profiles: &[Profile]) -> Vec<String> {
         let (less, more) = if first <= second { (a, b) } else { (b, a) };
         let (low, high) = (first.min(second), first.max(second));
         let mut text = format!(
-            "{} takes {} of CPU time per message, {} {}: {:.2} times as much.",
+            "{} takes {} of CPU time per {}, {} {}: {:.2} times as much.",
             less.mechanism,
             Quantity::Duration.show(low),
+            unit(a),
             more.mechanism,
             Quantity::Duration.show(high),
             high / low.max(f64::MIN_POSITIVE)
@@ -252,9 +258,10 @@ pub fn sentences(profiles: &[Profile]) -> Vec<String> {
             .max_by(|a, b| a.1.total_cmp(&b.1));
         if let Some((part, ns)) = most {
             said.push(format!(
-                "{} takes {} of CPU time per message; most of it is {} ({:.0} %).",
+                "{} takes {} of CPU time per {}; the largest part of it is {} ({:.0} %).",
                 only.mechanism,
                 Quantity::Duration.show(only.cpu_ns_per_message()),
+                unit(only),
                 part.words(),
                 100.0 * ns / only.cpu_ns_per_message().max(f64::MIN_POSITIVE)
             ));
@@ -362,7 +369,8 @@ mod tests {
             &[(Allocation, 1400), (Spinning, 70), (WakeUp, 120), (Copy, 40), (Protocol, 10)],
         );
         let said = sentences(&[a.clone(), b.clone()]);
-        let whole = "From pipe to uds-stream it changes by −100 ns: allocation +1.30 µs, spinning −730 ns, wake-up and scheduling −670 ns.";
+        let whole = "From pipe to uds-stream, the CPU time changes by −100 ns: allocation +1.30 µs, spinning −730 ns, \
+                     wake-up and scheduling −670 ns.";
         assert!(said[0].ends_with(whole), "{said:?}");
         let said = sentences(&[b, a]);
         assert!(said[0].contains("by +100 ns: allocation −1.30 µs, spinning +730 ns"), "{said:?}");

@@ -137,8 +137,9 @@ fn trials(run: &Run) -> Raw {
         words: words.list,
         rows,
         rule: format!(
-            "All {} trials of the run, one row each, to five digits. The complete records, one JSON object per line, are \
-             in results.jsonl in the run's directory; `crossway rerun {}:CASE` repeats the case of that name.",
+            "The table has one row for each trial of the run ({} in all), with figures to five digits. The complete \
+             records, one JSON object per line, are in results.jsonl in the run's directory; `crossway rerun {}:CASE` \
+             repeats the case of that name.",
             run.records.len(),
             run.dir.display()
         ),
@@ -177,8 +178,9 @@ fn cases(run: &Run) -> Raw {
         })
         .collect();
     let rule = format!(
-        "The run has {} trials. Up to {TRIALS_MAX} are shown individually; with more, the table has one row per case with its median and \
-         95 % interval, for up to {CASES_MAX} cases: here {} of {}. All trials are in results.jsonl in the run's directory; `crossway rerun {}:CASE` repeats a case.",
+        "The run has {} trials. Since that is more than {TRIALS_MAX}, the table has one row per case, with its median \
+         and 95 % interval, instead of one per trial. It shows {} of {} cases (at most {CASES_MAX}). All trials are in \
+         results.jsonl in the run's directory; `crossway rerun {}:CASE` repeats a case.",
         run.records.len(),
         rows.len(),
         summary.cases.len(),

@@ -61,7 +61,7 @@ pub enum RunError {
     NoDirectory(PathBuf),
     /// The run has no finished trial.
     #[error(
-        "{0} holds no finished trial, so there is nothing to report; start a run with `crossway measure`"
+        "{0} contains no finished trial, so there is nothing to report; start a run with `crossway measure`"
     )]
     Empty(PathBuf),
 }
@@ -85,7 +85,7 @@ impl Run {
         match records_io::read_beside::<Environment>(path, records_io::ENVIRONMENT) {
             Ok(Some(environment)) => run.machine = Machine::of(&environment),
             Ok(None) => run.notices.push(
-                "There is no env.json beside the records: it is unknown on which machine they were measured."
+                "There is no env.json beside the records, so the machine on which they were measured is unknown."
                     .to_owned(),
             ),
             Err(error) => run.notices.push(error.to_string()),

@@ -64,7 +64,11 @@ pub fn terminal(run: &Run, colours: bool, width: u16) -> String {
     let leading = studies::headline(run, &studies);
     let verdicts = |studies: &[Study]| {
         let mut lines = studies::lines(studies);
-        let heading = if lines.is_empty() { "" } else { "\nStudy says, measured here\n" };
+        let heading = if lines.is_empty() {
+            ""
+        } else {
+            "\nFindings of studies, and what was measured here\n"
+        };
         if leading.is_some() && studies.len() == 1 {
             // The headline already says this line.
             lines.remove(0);
@@ -229,8 +233,9 @@ fn columns(sheet: &Sheet) -> Vec<(usize, &'static str)> {
 }
 
 /// Explains the column "Noise".
-const NOISE: &str = "half the width of the 95 % interval of the round trip, in percent of its median (of the throughput, where there is no \
-                     round trip); an interval may reach further to one side, and other figures may have wider ones";
+const NOISE: &str = "half the width of the 95 % interval of the round trip (or of the throughput, if no round trip was \
+                     measured), in percent of the median; the interval may reach further to one side, and other \
+                     figures may have wider intervals";
 
 /// Columns that are only mentioned, not printed, if they do not fit: they can be derived from others or qualify them.
 const DISPENSABLE: [&str; 2] = ["CPU / round trip", "Messages"];

@@ -189,7 +189,9 @@ fn a_buffer_that_holds_a_message_is_a_knee_with_what_the_kernel_made_of_it() {
     assert_eq!((x, before_x, read_back), (16_384.0, 8_192.0, Some(32_768)));
     assert!(start < 0.5);
     assert!(knee.cause.as_deref().expect("explained").contains("W = L"));
-    assert!(terminal::terminal(&run, false, 100).replace('\n', " ").contains("W/L = 1.00"));
+    assert!(
+        terminal::terminal(&run, false, 100).replace('\n', " ").contains("buffer / message = 1.00")
+    );
     // Noise on a flat curve makes no knee.
     let flat = (0..60).filter(|seed| !Shapes::of(&buffers(900 + seed, 1.0)).found.is_empty());
     assert!(flat.count() <= 2);

@@ -44,7 +44,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
             let heads = ["Mechanism"].iter().chain(speed).chain(latency);
             sheets.push(Sheet {
                 title: format!(
-                    "{} in the background of {}, {} messages",
+                    "Background: {}; measured: {}, {} messages",
                     beside_name(beside),
                     workload_name(workload, size),
                     units::size(size)
@@ -53,7 +53,8 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 rows,
                 sortable: true,
                 notes: vec![
-                    "Each row is a mechanism of the measured workload; its figures are those of the workload in the background.".to_owned(),
+                    "Each row shows how the background workload performed while the measured workload used the \
+                     mechanism of that row.".to_owned(),
                 ],
             });
         }

@@ -76,8 +76,9 @@ pub(super) fn heat_map(summary: &Summary, limits: &Limits) -> Option<Chart> {
         id: "core-pairs",
         title: "Round trip by pair of cores".to_owned(),
         findings: Vec::new(),
-        reading: "Row: CPU of the client; column: CPU of the server; the colour scale is on the right. Blocks along the diagonal are cores that \
-                  share a cache, a die or a socket. An empty cell was not measured or cannot be (both ends spinning on one core)."
+        reading: "Row: CPU of the client; column: CPU of the server; the colour scale is on the right. Blocks along \
+                  the diagonal are cores that share a cache, a die or a socket. An empty cell was not measured or \
+                  cannot be measured (both ends spin on one core)."
             .to_owned(),
         kind: ChartKind::Heat,
         x: Axis::new("Server's CPU", Scale::Names, ""),

@@ -46,9 +46,10 @@ pub(super) fn trade_off(summary: &Summary) -> Option<Chart> {
         id: "trade-off",
         title: "What the speed costs".to_owned(),
         findings: Vec::new(),
-        reading: "Each marker is one mechanism at one message size: how fast it is (vertical) and how much CPU time both ends \
-                  together spend for one message or one round trip (horizontal). Further left is cheaper. A spinning mechanism \
-                  buys its speed with CPU time; its marker is hollow."
+        reading: "Each marker is one mechanism at one message size: how fast it is (vertical) and how much CPU time \
+                  both ends together spend for one message or one round trip (horizontal). Further left is cheaper. \
+                  Mechanisms that spin, even for a limited time, buy their speed with CPU time. Their markers are \
+                  hollow, and so are those of degraded cases."
             .to_owned(),
         kind: ChartKind::Scatter,
         x: Axis::new("CPU time per message, both ends", Scale::Log, "s"),
@@ -91,9 +92,10 @@ pub(super) fn cpu_per_message(summary: &Summary) -> Option<Chart> {
         id: "cpu",
         title: "CPU time against message size".to_owned(),
         findings: Vec::new(),
-        reading: "User and system time of both ends for one message; lower is better. Work that the kernel does in soft \
-                  interrupts on behalf of a socket is charged to the process that was running, so network mechanisms may cost a little \
-                  more than shown."
+        reading: "User and system time of both ends for one message or round trip; lower is better. In the views of \
+                  bits per CPU-second, higher is better. Work that the kernel does in soft interrupts on behalf of a \
+                  socket is charged to whichever process was running, so network mechanisms may cost a little more \
+                  than shown."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::size(),

@@ -41,8 +41,9 @@ pub(super) fn parts(summary: &Summary) -> Option<Chart> {
         id: "exchange",
         title: "A connection for every exchange".to_owned(),
         findings: Vec::new(),
-        reading: "Median times to connect, to send one request and receive its reply, and to close until the peer has closed too, stacked. \
-                  If set-up and tear-down outweigh the exchange, it pays to keep the connection open."
+        reading: "Median times, stacked: to connect (set-up), to send one request and receive its reply (exchange), \
+                  and to close the connection until the peer has closed it, too (tear-down). If set-up and tear-down \
+                  take longer than the exchange, it pays to keep the connection open."
             .to_owned(),
         kind: ChartKind::Bars,
         x: Axis::new("Time", Scale::Linear, "s"),

@@ -85,23 +85,25 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     }
     if !faster.is_empty() {
         findings.push(format!(
-            "Faster under load than idle: {}. The records do not show why. Possible causes are idle cores that must be woken or clocked up, \
-             and other work that ran during the idle trials: see the problems found before the run.",
+            "Faster under load than without: {}. The records do not show why. Possible causes are idle cores that must \
+             be woken or clocked up, and other work that ran during the idle trials: see the problems found before the \
+             run.",
             list(faster.into_iter())
         ));
     }
     if reversals == 0 {
         findings.push(
-            "No two mechanisms of one class clearly change their order under load.".to_owned(),
+            "No two mechanisms of the same class clearly change their order under load.".to_owned(),
         );
     }
     Some(Chart {
         id: "load",
         title: "Load against idle".to_owned(),
         findings,
-        reading: "For each mechanism, the figure on an otherwise idle machine and with other work in the background. The further \
-                  apart the markers, the more the load affects the mechanism. If a figure is better under load, check the frequency governor, \
-                  the idle states and what else was running before you trust the idle figure."
+        reading: "For each mechanism, the chart shows the figure without added load and with load in the background. \
+                  The further apart the markers, the more the load affects the mechanism. If a figure is better under \
+                  load, check the frequency governor, the idle states and what else was running before you trust the \
+                  idle figure."
             .to_owned(),
         kind: ChartKind::Dots,
         x: Axis::new("Median round trip", Scale::Log, "s"),
@@ -150,7 +152,7 @@ fn in_words(reversals: &[Reversal]) -> Vec<String> {
         .into_iter()
         .map(|(first, beaten)| {
             format!(
-                "{}: {} is ahead of {} when idle and behind under load ({}).",
+                "{}: {} is ahead of {} without added load, but behind under load ({}).",
                 first.setting,
                 first.better_idle,
                 list(beaten.into_iter()),

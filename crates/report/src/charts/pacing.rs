@@ -32,12 +32,12 @@ fn several_rates(series: &[Series]) -> bool {
 pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
     type Figure = fn(&Case) -> Option<Estimate>;
     let figures: [(&str, Axis, f64, Figure); 4] = [
-        ("median", Axis::new("Latency from the intended instant", Scale::Log, "s"), 1e-9, |c| {
+        ("median", Axis::new("Latency from the intended time", Scale::Log, "s"), 1e-9, |c| {
             c.latency(Span::OneWay).map(|l| l.p50)
         }),
         (
             "99th percentile",
-            Axis::new("Latency from the intended instant", Scale::Log, "s"),
+            Axis::new("Latency from the intended time", Scale::Log, "s"),
             1e-9,
             |c| c.latency(Span::OneWay).and_then(|l| l.p99),
         ),
@@ -83,13 +83,14 @@ pub(super) fn by_rate(summary: &Summary) -> Option<Chart> {
         id: "pacing",
         title: "Paced streams".to_owned(),
         findings: Vec::new(),
-        reading: "Messages are due at fixed instants, whatever happened before. Latency counts from the intended instant, so a \
-                  stall shows in every message after it. At low rates both ends sleep between messages, and the latency \
-                  is mostly the time the machine takes to wake them."
+        reading: "Messages are due at fixed times, whatever happened before. Latency counts from the time at which a \
+                  message was due, so a stall shows in the latency of every message that it delays. At low rates both \
+                  ends sleep between messages, and the latency is mostly the time that the machine takes to wake \
+                  them."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::new("Messages per second", Scale::Log, "msg/s"),
-        y: Axis::new("Latency from the intended instant", Scale::Log, "s"),
+        y: Axis::new("Latency from the intended time", Scale::Log, "s"),
         views,
         initial: 0,
         workloads: &["paced"],

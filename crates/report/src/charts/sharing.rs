@@ -79,10 +79,11 @@ pub(super) fn scaling(summary: &Summary) -> Option<Chart> {
     let views = views(summary, None, "messages", 1.0, |c| c.msgs_per_s);
     (!views.is_empty()).then(|| Chart {
         id: "scaling",
-        title: "Several senders, receivers, pairs".to_owned(),
+        title: "Several senders, receivers or pairs".to_owned(),
         findings: Vec::new(),
-        reading: "Message rate of all roles together against the number of roles. A level line means that the roles share one bottleneck, a falling one \
-                  that contention costs throughput. With more roles than cores, the figure includes the scheduler."
+        reading: "Total message rate against the number of roles, which are the senders, receivers or pairs. A level \
+                  line means that they share one bottleneck; a falling line means that contention costs throughput. \
+                  With more processes than cores, the figure includes the time that they wait for a core."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::new("Roles", Scale::Linear, ""),
@@ -110,9 +111,10 @@ pub(super) fn fairness(summary: &Summary) -> Option<Chart> {
         id: "fairness",
         title: "Fairness".to_owned(),
         findings: unfair(summary).into_iter().collect(),
-        reading: "Jain's index is 1 if all roles had the same share, and 1/n if one of n roles had everything. The \
-                  longest wait is the worst of any role in any trial. Futile wake-ups are the sleeps of a sender beyond one per \
-                  message sent: a lower bound of the times it was woken and still found no room."
+        reading: "Roles are the senders, receivers or pairs that share the work. Jain's index is 1 if all roles had \
+                  the same share, and 1/n if one of n roles had everything. The longest wait is the worst of any role \
+                  in any trial. A futile wake-up is one after which a sender still found no room; the figure is a \
+                  lower bound, since it counts only the sleeps beyond one per message sent."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::new("Roles", Scale::Linear, ""),

@@ -80,9 +80,10 @@ pub(super) fn throughput(summary: &Summary, limits: &Limits) -> Option<Chart> {
         id: "throughput",
         title: "Throughput against message size".to_owned(),
         findings: Vec::new(),
-        reading: "One end sends as fast as the other receives; the sender writes every byte and the receiver reads every byte. \
-                  Higher is better. Markers are medians over trials with 95 % intervals. Small messages are bound by the cost \
-                  per message, large ones by the cost per byte: a line bends where the second takes over from the first."
+        reading: "One end sends as fast as the other receives; the sender writes every byte and the receiver reads \
+                  every byte. Higher is better. Markers are medians over trials with 95 % intervals. Small messages \
+                  are limited by the cost per message, large ones by the cost per byte; a line bends where one takes \
+                  over from the other."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::size(),

@@ -43,8 +43,10 @@ pub(super) fn heat_map(summary: &Summary) -> Option<Chart> {
         id: "socket-buffer",
         title: "Message length and socket buffer".to_owned(),
         findings: Vec::new(),
-        reading: "Throughput by message length (rows) and requested socket buffer (columns); the colour scale is on the right. The kernel \
-                  doubles the requested size and clamps it to its own limits. The section on steps and knees lists the knees, with the value read back."
+        reading: "Throughput by message length (rows) and requested socket buffer (columns); the colour scale is on \
+                  the right. The kernel clamps the requested size to its own limits and doubles it. The section “Steps \
+                  and knees” lists the sizes from which throughput stays near its plateau (knees), each with the \
+                  actual size of the buffer."
             .to_owned(),
         kind: ChartKind::Heat,
         x: Axis::new("Requested socket buffer", Scale::Names, ""),

@@ -44,9 +44,10 @@ pub(super) fn over_time(summary: &Summary) -> Option<Chart> {
         id: "packets-over-time",
         title: "Packets over time".to_owned(),
         findings: Vec::new(),
-        reading: "Packets per second in each interval, on one host's interface in the last trial of each case. The series begins a little before the \
-                  measured part and ends a little after it. A protocol that puts several small messages into a packet stays below \
-                  one that does not. The packets that the receiver sends are acknowledgements or replies."
+        reading: "The chart shows the packets per second on one host's interface, in the last trial of each case. A \
+                  line begins a little before the measured part and ends a little after it. A protocol that puts \
+                  several small messages into a packet stays below one that does not. The packets that the receiver \
+                  sends are acknowledgements or replies."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::new("Time", Scale::Linear, "s"),
@@ -99,8 +100,10 @@ pub(super) fn hosts(summary: &Summary) -> Option<Chart> {
         id: "hosts",
         title: "Hosts and their packets".to_owned(),
         findings: Vec::new(),
-        reading: "Forward is the direction of the messages or requests. Packets back are acknowledgements and, for round trips, the replies. A host's load is \
-                  the busy share of its CPUs, including interrupts; on a host that runs other programs, their load is included."
+        reading: "Forward is the direction of the messages or requests. Packets back are acknowledgements and, for \
+                  round trips, the replies. “Retransmitted” is the share of retransmissions in all that the transport \
+                  protocols sent. A host's load is the busy share of its CPUs, including interrupts; on a host that \
+                  runs other programs, their load is included."
             .to_owned(),
         kind: ChartKind::Lines,
         x: Axis::size(),

@@ -59,9 +59,9 @@ pub(super) fn containers(run: &Run) -> Option<Section> {
         id: "containers",
         title: "Between containers of one kernel",
         paragraphs: vec![format!(
-            "Each end runs in its own mount, PID, IPC and network namespaces, except for what the containers share: {}. \
-             Descriptors are passed over a socket that both ends were given, as a container engine can do. A figure means that \
-             the channel opened and every message was verified.",
+            "Each end runs in its own mount, PID, IPC and network namespaces, except for what the containers share: \
+             {}. Descriptors are passed over a socket that both ends are given, as a container engine can do. Where \
+             there is a figure, the channel opened and every message was verified.",
             shares.join("; ")
         )],
         tables,
@@ -90,7 +90,7 @@ fn table(of: &[&(&Record, String)], places: &[String], workload: Workload, title
             Row { class: None, cells }
         })
         .collect();
-    let mut heads = vec!["Mechanism".to_owned(), "Found by".to_owned()];
+    let mut heads = vec!["Mechanism".to_owned(), "Peer found by".to_owned()];
     heads.extend(places.iter().cloned());
     Sheet { title: title.to_owned(), heads, rows, sortable: true, notes: Vec::new() }
 }

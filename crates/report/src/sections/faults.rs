@@ -60,12 +60,14 @@ pub(super) fn faults(run: &Run) -> Option<Section> {
         id: "faults",
         title: "When one end fails",
         paragraphs: vec![
-            "Real processes were killed, stopped, made to overwrite every part of the channel that they can reach with random bytes, and \
-             deprived of queue space, descriptors, disk space or locked memory, while the other end was observed. Each cell gives the worst outcome of all attempts, \
-             the median time from the fault to the survivor's error, the number of messages that a send accepted but that never arrived (lost), the number of messages \
-             received that were never sent, and the lines of faults.jsonl that hold the records. Outcomes from best to worst: unaffected; resumed (it waited, then \
-             continued without loss); detected (a call returned an error that names the fault); unnoticed (no error, but messages were lost); hung (a call did not return); \
-             deceived (it received a message that was never sent); died."
+            "Real processes were killed, stopped, made to write random bytes over every part of the channel that they \
+             can reach, and deprived of queue space, descriptors, disk space or locked memory, while the other end was \
+             observed. Each cell gives the worst outcome of all attempts, the median time from the fault to the \
+             survivor's error, the number of messages that a send accepted but that never arrived (lost), the number \
+             of messages received that were never sent (not sent), and the lines of faults.jsonl that hold the \
+             records. Outcomes from best to worst: unaffected; resumed (it waited, then continued without loss); \
+             detected (a call returned an error that names the fault); unnoticed (no error, but messages were lost); \
+             hung (a call did not return); deceived (it received a message that was never sent); died."
                 .to_owned(),
         ],
         tables: vec![Sheet {
@@ -86,8 +88,8 @@ pub(super) fn faults(run: &Run) -> Option<Section> {
 
 fn remover(remover: Remover) -> &'static str {
     match remover {
-        Remover::Survivor => "the survivor removes it",
-        Remover::LeaseSweep => "Crossway's leases remove it",
+        Remover::Survivor => "removed by the survivor",
+        Remover::LeaseSweep => "removed by Crossway",
         Remover::ByHand => "to be removed by hand",
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
         let (start, byte) = (fit.startup_interval_ns, fit.per_byte_interval_ns);
         let bandwidth = match (fit.bandwidth_bytes_per_s, fit.bandwidth_interval_bytes_per_s) {
             (Some(b), Some(i)) => with(Quantity::ByteRate, b, i.low, i.high),
-            _ => Cell::text("not resolved"),
+            _ => Cell::text("undetermined"),
         };
         let row = Row {
             class: None,
@@ -105,9 +105,10 @@ pub(super) fn fits(run: &Run) -> Option<Section> {
         id: "fits",
         title: "Start-up cost and bandwidth",
         paragraphs: [Some(
-            "A straight line fitted to time over message size: the fixed cost of a message, and the cost of each byte. \
-             The ranges in small print are 95 % intervals. Where the worst residual is above 25 %, a straight line does not describe \
-             the data (the messages outgrow a cache, a buffer fills), and the chart says more than the fit."
+            "A straight line is fitted to time over message size; it gives the fixed cost of a message and the cost of \
+             each byte. The ranges in small print are 95 % intervals. Where the worst residual is above 25 %, a \
+             straight line does not describe the data (for example because the messages outgrow a cache or a buffer), \
+             and the chart says more than the fit."
                 .to_owned()),
             rule,
         ]

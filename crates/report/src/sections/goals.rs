@@ -56,7 +56,7 @@ pub(crate) fn lines(calls: &[GoalCall]) -> Vec<String> {
         .collect();
     if calls.len() > lines.len() {
         let more = calls.len() - lines.len();
-        lines.push(format!("- met: {} more", count(more, "goal", "goals")));
+        lines.push(format!("- met: {}", count(more, "more goal", "more goals")));
     }
     lines
 }
@@ -86,8 +86,9 @@ pub(super) fn section(run: &Run) -> Option<Section> {
         title: "What the plan requires",
         paragraphs: vec![
             headline,
-            "A goal is met if the whole 95 % interval of the median over the good trials satisfies it, and missed if the whole interval \
-             violates it; a goal on the largest latency must hold in every good trial. If the interval includes the bound, or with fewer than five good \
+            "A goal is met if the whole 95 % interval of the median over the good trials (those that nothing \
+             disturbed) satisfies it, and missed if the whole interval violates it; a goal on the largest latency must \
+             hold in every good trial. If the interval includes the bound, or if there are fewer than five good \
              trials, the goal is undecided."
                 .to_owned(),
         ],

@@ -25,11 +25,13 @@ pub(super) fn limits(run: &Run) -> Option<Section> {
         id: "limits",
         title: "Physical limits",
         paragraphs: vec![
-            "What bare loops achieve on this machine, and every figure compared with the limit that bounds it: two threads on the same \
-             CPUs that wake each other, two cores that write to a cache line in turn, one copy or two copies. The limits next to figures were \
-             measured between the trials, the others before the run. At a ratio near 1 there is nothing left to gain; a large ratio is the price of \
-             what the mechanism does besides moving the message. A figure beyond its limit is marked: either the figure is wrong, or the \
-             mechanism avoids a cost that the limit includes. Ranges in small print in the other tables hold the middle 80 % of the samples."
+            "A limit is what a bare loop achieves on this machine: two threads on the same CPUs that wake each other, \
+             two cores that write to a cache line in turn, or one or two copies of the data. Limits with which figures \
+             are compared were measured between the trials if possible; all other limits were measured before the run. \
+             At a ratio near 1 there is nothing left to gain; a large ratio is the price of what the mechanism does \
+             besides moving the message. A figure beyond its limit is marked: either the figure is wrong, or the \
+             mechanism avoids a cost that the limit includes. Ranges in small print in the other tables hold the \
+             middle 80 % of the samples."
                 .to_owned(),
         ],
         tables,
@@ -143,7 +145,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
             if pair.relation.is_empty() { String::new() } else { format!(" ({})", pair.relation) };
         let between = format!("between CPUs {} and {}{near}", pair.a, pair.b);
         rows.push(duration(format!("Round trip on one cache line {between}"), &pair.one_line_ns));
-        rows.push(duration(format!("On two cache lines {between}"), &pair.two_lines_ns));
+        rows.push(duration(format!("Round trip on two cache lines {between}"), &pair.two_lines_ns));
     }
     for wake in &limits.wakes {
         let kind = match wake.kind {
@@ -152,7 +154,7 @@ fn measured(limits: &Measured) -> Vec<Sheet> {
         };
         rows.push(duration(
             format!(
-                "Waking a {kind} sleeper, CPU {} to {}, after {}",
+                "Waking a thread from a {kind} wait, CPU {} to {}, after a sleep of {}",
                 wake.a,
                 wake.b,
                 Quantity::Duration.show(wake.idle_us as f64 * 1e3)

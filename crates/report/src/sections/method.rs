@@ -19,8 +19,9 @@ pub(super) fn method(run: &Run) -> Section {
          order, so that a drift of the machine affects all of them equally. A figure is the median over trials; its interval is the 95 % \
          bootstrap interval of that median, which with five trials is their whole range. Contenders whose intervals overlap that of \
          the best one share its rank.",
-        "Round trips are reported as round trips. Paced workloads count latency from the intended instant, so that a stall is not \
-         hidden. A percentile is given only where ten samples lie beyond it. CPU time is user plus system time of the roles.",
+        "Round trips are reported as measured, never halved. Paced workloads count latency from the time at which a \
+         message was due, so a stall is not hidden. A percentile is given only if at least ten samples lie beyond it. \
+         CPU time is the user plus system time of the processes that send and receive.",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -36,7 +37,9 @@ pub(super) fn method(run: &Run) -> Section {
         over(&|r| r.calibration.empty_loop_ns),
     ) {
         paragraphs.push(format!(
-            "Measurement overhead on this machine: reading the clock of the measuring loops (the processor's time stamp counter if it is reliable, otherwise CLOCK_MONOTONIC; the physical limits list each) costs {}, its resolution is {}, the empty measuring loop costs {} per message.",
+            "Measuring itself takes time. On this machine, reading the clock takes {}, the resolution of the clock is \
+             {}, and the empty measuring loop takes {} per message. The clock is the processor's time stamp counter if \
+             that is reliable, otherwise CLOCK_MONOTONIC; “Physical limits” lists the cost of each.",
             Quantity::Duration.show(read),
             Quantity::Duration.show(step),
             Quantity::Duration.show(empty)

@@ -11,7 +11,7 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
     let mut tables = Vec::new();
     for (status, title) in [
         (Status::Failed, "Failed"),
-        (Status::Degraded, "Degraded: kept, but left out of the figures where clean trials exist"),
+        (Status::Degraded, "Degraded (kept, but left out of the figures where clean trials exist)"),
         (Status::Skipped, "Skipped"),
     ] {
         let rows = rows(&run.summary.troubles, status);
@@ -31,8 +31,8 @@ pub(super) fn troubles(run: &Run) -> Option<Section> {
         id: "troubles",
         title: "Skipped, failed, degraded",
         paragraphs: vec![
-            "Why figures are missing, and the remedy. `crossway doctor` makes the same checks on this machine and prints what each mechanism \
-             needs."
+            "These tables say why figures are missing and what helps. `crossway doctor` checks this machine and prints \
+             what each mechanism needs."
                 .to_owned(),
         ],
         tables,

@@ -22,22 +22,23 @@ pub fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
         return None;
     }
     let mut paragraphs = vec![format!(
-        "{} of this run {} long enough to look for jumps that a smooth curve does not explain, for staircases with the periods \
-         that the machine's facts predict, and for the buffer size from which on throughput stays above nine tenths of its plateau. A feature is \
-         listed only if the probability that noise alone produces one anywhere in the run is below 1 %.",
+        "{} of this run {} enough points to look for three features: jumps that a smooth curve does not explain \
+         (steps), equal steps at the distance that a page or packet size predicts (staircases), and the buffer size \
+         from which throughput stays above nine tenths of its plateau (knees). A series is one mechanism's figures \
+         over message size or buffer size. A feature is listed only if the probability that noise alone produces such \
+         a feature anywhere in the run is below 1 %.",
         crate::units::count(shapes.series, "series", "series"),
-        if shapes.series == 1 { "is" } else { "are" }
+        if shapes.series == 1 { "has" } else { "have" }
     )];
     if shapes.found.is_empty() {
         paragraphs.push(
             "Nothing was found: as far as these trials show, all curves are smooth.".to_owned(),
         );
     }
-    let dropped = shapes.found.len().saturating_sub(ROWS_MAX);
-    if dropped > 0 {
-        paragraphs.push(format!(
-            "The {ROWS_MAX} most significant are listed; {dropped} more were found."
-        ));
+    let all = shapes.found.len();
+    if all > ROWS_MAX {
+        paragraphs
+            .push(format!("The table lists the {ROWS_MAX} most significant of {all} features."));
     }
     let table = sheet(&run.summary, shapes);
     Some(Section {
@@ -141,7 +142,7 @@ fn words(found: &Found) -> (&'static str, String, String) {
                 }
             };
             let amount = format!(
-                "{figure} {}{} % ± {}",
+                "{figure} {}{} ± {} %",
                 if *change < 0.0 { "−" } else { "+" },
                 three_digits(change.abs() * 100.0),
                 three_digits(error * 100.0)
@@ -152,19 +153,26 @@ fn words(found: &Found) -> (&'static str, String, String) {
             "staircase",
             format!("every {}", size(*period)),
             format!(
-                "{} ± {} a step",
+                "{} ± {} per step",
                 Quantity::Duration.show(*height_ns),
                 Quantity::Duration.show(*error_ns)
             ),
         ),
         Shape::Knee { x, before_x, plateau, read_back, .. } => {
-            let mut place = format!("90 % from {} on, not at {}", size(*x), size(*before_x));
+            let mut place = format!(
+                "between {} and {}, where throughput reaches 90 % of its plateau",
+                size(*before_x),
+                size(*x)
+            );
             if let Some(bytes) = read_back.and_then(|b| u64::try_from(b).ok()) {
-                place.push_str(&format!(" (read back: {})", units::size(bytes)));
+                place.push_str(&format!(" (actual size {})", units::size(bytes)));
             }
             let mut amount = format!("plateau {}", Quantity::ByteRate.show(*plateau));
             if let Some(message) = found.size_bytes.filter(|m| *m > 0) {
-                amount.push_str(&format!("; W/L = {}", three_digits(x / message as f64)));
+                amount.push_str(&format!(
+                    "; buffer / message = {}",
+                    three_digits(x / message as f64)
+                ));
             }
             ("knee", place, amount)
         }
@@ -188,7 +196,8 @@ pub fn lines(summary: &Summary, shapes: &Shapes) -> Vec<String> {
         strongest(shapes, LINES_MAX).into_iter().map(|found| line(summary, found)).collect();
     let more = shapes.found.len().saturating_sub(lines.len());
     if more > 0 {
-        lines.push(format!("{more} more are in the report."));
+        let more = units::count(more, "more feature is", "more features are");
+        lines.push(format!("{more} in the report."));
     }
     lines
 }

@@ -84,7 +84,7 @@ pub fn placement_name(placement: Placement) -> String {
         Placement::SharedCache => "two cores, shared cache".to_owned(),
         Placement::OtherCore => "two cores".to_owned(),
         Placement::CrossSocket => "two sockets".to_owned(),
-        Placement::Cpus { a, b } => format!("CPU {a} and {b}"),
+        Placement::Cpus { a, b } => format!("CPUs {a} and {b}"),
         Placement::Unpinned => "unpinned".to_owned(),
     }
 }

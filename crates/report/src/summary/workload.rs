@@ -13,12 +13,17 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
         Workload::Requests { period_ns } => {
             format!("one request every {}", units::Quantity::Duration.show(period_ns as f64))
         }
-        Workload::Pairs { pairs } => format!("{pairs} pairs"),
-        Workload::FanIn { senders, receiver_us: 0 } => format!("{senders} senders to one"),
+        Workload::Pairs { pairs } => units::count(pairs as usize, "pair", "pairs"),
         Workload::FanIn { senders, receiver_us } => {
-            format!("{senders} senders to one that takes {receiver_us} µs per message")
+            let senders = units::count(senders as usize, "sender", "senders");
+            match receiver_us {
+                0 => format!("{senders} to one receiver"),
+                us => format!("{senders} to one receiver that takes {us} µs per message"),
+            }
         }
-        Workload::FanOut { receivers } => format!("one to {receivers} receivers"),
+        Workload::FanOut { receivers } => {
+            format!("one sender to {}", units::count(receivers as usize, "receiver", "receivers"))
+        }
         Workload::Paced { burst_bytes, period_us } => {
             let period = units::Quantity::Duration.show(period_us as f64 * 1e3);
             if burst_bytes == size {

@@ -18,7 +18,7 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
     for (status, what) in [
         (Status::Skipped, "skipped"),
         (Status::Failed, "failed"),
-        (Status::Degraded, "degraded: kept, but left out of the figures where clean trials exist"),
+        (Status::Degraded, "degraded (kept, but left out of the figures where clean trials exist)"),
     ] {
         let reasons = by_reason(&summary.troubles, status);
         // A case that fails repeatedly leaves a skipped record for each of its remaining trials.
@@ -31,7 +31,7 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
             let mut text = format!("{} {what}", count(n, nouns.0, nouns.1));
             let whole = summary.skipped_mechanisms();
             if status == Status::Skipped && !whole.is_empty() {
-                text.push_str(", among them all of ");
+                text.push_str(", including all cases of ");
                 text.push_str(&list(whole.iter().map(|id| (*id).to_owned())));
             }
             if reasons.len() > REASONS {

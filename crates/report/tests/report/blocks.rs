@@ -204,7 +204,10 @@ fn trials_of_one_case_that_were_skipped_are_one_case() {
     let pipe = round_trips("pipe", Wait::Block, &SLOW);
     let run = run_of(vec![pipe, vec![skipped(), skipped(), skipped()]]);
     let text = terminal::terminal(&run, false, 100);
-    assert!(text.contains("1 case skipped, among them all of udp:\n- 1 case: 2 trials"), "{text}");
+    assert!(
+        text.contains("1 case skipped, including all cases of udp:\n- 1 case: 2 trials"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -217,6 +220,6 @@ fn requests_are_round_trips_and_their_few_trials_are_counted() {
     assert!(!headline.contains("no round trips"), "{headline}");
     for text in [terminal::terminal(&run, false, 120), terminal::markdown(&run)] {
         assert!(text.contains("‡ fewer than five good trials"), "{text}");
-        assert!(text.contains("3 good trials of "), "{text}");
+        assert!(text.contains("3 good trials each of "), "{text}");
     }
 }

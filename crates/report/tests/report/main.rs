@@ -55,7 +55,8 @@ fn a_run_that_only_skipped_says_so() {
     );
     assert_eq!(run.summary.skipped_mechanisms(), ["vsock"]);
     assert!(
-        terminal::terminal(&run, false, 100).contains("1 case skipped, among them all of vsock:")
+        terminal::terminal(&run, false, 100)
+            .contains("1 case skipped, including all cases of vsock:")
     );
 }
 
