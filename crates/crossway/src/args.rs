@@ -31,15 +31,17 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         "gib" | "g" => Some(1 << 30),
         _ => None,
     };
-    factor
-        .and_then(|factor: u64| number.parse::<u64>().ok()?.checked_mul(factor))
-        .ok_or_else(|| "write a number of bytes, or one with KiB, MiB or GiB: 64, 4KiB".to_owned())
+    factor.and_then(|factor: u64| number.parse::<u64>().ok()?.checked_mul(factor)).ok_or_else(
+        || "write a number of bytes, alone or with KiB, MiB or GiB, e.g. 64 or 4KiB".to_owned(),
+    )
 }
 
 /// Parses a number that is not negative, such as a rate, a number of seconds or a percentage.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "write a number such as 1000 or 0.5, without a unit".to_owned())
+    number.ok_or_else(|| {
+        "write a number of at least 0, such as 1000 or 0.5, without a unit".to_owned()
+    })
 }
 
 /// Parses a number of trials per case.

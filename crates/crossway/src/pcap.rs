@@ -66,7 +66,8 @@ impl Output {
                 _ => "name another file",
             };
             anyhow::anyhow!(
-                "cannot write to {}: {error}; {remedy}; the trace ended at frame {count} and the file's last frames may be missing",
+                "cannot write to {}: {error}; {remedy}; the trace ended at packet {count}, and the last packets before \
+                 it may be missing",
                 self.name
             )
         })

@@ -114,10 +114,10 @@ impl Progress {
             RunEvent::Limits { what } => {
                 if self.terminal {
                     let spinner = self.bar.get_or_insert_with(ProgressBar::new_spinner);
-                    spinner.set_message(format!("limits of this machine: {what}"));
+                    spinner.set_message(format!("measuring the limits of this machine: {what}"));
                     spinner.tick();
                 } else if self.verbose {
-                    eprintln!("limits of this machine: {what}");
+                    eprintln!("measuring the limits of this machine: {what}");
                 }
             }
             RunEvent::Testbed { testbed } => {

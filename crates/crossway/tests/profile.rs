@@ -125,7 +125,7 @@ fn without_perf_the_kernels_own_counts_are_shown_and_it_says_so() {
 fn bad_requests_are_refused_in_one_line() {
     let place = Place::new("");
     for (words, said) in [
-        (&["nothing"][..], "there is no mechanism 'nothing'"),
+        (&["nothing"][..], "there is no mechanism or contender 'nothing'"),
         (&["pipe", "pipe", "pipe"], "Usage: crossway profile"),
         (&["latest:3"], "there is no run in out"),
         (&["pipe", "--placement", "moon"], "moon"),

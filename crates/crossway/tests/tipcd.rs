@@ -192,10 +192,10 @@ fn waiting_has_an_end() {
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(why(&[]).contains("no tipcd serves at"));
+    assert!(why(&[]).contains("no tipcd accepts this program at"));
     let _tipcd = Tipcd::start(&path, &[], Stdio::null());
     wait(&path, &[]);
-    assert!(why(&["--peers", "1"]).contains("0 of 1 nodes are in contact"));
+    assert!(why(&["--peers", "1"]).contains("links to 0 of 1 required peers"));
     assert!(why(&["--address"]).contains("the node has no address yet"));
     assert!(why(&["--service", "4711:3"]).contains("nothing is bound to service 4711:3"));
 }

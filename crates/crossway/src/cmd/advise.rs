@@ -201,8 +201,8 @@ impl Advise {
         let least = Duration::from_secs(least.as_secs_f64().ceil() as u64);
         match self.time {
             Some(time) if time < least => bail!(
-                "--time {:?} is too short: measuring the candidates takes at least about {:?}; allow more time, require more \
-                 properties, or use existing records only (--no-measure)",
+                "--time {:?} is too short: measuring the candidates takes at least about {:?}; allow more time, rule \
+                 out candidates by requiring more properties, or use existing records only (--no-measure)",
                 time,
                 least
             ),
@@ -219,7 +219,7 @@ impl Advise {
         std::fs::read_to_string(given).with_context(|| {
             let names: Vec<_> = READY.iter().map(|(name, _)| *name).collect();
             format!(
-                "there is no question '{given}': give a readable file, or one of: {}",
+                "'{given}' is neither a ready-made question ({}) nor a file that can be read",
                 names.join(", ")
             )
         })
@@ -233,14 +233,14 @@ impl Advise {
         let with: Vec<String> = candidates.iter().filter(has).map(Candidate::label).collect();
         let text = match &with[..] {
             [] => format!(
-                "none of the candidates has starter programs in this language, so --code will write none; they are available for {}",
+                "none of the candidates has starter programs in this language, so --code will write none; they exist \
+                 only for {}",
                 available.join(", ")
             ),
             with => format!(
-                "of the {}, only {} {} starter programs in this language",
-                count(candidates.len(), "candidate", "candidates"),
+                "starter programs in this language are available for {} (of {})",
                 with.join(", "),
-                if with.len() == 1 { "has" } else { "have" }
+                count(candidates.len(), "candidate", "candidates")
             ),
         };
         eprintln!("note: {text}");
@@ -259,7 +259,8 @@ impl Advise {
         let subject = if has(mechanism) { Some(mechanism.as_str()) } else { other };
         let Some(subject) = subject else {
             let text = format!(
-                "no starter programs: there are none in this language for {mechanism} or another admissible candidate, only for {}",
+                "no starter programs were written: in this language, there are none for {mechanism} or any other \
+                 admissible candidate, only for {}",
                 available.join(", ")
             );
             eprintln!("note: {text}");
@@ -270,8 +271,8 @@ impl Advise {
         let files = starter::write(subject, language, largest.unwrap_or_default(), &dir)?;
         if subject != mechanism {
             let text = format!(
-                "there are no starter programs for {mechanism} in this language: these are for {subject}, the best admissible \
-                 candidate that has them"
+                "there are no starter programs for {mechanism} in this language; those written are for {subject}, the \
+                 best admissible candidate that has them"
             );
             eprintln!("note: {text}");
         }
@@ -352,10 +353,10 @@ impl Advise {
         advise(question, sources, bench, &mut |stage| {
             if !quiet {
                 eprintln!(
-                    "{}: {} candidates, {} trials, about {:.0} s",
+                    "{}: {}, {} each, about {:.0} s",
                     stage.purpose,
-                    stage.candidates,
-                    stage.trials,
+                    count(stage.candidates, "candidate", "candidates"),
+                    count(stage.trials, "trial", "trials"),
                     stage.about.as_secs_f64()
                 );
             }

@@ -14,7 +14,7 @@ use crossway_lab::other_work::disturbances;
 use crossway_lab::record::Record;
 use crossway_lab::records_io::{ENVIRONMENT, Loaded, read_beside, read_records};
 use crossway_lab::runs;
-use crossway_report::units::Quantity;
+use crossway_report::units::{Quantity, count};
 use serde::Serialize;
 
 use super::Run;
@@ -96,7 +96,7 @@ fn parse_filter(text: &str) -> Result<Filter, String> {
                 .ok_or_else(|| format!("'{part}' is not of the form input=value"))?;
             if !cases::FIELD_NAMES.contains(&name) {
                 return Err(format!(
-                    "no input is called '{name}'; there are {}",
+                    "no input is called '{name}'; the inputs are {}",
                     cases::FIELD_NAMES.join(", ")
                 ));
             }
@@ -168,12 +168,13 @@ impl Run for Compare {
         let b = filter_b.of(second.as_ref().map_or(&first.records[..], |l| &l.records));
         ensure!(
             !a.is_empty(),
-            "the filter leaves no record of A; list its inputs with `crossway export {}`",
+            "no record of A is selected; check --a against the inputs that `crossway export {}` lists",
             self.a.display()
         );
         ensure!(
             !b.is_empty(),
-            "the filter leaves no record of B; list its inputs with `crossway export`"
+            "no record of B is selected; check --b against the inputs that `crossway export {}` lists",
+            b_path.as_ref().unwrap_or(&self.a).display()
         );
         // An input that both filters name with different values is the one under comparison.
         let differing: Vec<&str> = filter_a
@@ -231,7 +232,7 @@ impl Compare {
             .ok()
             .filter(|latest| latest.canonicalize().ok() != self.a.canonicalize().ok());
         latest.context(
-            "there is nothing to compare with: name a second run, or two parts of this one with --a and --b",
+            "there is no other run to compare with: name one, or select two parts of this run with --a and --b",
         )
     }
 
@@ -248,7 +249,7 @@ impl Compare {
         };
         let (Some(env_a), Some(env_b)) = (read(&self.a)?, read(b)?) else {
             return Ok(vec![
-                "a run has no env.json: it is unknown whether both runs are from the same machine"
+                "one of the runs has no env.json, so it is unknown whether both are from the same machine"
                     .to_owned(),
             ]);
         };
@@ -296,8 +297,8 @@ impl Compare {
     fn print(&self, ui: &Ui, report: &ComparisonReport, failures: &[String]) {
         self.print_figures(ui, report);
         println!(
-            "{} figures: {} faster, {} slower, {} same, {} unclear",
-            report.comparisons.len(),
+            "{}: {} faster, {} slower, {} same, {} unclear",
+            count(report.comparisons.len(), "figure", "figures"),
             report.count(Verdict::Faster),
             report.count(Verdict::Slower),
             report.count(Verdict::Same),

@@ -96,7 +96,7 @@ impl Run for ContenderCommand {
                     Lang::Go => Language::Go,
                     Lang::Rust => Language::Rust,
                 };
-                let here = std::env::current_dir().context("there is no current directory")?;
+                let here = std::env::current_dir().context("cannot find the current directory")?;
                 for file in contender::write_starter(&here, &name, language)? {
                     println!("{}", file.display());
                 }

@@ -59,7 +59,7 @@ impl Run for Doctor {
             println!("{}", ui.paint("32", "Everything is ready."));
         } else {
             println!(
-                "{missing} of {all} are missing; cases that need them are skipped, and the report says why."
+                "Missing: {missing} of {all}. Cases that need what is missing are skipped, and the report says why."
             );
         }
         Ok(ExitCode::SUCCESS)

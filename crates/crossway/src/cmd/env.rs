@@ -68,12 +68,12 @@ fn print(ui: &Ui, env: &Environment) {
     line(
         "CPUs",
         format!(
-            "{} online, {} usable, {} cores, {} sockets{}",
+            "{} online, {} usable; cores: {}, sockets: {}{}",
             topology.cpus.len(),
             topology.allowed().len(),
             topology.cores(),
             topology.sockets().map_or("?".to_owned(), |s| s.to_string()),
-            if topology.has_smt() { ", hardware threads" } else { "" }
+            if topology.has_smt() { ", several hardware threads per core" } else { "" }
         ),
     );
     let caches: Vec<String> = topology

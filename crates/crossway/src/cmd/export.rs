@@ -8,6 +8,7 @@ use anyhow::bail;
 use crossway_lab::export::{COLUMNS, write_csv};
 use crossway_lab::record::Record;
 use crossway_lab::records_io::read_records;
+use crossway_report::units::count;
 
 use super::Run;
 use crate::args::{self, RUN};
@@ -63,7 +64,11 @@ impl Run for Export {
             Format::Csv => Ok(write_csv(&loaded.records, out)?),
             Format::Parquet => write_parquet(&loaded.records, out),
         })?;
-        eprintln!("{} records in {}", loaded.records.len(), path.display());
+        eprintln!(
+            "{} written to {}",
+            count(loaded.records.len(), "record", "records"),
+            path.display()
+        );
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -116,7 +116,9 @@ fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
         FaultEvent::Begin { entries, at_most } => {
             let entries = count(entries, "mechanism", "mechanisms and contenders");
             let at_most = duration(at_most);
-            progress.note(&format!("fault matrix of {entries}, about {at_most} at most"));
+            progress.note(&format!(
+                "injecting faults into {entries}; this takes at most about {at_most}"
+            ));
         }
         FaultEvent::NoPrivatePlaces { why } => progress
             .note(&format!("note: cannot create private file systems and IPC namespaces: {why}")),
@@ -157,10 +159,11 @@ fn print(ui: &Ui, records: &[FaultRecord]) {
     }
     println!("{table}");
     println!(
-        "\nEach cell shows the worst outcome of all attempts, and the median and longest time from the fault to the survivor's\n\
-         error. A full queue is reported at the send's deadline, after 50 ms. Lost: messages that send accepted and that were\n\
-         never received, among them the message that a killed process had sent in part. {} records; --json prints them.",
-        records.len()
+        "\nEach cell shows the worst outcome of all attempts, and the median and longest time from the fault to the\n\
+         survivor's error. A full queue is reported at the send's deadline, after 50 ms. Lost: messages that a send\n\
+         call accepted but that were never received, including one that a killed process had sent in part. Not sent:\n\
+         messages that were received although nobody had sent them. {}; --json prints them.",
+        count(records.len(), "record", "records")
     );
     for row in missing {
         let reason = row.faults.values().find_map(|f| f.reason.clone()).unwrap_or_default();

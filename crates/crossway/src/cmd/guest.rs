@@ -138,7 +138,7 @@ impl Up {
             ui.print_json(&guest)?;
         } else {
             print_table(ui, std::slice::from_ref(&guest));
-            println!("run there: crossway guest exec {} -- COMMAND", guest.name);
+            println!("run a command in it: crossway guest exec {} -- COMMAND", guest.name);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -184,7 +184,7 @@ fn boot(name: &str, shape: &Shape) -> anyhow::Result<Booted> {
         Some(place) => {
             let (network, host) = place.split_once('/').ok_or_else(|| {
                 anyhow::anyhow!(
-                    "--net {place}: write NETWORK/HOST, as crossway net list shows them"
+                    "--net {place}: write NETWORK/HOST, as in the first column of `crossway net list`"
                 )
             })?;
             Some((crossway_netlab::find(network)?, host))

@@ -66,7 +66,7 @@ impl Run for Limits {
         for cpu in self.pairs.iter().flat_map(|(a, b)| [a, b]) {
             ensure!(
                 allowed.contains(cpu),
-                "cpu {cpu} cannot be used; this process may use {}",
+                "CPU {cpu} cannot be used; this process may run only on these CPUs: {}",
                 crossway_sys::topology::format_cpu_list(&allowed)
             );
         }
@@ -169,12 +169,12 @@ fn print(ui: &Ui, limits: &limits::Limits) {
     }
     if !limits.wakes.is_empty() {
         println!("{}", ui.paint("1", "From the wake-up call until the sleeper runs"));
-        let mut wakes = table(&["by, after", "median", "p10", "p90"]);
+        let mut wakes = table(&["woken by, CPUs, time asleep", "median", "p10", "p90"]);
         for wake in &limits.wakes {
             let [median, p10, p90] = times(&wake.wake_to_run_ns);
             let asleep = Quantity::Duration.show(wake.idle_us as f64 * 1e3);
             let kind = format!("{:?}", wake.kind).to_lowercase();
-            let name = format!("{kind} {}-{}, {asleep} asleep", wake.a, wake.b);
+            let name = format!("{kind}, {}-{}, {asleep}", wake.a, wake.b);
             wakes.row([name, median, p10, p90]);
         }
         println!("{}\n", wakes.text(ui));

@@ -12,7 +12,7 @@ use crate::output;
 /// Runs the trials and stores their records in a run's folder. Returns whether all trials were completed.
 pub(super) fn take_beside(dir: &Path, trials: u32) -> anyhow::Result<bool> {
     eprintln!(
-        "moving a process to another node and back while it exchanges messages, {trials} times"
+        "moving a process to another node and back while it exchanges messages; trials: {trials}"
     );
     let options = Options {
         program: std::env::current_exe().context("cannot find this program's own file")?,

@@ -109,7 +109,7 @@ struct ListNetworks {
 
 #[derive(clap::Args)]
 struct Exec {
-    /// Host on which to run it, NETWORK/HOST; NETWORK may be omitted if only one is up
+    /// Host on which to run the command, NETWORK/HOST; NETWORK may be omitted if only one network is up
     #[arg(add = args::hosts())]
     host: String,
     /// The command and its arguments
@@ -172,7 +172,7 @@ impl Up {
         } else {
             print_table(ui, std::slice::from_ref(&network));
             let host = &network.hosts[0].name;
-            println!("run there: crossway net exec {}/{host} -- COMMAND", network.name);
+            println!("run a command in it: crossway net exec {}/{host} -- COMMAND", network.name);
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -92,7 +92,7 @@ impl Run for Profile {
             ui.print_json(&profiles)?;
         } else {
             print(ui, &profiles);
-            println!("\n{}", self.out.display());
+            println!("\nHTML page: {}", self.out.display());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -112,7 +112,8 @@ impl Profile {
         }
         if catalogue::find(case).is_none() {
             bail!(
-                "there is no mechanism '{case}'; `crossway list` lists them; to profile a record, give RUN:LINE or RUN:CASE"
+                "there is no mechanism or contender '{case}'; `crossway list` lists them; to profile a record, give \
+                 RUN:LINE or RUN:CASE"
             );
         }
         let workload = match self.workload {

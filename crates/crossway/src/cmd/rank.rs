@@ -127,7 +127,7 @@ impl Run for Rank {
                 By::BitsPerCpuS => "bits per CPU-second",
             };
             let text = format!(
-                "{}: {} is ahead when idle, {} under load {} (by {by})",
+                "{}: {} is ahead without load, {} under load {} (by {by})",
                 reversal.setting, reversal.better_idle, reversal.better_loaded, reversal.load
             );
             ui.print_noted("1", "reversal", &text);

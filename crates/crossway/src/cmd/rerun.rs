@@ -13,7 +13,7 @@ use super::Run;
 use super::measure::{self, Job};
 use crate::ui::Ui;
 
-/// Repeat the case of a record with the same inputs, in as many trials
+/// Repeat the case of a record with the same inputs and number of trials
 #[derive(clap::Args)]
 pub(crate) struct Rerun {
     /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`; LINE is a line

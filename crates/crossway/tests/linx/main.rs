@@ -109,7 +109,7 @@ fn the_bench_measures_every_case_against_its_own_server_and_one_that_runs() {
     let (ok, out, err) = output(linx(&at).args(words));
     assert!(ok && out.contains("round trip"), "{out} {err}");
     let (ok, _, err) = output(linx(&at).args(["bench", "--server", "no", "--timeout", "0.1"]));
-    assert!(!ok && err.contains("no bench server answers at 'no'"), "{err}");
+    assert!(!ok && err.contains("cannot reach the bench server 'no'"), "{err}");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn only_root_the_nodes_user_and_its_group_may_trace() {
     assert!(!ok && err.contains("members of its group (--group) may trace"), "{err}");
     assert!(!file.exists(), "a trace that was refused leaves no file");
     let (ok, _, err) = trace(&["--groups", "7,4242"]);
-    assert!(ok && err.contains("1 records written"), "{err}");
+    assert!(ok && err.contains("1 record written"), "{err}");
 }
 
 #[test]

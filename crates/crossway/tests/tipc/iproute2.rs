@@ -47,9 +47,9 @@ fn the_manuals_commands_for_links_work_in_their_order() {
         ("link set link L", "nothing to set"),
         ("link set broadcast LOUD", "REPLICAST or AUTOSELECT"),
         ("link set window 77 link broadcast-link", "link set broadcast BROADCAST"),
-        ("link get tolerance link nobody", "no link nobody"),
+        ("link get tolerance link nobody", "there is no link nobody"),
         ("link get priority link broadcast-link", "the broadcast link has no priority"),
-        ("link monitor list media eth device none0", "no bearer eth:none0"),
+        ("link monitor list media eth device none0", "there is no bearer eth:none0"),
     ] {
         let error = one.error(&words(command));
         assert!(error.contains(says), "{command}: {error}");

@@ -186,6 +186,6 @@ fn print_ruled_out(advice: &Advice, explain: bool, ui: &Ui) {
         ui.print_wrapped(2, &format!("{names}: {} [{}]", reason.why, reason.basis));
     }
     if reasons.len() > shown {
-        println!("  ... and {} more reasons; --explain shows all", reasons.len() - shown);
+        println!("  ... and {} more; --explain shows all", reasons.len() - shown);
     }
 }

@@ -42,11 +42,11 @@ impl Check {
         let (most, lossy) = (options.max_message, options.policy.lossy);
         ensure!(
             (SHORTEST..=most).contains(&self.size),
-            "--size {}: give {SHORTEST} to {most} bytes",
+            "--size {}: give a size from {SHORTEST} to {most} bytes",
             self.size
         );
         let length = self.seconds.map(Duration::try_from_secs_f64).transpose();
-        let length = length.map_err(|_| anyhow::anyhow!("--seconds: give 0 or more"))?;
+        let length = length.map_err(|_| anyhow::anyhow!("--seconds: the number is too large"))?;
         let until = Instant::now() + Duration::from_secs(self.wait_s);
         let channel = options.connect(&self.name, Some(until))?;
         if self.allowed.explain {
@@ -80,16 +80,20 @@ impl Check {
 fn show(checked: &Checked) {
     let Checked { sent, received, lost, duplicated, reordered, damaged, seconds, .. } = checked;
     println!(
-        "{sent} messages sent, {received} came back in {seconds:.1} s; {lost} lost, {duplicated} duplicated, {reordered} reordered, {damaged} damaged"
+        "messages: {sent} sent, {received} came back in {seconds:.1} s; {lost} lost, {duplicated} duplicated, \
+         {reordered} reordered, {damaged} damaged"
     );
     for leg in &checked.legs {
         println!("{:14} {:>10} messages in {:.3} s", leg.transport, leg.messages, leg.seconds);
     }
     for moved in &checked.moves {
         let pause_ms = moved.pause_ns as f64 / 1e6;
-        println!("moved {} -> {}: longest pause {pause_ms:.1} ms", moved.from, moved.to);
+        println!(
+            "the listener moved, {} -> {}: the longest pause was {pause_ms:.1} ms",
+            moved.from, moved.to
+        );
     }
     if let Some(error) = &checked.error {
-        println!("ended by an error: {error}");
+        println!("the channel ended with an error: {error}");
     }
 }

@@ -98,7 +98,9 @@ impl What {
 fn switchable(name: &str) -> Result<Transport, String> {
     match name.parse() {
         Ok(Transport::Tipc) => {
-            Err("channels do not switch to tipc on request; they use it if their listener was found by tipc".to_owned())
+            Err("channels do not switch to tipc on request; they use it if their listener \
+            was found in TIPC's name table"
+                .to_owned())
         }
         Ok(transport) => Ok(transport),
         Err(error) => Err(format!("{error}")),
@@ -194,7 +196,12 @@ fn make_key(file: Option<&Path>) -> anyhow::Result<ExitCode> {
             .mode(0o600)
             .open(path)
             .and_then(|mut file| file.write_all(key.as_bytes()))
-            .with_context(|| format!("cannot write the key to {}", path.display()))?,
+            .with_context(|| {
+                format!(
+                    "cannot write the key to {}; name a file that does not exist yet",
+                    path.display()
+                )
+            })?,
     }
     Ok(ExitCode::SUCCESS)
 }

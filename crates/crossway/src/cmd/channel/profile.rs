@@ -44,7 +44,10 @@ impl Write {
         if there.is_some_and(|there| {
             Environment::take().is_ok_and(|here| here.machine_id != there.machine_id)
         }) {
-            eprintln!("note: these records were measured on another machine");
+            eprintln!(
+                "note: {} was measured on another machine, so the costs may be wrong for this one",
+                path.display()
+            );
         }
         if let Some(file) = &self.output {
             output::write(file, "-o", |out| {
@@ -64,7 +67,7 @@ impl Write {
 fn show(measured: &Measured) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["transport", "ns/message", "ns/byte", "ns/wake-up", "from"]);
+    table.set_header(["transport", "ns/message", "ns/byte", "ns/wake-up", "based on"]);
     for (transport, default) in Profile::default().costs {
         let cost = measured.profile.costs.get(&transport).unwrap_or(&default);
         table.add_row([
@@ -85,8 +88,8 @@ fn show(measured: &Measured) {
 
 fn origin(measured: &Measured, transport: Transport) -> String {
     match measured.trials.get(&transport) {
-        None => "default".to_owned(),
-        Some((streams, 0)) => format!("{streams} streams; default cost of a wake-up"),
-        Some((streams, trips)) => format!("{streams} streams, {trips} round trips"),
+        None => "default costs".to_owned(),
+        Some((streams, 0)) => format!("trials: {streams} throughput; default cost of a wake-up"),
+        Some((streams, trips)) => format!("trials: {streams} throughput, {trips} ping-pong"),
     }
 }

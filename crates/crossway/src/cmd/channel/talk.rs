@@ -75,7 +75,7 @@ impl Listen {
             if let Some(error) = taken.incomplete {
                 let count = taken.channels.len();
                 eprintln!(
-                    "crossway: {count} channels were taken over; the others are lost: {error}"
+                    "crossway: took over {count} of the channels; any others are lost: {error}"
                 );
             }
             (taken.listener, taken.channels)
@@ -113,7 +113,8 @@ impl Listen {
             match listener.accept(Some(Instant::now())) {
                 Ok(channel) => channels.push(channel),
                 Err(Error::NobodyConnected { .. }) => {
-                    wait_ready(&listener, Interest::Readable, None).context("cannot wait")?;
+                    wait_ready(&listener, Interest::Readable, None)
+                        .context("cannot wait for connections")?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -168,7 +169,7 @@ enum End {
 
 fn hand_over(listener: Listener, channels: Vec<Channel>) -> anyhow::Result<ExitCode> {
     let count = listener.hand_over(channels, Some(Instant::now() + HAND_OVER))?;
-    eprintln!("handed {count} channels to another process");
+    eprintln!("channels handed to another process: {count}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Top {
 impl Top {
     pub(super) fn run(self, ui: &Ui, directory: &Directory) -> anyhow::Result<ExitCode> {
         let interval = Duration::try_from_secs_f64(self.interval_s)
-            .map_err(|_| anyhow::anyhow!("--interval-s {}: give 0 or more", self.interval_s))?;
+            .map_err(|_| anyhow::anyhow!("--interval-s: the number is too large"))?;
         let look = || crossway_channel::status(directory, self.name.as_deref(), ANSWER);
         let mut last = (Instant::now(), look()?);
         loop {
@@ -47,7 +47,8 @@ impl Top {
                 if std::io::stdout().is_terminal() && !self.once {
                     print!("\x1b[H\x1b[2J");
                 }
-                show(&last.1, &now.1, (now.0 - last.0).as_secs_f64(), directory);
+                let seconds = (now.0 - last.0).as_secs_f64();
+                show(&last.1, &now.1, seconds, directory, self.name.as_deref());
                 std::io::stdout().flush()?;
             }
             if self.once {
@@ -63,9 +64,19 @@ fn peer(status: &Status) -> String {
     status.peer_host.clone().unwrap_or_else(|| status.peer_pid.to_string())
 }
 
-fn show(before: &[Status], now: &[Status], seconds: f64, directory: &Directory) {
+fn show(
+    before: &[Status],
+    now: &[Status],
+    seconds: f64,
+    directory: &Directory,
+    name: Option<&str>,
+) {
     if now.is_empty() {
-        println!("No channel is open in {}.", directory.path().display());
+        let place = directory.path().display();
+        match name {
+            Some(name) => println!("No channel '{name}' is open in {place}."),
+            None => println!("No channel is open in {place}."),
+        }
         return;
     }
     let before: BTreeMap<u64, &Status> = before.iter().map(|status| (status.id, status)).collect();

@@ -113,7 +113,7 @@ fn positive(word: &str) -> Result<usize, String> {
     match word.parse() {
         Ok(0) => Err("give 1 or more".to_owned()),
         Ok(count) => Ok(count),
-        Err(error) => Err(format!("{error}; give a count")),
+        Err(error) => Err(format!("{error}; give a whole number of 1 or more")),
     }
 }
 
@@ -134,7 +134,7 @@ impl Server {
         command.args(["linx", "--dir"]).arg(dir).args(["bench", "--lifeline", "--serve", name]);
         // The server reads this pipe, which closes when this process ends.
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-        Ok(Server(child.context("cannot start the server")?))
+        Ok(Server(child.context("cannot start the bench server")?))
     }
 }
 
@@ -169,7 +169,7 @@ impl Bench {
 
     fn patience(&self) -> anyhow::Result<Duration> {
         Duration::try_from_secs_f64(self.timeout).map_err(|error| {
-            anyhow::anyhow!("--timeout {}: {error}; expected a number of seconds", self.timeout)
+            anyhow::anyhow!("--timeout: {error}; give a smaller number of seconds")
         })
     }
 
@@ -186,7 +186,7 @@ impl Bench {
         };
         let mut client = Client::new(dir, &path, patience).with_context(|| {
             format!(
-                "no bench server answers at '{path}' (start one with: crossway linx bench --serve)"
+                "cannot reach the bench server '{path}' (if none runs, start one with: crossway linx bench --serve)"
             )
         })?;
         let mut rows = Vec::new();

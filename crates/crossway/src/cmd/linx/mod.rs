@@ -68,8 +68,7 @@ impl Run for Linx {
 /// Returns the time this many seconds from now; `None` without a limit.
 fn deadline(seconds: Option<f64>) -> anyhow::Result<Option<Instant>> {
     let Some(seconds) = seconds else { return Ok(None) };
-    let limit = Duration::try_from_secs_f64(seconds).map_err(|error| {
-        anyhow::anyhow!("--timeout {seconds}: {error}; expected a number of seconds")
-    })?;
+    let limit = Duration::try_from_secs_f64(seconds)
+        .map_err(|error| anyhow::anyhow!("--timeout: {error}; give a smaller number of seconds"))?;
     Ok(Instant::now().checked_add(limit))
 }

@@ -63,16 +63,18 @@ impl Send {
             endpoint.send_out_of_band(signal, to)?;
         } else {
             match endpoint.send_until(signal, to, until) {
-                Err(Error::TimedOut) => return late("the receiver's queue is full"),
+                Err(Error::TimedOut) => {
+                    return late("the receiver's queue was full until the timeout");
+                }
                 sent => sent?,
             }
         }
         let mut out = std::io::stdout().lock();
         for _ in 0..self.answers {
             match endpoint.receive(&Filter::ANY, until)? {
-                None => return late("no further answer arrived in time"),
+                None => return late("too few answers arrived before the timeout"),
                 Some(signal) if signal.number() == ATTACH => {
-                    return late(&format!("'{}' ended before it answered", self.path));
+                    return late(&format!("'{}' ended before it had sent all answers", self.path));
                 }
                 Some(signal) => {
                     let text = String::from_utf8_lossy(signal.payload());

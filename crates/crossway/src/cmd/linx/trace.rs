@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossway_linx::Error;
 use crossway_linx::trace::{MOST_PAYLOAD, Trace};
+use crossway_report::units::count;
 
 use crate::pcap::{self, LinkType, Output};
 use crate::ui::{Interrupts, Ui};
@@ -80,8 +81,9 @@ impl TraceTo {
                 Err(Error::NodeGone) => {
                     out.write(&batch, written)?;
                     anyhow::bail!(
-                        "the LINX node at {} ended; {written} records are in {}",
+                        "the LINX node at {} ended; {} written to {}",
                         dir.display(),
+                        records(written),
                         self.file.display()
                     );
                 }
@@ -104,16 +106,20 @@ impl TraceTo {
             }));
         }
         if to_stdout {
-            eprintln!("{written} records written to standard output");
+            eprintln!("{} written to standard output", records(written));
         } else {
-            eprintln!("{written} records written to {}", self.file.display());
+            eprintln!("{} written to {}", records(written), self.file.display());
         }
         if lost > 0 {
-            eprintln!("{lost} records are missing: they arrived faster than they could be written");
+            eprintln!("{} lost: not all could be written as fast as they arrived", records(lost));
         }
         if invalid > 0 {
-            eprintln!("{invalid} malformed records were left out");
+            eprintln!("{} left out: not well-formed", records(invalid));
         }
         Ok(())
     }
+}
+
+fn records(n: u64) -> String {
+    count(n as usize, "record", "records")
 }

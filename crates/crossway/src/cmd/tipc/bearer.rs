@@ -20,8 +20,8 @@ pub(super) struct Bearer {
 enum What {
     /// List the bearers
     List {
-        /// Also show each bearer's address, limits, remote addresses, and counts of frames and of runs, which are
-        /// several frames passed to or from the system as one message
+        /// Also show each bearer's address, limits, remote addresses, and counts of frames and of runs (a run is
+        /// several frames that are passed to or from the system as one message)
         #[arg(long)]
         details: bool,
     },
@@ -108,7 +108,7 @@ impl Remote {
             }
             None => self.remoteip,
         };
-        let remote = remote.context("no remote is named; give remoteip ADDRESS")?;
+        let remote = remote.context("no remote address is given; add remoteip ADDRESS")?;
         Ok((name_of(words)?, remote))
     }
 }
@@ -178,10 +178,11 @@ fn get(site: &Site<'_>, mut words: Words) -> anyhow::Result<ExitCode> {
     let bearers = ask!(site, Order::Bearers, Bearers);
     let is_meant =
         |b: &&BearerView| b.name == name || b.name.split_once(':').is_some_and(|(_, n)| n == name);
-    let bearer = bearers
-        .iter()
-        .find(is_meant)
-        .ok_or_else(|| anyhow::anyhow!("no bearer {name}: see crossway tipc bearer list"))?;
+    let bearer = bearers.iter().find(is_meant).ok_or_else(|| {
+        anyhow::anyhow!(
+            "there is no bearer {name}; list the bearers with: crossway tipc bearer list"
+        )
+    })?;
     let Some(property) = property else {
         return site.show(bearer, |b| {
             println!(

@@ -166,7 +166,7 @@ fn get(site: &Site<'_>, mut words: Words) -> anyhow::Result<ExitCode> {
                     .show(&serde_json::json!({ "window": window }), |_| println!("{window}"));
             }
             Some(other) => anyhow::bail!(
-                "the broadcast link has no {other}; its properties are method, ratio and window: link get broadcast"
+                "the broadcast link has no {other}; it has method, ratio and window: crossway tipc link get broadcast"
             ),
             None => {}
         }
@@ -263,7 +263,9 @@ impl Serialize for All {
 fn one(site: &Site<'_>, name: &str) -> anyhow::Result<LinkView> {
     let links = ask!(site, Order::Links, Links);
     let found = links.into_iter().find(|link| link.name == name);
-    found.ok_or_else(|| anyhow::anyhow!("no link {name}: see crossway tipc link list"))
+    found.ok_or_else(|| {
+        anyhow::anyhow!("there is no link {name}; list the links with: crossway tipc link list")
+    })
 }
 
 fn print_statistics(link: &LinkView) {

@@ -27,7 +27,7 @@ pub(super) struct Top {
 fn interval(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (0.05..=3_600.0).contains(&s) => Ok(s),
-        _ => Err("expected seconds, 0.05 to 3600".into()),
+        _ => Err("expected a number of seconds from 0.05 to 3600".into()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use crossway_report::units::count;
 use crossway_sys::Errno;
 use crossway_tipc_client::admin::Station;
 
@@ -65,8 +66,9 @@ impl Trace {
                 Err(Errno::PIPE) => {
                     out.write(&batch, written)?;
                     anyhow::bail!(
-                        "the tipcd at {} ended; {written} frames are in {}",
+                        "the tipcd at {} ended; {} written to {}",
                         site.tipcd.path().display(),
+                        counted(written),
                         self.file.display()
                     );
                 }
@@ -79,6 +81,10 @@ impl Trace {
         report(site, &self.file, written, lost, odd_port)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn counted(frames: u64) -> String {
+    count(frames as usize, "frame", "frames")
 }
 
 fn report(
@@ -95,12 +101,12 @@ fn report(
         return Ok(());
     }
     if file == Path::new("-") {
-        eprintln!("{written} frames written to standard output");
+        eprintln!("{} written to standard output", counted(written));
     } else {
-        eprintln!("{written} frames written to {}", file.display());
+        eprintln!("{} written to {}", counted(written), file.display());
     }
     if lost > 0 {
-        eprintln!("{lost} frames are missing: they arrived faster than they could be written");
+        eprintln!("{} lost: not all could be written as fast as they arrived", counted(lost));
     }
     if let Some(port) = odd_port {
         eprintln!(

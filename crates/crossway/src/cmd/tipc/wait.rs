@@ -64,8 +64,10 @@ impl Wait {
             };
             if end.is_some_and(|end| Instant::now() >= end) {
                 let next = match tipcd {
-                    Some(_) => "check with crossway tipc node, link list and nametable show",
-                    None => "start one: crossway tipcd",
+                    Some(_) => {
+                        "see `crossway tipc node`, `crossway tipc link list` and `crossway tipc nametable show`"
+                    }
+                    None => "if none runs, start one with: crossway tipcd",
                 };
                 anyhow::bail!("timed out after {} s: {missing}; {next}", self.timeout);
             }
@@ -89,7 +91,10 @@ impl Wait {
                 Err(AdminError::Client(
                     Error::NoDaemon { .. } | Error::TurnedAway { .. } | Error::DaemonGone { .. },
                 )) => {
-                    return Ok(Some(format!("no tipcd serves at {}", path.display())));
+                    return Ok(Some(format!(
+                        "no tipcd accepts this program at {}",
+                        path.display()
+                    )));
                 }
                 Err(other) => return Err(explain(other)),
             },
@@ -102,7 +107,10 @@ impl Wait {
             return Ok(Some("the node has no address yet".to_owned()));
         }
         if node.peers_up < self.peers {
-            return Ok(Some(format!("{} of {} nodes are in contact", node.peers_up, self.peers)));
+            return Ok(Some(format!(
+                "this node has links to {} of {} required peers",
+                node.peers_up, self.peers
+            )));
         }
         if self.service.is_empty() {
             return Ok(None);

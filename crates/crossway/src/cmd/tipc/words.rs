@@ -74,7 +74,10 @@ impl Words {
         let first = words.next();
         match words.next() {
             None => Ok(first),
-            Some(_) => bail!("'{}' is not recognised; expected {usage}", first.unwrap_or_default()),
+            Some(_) => bail!(
+                "too many arguments, beginning with '{}'; expected {usage}",
+                first.unwrap_or_default()
+            ),
         }
     }
 
