@@ -96,7 +96,8 @@ impl Directory {
             && self.0.starts_with("/tmp")
             && std::env::var_os("CROSSWAY_CHANNEL_DIR").is_none()
         {
-            let why = "not this user's alone; remove it or set CROSSWAY_CHANNEL_DIR";
+            let why = "another user owns it or may write to it; remove it, or set CROSSWAY_CHANNEL_DIR \
+                       to another directory";
             return Err(OsError::new("use", self.0.display(), std::io::Error::other(why)).into());
         }
         Ok(())
@@ -220,7 +221,7 @@ fn is_abandoned(path: &Path) -> bool {
 fn address(path: &Path) -> Result<socket::Address, OsError> {
     socket::path_address(path).map_err(|_| {
         let why =
-            "a socket's path has at most 107 bytes; set CROSSWAY_CHANNEL_DIR to a shorter one";
+            "a socket's path has at most 107 bytes; set CROSSWAY_CHANNEL_DIR to a shorter path";
         OsError::new("bind", path.display(), std::io::Error::other(why))
     })
 }

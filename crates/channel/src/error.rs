@@ -21,7 +21,9 @@ pub enum Error {
     },
     /// No listener appeared before the deadline.
     #[error(
-        "nobody listens on channel '{name}' (waited {waited:?}, looked in {}{elsewhere}); start the listener, or give both ends the same CROSSWAY_CHANNEL_DIR, or CROSSWAY_CHANNEL_HOSTS for another host", directory.display()
+        "nobody listens on channel '{name}' (waited {waited:.1?}, looked in {}{elsewhere}); start the listener, or \
+         give both ends the same CROSSWAY_CHANNEL_DIR (on one host) or CROSSWAY_CHANNEL_HOSTS (on several hosts)",
+        directory.display()
     )]
     NobodyListens {
         /// The channel's name.
@@ -105,7 +107,7 @@ pub enum Error {
     #[error("handing over channels failed: {0}")]
     HandOver(String),
     /// No connection was accepted before the deadline.
-    #[error("nobody connected to channel '{name}' within {waited:?}")]
+    #[error("nobody connected to channel '{name}' within {waited:.1?}")]
     NobodyConnected {
         /// The channel's name.
         name: String,
@@ -133,7 +135,7 @@ pub enum RecvError {
     #[error("no message arrived before the deadline")]
     TimedOut,
     /// The message is larger than the buffer. The next call can still receive it.
-    #[error("message of {need} bytes does not fit the buffer of {have} bytes")]
+    #[error("the message of {need} bytes does not fit into the buffer of {have} bytes")]
     TooSmall {
         /// Length of the message in bytes.
         need: usize,
@@ -145,7 +147,7 @@ pub enum RecvError {
     Closed,
     /// The peer died or its connection broke. Everything that arrived before has been received, in order and without
     /// gaps; whether the peer had sent or wanted to send more is unknown.
-    #[error("the peer died")]
+    #[error("the peer died or its connection broke")]
     PeerDied,
     /// The shared memory is damaged: it contains data that no correct peer writes.
     #[error("the channel is damaged: {0}")]

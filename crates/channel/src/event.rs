@@ -67,22 +67,23 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Upgrade => f.write_str("the best that both ends allow"),
+            Reason::Upgrade => f.write_str("it is the best transport that both ends allow"),
             Reason::Asked => f.write_str("the program asked for it"),
-            Reason::Policy => f.write_str("what may be used has changed"),
+            Reason::Policy => f.write_str("the allowed transports have changed"),
             Reason::SameCpu(cpu) => write!(f, "both ends were spinning on CPU {cpu}"),
             Reason::Load { runnable, cpus } => {
-                write!(f, "{runnable} threads are runnable on {cpus} CPUs")
+                let unit = if *cpus == 1 { "CPU" } else { "CPUs" };
+                write!(f, "{runnable} threads are runnable on {cpus} {unit}")
             }
             Reason::CpuBudget { needed_permille, allowed_permille } => write!(
                 f,
-                "waiting would take {:.1} % of a CPU, {:.1} % is allowed",
+                "waiting would take {:.1} % of a CPU, but only {:.1} % is allowed",
                 f64::from(*needed_permille) / 10.0,
                 f64::from(*allowed_permille) / 10.0
             ),
             Reason::Traffic { rate_msgs_per_s, mean_bytes, before_ns, after_ns } => write!(
                 f,
-                "{rate_msgs_per_s} messages/s of {mean_bytes} bytes; expected {} -> {} a message",
+                "{rate_msgs_per_s} messages/s of {mean_bytes} bytes; expected time per message: {} -> {}",
                 Nanos(*before_ns),
                 Nanos(*after_ns)
             ),
@@ -90,10 +91,10 @@ impl fmt::Display for Reason {
             Reason::LossAllowed => f.write_str("both ends allow loss"),
             Reason::HandOver => f.write_str("handed to another process"),
             Reason::PeerMoved { far: true } => {
-                f.write_str("one end has moved, the other is on another host")
+                f.write_str("one end has moved, and the other is on another host")
             }
             Reason::PeerMoved { far: false } => {
-                f.write_str("one end has moved, both are on one host")
+                f.write_str("one end has moved, and both are on one host")
             }
         }
     }
@@ -200,15 +201,17 @@ impl fmt::Display for Event {
                 write!(f, "would switch {from} -> {to}: {why}")
             }
             EventKind::Refused { from, to, because } => {
-                write!(f, "stays on {from}, {to} did not open: {because}")
+                write!(f, "stays on {from}, because {to} could not be opened: {because}")
             }
             EventKind::Interrupted => f.write_str("connection lost, looking for the peer"),
             EventKind::Resumed { took_us } => {
                 write!(f, "found the peer again in {}", Nanos(took_us * 1000))
             }
             EventKind::PeerClosed => f.write_str("the peer closed"),
-            EventKind::PeerDied => f.write_str("the peer died"),
-            EventKind::Violated(why) => write!(f, "closed, the peer broke the protocol: {why}"),
+            EventKind::PeerDied => f.write_str("the peer died or its connection broke"),
+            EventKind::Violated(why) => {
+                write!(f, "closed, because the peer violated the protocol: {why}")
+            }
         }
     }
 }

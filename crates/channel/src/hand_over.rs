@@ -109,7 +109,7 @@ fn park(
         if late() {
             let name = &link.name;
             return Err(not_handed_over(&format!(
-                "channel '{name}' cannot be parked, because its peer does not receive"
+                "channel '{name}' could not be paused before the deadline, because its peer receives nothing"
             )));
         }
     }
@@ -133,7 +133,7 @@ fn park(
                 None if late() => {
                     let name = &link.name;
                     return Err(not_handed_over(&format!(
-                        "the peer of channel '{name}' did not confirm before the deadline that it leaves this process"
+                        "the peer of channel '{name}' did not confirm the move before the deadline"
                     )));
                 }
                 None => (state, _) = link.wait(state, Some(Instant::now() + SLICE)),

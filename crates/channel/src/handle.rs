@@ -108,7 +108,7 @@ impl Handle {
                     return Ok(());
                 }
                 if link.role == Role::Leader {
-                    let why = "see the log".to_owned();
+                    let why = "the channel's log has the reason".to_owned();
                     return Err(SwitchError::Refused { to, why });
                 }
                 epoch = state.switch.epoch();

@@ -118,7 +118,7 @@ impl Options {
         self.policy.check(network.is_some())?;
         if self.policy.lossy && network.is_some() && self.max_message > MAX_LOSSY_MESSAGE {
             return Err(Error::Policy(format!(
-                "where loss is allowed, messages are at most {MAX_LOSSY_MESSAGE} bytes long, and up to {} are wanted; set max_message",
+                "where loss is allowed, max_message can be at most {MAX_LOSSY_MESSAGE} bytes, but it is {}",
                 self.max_message
             )));
         }
@@ -203,7 +203,9 @@ impl Options {
             return Err(no_proof("it did not read what this process wrote to the shared page"));
         }
         if welcome.wrote_nonce != page.nonce(true) {
-            return Err(no_proof("this process cannot read what it wrote to the shared page"));
+            return Err(no_proof(
+                "this process did not read what the listener wrote to the shared page",
+            ));
         }
         let ends = Ends {
             name: name.to_owned(),
@@ -239,14 +241,16 @@ fn answer(name: &str, socket: &OwnedFd, until: Deadline) -> Result<Option<Welcom
     let came = wait_ready(socket, Interest::Readable, until)
         .map_err(|e| OsError::new("poll", "control connection", e))?;
     if !came {
-        return Err(no_answer("none came before the deadline; its process may be stopped"));
+        return Err(no_answer(
+            "none came before the deadline; the listener's process may be stopped",
+        ));
     }
     match message::receive(socket, true) {
         Packet::Message(Message::Welcome(welcome), _) => Ok(Some(welcome)),
         Packet::Message(Message::Refused(why), _) => {
             Err(Error::Refused { name: name.to_owned(), why })
         }
-        Packet::Message(..) => Err(no_answer("it is something other than a greeting")),
+        Packet::Message(..) => Err(no_answer("the answer is not a greeting")),
         Packet::Nonsense(why) => Err(no_answer(&why)),
         Packet::Nothing | Packet::End | Packet::Broken => Ok(None),
     }

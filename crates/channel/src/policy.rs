@@ -62,7 +62,11 @@ impl Policy {
                 .into_iter()
                 .any(|t| self.allows(t));
         if self.transports().is_empty() && !between {
-            return Err(Error::Policy("the policy allows no transport".to_owned()));
+            return Err(Error::Policy(
+                "the policy allows no transport; check pin, forbid, pollable and lossy (tcp, udp and tipc also need \
+                 settings for other hosts)"
+                    .to_owned(),
+            ));
         }
         Ok(())
     }

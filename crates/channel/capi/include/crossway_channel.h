@@ -35,13 +35,13 @@ typedef struct cchannel_options {
     uint32_t pollable;           /* not 0: cchannel_poll_fd returns a descriptor */
     uint32_t cpu_budget_percent; /* CPU time that an end may spend waiting, in percent of a CPU; 0: 100 */
     const char *pin;             /* "shm-spin", "shm-futex", "shm-eventfd" or "uds-seqpacket": only this one; NULL: any */
-    uint32_t lossy;              /* not 0: messages between hosts may be lost; by UDP if both ends set this */
+    uint32_t lossy;              /* not 0: messages between hosts may be lost; they use UDP if both ends set this */
 } cchannel_options;
 
 /* PROTOTYPES */
 /* Listens on a name. */
 int cchannel_listen(const char *name, const cchannel_options *wanted, cchannel_listener **out);
-/* Takes the next channel of a listener. */
+/* Accepts the next channel of a listener. */
 int cchannel_accept(const cchannel_listener *listener, int64_t timeout_ms, cchannel **out);
 /* Stops listening; the channels that were accepted stay open. */
 void cchannel_listener_close(cchannel_listener *listener);
@@ -50,7 +50,8 @@ int cchannel_connect(const char *name, const cchannel_options *wanted, int64_t t
 /* Sends a message. -EMSGSIZE: too long; -EPIPE: the peer is gone or receives no more. */
 int cchannel_send(const cchannel *channel, const void *bytes, size_t length, int64_t timeout_ms);
 /* Receives a message; returns its length. -EMSGSIZE: it does not fit and stays for the next call; -ESHUTDOWN: the
- * peer closed, and everything was received; -ECONNRESET: the peer died; -EPROTO: the peer violated the protocol. */
+ * peer closed, and everything was received; -ECONNRESET: the peer died or its connection broke; -EPROTO:
+ * the peer violated the protocol. */
 int64_t cchannel_recv(const cchannel *channel, void *buffer, size_t size, int64_t timeout_ms);
 /* Returns a descriptor that polls readable while a message waits. It stays the same on all transports, and belongs to
  * the channel. */

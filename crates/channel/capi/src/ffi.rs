@@ -46,11 +46,11 @@ fn deadline(timeout_ms: i64) -> Deadline {
 /// `pointer` is NULL or points to a NUL-terminated string.
 unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
     if pointer.is_null() {
-        return Err(failed(Errno::FAULT, "a text is NULL"));
+        return Err(failed(Errno::FAULT, "`name` is NULL"));
     }
     // SAFETY: a NUL-terminated string, as the caller promises.
     let text = unsafe { CStr::from_ptr(pointer) };
-    text.to_str().map_err(|_| failed(Errno::INVAL, "a text is not UTF-8"))
+    text.to_str().map_err(|_| failed(Errno::INVAL, "`name` or `options.pin` is not UTF-8"))
 }
 
 /// Converts C options; NULL stands for the defaults.
@@ -89,7 +89,7 @@ fn transport(name: &str) -> Result<Transport, c_int> {
 /// `out` is NULL or can be written to.
 unsafe fn give<T>(out: *mut *mut T, value: impl FnOnce() -> Result<T, c_int>) -> c_int {
     if out.is_null() {
-        return failed(Errno::FAULT, "there is no place for what is opened: `out` is NULL");
+        return failed(Errno::FAULT, "`out` is NULL; pass the address of a pointer");
     }
     match value() {
         Ok(value) => {
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn cchannel_listen(
     }
 }
 
-/// Takes the next channel of a listener.
+/// Accepts the next channel of a listener.
 ///
 /// # Safety
 /// `listener` comes from `cchannel_listen`; `out` can be written to.
@@ -272,7 +272,10 @@ pub unsafe extern "C" fn cchannel_poll_fd(channel: *const Cchannel) -> c_int {
     let Some(channel) = (unsafe { channel.as_ref() }) else { return no_channel() };
     let receiver = channel.receiver.lock().unwrap_or_else(PoisonError::into_inner);
     receiver.poll_fd().map_or_else(
-        || failed(Errno::OPNOTSUPP, "ask for a descriptor when opening: options.pollable"),
+        || {
+            let why = "the channel has no descriptor to poll; set `pollable` in its options when opening it";
+            failed(Errno::OPNOTSUPP, why)
+        },
         |fd| fd.as_raw_fd(),
     )
 }
@@ -394,9 +397,9 @@ mod tests {
             check(cchannel_send(null(), bytes, 1, 0).into(), Errno::BADF, "channel is NULL");
             let mut out = null_mut();
             check(cchannel_accept(null(), 0, &mut out).into(), Errno::BADF, "listener is NULL");
-            check(cchannel_poll_fd(&idle).into(), Errno::OPNOTSUPP, "options.pollable");
+            check(cchannel_poll_fd(&idle).into(), Errno::OPNOTSUPP, "set `pollable`");
             check(cchannel_poll_fd(null()).into(), Errno::BADF, "channel is NULL");
-            check(cchannel_switch(&idle, null(), 0).into(), Errno::FAULT, "text is NULL");
+            check(cchannel_switch(&idle, null(), 0).into(), Errno::FAULT, "`name` is NULL");
         }
     }
 }

@@ -47,7 +47,7 @@ impl Successor {
                     let room = wait_ready(&*socket, Interest::Writable, until);
                     if !room.map_err(|e| OsError::new("poll", "successor", e))? {
                         return Err(not_handed_over(
-                            "the other process does not receive the channels",
+                            "the other process did not receive the channels before the deadline",
                         ));
                     }
                     outbox.flush(&*socket);
@@ -66,7 +66,9 @@ impl Successor {
     pub(super) fn send_held(&mut self, message: &[u8], until: Deadline) -> Result<(), Error> {
         let Successor::Far(ends) = self else { return Ok(()) };
         ends.0.write_frame(message, until).map_err(|errno| match errno {
-            Errno::TIMEDOUT => not_handed_over("the other process does not receive the channels"),
+            Errno::TIMEDOUT => not_handed_over(
+                "the other process did not receive the channels before the deadline",
+            ),
             errno => OsError::new("send", "successor", errno).into(),
         })
     }

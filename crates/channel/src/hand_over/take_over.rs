@@ -141,7 +141,7 @@ impl Old {
 
     /// Reads the next packet.
     fn read(&mut self, until: Deadline) -> Result<(Message, Vec<OwnedFd>), Error> {
-        let late = || not_handed_over("the other process handed nothing over before the deadline");
+        let late = || not_handed_over("the other process did not finish before the deadline");
         let gone =
             || not_handed_over("the other process ended before it had handed everything over");
         match self {

@@ -148,7 +148,7 @@ impl Link {
     pub(super) fn forbids_datagrams(&self, state: &State) -> Option<String> {
         if !self.shape.fits_datagrams() {
             return Some(format!(
-                "messages are at most {MAX_LOSSY_MESSAGE} bytes long there, this channel's up to {}",
+                "it carries messages of up to {MAX_LOSSY_MESSAGE} bytes, but this channel allows up to {}",
                 self.shape.max_message
             ));
         }

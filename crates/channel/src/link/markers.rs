@@ -57,14 +57,15 @@ impl Link {
     ) -> Result<(), RecvError> {
         if sequence != rx.sequence {
             return Err(RecvError::Damaged(format!(
-                "{sequence} messages were sent before epoch {epoch}, {} were received",
+                "{sequence} messages were sent before switch {epoch}, but {} were received",
                 rx.sequence
             )));
         }
         let mut state = self.lock();
         let due = state.switch.epoch().wrapping_add(1) == epoch;
         let Some(next) = state.next_rx.take_if(|_| due) else {
-            return Err(RecvError::Damaged(format!("epoch {epoch} is unknown")));
+            let what = format!("a marker of switch {epoch} came unexpectedly");
+            return Err(RecvError::Damaged(what));
         };
         self.followed(&mut state, rx, next)
     }

@@ -151,9 +151,10 @@ impl Link {
     pub(crate) fn rejoin_near(&self, rejoin: Rejoin, socket: OwnedFd, mut fds: Vec<OwnedFd>) {
         let ours = self.lock().policy.transports();
         let answer = self.check_question(&rejoin, &ours).and_then(|()| {
-            let page = fds.pop().ok_or("no shared page came with the question")?;
+            let page = fds.pop().ok_or("no shared page came with the request")?;
             let page = Page::open(page).map_err(|error| error.to_string())?;
-            let page = page.ok_or("what came with the question is no sealed page")?;
+            let page =
+                page.ok_or("the descriptor that came with the request is not a sealed page")?;
             let wrote_nonce = page.write_nonce(true).map_err(|error| error.to_string())?;
             let read_nonce = page.nonce(false);
             Ok((page, Welcome { read_nonce, wrote_nonce, boot_id: boot_id(), transports: ours }))

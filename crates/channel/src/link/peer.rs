@@ -40,7 +40,7 @@ impl Link {
                 if let Some(session) = state.session(epoch)
                     && !session.acknowledged(items)
                 {
-                    return Err(format!("it acknowledges {items} items, which were not sent"));
+                    return Err(format!("it acknowledges {items} items, but fewer were sent"));
                 }
                 self.call();
             }
@@ -62,7 +62,7 @@ impl Link {
             Message::Rejoined if self.role == Role::Leader => self.is_found(&mut state),
             Message::Deaf => self.tx.raise(flag::DEAF),
             Message::Bye => state.peer_said_bye = true,
-            other => return Err(format!("{other:?} in an open channel")),
+            other => return Err(format!("unexpected packet in an open channel: {other:?}")),
         }
         Ok(())
     }

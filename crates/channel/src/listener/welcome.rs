@@ -90,8 +90,10 @@ impl Core {
         let network = self.network.as_ref().ok_or("it listens on its host only")?;
         let Shape { max_message, capacity_bytes } = hello.shape;
         if max_message.max(capacity_bytes.unwrap_or(0)) > LARGEST {
+            let capacity = capacity_bytes.map_or("default".to_owned(), |bytes| bytes.to_string());
             return Err(format!(
-                "messages of {max_message} bytes in {capacity_bytes:?} bytes are wanted; between hosts neither may be more than {LARGEST}"
+                "between hosts, max_message ({max_message}) and capacity_bytes ({capacity}) may be at most {LARGEST} \
+                 bytes"
             ));
         }
         let (halves, _) = hello.shape.make(transport).map_err(|error| error.to_string())?;
@@ -141,25 +143,25 @@ impl Core {
     fn check(&self, hello: &Hello, ours: &[Transport]) -> Result<(), String> {
         if hello.version != VERSION {
             return Err(format!(
-                "it speaks version {VERSION} of the control protocol, the connector speaks version {}",
+                "it speaks version {VERSION} of the control protocol, but the connector speaks version {}",
                 hello.version
             ));
         }
         if hello.name != self.name {
-            return Err(format!("it listens on '{}'", self.name));
+            return Err(format!("it listens on another name, '{}'", self.name));
         }
         if self.is_closed() {
             return Err("it has stopped listening".to_owned());
         }
         let queue = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
         if queue >= WAITING {
-            return Err(format!("{queue} channels wait to be accepted"));
+            return Err(format!("already {queue} channels wait to be accepted"));
         }
         if !ours.iter().any(|transport| hello.transports.contains(transport)) {
             let names =
                 |all: &[_]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             return Err(format!(
-                "it allows {}, the connector {}: nothing in common",
+                "they have no transport in common: it allows {}, the connector allows {}",
                 names(ours),
                 names(&hello.transports)
             ));
@@ -179,7 +181,7 @@ impl Core {
             return Err("no shared page came with the greeting".to_owned());
         }
         let page = Page::open(fds.remove(0)).map_err(|error| error.to_string())?;
-        let page = page.ok_or("what came with the greeting is no sealed page")?;
+        let page = page.ok_or("the descriptor that came with the greeting is not a sealed page")?;
         let first = hello.first.transport;
         let offer = hello.first.take().offer(fds);
         let mut offer = offer.ok_or("descriptors of the offer are missing")?;

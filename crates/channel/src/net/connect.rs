@@ -108,7 +108,7 @@ fn connect_at(
         // A listener first binds its name on its own host. If one has come to this host meanwhile, connect to it,
         // because it is nearer.
         Ok(_) if options.directory.connect(name, 0)?.is_some() => {
-            return Ok(Err("a listener has come to this host".to_owned()));
+            return Ok(Err("a listener has appeared on this host".to_owned()));
         }
         Ok((writer, reader)) => say(writer, reader, &Message::Hello(Box::new(hello)), until),
         Err(asked) => asked,
@@ -124,9 +124,11 @@ fn connect_at(
     };
     let welcome = match answer {
         Message::Welcome(welcome) => welcome,
-        Message::OtherName(other) => return Ok(Err(format!("it listens on '{other}'"))),
+        Message::OtherName(other) => {
+            return Ok(Err(format!("it listens on another name, '{other}'")));
+        }
         Message::Refused(why) => return Err(Error::Refused { name: name.to_owned(), why }),
-        _ => return Ok(Err("it answers with something other than a greeting".to_owned())),
+        _ => return Ok(Err("its answer is not a greeting".to_owned())),
     };
     // The listener has checked that it is not too large.
     let (halves, _) = shape.make(transport)?;

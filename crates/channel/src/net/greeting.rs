@@ -103,7 +103,7 @@ fn check_preamble(answer: &[u8; PREAMBLE], wanted: Mode) -> Result<(), String> {
     }
     if *version != VERSION {
         return Err(format!(
-            "it speaks version {version} of the greeting, this end speaks version {VERSION}"
+            "it speaks version {version} of the greeting, but this end speaks version {VERSION}"
         ));
     }
     match *theirs {

@@ -171,7 +171,8 @@ impl Key {
         Key::parse(text.trim()).ok_or_else(|| BadNetwork {
             what: WHAT,
             place: path.to_owned(),
-            why: "expected 64 hexadecimal digits; crossway channel key makes one".to_owned(),
+            why: "expected 64 hexadecimal digits; create a key with: crossway channel key"
+                .to_owned(),
         })
     }
 

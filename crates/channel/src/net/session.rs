@@ -143,7 +143,7 @@ impl Session {
     pub(crate) fn connect(&self, writer: Writer, reader: Reader, count: u64) -> Result<(), String> {
         let mut sending = self.sending();
         if count < sending.kept.first || !sending.kept.forget(count) {
-            return Err(format!("it claims to have received {count} items"));
+            return Err(format!("it claims to have received {count} items, which cannot be"));
         }
         sending.kept.written = sending.kept.start;
         sending.writer = Some(writer);

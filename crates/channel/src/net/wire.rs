@@ -178,7 +178,10 @@ impl Wire {
     ) -> Result<(), String> {
         let Wire::Net(net) = self else { return Err("the channel is within a host".to_owned()) };
         if count > net.sent {
-            return Err(format!("it claims to have received {count} packets of {}", net.sent));
+            return Err(format!(
+                "it claims to have received {count} packets, but {} were sent",
+                net.sent
+            ));
         }
         net.forget(count);
         net.ends = Some((writer, reader));
@@ -253,7 +256,7 @@ impl NetWire {
                     let Some(message) = packet.message else { continue };
                     if packet.number != self.received + 1 {
                         return Packet::Nonsense(format!(
-                            "packet {} after packet {}",
+                            "packet {} came after packet {}",
                             packet.number, self.received
                         ));
                     }

@@ -221,11 +221,15 @@ impl RxState {
             }
             Some(Internal::Fin { sequence }) => {
                 return Err(RecvError::Damaged(format!(
-                    "{sequence} messages were sent, {} were received",
+                    "{sequence} messages were sent, but {} were received",
                     self.sequence
                 )));
             }
-            None => return Err(RecvError::Damaged("an internal message of no known kind".into())),
+            None => {
+                return Err(RecvError::Damaged(
+                    "it has an internal message of unknown kind".into(),
+                ));
+            }
         }
         Ok(false)
     }

@@ -150,7 +150,10 @@ impl Listen {
                 Err(RecvError::TimedOut) => {}
                 Err(RecvError::Closed) => return Ok(End::Closed),
                 Err(RecvError::PeerDied) => {
-                    eprintln!("crossway: the peer of channel '{}' died", self.name);
+                    eprintln!(
+                        "crossway: the peer of channel '{}' died or its connection broke",
+                        self.name
+                    );
                     return Ok(End::Died);
                 }
                 Err(error) => return Err(error.into()),
