@@ -205,7 +205,7 @@ fn print_table(ui: &Ui, guests: &[GuestRecord]) {
         "memory",
         "network",
         "AVX registers",
-        "missing",
+        "missing modules",
     ]);
     for guest in guests {
         let facts = guest.facts.clone().unwrap_or_default();
