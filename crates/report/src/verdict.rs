@@ -91,12 +91,14 @@ impl Verdict {
     }
 }
 
-const ALL_DEGRADED: &str =
-    "Nothing is ranked: every trial was degraded. The reasons are listed below.";
-const COMPARED_DEGRADED: &str = "Nothing is compared in one sentence: every trial of ping-pong and throughput was degraded. The reasons are listed below.";
-const NOT_COMPARED: &str = "The workloads here are not compared in one sentence, as ping-pong and throughput are; the tables below show their figures, \
-     and `crossway rank` ranks them.";
-const NO_WINNER: &str = "Too few trials to name a winner: five or more of each case are needed to tell mechanisms apart.";
+const ALL_DEGRADED: &str = "Nothing is ranked, because every trial was degraded (disturbed by the machine). The \
+                            reasons are listed below.";
+const COMPARED_DEGRADED: &str = "No winner is named, because every ping-pong and throughput trial was degraded \
+                                 (disturbed by the machine). The reasons are listed below.";
+const NOT_COMPARED: &str = "This summary compares only ping-pong and throughput trials. The tables below show the \
+                            figures of the other workloads, and `crossway rank` ranks them.";
+const NO_WINNER: &str = "Too few trials to name a winner: at least five good trials of each case are needed to tell \
+                         mechanisms apart.";
 
 /// Returns a sentence on the contenders that are not ranked because they have fewer than five trials.
 fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
@@ -120,7 +122,8 @@ fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
     };
     let have = plural(names.len(), "has", "have");
     Some(format!(
-        "For {what}, {} {have} fewer than five good trials of a case, and so no rank and no interval.",
+        "For {what}, {} {have} fewer than five good trials of a case, and therefore neither a rank nor an interval \
+         there.",
         list(names.into_iter())
     ))
 }
@@ -129,7 +132,7 @@ fn nothing_measured(summary: &Summary) -> String {
     let (failed, skipped) = (summary.trials(Status::Failed), summary.trials(Status::Skipped));
     match (failed, skipped) {
         (0, 0) => "Nothing was measured: the run holds no records.".to_owned(),
-        (0, _) => "Nothing was measured: every case was skipped. What each needs is listed below."
+        (0, _) => "Nothing was measured: every case was skipped. The reasons and remedies are listed below."
             .to_owned(),
         (_, 0) => {
             "Nothing was measured: every trial failed. The reasons are listed below.".to_owned()
@@ -183,11 +186,12 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
             name(summary, first)
         ),
         2 => format!(
-            "For {subject}, {} share the {of_what}: their intervals overlap, {interval} together",
+            "For {subject}, {} share the {of_what}: their intervals overlap and together span {interval}",
             list(leaders.iter().map(|e| name(summary, e)))
         ),
         n => format!(
-            "For {subject}, {n} mechanisms share the {of_what}: their intervals overlap that of {}, {interval} together",
+            "For {subject}, {n} mechanisms share the {of_what}: their intervals overlap that of {} and together span \
+             {interval}",
             name(summary, first)
         ),
     };
@@ -197,7 +201,7 @@ fn headline(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     {
         let own = &spin.figure;
         text.push_str(&format!(
-            "; {}, at {}, is {} times as fast, but spins: each end owns a core",
+            "; {}, at {}, is {} times as fast, but spins: each end keeps a core busy",
             name(summary, spin),
             metric.quantity().show_interval(own.value, own.low, own.high),
             range(least, most)
@@ -264,11 +268,12 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     // Each leader's interval overlaps the first one's, but not necessarily that of another leader.
     if leaders.len() == ranking.entries.len() {
         return Some(format!(
-            "For {subject}, the intervals of all {} contenders overlap that of {}, {}: this run cannot tell which {}.",
+            "For {subject}, this run cannot tell which of the {} contenders {}: their intervals overlap that of {}, \
+             {}.",
             leaders.len(),
+            words.has,
             name(summary, first),
-            figure(metric, first),
-            words.has
+            figure(metric, first)
         ));
     }
     if leaders.len() > 1 {
@@ -304,7 +309,7 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
 /// the other.
 fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Option<String> {
     let spinning = Ranking::of(summary, metric, 0, size, WaitClass::Spinning)?;
-    let price = "each waiting end owns a core while it does";
+    let price = "each end keeps a core busy while it waits";
     let (spin, spin_name) = (&spinning.entries[0], name(summary, &spinning.entries[0]));
     let Some(blocking) = Ranking::of(summary, metric, 0, size, WaitClass::Blocking) else {
         return best(summary, metric, size, WaitClass::Spinning);
@@ -332,7 +337,8 @@ fn spinning_against_blocking(summary: &Summary, metric: Metric, size: u64) -> Op
             name(summary, block)
         ),
         None => format!(
-            "Spinning gains nothing certain here: {spin_name} has {figure}, which overlaps the interval of {}, and {price}.",
+            "Spinning gains nothing certain here: at {figure}, the interval of {spin_name} overlaps that of {}, and \
+             {price}.",
             name(summary, block)
         ),
     })
@@ -354,9 +360,8 @@ fn not_measured(summary: &Summary) -> Option<String> {
     }
     if degraded > 0 {
         parts.push(format!(
-            "{degraded} {} kept but left out of the figures where clean trials exist, because something disturbed {}",
-            plural(degraded, "trial was", "trials were"),
-            plural(degraded, "it", "them")
+            "{degraded} {} degraded (disturbed by the machine) and left out of the figures where clean trials exist",
+            plural(degraded, "trial was", "trials were")
         ));
     }
     if parts.is_empty() {

@@ -25,10 +25,10 @@ pub(super) fn wording(metric: Metric) -> Wording {
         Metric::ByteRate => ("carries the most bytes", None, ["more than", "as many as"]),
         Metric::MessageRate => ("carries the most messages", None, ["more than", "as many as"]),
         Metric::CpuPerRoundTrip => {
-            ("costs the least CPU per round trip", Some("costs"), ["more", "as much"])
+            ("costs the least CPU time per round trip", Some("costs"), ["more", "as much"])
         }
         Metric::CpuPerMessage => {
-            ("costs the least CPU per message", Some("costs"), ["more", "as much"])
+            ("costs the least CPU time per message", Some("costs"), ["more", "as much"])
         }
     };
     Wording { has, next, adverbs }

@@ -51,7 +51,7 @@ fn a_run_that_only_skipped_says_so() {
     let run = run_of(vec![vec![synthetic::skipped("vsock", "no transport", "modprobe vsock")]]);
     assert_eq!(
         run.verdict().headline,
-        "Nothing was measured: every case was skipped. What each needs is listed below."
+        "Nothing was measured: every case was skipped. The reasons and remedies are listed below."
     );
     assert_eq!(run.summary.skipped_mechanisms(), ["vsock"]);
     assert!(

@@ -16,8 +16,8 @@ fn a_clear_winner_is_named_with_the_factor_that_the_intervals_allow() {
     );
     assert_eq!(
         verdict.sentences[0],
-        "For 64-byte messages with both ends blocking, shm-futex has the shortest median round trip: 10.0 µs (median of 5 trials, 95 % \
-         interval 10.0–10.1 µs); pipe takes 1.98 to 2.04 times as long."
+        "For 64-byte messages with both ends blocking, shm-futex has the shortest median round trip: 10.0 µs (median \
+         of 5 trials, 95 % interval 10.0–10.1 µs); pipe takes 1.98 to 2.04 times as long."
     );
 }
 
@@ -31,13 +31,14 @@ fn overlapping_intervals_are_a_tie_and_said_to_be_one() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages with both ends blocking, pipe and fifo share the shortest round trip: their intervals overlap, 10.0–11.0 µs \
-         together."
+        "For 64-byte messages with both ends blocking, pipe and fifo share the shortest round trip: their intervals \
+         overlap and together span 10.0–11.0 µs."
     );
     assert_eq!(
         verdict.sentences[0],
-        "For 64-byte messages with both ends blocking, this run cannot tell which of pipe and fifo has the shortest median round trip: \
-         their intervals overlap that of pipe, 10.3 µs (median of 5 trials, 95 % interval 10.0–11.0 µs)."
+        "For 64-byte messages with both ends blocking, this run cannot tell which of pipe and fifo has the shortest \
+         median round trip: their intervals overlap that of pipe, 10.3 µs (median of 5 trials, 95 % interval 10.0–11.0 \
+         µs)."
     );
 }
 
@@ -51,8 +52,9 @@ fn a_tie_claims_an_overlap_with_the_best_only() {
     ]);
     assert_eq!(
         run.verdict().sentences[0],
-        "For 64-byte messages with both ends blocking, the intervals of all 3 contenders overlap that of pipe, 15.0 µs (median of 5 \
-         trials, 95 % interval 10.0–20.0 µs): this run cannot tell which has the shortest median round trip."
+        "For 64-byte messages with both ends blocking, this run cannot tell which of the 3 contenders has the shortest \
+         median round trip: their intervals overlap that of pipe, 15.0 µs (median of 5 trials, 95 % interval 10.0–20.0 \
+         µs)."
     );
 }
 
@@ -66,11 +68,11 @@ fn spinning_never_ranks_against_blocking_and_its_price_is_named() {
     let verdict = run.verdict();
     assert_eq!(
         verdict.headline,
-        "For 64-byte messages with both ends blocking, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs); shm-spin, at \
-         249–252 ns, is 39.6 to 40.6 times as fast, but spins: each end owns a core."
+        "For 64-byte messages with both ends blocking, shm-futex has the shortest round trip: 10.0 µs (10.0–10.1 µs); \
+         shm-spin, at 249–252 ns, is 39.6 to 40.6 times as fast, but spins: each end keeps a core busy."
     );
     assert!(verdict.sentences[0].contains("; pipe takes"), "{}", verdict.sentences[0]);
-    assert!(verdict.sentences[1].contains("each waiting end owns a core"));
+    assert!(verdict.sentences[1].contains("each end keeps a core busy while it waits"));
     let useless = run_of(vec![
         round_trips("shm-futex", Wait::Block, &FAST),
         round_trips("shm-futex", Wait::Spin, &SLOW),
@@ -88,8 +90,9 @@ fn a_factor_over_several_mechanisms_comes_from_all_their_intervals() {
     let headline = run_of(parts).verdict().headline;
     assert_eq!(
         headline,
-        "For 64-byte messages with both ends blocking, 4 mechanisms share the shortest round trip: their intervals overlap that of fifo, 23.0–53.7 µs \
-         together; shm-spin, at 200 ns, is 115 to 269 times as fast, but spins: each end owns a core."
+        "For 64-byte messages with both ends blocking, 4 mechanisms share the shortest round trip: their intervals \
+         overlap that of fifo and together span 23.0–53.7 µs; shm-spin, at 200 ns, is 115 to 269 times as fast, but \
+         spins: each end keeps a core busy."
     );
 }
 
