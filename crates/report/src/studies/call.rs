@@ -190,8 +190,8 @@ pub(super) fn few_sizes(sizes: usize, plan: &str) -> String {
         return String::new();
     }
     format!(
-        "; fewer than {SIZES_AT_LEAST} sizes do not confirm a claim about all of them: `crossway measure {plan}` measures \
-         more"
+        "; fewer than {SIZES_AT_LEAST} sizes cannot confirm a claim about all sizes: `crossway measure {plan}` \
+         measures more"
     )
 }
 

@@ -27,8 +27,8 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
         plan: PLAN,
         trials: evidence.planned_trials(),
         title: "Sun, Jin and Yin: TIPC and TCP on a cluster",
-        setup: "Blades with two Xeon E5410, 1000Base-T, Kerrighed 3.0.0 on Linux 2.6.30; iperf, and an exchange that connects, sends \
-                once, receives once and closes.",
+        setup: "Blades with two Xeon E5410 each, 1000Base-T, Kerrighed 3.0.0 on Linux 2.6.30; measured with iperf, and \
+                with an exchange that connects, sends once, receives once and closes.",
         findings: vec![
             cost_model(evidence),
             buffers(evidence),
@@ -53,11 +53,12 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
         id: "C1",
         title: "Cost of communication",
         says: "Communication time is determined by a start-up time, the packet size and the bandwidth.",
-        rule: "A straight line fitted to the time of an exchange over its size, for TCP and TIPC. Confirmed: no size's median deviates from the line by 25 % or \
-               more. Not confirmed: one does, and the line does not pass through its interval.",
+        rule: "A straight line is fitted to the time of an exchange as a function of its size, for TCP and for TIPC. \
+               Confirmed: no size's median deviates from its line by 25 % or more. Not confirmed: one does, and the \
+               line lies outside that size's interval.",
     };
     let Some(pair) = evidence.pair(LINK_BITS_PER_S, Ends::Between, exchange) else {
-        return claim.without_records(evidence.missing("exchanges beside TCP's", PLAN));
+        return claim.without_records(evidence.missing("exchanges of both TIPC and TCP", PLAN));
     };
     let mut figures = Vec::new();
     let mut worst: f64 = 0.0;
@@ -71,7 +72,9 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
             })
             .collect();
         let Some(fit) = fit::fit(&points) else {
-            return claim.without_records("a line needs exchanges of three sizes".to_owned());
+            return claim.without_records(
+                "fitting a line needs exchanges of at least three sizes".to_owned(),
+            );
         };
         let estimate = |value: f64, interval: crossway_lab::stats::Interval| Estimate {
             value,
@@ -109,9 +112,10 @@ fn cost_model(evidence: &Evidence<'_>) -> Finding {
         worst = worst.max(fit.worst_relative_residual);
     }
     let call = all(calls);
-    let noise = if call == Call::Lacking { ", but its trials lie on both sides of it" } else { "" };
+    let noise =
+        if call == Call::Lacking { ", but its trials lie on both sides of the line" } else { "" };
     let why = format!(
-        "the size farthest from its line deviates by {} %{noise}",
+        "the size farthest from its line deviates from it by {} %{noise}",
         three_digits(worst * 100.0)
     );
     claim.judged(pair.place, figures, call, why)
@@ -125,16 +129,19 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C3",
         title: "Message length L and socket buffer W",
-        says: "TCP with iperf, L of 1 to 16 KiB, W from 2 KiB on: a larger W is better, and the curve jumps where W reaches L. Peak 937 \
-               Mbit/s of 1000.",
-        rule: "Every L that was measured with W both below L and from L on. Confirmed: for each, the throughput at W = L exceeds that \
-               at the next smaller W by at least 10 %, beyond its interval, and reaches nine tenths of the plateau. Not confirmed: for one it \
-               certainly does not. W is the requested size; the kernel doubles it, and the value read back is shown next to it.",
+        says: "TCP with iperf, L of 1 to 16 KiB, W from 2 KiB on: throughput rises with W, and jumps where W reaches \
+               L. The peak is 937 of 1000 Mbit/s.",
+        rule: "Each message length L that was measured with W = L and with a smaller W. Confirmed: for each, the \
+               interval of the ratio of the throughput at W = L to that at the next smaller W lies above 1.1, and the \
+               throughput at W = L reaches nine tenths of the plateau (the best with this L). Not confirmed: for one \
+               L, one of the two is certainly false. W is the requested size; the kernel doubles it, and the size that \
+               the kernel reports is shown as \"read back\".",
     };
     let wanted = |r: &Record| one_way(r) && r.inputs.socket_buffer_bytes.is_some();
     let records = evidence.of("tcp", wanted);
     let Some(first) = records.first() else {
-        return claim.without_records(evidence.missing("TCP trials over socket buffers", PLAN));
+        return claim
+            .without_records(evidence.missing("TCP trials with a set socket buffer size", PLAN));
     };
     let here: Vec<&Record> = records
         .iter()
@@ -172,7 +179,7 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
             let read = read_back.get(w).and_then(|b| u64::try_from(*b).ok());
             figures.push(Figure::new(
                 format!(
-                    "L {}: nine tenths of the plateau from W {}{} on, W/L {}; throughput at that W",
+                    "L {}: throughput at W {}{}, W/L {}, from which on it stays above nine tenths of the plateau",
                     size(length),
                     size(*w),
                     read.map_or(String::new(), |b| format!(" (read back {})", size(b))),
@@ -206,7 +213,7 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
         };
         calls.push(all([above(&jump, 1.1), reaches]));
         told.push(format!(
-            "{}: {} times from the next smaller W to W = L, {} % of the plateau",
+            "L {}: the throughput at W = L is {} times that at the next smaller W, and {} % of the plateau",
             size(length),
             three_digits(jump.value),
             three_digits(m / plateau.value * 100.0)
@@ -230,7 +237,7 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
     }
     if calls.is_empty() {
         let why =
-            "no message length was measured with a smaller buffer and with one of its own size"
+            "no message length was measured both with a socket buffer of the same size and with a smaller one"
                 .to_owned();
         return claim.judged(place(first), figures, Verdict::NotMeasurable, why);
     }
@@ -249,7 +256,7 @@ fn exchange_figures(by_size: &[(u64, Compared)]) -> Vec<Figure> {
     let mut figures: Vec<Figure> = by_size
         .iter()
         .map(|(bytes, c)| {
-            Figure::new(format!("TIPC over TCP, {}", size(*bytes)), Quantity::Number, c.ratio)
+            Figure::new(format!("TIPC / TCP, {}", size(*bytes)), Quantity::Number, c.ratio)
         })
         .collect();
     if let Some((bytes, c)) = by_size.first() {
@@ -265,14 +272,16 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C4",
         title: "Exchanges between nodes",
-        says: "Each exchange connects, sends and receives once, and closes; below 4 KiB. TIPC's bandwidth is at least 15 % higher, at best more \
-               than twice TCP's, and its lead is larger for smaller messages.",
-        rule: "Exchanges per second, TIPC over TCP. Confirmed: at each size the interval lies above 1.15, at one above 2, and the ratio at the \
-               smallest size is above that at the largest. Not confirmed: at one size it lies below 1.15, at no size does its upper end reach \
-               2, or the lead grows with the size.",
+        says: "Each exchange connects, sends and receives once, and closes; messages are smaller than 4 KiB. TIPC's \
+               bandwidth is at least 15 % higher than TCP's, and at best more than twice as high. Its lead is larger \
+               for smaller messages.",
+        rule: "The ratio of TIPC's exchanges per second to TCP's. Confirmed: its interval lies above 1.15 at each size \
+               and above 2 at one, and the interval at the smallest size lies above that at the largest. Not \
+               confirmed: it lies below 1.15 (or within 5 % of it) at one size, below 2 (or within 5 % of it) at all, \
+               or the interval at the smallest size lies below that at the largest.",
     };
     let Some((place, by_size)) = by_size(evidence, Ends::Between) else {
-        return claim.without_records(evidence.missing("exchanges beside TCP's", PLAN));
+        return claim.without_records(evidence.missing("exchanges of both TIPC and TCP", PLAN));
     };
     let wider: Vec<Call> = by_size.iter().map(|(_, c)| above(&c.ratio, 1.15)).collect();
     let twice: Vec<Call> = by_size.iter().map(|(_, c)| above(&c.ratio, 2.0)).collect();
@@ -285,7 +294,8 @@ fn exchange_between(evidence: &Evidence<'_>) -> Finding {
         Call::Open(_) | Call::Lacking => "undecided",
     };
     let why = format!(
-        "at least 15 % higher: {}; at best more than twice: {}; lead larger for smaller messages: {}",
+        "TIPC's bandwidth is at least 15 % higher: {}; at best more than twice: {}; lead larger for smaller messages: \
+         {}",
         word(mostly_or_all(&wider)),
         word(best),
         word(falls)
@@ -305,11 +315,12 @@ fn packets_per_exchange(evidence: &Evidence<'_>) -> Finding {
         id: "C5",
         title: "Packets of an exchange",
         says: "An exchange takes at least seven handshake packets with TCP and two with TIPC.",
-        rule: "Packets of both hosts per exchange at the smallest size. Confirmed: TCP's interval lies at 7 or above, TIPC's at 2.5 or below \
-               not counting the two packets of the messages. Not confirmed: one of them lies wholly on the other side.",
+        rule: "Packets that both hosts send per exchange, at the smallest size. Confirmed: TCP's interval lies at 7 or \
+               above (with a tolerance of 0.1), and TIPC's at 4.5 or below, of which two carry the messages. Not \
+               confirmed: one of them lies wholly on the other side.",
     };
     let Some(pair) = evidence.pair(LINK_BITS_PER_S, Ends::Between, exchange) else {
-        return claim.without_records(evidence.missing("exchanges beside TCP's", PLAN));
+        return claim.without_records(evidence.missing("exchanges of both TIPC and TCP", PLAN));
     };
     let both =
         pair.by_size(|r| super::evidence::packets_each_way(r).map(|(there, back)| there + back));
@@ -345,20 +356,21 @@ fn exchange_within(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C8",
         title: "Exchanges within a node",
-        says: "The same exchange within one node: TIPC's bandwidth is more than twice TCP's.",
-        rule: "Exchanges per second, TIPC over TCP. Confirmed: at each size the interval lies above 2. Not confirmed: at a size it \
-               does not reach 2.",
+        says: "With the same exchange within one node, TIPC's bandwidth is more than twice TCP's.",
+        rule: "The ratio of TIPC's exchanges per second to TCP's. Confirmed: its interval lies above 2 at each size. \
+               Not confirmed: it lies below 2, or within 5 % of it, at one.",
     };
     let Some((place, by_size)) = by_size(evidence, Ends::Within) else {
-        return claim
-            .without_records(evidence.missing("exchanges within a host beside TCP's", PLAN));
+        return claim.without_records(
+            evidence.missing("exchanges of both TIPC and TCP within a host", PLAN),
+        );
     };
     let calls: Vec<Call> = by_size.iter().map(|(_, c)| above(&c.ratio, 2.0)).collect();
     let ratios: Vec<f64> = by_size.iter().map(|(_, c)| c.ratio.value).collect();
     let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let high = ratios.iter().copied().fold(0.0, f64::max);
     let why = format!(
-        "TIPC makes {} to {} times as many exchanges",
+        "TIPC makes {} to {} times as many exchanges per second as TCP",
         three_digits(low),
         three_digits(high)
     );

@@ -96,14 +96,15 @@ impl<'a> Evidence<'a> {
             .summary
             .troubles
             .iter()
-            .filter(|t| TIPC.contains(&t.mechanism.as_str()))
+            // Enea's study does not use TIPC.
+            .filter(|t| plan != super::enea::PLAN && TIPC.contains(&t.mechanism.as_str()))
             .max_by_key(|t| t.trials);
         match told {
             Some(trouble) => format!(
-                "{} has no {what} here: {}{}",
+                "this run has no {what} ({}: {}{})",
                 trouble.mechanism,
                 trouble.reason,
-                trouble.remedy.as_ref().map_or(String::new(), |r| format!(" (remedy: {r})"))
+                trouble.remedy.as_ref().map_or(String::new(), |r| format!("; remedy: {r}"))
             ),
             None => format!("this run has no {what}; `crossway measure {plan}` measures them"),
         }

@@ -31,8 +31,8 @@ fn scale(run: &Run) -> Option<String> {
         })
         .collect();
     Some(format!(
-        "Messages per trial: {}; in other groups, as many as fit into the time. `--scale 1`, or `scale = 1` in the plan, uses the study's own \
-         numbers.",
+        "Messages per trial: {}. The other groups of the plan have a time or a number of their own. To use the study's \
+         numbers, add `--scale 1`, or set `scale = 1` in the plan.",
         told.join(", ")
     ))
 }
@@ -111,8 +111,8 @@ fn why(study: &Study, finding: &Finding) -> String {
     };
     match (finding.verdict, needed) {
         (Verdict::Undecided, Some(n)) if n <= study.trials => format!(
-            "{why} The plan's {} trials per case would decide it, but some cases have missing or degraded trials: resume the run if it was \
-             interrupted, or measure more trials: `crossway measure {} --trials {}`",
+            "{why} The plan's {} trials per case would decide it, but some are missing or degraded. Resume the run if \
+             it was interrupted, or measure more trials: `crossway measure {} --trials {}`",
             study.trials,
             study.plan,
             2 * study.trials
@@ -169,9 +169,11 @@ pub fn section(run: &Run, studies: &[Study]) -> Vec<Section> {
             paragraphs: [
                 Some(format!("{} Findings: {}.", study.setup, counts(study))),
                 Some(
-                    "A claim is confirmed if the 95 % interval over trials lies wholly on its side, not confirmed if the interval lies wholly on the other side, \
-                     undecided if the trials leave it open or a case has fewer than five of them, and not measurable here if there are no trials. Hardware and kernel are not the \
-                     study's: a disagreement is a result, not an error."
+                    "Each finding has its own rule. In general, a claim is confirmed if the 95 % interval of the \
+                     measured figure lies wholly on its side of a bound; not confirmed if the interval lies wholly on \
+                     the other side, or within 5 % of the bound; undecided if the trials leave it open, for example \
+                     because there are fewer than five; and not measurable here if the records cannot answer it. \
+                     Hardware and kernel are not the study's: a disagreement is a result, not an error."
                         .to_owned(),
                 ),
                 scale(run),

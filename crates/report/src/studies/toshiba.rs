@@ -34,7 +34,8 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
         plan: PLAN,
         trials: evidence.planned_trials(),
         title: "Toshiba, 2011: TIPC and TCP between two embedded systems",
-        setup: "Two boards with a MIPS 24K at 533 MHz, 100 Mbit/s Ethernet, Linux 2.6.20.19, TIPC 1.7.7-rc1, SOCK_STREAM.",
+        setup: "Two boards with a MIPS 24K at 533 MHz each, 100 Mbit/s Ethernet, Linux 2.6.20.19, TIPC 1.7.7-rc1, \
+                SOCK_STREAM.",
         findings,
     }
 }
@@ -67,15 +68,19 @@ fn spread(by_size: &[(u64, Compared)], quantity: Quantity, what: &str) -> Vec<Fi
 fn crossover(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T3",
-        title: "Throughput over message size",
-        says: "512 to 40448 bytes one way: TIPC is faster than TCP above a size, TCP is faster below it.",
-        rule: "At each size the interval of TIPC's throughput over TCP's lies above 1, below 1, or contains 1 (undecided). Confirmed: there is a size \
-               below which TCP leads at some sizes and above which TIPC leads at some, with at most one in twenty of the decided sizes \
-               on the wrong side. Not confirmed: there is no such size, although at least eight sizes are decided and the largest is at least 16 times the \
-               smallest. Undecided: fewer than a quarter of the sizes are decided, or these cannot show that there is none.",
+        title: "Throughput by message size",
+        says: "One way, 512 to 40,448 bytes: above a certain size TIPC is faster than TCP, below it TCP is faster.",
+        rule: "At each size, the ratio of TIPC's throughput to TCP's has an interval above 1 (TIPC leads), below 1 \
+               (TCP leads), or containing 1 (undecided). Confirmed: there is a size below which TCP leads at some \
+               sizes and above which TIPC leads at some, and at most one in twenty of the decided sizes contradict. \
+               Not confirmed: there is no such size, although at least eight sizes are decided and the largest of them \
+               is at least 16 times the smallest. Undecided: fewer than a quarter of the sizes are decided, or the \
+               decided ones cannot show that there is no such size.",
     };
     let Some(pair) = pair(evidence, of_sweep) else {
-        return claim.without_records(evidence.missing("one-way trials beside TCP's", PLAN));
+        return claim.without_records(
+            evidence.missing("one-way trials of both TIPC and TCP at multiples of 512 bytes", PLAN),
+        );
     };
     let by_size = pair.by_size(rate);
     let signs: Vec<(u64, i32)> = by_size
@@ -89,7 +94,7 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
     let behind = signs.len() - ahead;
     if signs.len() * 4 < by_size.len() {
         let why = format!(
-            "the trials do not show which is faster at {} of {}",
+            "the trials do not show whether TIPC or TCP is faster at {} of {}",
             by_size.len() - signs.len(),
             count(by_size.len(), "size", "sizes")
         );
@@ -113,7 +118,7 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
     if let Some((bytes, c)) = best.and_then(|from| by_size.iter().find(|(bytes, _)| *bytes == from))
     {
         figures.push(Figure::new(
-            format!("TIPC over TCP at {}", size(*bytes)),
+            format!("TIPC / TCP at {}", size(*bytes)),
             Quantity::Number,
             c.ratio,
         ));
@@ -128,9 +133,9 @@ fn crossover(evidence: &Evidence<'_>) -> Finding {
             figures,
             Verdict::Undecided,
             format!(
-                "{counts}, which is too little to say that there is no size above which TIPC leads: that takes at least \
-                 {SWEEP_SIZES} decided sizes, the largest at least {SWEEP_FACTOR} times the smallest; `crossway measure {PLAN}` \
-                 measures 512 B to 39.5 KiB"
+                "{counts}. This is too little to conclude that there is no size above which TIPC leads: that takes at \
+                 least {SWEEP_SIZES} decided sizes, the largest at least {SWEEP_FACTOR} times the smallest; `crossway \
+                 measure {PLAN}` measures 512 B to 39.5 KiB"
             ),
         ),
         Some(from) => claim.judged(
@@ -154,12 +159,16 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
         id: "T3 CPU",
         title: "CPU load at full speed",
         says: "TIPC's CPU load is lower than TCP's on the sending and on the receiving side.",
-        rule: "Host CPU time per payload byte, soft interrupts included, at sizes from 8 KiB on. Confirmed: on both sides the interval of TIPC over \
-               TCP lies below 1 at all decided sizes, with one exception in twenty allowed.",
+        rule: "CPU time of the host per payload byte, soft interrupts included, at sizes from 8 KiB on. Confirmed: on \
+               both sides, the interval of the ratio of TIPC's to TCP's lies below 1 at all but at most one in twenty \
+               of the decided sizes. Not confirmed: on one side, it lies above 1 or within 5 % of it at more of them.",
     };
     let Some(pair) = pair(evidence, |r| of_sweep(r) && r.inputs.size_bytes >= 8192) else {
         return claim.without_records(
-            evidence.missing("one-way trials of 8 KiB and more beside TCP's", PLAN),
+            evidence.missing(
+                "one-way trials of both TIPC and TCP with messages of 8 KiB or more",
+                PLAN,
+            ),
         );
     };
     let mut figures = Vec::new();
@@ -183,7 +192,7 @@ fn cpu_load(evidence: &Evidence<'_>) -> Finding {
         Call::Open(_) | Call::Lacking => "undecided",
     };
     let why = format!(
-        "TIPC's load per byte is {} at the sender and {} at the receiver",
+        "compared with TCP's, TIPC's CPU time per byte is {} at the sender and {} at the receiver",
         side(calls[0]),
         side(calls[1])
     );
@@ -196,11 +205,12 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
         id: "T7",
         title: "Latency",
         says: "Ping-pong: the round trips of TCP and TIPC are nearly equal at all sizes.",
-        rule: "Confirmed: at each size the interval of TIPC's median round trip over TCP's lies within 0.8 to 1.25; one exception in twenty \
-               sizes is allowed. Not confirmed: it lies wholly outside at more of them.",
+        rule: "The ratio of TIPC's median round trip to TCP's. Confirmed: its interval lies within 0.8 to 1.25 at all \
+               but at most one in twenty of the decided sizes. Not confirmed: it lies wholly outside at more of them.",
     };
     let Some(pair) = pair(evidence, |r| r.inputs.workload == Workload::PingPong) else {
-        return claim.without_records(evidence.missing("ping-pong trials beside TCP's", PLAN));
+        return claim
+            .without_records(evidence.missing("ping-pong trials of both TIPC and TCP", PLAN));
     };
     let by_size = pair
         .by_size(|r| r.latency_ns.iter().find(|l| l.span == Span::RoundTrip).map(|l| l.p50 as f64));
@@ -211,18 +221,18 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
         far(&a.1).total_cmp(&far(&b.1))
     });
     let mut why = format!(
-        "equal within 25 % at {} of {}",
+        "the round trips are equal within 25 % at {} of {}",
         calls.iter().filter(|c| **c == Call::Holds).count(),
         count(calls.len(), "size", "sizes")
     );
     if let Some((bytes, c)) = worst {
         figures.push(Figure::new(
-            format!("TIPC over TCP, {}, farthest apart", size(*bytes)),
+            format!("TIPC / TCP, {} (farthest apart)", size(*bytes)),
             Quantity::Number,
             c.ratio,
         ));
         why.push_str(&format!(
-            "; farthest apart at {}: TIPC takes {} times TCP's time",
+            "; they are farthest apart at {}, where TIPC takes {} times as long as TCP",
             size(*bytes),
             three_digits(c.ratio.value)
         ));
@@ -230,8 +240,8 @@ fn latency(evidence: &Evidence<'_>) -> Finding {
     why.push_str(&few_sizes(by_size.len(), PLAN));
     if pair.is_shaped() {
         why.push_str(
-            "; the link's rate is shaped by a token bucket, which delays no frame within its burst: these round trips lack the \
-             time that frames take on a real link of this rate, which would bring the two closer together",
+            ". The link's rate is limited by a token bucket, which does not delay frames within its burst. A real link \
+             of this rate would add transmission time to both round trips, and so bring their ratio closer to 1",
         );
     }
     let call = at_all_sizes(mostly(&calls), by_size.len());
@@ -243,19 +253,21 @@ fn streaming(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T8",
         title: "CPU load of a steady stream",
-        says: "256 KiB every 80 ms (26.2 Mbit/s): the sender's CPU is busy 9.16 % with TCP and 5.18 % with TIPC, the receiver's \
-               19.25 % and 10.25 %.",
-        rule: "Busy share of each host's CPU, soft interrupts included. Confirmed: on both sides the interval of TIPC over TCP lies \
-               below 1. Not confirmed: on one side it lies above 1, or within 5 % of 1.",
+        says: "256 KiB every 80 ms (26.2 Mbit/s): the sender's CPU is busy 9.16 % with TCP and 5.18 % with TIPC, the \
+               receiver's 19.25 % and 10.25 %.",
+        rule: "Busy share of each host's CPUs, soft interrupts included. Confirmed: on both sides, the interval of the \
+               ratio of TIPC's to TCP's lies below 1. Not confirmed: on one side it lies above 1, or within 5 % of it.",
     };
     let stream = Workload::Paced { burst_bytes: 262_144, period_us: 80_000 };
     let Some(pair) = pair(evidence, |r| r.inputs.workload == stream) else {
-        return claim
-            .without_records(evidence.missing("trials of 256 KiB every 80 ms beside TCP's", PLAN));
+        return claim.without_records(
+            evidence.missing("trials of both TIPC and TCP with 256 KiB every 80 ms", PLAN),
+        );
     };
     let Some(bytes) = pair.sizes().last().copied() else {
-        return claim
-            .without_records("the two were measured with writes of different sizes".to_owned());
+        return claim.without_records(
+            "TIPC and TCP were measured with writes of different sizes".to_owned(),
+        );
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -270,7 +282,10 @@ fn streaming(evidence: &Evidence<'_>) -> Finding {
         differences
             .push(format!("{role} {} points", three_digits((c.tcp.value - c.tipc.value) * 100.0)));
     }
-    let why = format!("TCP - TIPC: {} (the study: 3.98 and 9.00 points)", differences.join(", "));
+    let why = format!(
+        "TCP's CPU load minus TIPC's: {} (in the study: 3.98 and 9.00 points)",
+        differences.join(", ")
+    );
     claim.judged(pair.place, figures, all(calls), why)
 }
 
@@ -279,9 +294,9 @@ fn conclusions(findings: &[Finding]) -> Finding {
     let claim = Claim {
         id: "T14",
         title: "Conclusions",
-        says: "TIPC is faster than TCP, TCP is faster for small messages, TIPC's CPU load is lower, its acknowledgements are fewer; it is \
-               useful for streaming in embedded systems.",
-        rule: "Confirmed if T3, T3 CPU, T6 and T8 are; not confirmed if one of them is not.",
+        says: "TIPC is faster than TCP, except for small messages. Its CPU load is lower, and it sends fewer \
+               acknowledgements. It is useful for streaming in embedded systems.",
+        rule: "Confirmed if T3, T3 CPU, T6 and T8 are all confirmed; not confirmed if one of them is not confirmed.",
     };
     let parts: Vec<&Finding> =
         findings.iter().filter(|f| ["T3", "T3 CPU", "T6", "T8"].contains(&f.id)).collect();
@@ -307,14 +322,17 @@ fn headers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T15",
         title: "Header sizes",
-        says: "TIPC's header has 24 bytes, TCP/IP's 40: at MTU 1500 a packet carries 1476 bytes against 1460, so TIPC's transfer is more \
-               efficient.",
-        rule: "Payload per byte on the wire (Ethernet header included) at the largest messages. Confirmed: TIPC's over TCP's lies above \
-               1. Not confirmed: it does not.",
+        says: "TIPC's header has 24 bytes, TCP/IP's 40: at MTU 1500 a packet carries 1476 bytes against 1460, so \
+               TIPC's transfer is more efficient.",
+        rule: "Payload bytes per byte on the wire (Ethernet headers included), at the largest message size. Confirmed: \
+               the interval of the ratio of TIPC's to TCP's lies above 1. Not confirmed: it does not.",
     };
     let Some(pair) = pair(evidence, |r| one_way(r) && r.inputs.size_bytes >= 16_384) else {
         return claim.without_records(
-            evidence.missing("one-way trials of 16 KiB and more beside TCP's", PLAN),
+            evidence.missing(
+                "one-way trials of both TIPC and TCP with messages of 16 KiB or more",
+                PLAN,
+            ),
         );
     };
     let by_size = pair.by_size(efficiency);
@@ -333,8 +351,8 @@ fn headers(evidence: &Evidence<'_>) -> Finding {
     // Counted bytes have almost no noise: a thousandth is a real difference.
     let call = if c.ratio.low > 1.0 { Call::Holds } else { Call::Fails };
     let why = format!(
-        "a full packet can carry: TCP 1460/1514 = {} % (1448 with timestamps: {} %), TIPC of the study 1476/1514 = {} %, TIPC since \
-         Linux 5.5 with encryption built in 1388/1442 = {} %",
+        "the largest share of payload in a full packet: TCP 1460/1514 = {} % (with timestamps 1448/1514 = {} %), the \
+         study's TIPC 1476/1514 = {} %, TIPC since Linux 5.5 with encryption built in 1388/1442 = {} %",
         three_digits(146_000.0 / 1514.0),
         three_digits(144_800.0 / 1514.0),
         three_digits(147_600.0 / 1514.0),

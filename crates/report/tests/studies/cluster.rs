@@ -18,11 +18,11 @@ fn c1_fits_a_line() {
     judged("C1", Confirmed, "farthest from its line", |m| {
         exchanges(m, Ends::Between, &SMALL, |b| (line(b), line(b)));
     });
-    judged("C1", NotConfirmed, "from its line deviates by", |m| {
+    judged("C1", NotConfirmed, "from its line deviates from it by", |m| {
         let bent = |b: u64| Does { ns: if b == 1024 { 400_000.0 } else { line(b).ns }, ..DOES };
         exchanges(m, Ends::Between, &SMALL, |b| (line(b), bent(b)));
     });
-    judged("C1", Undecided, "its trials lie on both sides of it", |m| {
+    judged("C1", Undecided, "its trials lie on both sides of the line", |m| {
         exchanges(m, Ends::Between, &SMALL, |b| (line(b), line(b)));
         // The median of one size is a third off the line, but its trials lie on both sides of it.
         let wild = m.records.iter_mut().filter(|r| r.inputs.size_bytes == 1024);
@@ -52,23 +52,20 @@ fn buffers(made: &mut Made, scatter: f64, jump: impl Fn(u64, u64) -> f64) {
 
 #[test]
 fn c3_looks_for_the_jump_at_w_equal_l() {
-    judged("C3", Confirmed, "from the next smaller W to W = L", |m| {
+    judged("C3", Confirmed, "times that at the next smaller W", |m| {
         buffers(m, 0.02, |w, l| if w < l { 0.4 } else { 1.0 });
     });
-    judged("C3", NotConfirmed, "4 KiB: 1.0", |m| buffers(m, 0.02, |_, _| 1.0));
-    judged("C3", Undecided, "from the next smaller", |m| {
+    judged("C3", NotConfirmed, "L 4 KiB: the throughput at W = L is 1.0", |m| {
+        buffers(m, 0.02, |_, _| 1.0)
+    });
+    judged("C3", Undecided, "times that at the next smaller", |m| {
         buffers(m, 0.8, |w, l| if w < l { 0.85 } else { 1.0 });
     });
     without_records("C3", "cluster");
     let mut made = Made::new();
     buffers(&mut made, 0.02, |w, l| if w < l { 0.4 } else { 1.0 });
     let told = &made.finding("C3").figures[0].what;
-    assert!(
-        told.contains(
-            "L 4 KiB: nine tenths of the plateau from W 4 KiB (read back 8 KiB) on, W/L 1.00"
-        ),
-        "{told}"
-    );
+    assert!(told.contains("L 4 KiB: throughput at W 4 KiB (read back 8 KiB), W/L 1.00"), "{told}");
 }
 
 fn faster(by: impl Fn(u64) -> f64, scatter: f64) -> impl Fn(u64) -> (Does, Does) {

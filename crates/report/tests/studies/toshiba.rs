@@ -25,7 +25,7 @@ fn t3_a_size_parts_tcp_and_tipc_or_none_does() {
             }
         });
     }
-    judged("T3", Undecided, "do not show which is faster at 3", |m| {
+    judged("T3", Undecided, "do not show whether TIPC or TCP is faster at 3", |m| {
         sweep(m, |_| Does { scatter: 0.6, ..DOES }, |_| Does { scatter: 0.6, ..DOES });
     });
     without_records("T3", "toshiba");
@@ -170,7 +170,7 @@ pub(super) fn round_trips(made: &mut Made, factor: f64, scatter: f64) {
 #[test]
 fn t7_calls_round_trips_equal_within_a_quarter() {
     judged("T7", Confirmed, "at 4 of 4 sizes", |m| round_trips(m, 1.08, 0.02));
-    judged("T7", Undecided, "fewer than 3 sizes do not confirm", |m| {
+    judged("T7", Undecided, "fewer than 3 sizes cannot confirm", |m| {
         m.both(Workload::PingPong, Ends::Between, 512, DOES, DOES);
     });
     judged("T7", NotConfirmed, "1.6", |m| round_trips(m, 1.65, 0.02));

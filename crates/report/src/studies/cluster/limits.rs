@@ -18,9 +18,10 @@ pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C6",
         title: "Bytes returned by one recv()",
-        says: "recv() reliably returned at most 4344 bytes (3 x 1448, three segments), so larger messages need a loop.",
-        rule: "The largest single receive of TCP between two hosts, with messages of 8 KiB and more. Confirmed: no trial saw more than 4344 bytes. Not confirmed: one \
-               did.",
+        says: "One recv() consistently returned at most 4344 bytes (3 x 1448, three segments), so larger messages need \
+               a loop.",
+        rule: "The most bytes that one recv() of TCP returned between two hosts, with messages of 8 KiB or more and \
+               the default socket buffer. Confirmed: at most 4344 in every trial. Not confirmed: more in one trial.",
     };
     let wanted = |r: &Record| {
         r.inputs.testbed.is_some()
@@ -43,13 +44,13 @@ pub(super) fn one_receive(evidence: &Evidence<'_>) -> Finding {
     };
     let most = largest.iter().copied().fold(0.0, f64::max);
     let figures = vec![Figure::new(
-        "TCP: most bytes returned by one recv(), by trial",
+        "TCP: most bytes returned by one recv() in a trial",
         Quantity::Bytes,
         value,
     )];
     let call = if most <= 4344.0 { Call::Holds } else { Call::Fails };
     let why = format!(
-        "one recv() returned up to {most} bytes; a loop on its return value is still needed, because it may return fewer"
+        "one recv() returned up to {most} bytes; a loop is still needed, because recv() may return fewer"
     );
     claim.judged(place(first), figures, call, why)
 }
@@ -60,8 +61,8 @@ pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
         id: "C7 TIPC",
         title: "Largest TIPC message",
         says: "TIPC takes at most 66,000 bytes in one call.",
-        rule: "A socket that preserves message boundaries. Confirmed: 66,000 bytes were carried and 66,001 were refused because of their size. Not confirmed: \
-               66,001 were carried, or 66,000 refused.",
+        rule: "A TIPC socket that preserves message boundaries is used. Confirmed: it carried 66,000 bytes, and \
+               refused 66,001 because of their size. Not confirmed: it carried 66,001, or refused 66,000.",
     };
     let messages: Vec<&Record> = evidence
         .run
@@ -100,13 +101,13 @@ pub(super) fn one_call(evidence: &Evidence<'_>) -> Finding {
             Vec::new(),
             Verdict::Confirmed,
             format!(
-                "{} carried 66,000 bytes in one call; 66,001 are refused before the call to the kernel, which has the same limit \
-                 (TIPC_MAX_USER_MSG_SIZE): {}",
+                "{} carried 66,000 bytes in one call; 66,001 were refused without a call, because TIPC's limit is \
+                 known (TIPC_MAX_USER_MSG_SIZE): {}",
                 ok.mechanism,
                 no.reason.as_deref().unwrap_or_default()
             ),
         ),
-        _ => claim.without_records(evidence.missing("messages of 66,000 and 66,001 bytes", PLAN)),
+        _ => claim.without_records(evidence.missing("trials of TIPC with messages of 66,000 and 66,001 bytes", PLAN)),
     }
 }
 
@@ -115,8 +116,9 @@ pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C7 TCP",
         title: "TCP messages above 16 KiB",
-        says: "TCP messages above 16 KB are split and reassembled: bandwidth stops rising or falls.",
-        rule: "Bandwidth of exchanges, 64 KiB over 16 KiB. Confirmed: the interval lies at 1.05 or below. Not confirmed: it lies above.",
+        says: "TCP messages above 16 KB are split and reassembled, so the bandwidth no longer rises, or even falls.",
+        rule: "The ratio of TCP's bandwidth in exchanges of 64 KiB to that in exchanges of 16 KiB. Confirmed: its \
+               interval lies at 1.05 or below. Not confirmed: it lies above.",
     };
     let between = |r: &Record| exchange(r) && r.inputs.ends == Ends::Between;
     let records = evidence.of("tcp", between);
@@ -141,7 +143,7 @@ pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
     let figures = vec![
         Figure::new("TCP, 16 KiB: bandwidth of exchanges", Quantity::ByteRate, a),
         Figure::new("TCP, 64 KiB: bandwidth of exchanges", Quantity::ByteRate, b),
-        Figure::new("64 KiB over 16 KiB", Quantity::Number, ratio),
+        Figure::new("64 KiB / 16 KiB", Quantity::Number, ratio),
     ];
     let call = if !enough(&ratio) {
         Call::open(&ratio, &[])
@@ -153,9 +155,11 @@ pub(super) fn large_tcp(evidence: &Evidence<'_>) -> Finding {
         Call::open(&ratio, &[1.05])
     };
     let word = match call {
-        Call::Holds => "bandwidth no longer rises",
-        Call::Fails => "bandwidth still rises",
-        Call::Open(_) | Call::Lacking => "the trials do not decide",
+        Call::Holds => "the bandwidth no longer rises above 16 KiB",
+        Call::Fails => "the bandwidth still rises above 16 KiB",
+        Call::Open(_) | Call::Lacking => {
+            "the trials do not decide whether the bandwidth still rises"
+        }
     };
     claim.judged(place(first), figures, call, word)
 }

@@ -16,12 +16,15 @@ pub(super) fn transparency(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "C9",
         title: "A process that may move",
-        says: "Pipes or shared memory would be faster within a node, but a process may migrate, so that nobody knows whether its peer is local; \
-               therefore one protocol that does not depend on the location is used everywhere.",
-        rule: "Two programs connected by a name; the listening one moves from the client's node to another and back while messages flow, and each \
-               message is echoed and checked. Not confirmed: in each of at least five trials, the channel left local transports for the network and came \
-               back to local ones, and each message arrived exactly once, in order. Confirmed: in a trial it did not, or a message was lost, \
-               duplicated, reordered or damaged.",
+        says: "Pipes or shared memory would be faster within a node, but a process may migrate, so nobody knows \
+               whether its peer is local. The study therefore uses one \
+               protocol everywhere, which does not depend on the location.",
+        rule: "This tests whether one protocol is needed everywhere. Two programs are connected by name through a \
+               Crossway channel; the listening one moves from the client's node to another and back while messages \
+               flow, and each message is echoed and checked. Not confirmed: in each of at least five trials, the \
+               channel left local transports for the network and came back to local ones, and each message arrived \
+               exactly once, in order. Confirmed: in one trial it did not, or a message was lost, duplicated, \
+               reordered or damaged.",
     };
     let records = &evidence.run.moves;
     let results: Vec<&Checked> = records.iter().filter_map(|r| r.result.as_ref()).collect();
@@ -43,7 +46,8 @@ pub(super) fn transparency(evidence: &Evidence<'_>) -> Finding {
     let (sent, received) = (sum(|r| r.sent), sum(|r| r.received));
     let (lost, duplicated) = (sum(|r| r.lost), sum(|r| r.duplicated));
     let why = format!(
-        "in {}, {sent} messages were sent and {received} came back; {lost} lost, {duplicated} duplicated, {} reordered, {} damaged{}",
+        "in {}, {sent} messages were sent and {received} came back; {lost} lost, {duplicated} duplicated, {} \
+         reordered, {} damaged{}",
         count(results.len(), "trial", "trials"),
         sum(|r| r.reordered),
         sum(|r| r.damaged),
@@ -89,8 +93,8 @@ fn figures(results: &[&Checked]) -> Vec<Figure> {
         }
     };
     [
-        ("echoes while both are on one node", Quantity::MessageRate, of(&rate(is_local))),
-        ("echoes between the nodes", Quantity::MessageRate, of(&rate(|t| !is_local(t)))),
+        ("echoes while both programs are on one node", Quantity::MessageRate, of(&rate(is_local))),
+        ("echoes while they are on two nodes", Quantity::MessageRate, of(&rate(|t| !is_local(t)))),
         ("pause of the move to the other node", Quantity::Duration, of(&pause(0))),
         ("pause of the move back", Quantity::Duration, of(&pause(1))),
         ("messages lost in a trial", Quantity::Number, of(&|r| Some(r.lost as f64))),

@@ -202,31 +202,51 @@ pub(super) fn computed(
     };
     let graded = |(factor, records): (f64, String), green, red, what: &str| Computed {
         colour: Colour::of(factor, green, red),
-        why: format!("{} times {what}", three_digits(factor)),
+        why: format!("{what}: {}", three_digits(factor)),
         records,
     };
     match property {
         Property::Latency { one_core } => {
             // Spinning ends on one core are refused, so sleeping ends are used there.
             let found = against_best(round_trip, !one_core, false, &|r| trip(r, one_core, false))?;
-            Some(graded(found, t.latency_green, t.latency_red, "the shortest round trip"))
+            Some(graded(
+                found,
+                t.latency_green,
+                t.latency_red,
+                "ratio of the round trip to the shortest one",
+            ))
         }
         Property::Throughput { large } => {
             let bytes = if large { LARGE } else { SMALL };
             let found = against_best(rate, false, true, &|r| stream(r, bytes, false))?;
-            Some(graded(found, t.throughput_green, t.throughput_red, "less than the best"))
+            Some(graded(
+                found,
+                t.throughput_green,
+                t.throughput_red,
+                "ratio of the best throughput to this one",
+            ))
         }
         Property::ThroughputUnderLoad => {
             let (quiet, records) = figure(run, usual, rate, |r| stream(r, LARGE, false))?;
             let (busy, loaded) = figure(run, usual, rate, |r| stream(r, LARGE, true))?;
             let records = format!("{records}; under load {loaded}");
-            Some(graded((quiet / busy, records), t.load_green, t.load_red, "less under load"))
+            Some(graded(
+                (quiet / busy, records),
+                t.load_green,
+                t.load_red,
+                "ratio of the throughput idle to that under load",
+            ))
         }
         Property::LatencyUnderLoad => {
             let (quiet, records) = figure(run, spinning, round_trip, |r| trip(r, false, false))?;
             let (busy, loaded) = figure(run, spinning, round_trip, |r| trip(r, false, true))?;
             let records = format!("{records}; under load {loaded}");
-            Some(graded((busy / quiet, records), t.load_green, t.load_red, "longer under load"))
+            Some(graded(
+                (busy / quiet, records),
+                t.load_green,
+                t.load_red,
+                "ratio of the round trip under load to that idle",
+            ))
         }
         Property::Integrity => integrity(run, usual),
         Property::Monitoring => monitoring(run, usual, t),
@@ -250,7 +270,7 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
     let died = ok.iter().any(|r| r.outcome == Some(Outcome::Died));
     let not_sent: u64 = ok.iter().filter_map(|r| r.received_not_sent).sum();
     let (colour, why) = if died && altered == 0 {
-        (Red, "the survivor died, too".to_owned())
+        (Red, "the other process died".to_owned())
     } else if altered > 0 {
         let destroyed = crate::units::count(
             usize::try_from(altered).unwrap_or(usize::MAX),
@@ -272,7 +292,7 @@ fn integrity(run: &Run, id: &str) -> Option<Computed> {
             ),
         )
     } else {
-        (Green, "nothing altered and nothing invented".to_owned())
+        (Green, "no message was altered or invented".to_owned())
     };
     Some(Computed {
         colour,
@@ -292,18 +312,23 @@ fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
     let undetected = kills.iter().filter(|r| r.outcome > Some(Outcome::Detected)).count();
     let times: Vec<f64> =
         kills.iter().filter_map(|r| r.detected_after_ns).map(|ns| ns as f64 / 1e6).collect();
+    let trials = crate::units::count(kills.len(), "trial", "trials");
     let (colour, why) = match median(&times) {
         _ if kills.is_empty() => return None,
         Some(ms) if undetected == 0 => (
             if ms <= t.told_green_ms { Green } else { Yellow },
             format!(
-                "an error after {} of {} deaths, after {} ms",
-                kills.len(),
+                "the survivor got an error in {} of {trials}, {} ms (median) after its peer was killed",
                 kills.len(),
                 three_digits(ms)
             ),
         ),
-        _ => (Red, format!("no error after {undetected} of {} deaths", kills.len())),
+        _ => (
+            Red,
+            format!(
+                "the survivor got no error in {undetected} of {trials} in which its peer was killed"
+            ),
+        ),
     };
     Some(Computed {
         colour,

@@ -22,7 +22,7 @@ use crate::units::Quantity;
 
 pub(crate) use tables::section;
 
-const PLAN: &str = "enea";
+pub(super) const PLAN: &str = "enea";
 
 /// The names that the study gives to mechanisms, with the corresponding mechanisms here.
 const WAYS: [(&str, &str); 6] = [
@@ -33,6 +33,9 @@ const WAYS: [(&str, &str); 6] = [
     ("tcp", "tcp"),
     ("unix", "uds-stream"),
 ];
+
+/// Why the pipe is not compared with other mechanisms.
+const NOTHING_BESIDE: &str = "no mechanism besides the pipe was measured both idle and under load";
 
 /// Returns all findings of the study.
 pub(super) fn study(evidence: &Evidence<'_>) -> Study {
@@ -46,8 +49,10 @@ pub(super) fn study(evidence: &Evidence<'_>) -> Study {
         plan: PLAN,
         trials: evidence.planned_trials(),
         title: "Enea, 2014: IPC mechanisms within one machine",
-        setup: "Intel Core i5-3320M at 2.6 GHz, two cores of two hardware threads; ipc-bench. The values of its figures are lost; those of its tables \
-                are shown beside ours below. Here mempipe is shm-futex, mempipe_spin is shm-spin, shmem_pipe is shm-pipe and unix is uds-stream.",
+        setup: "Intel Core i5-3320M at 2.6 GHz with two cores of two hardware threads each, measured with ipc-bench. \
+                The values plotted in the study's figures are lost; those of its tables are shown in the report of the \
+                plan `enea`. The study's mempipe corresponds to shm-futex here, mempipe_spin to shm-spin, shmem_pipe \
+                to shm-pipe, and unix to uds-stream.",
         findings,
     }
 }
@@ -126,9 +131,10 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E5",
         title: "The control plane",
-        says: "A patch halved the time of a million IPC_STAT calls on System V shared memory by four threads.",
-        rule: "Calls per second of four threads over those of one, each on a segment of its own. There is no kernel from before the patch to compare with, so \
-               this is not judged.",
+        says: "A kernel patch halved the time of a microbenchmark in which four threads make a million IPC_STAT calls \
+               on System V shared memory.",
+        rule: "Calls per second of one thread and of four, each with a System V object of its own. The claim is not \
+               judged, because there is no kernel from before the patch to compare with.",
     };
     let limits = evidence.run.limits.0.as_ref();
     let rates = limits.map_or(&[][..], |limits| &limits.control);
@@ -142,11 +148,12 @@ fn control_plane(evidence: &Evidence<'_>) -> Finding {
         })
         .collect();
     if figures.is_empty() {
-        let why = "limits.json beside the records has no such rates; `crossway measure enea` measures them";
+        let why = "the run's limits.json is missing or has no rates of System V calls; `crossway measure enea` \
+                   measures them";
         return claim.without_records(why.to_owned());
     }
     let mut why =
-        "today's kernels have the patch; the other rates are listed under Physical limits"
+        "current kernels include the patch; the report lists the other rates under Physical limits"
             .to_owned();
     if rates.iter().any(ControlRate::is_too_large) {
         why = format!("{RATES_TOO_LARGE} They are left out. Besides, {why}");
@@ -159,10 +166,11 @@ fn layers(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "E19",
         title: "What the LINX API costs",
-        says: "The LINX API on FIFOs and on UNIX sockets costs throughput with small messages; with larger ones the overhead shrinks. At the largest \
-               size, LINX on sockets is faster than LINX for Linux.",
-        rule: "Throughput of each linx-* mechanism over that of the mechanism that it uses, at the smallest and the largest size. Confirmed: the ratio is below 1 at \
-               the smallest size, and larger at the largest size.",
+        says: "The LINX API on FIFOs and on UNIX sockets reduces throughput with small messages; with larger ones the \
+               overhead shrinks. At the largest size, LINX on sockets is faster than Enea's own LINX for Linux.",
+        rule: "The ratio of the throughput of each linx-* mechanism to that of the mechanism that it uses. Confirmed: \
+               each ratio is below 1 at the smallest size, and larger at the largest size. Not confirmed: for one \
+               mechanism, one of the two is false.",
     };
     let sizes = sizes_of(evidence, Placement::OtherCore);
     let has =
@@ -181,15 +189,17 @@ fn layers(evidence: &Evidence<'_>) -> Finding {
         let at = |size: u64| ratio(&has(layer, size), &has(below, size));
         let (Some(small_ratio), Some(large_ratio)) = (at(*small), at(*large)) else { continue };
         for (size, r) in [(small, small_ratio), (large, large_ratio)] {
-            let what = format!("{layer} over {below}, {}", crate::units::size(*size));
+            let what = format!("{layer} / {below}, {}", crate::units::size(*size));
             figures.push(Figure::new(what, Quantity::Number, r));
         }
         calls.push(super::call::above(&super::evidence::inverse(&small_ratio), 1.0));
         calls.push(larger(&large_ratio, &small_ratio));
     }
     if calls.is_empty() {
-        let why = "this run has no trials of a linx-* mechanism beside the mechanism that it uses";
+        let why = "this run has no trials of a linx-* mechanism and of the mechanism that it uses at the same size; \
+                   `crossway measure enea` measures them";
         return claim.without_records(why.to_owned());
     }
-    claim.judged("this machine", figures, super::call::all(calls), "layer over bare mechanism")
+    let why = "each figure is the throughput of a LINX mechanism divided by that of the mechanism that it uses";
+    claim.judged("this machine", figures, super::call::all(calls), why)
 }

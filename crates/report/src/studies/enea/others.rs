@@ -36,7 +36,9 @@ pub(super) fn sheet(run: &Run) -> Option<Sheet> {
         rows,
         sortable: true,
         notes: vec![
-            "By the same thresholds, relative to the best of the study's four mechanisms; a dash: not measured in this run. Only mechanisms that cannot sleep spin here."
+            "Colours by the same thresholds, relative to the best of the study's four mechanisms. A dash means that \
+             the property was not measured in this run. Spinning trials count only for mechanisms without blocking \
+             ones."
                 .to_owned(),
         ],
     })

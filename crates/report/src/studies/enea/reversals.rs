@@ -17,8 +17,7 @@ fn found(records: &[Record]) -> Vec<Reversal> {
 pub(super) fn in_words(records: &[Record]) -> String {
     let found = found(records);
     if found.is_empty() {
-        return "in no case is the order of two mechanisms reversed with both intervals apart"
-            .to_owned();
+        return "load makes no two mechanisms change places in the ranking".to_owned();
     }
     let told: Vec<String> = found
         .iter()
@@ -27,7 +26,7 @@ pub(super) fn in_words(records: &[Record]) -> String {
         .collect();
     let more = found.len() - told.len();
     let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
-    format!("reversals with both intervals apart: {}{rest}", told.join("; "))
+    format!("under load, {}{rest}", told.join("; "))
 }
 
 /// Returns the table of all reversals.
@@ -44,13 +43,13 @@ pub(super) fn sheet(records: &[Record]) -> Option<Sheet> {
                 }),
                 Cell::text(r.better_idle),
                 Cell::text(r.better_loaded),
-                Cell::text("95 % intervals do not overlap, idle or loaded"),
+                Cell::text("the 95 % intervals put the two in different ranks, idle and loaded"),
             ],
         })
         .collect();
     (!rows.is_empty()).then(|| Sheet {
-        title: "Ranks reversed by load, with certainty".to_owned(),
-        heads: ["Where", "By", "Better idle", "Better loaded", "Certainty"]
+        title: "Ranks reversed by load".to_owned(),
+        heads: ["Setting", "Ranked by", "Better idle", "Better under load", "Certainty"]
             .map(str::to_owned)
             .to_vec(),
         rows,

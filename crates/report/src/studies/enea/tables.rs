@@ -34,8 +34,9 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     }
     if !tables.is_empty() {
         paragraphs.push(
-            "The study's CPUs 0 and 1 are threads of one core, 2 and 3 of another; its mempipe spins in these tables and is compared with shm-spin. Its figures are single \
-             values in microseconds; ours are medians over trials."
+            "The study's CPUs 0 and 1 are threads of one core, 2 and 3 of another. In these tables its mempipe spins, \
+             and is compared with shm-spin. The study's figures are single values; those of this run are medians over \
+             trials."
                 .to_owned(),
         );
     }
@@ -103,7 +104,7 @@ fn cell(evidence: &Evidence<'_>, id: &str, pair: (u32, u32), loaded: bool) -> Ce
     let why = refused.and_then(|r| r.reason.clone());
     Cell {
         text: "–".to_owned(),
-        note: Some(why.unwrap_or_else(|| "not requested".to_owned())),
+        note: Some(why.unwrap_or_else(|| "not measured in this run".to_owned())),
         ..Cell::default()
     }
 }
@@ -133,7 +134,7 @@ fn every_mechanism(evidence: &Evidence<'_>, loaded: bool) -> Option<Sheet> {
     let state = if loaded { "under load" } else { "idle" };
     Some(Sheet {
         title: format!(
-            "Every mechanism by pair of CPUs, microseconds, {state} (shortest {shortest})"
+            "Round trips of every mechanism by pair of CPUs in microseconds, {state} (shortest: {shortest})"
         ),
         heads: ["Mechanism".to_owned()]
             .into_iter()

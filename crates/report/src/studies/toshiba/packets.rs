@@ -22,19 +22,25 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T4",
         title: "A step where a message needs one more packet",
-        says: "Between 2952 and 2953 bytes TIPC's throughput drops: 2 x (1500 - 24) = 2952, so one more byte needs a third packet. TCP has no \
-               such step, because it cuts the stream into full packets.",
-        rule: "Packets are counted. Confirmed: at 2953 bytes TIPC sends at least 0.9 packets per message more than at 2952, its \
-               throughput has a significant step there and TCP's has none. Not confirmed: the packets per message differ by less than \
-               0.1, or there is no step of at least 1.5 %.",
+        says: "TIPC's throughput drops between 2952 and 2953 bytes: a packet carries 1500 - 24 = 1476 bytes of a \
+               message, so 2952 bytes fill two packets and one more byte needs a third. TCP has no such step, because \
+               it cuts the stream into full packets.",
+        rule: "The packets on the wire are counted. Confirmed: TIPC sends at least 0.9 packets per message more at \
+               2953 bytes than at 2952, its throughput has a significant step there, and TCP's has none. Not \
+               confirmed: the packets per message differ by less than 0.1, TIPC's throughput has no step of at least \
+               1.5 % there, or TCP's has one, too.",
     };
     let zoomed = |r: &Record| one_way(r) && r.inputs.size_bytes.abs_diff(EDGE.0) <= 300;
     let Some(pair) = pair(evidence, zoomed) else {
-        return claim.without_records(evidence.missing("trials of 2952 and 2953 bytes", PLAN));
+        return claim.without_records(
+            evidence.missing("trials of both TIPC and TCP at 2952 and 2953 bytes", PLAN),
+        );
     };
     let forward = |r: &Record| packets_each_way(r).map(|(there, _)| there);
     let (Some(before), Some(behind)) = (pair.at(EDGE.0, forward), pair.at(EDGE.1, forward)) else {
-        return claim.without_records("no packets were counted at 2952 and 2953 bytes".to_owned());
+        return claim.without_records(
+            "this run has no packet counts of both TIPC and TCP at 2952 and 2953 bytes".to_owned(),
+        );
     };
     let figures = vec![
         Figure::new("TIPC, 2952 B: packets per message", Quantity::Number, before.tipc),
@@ -82,14 +88,14 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
     let elsewhere = if elsewhere.is_empty() {
         String::new()
     } else {
-        format!("; TIPC's throughput has steps {}", elsewhere.join(", "))
+        format!("; TIPC's throughput drops {}", elsewhere.join(", "))
     };
     let today = Cutting::tipc(1500, true);
     match (at_edge(&tipc), at_edge(&tcp)) {
         _ if more.abs() < 0.1 => {
             let expected = if today.packets(EDGE.0) == today.packets(EDGE.1) {
-                "; since Linux 5.5 a TIPC packet reserves room for a tunnel header and encryption, so messages are split at \
-                 1404, 2752, 4140 ... bytes instead"
+                "; since Linux 5.5 a TIPC packet reserves room for a tunnel header and encryption, so messages are \
+                 split at 1404, 2752, 4140 ... bytes instead"
             } else {
                 ""
             };
@@ -105,19 +111,20 @@ pub(super) fn step(evidence: &Evidence<'_>) -> Finding {
         }
         (None, _) if more >= 0.9 => {
             let why = format!(
-                "one more packet is sent at 2953 bytes, but the throughput has no step of 1.5 % or more there{elsewhere}"
+                "one more packet is sent at 2953 bytes, but the throughput has no step of 1.5 % or more \
+                 there{elsewhere}"
             );
             claim.judged(pair.place, figures, Verdict::NotConfirmed, why)
         }
         (Some(_), Some(_)) => {
-            claim.judged(pair.place, figures, Verdict::NotConfirmed, "TCP has a step there, too")
+            claim.judged(pair.place, figures, Verdict::NotConfirmed, "TCP's throughput has a step at 2953 bytes, too")
         }
         _ => claim.judged(
             pair.place,
             figures,
             Verdict::Undecided,
             format!(
-                "packets per message differ by {}, which is neither zero nor one",
+                "TIPC's packets per message at 2952 and at 2953 bytes differ by {}, which is neither zero nor one",
                 three_digits(more)
             ),
         ),
@@ -129,15 +136,18 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T5",
         title: "Packets of small messages",
-        says: "16-byte messages: in 5 s TIPC sends about 280,000 packets, TCP about 20,000, because TCP puts several messages into \
-               one packet and TIPC sends one packet per message.",
-        rule: "Packets from the sender per message at the smallest size up to 512 bytes. Confirmed: TCP's interval lies below 0.5, TIPC's above \
-               0.9. Not confirmed: one of them lies wholly on the other side.",
+        says: "16-byte messages: in 5 s TIPC sends about 280,000 packets, TCP about 20,000, because TCP puts several \
+               messages into one packet and TIPC sends one packet per message.",
+        rule: "Packets that the sender's host sends per message, at the smallest measured size of up to 512 bytes. \
+               Confirmed: TCP's interval lies below 0.5 and TIPC's above 0.9. Not confirmed: one of them lies wholly \
+               on the other side.",
     };
     let small = |r: &Record| one_way(r) && r.inputs.size_bytes <= 512;
     let Some(pair) = pair(evidence, small) else {
-        return claim
-            .without_records(evidence.missing("one-way trials of 16 bytes beside TCP's", PLAN));
+        return claim.without_records(evidence.missing(
+            "one-way trials of both TIPC and TCP with messages of up to 512 bytes",
+            PLAN,
+        ));
     };
     let by_size = pair.by_size(|r| packets_each_way(r).map(|(there, _)| there));
     let Some((_, least)) = by_size.first() else {
@@ -181,7 +191,8 @@ pub(super) fn coalescing(evidence: &Evidence<'_>) -> Finding {
             "TCP puts several messages into a packet, TIPC one".to_owned()
         }
         (Call::Holds, Call::Fails) => format!(
-            "TIPC puts several messages into a packet, too ({}): {} small messages of a stream as Nagle's algorithm does",
+            "TIPC also puts more than one message into a packet ({} on average): {} small messages of a stream as \
+             Nagle's algorithm does",
             three_digits(1.0 / least.tipc.value),
             if pair.tipc_id == TIPC_IN_KERNEL {
                 "Linux 5.5 and later combine"
@@ -215,14 +226,17 @@ pub(super) fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
     let claim = Claim {
         id: "T6",
         title: "Acknowledgements",
-        says: "4096-byte messages: both send about 40,000 packets in 5 s. TCP's receiver sends back about half as many packets as it \
-               receives, TIPC's far fewer.",
-        rule: "Packets back per packet forward. Confirmed: TCP's interval lies within 0.35 to 0.65 and TIPC's upper end is below half of \
-               TCP's lower end. Not confirmed: one of them lies wholly outside.",
+        says: "4096-byte messages: both send about 40,000 packets in 5 s. TCP's receiver sends back about half as many \
+               packets as it receives, TIPC's far fewer.",
+        rule: "Packets that the receiver's host sends back per packet that the sender's host sends. Confirmed: TCP's \
+               interval lies within 0.35 to 0.65, and TIPC's upper end is below half of TCP's lower end. Not \
+               confirmed: TCP's interval lies wholly outside, or TIPC's lower end is at least half of TCP's upper end.",
     };
     let Some(pair) = pair(evidence, |r| one_way(r) && r.inputs.size_bytes == 4096) else {
-        return claim
-            .without_records(evidence.missing("one-way trials of 4096 bytes beside TCP's", PLAN));
+        return claim.without_records(
+            evidence
+                .missing("one-way trials of both TIPC and TCP with messages of 4096 bytes", PLAN),
+        );
     };
     // If nothing is sent back the ratio is 0, by which nothing can be divided: use a tiny value instead.
     let back = |r: &Record| packets_each_way(r).map(|(there, back)| (back / there).max(1e-6));
@@ -258,7 +272,7 @@ pub(super) fn acknowledgements(evidence: &Evidence<'_>) -> Finding {
         Call::open(&tipc, &[tcp.value / 2.0])
     };
     let why = format!(
-        "TCP's receiver sends back {} packets per packet, TIPC's {}",
+        "TCP's receiver sends back {} packets per packet received, TIPC's {}",
         three_digits(tcp.value),
         three_digits(tipc.value)
     );
