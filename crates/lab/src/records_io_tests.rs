@@ -81,7 +81,7 @@ fn one_command_removes_all_damaged_lines() {
     let loaded = read_records(dir.path()).expect("some lines are whole");
     let commands = loaded.warnings.iter().filter(|w| w.contains("sed -i")).collect::<Vec<_>>();
     let [command] = commands[..] else { panic!("{:?}", loaded.warnings) };
-    let (_, command) = command.split_once(" with: ").expect("the command comes last");
+    let (_, command) = command.split_once(" records, run: ").expect("the command comes last");
     assert!(command.starts_with("sed -i '2d;4,7d;9d' '"), "{command}");
     let done = std::process::Command::new("sh").args(["-c", command]).status().expect("sh");
     assert!(done.success());

@@ -147,7 +147,10 @@ fn two_hosts_see_each_other_on_their_own_cpus_and_nothing_stays() {
     assert!(lab.network().switch.is_none(), "two hosts need no switch");
     let unknown = lab.host("c").unwrap_err().to_string();
     let name = own("t2");
-    assert_eq!(unknown, format!("there is no host '{name}/c'; network '{name}' has a, b"));
+    assert_eq!(
+        unknown,
+        format!("there is no host '{name}/c'; network '{name}' has these hosts: a, b")
+    );
     drop(lab);
     assert_eq!(left("t2"), [""; 0]);
 }

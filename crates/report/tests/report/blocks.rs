@@ -220,6 +220,6 @@ fn requests_are_round_trips_and_their_few_trials_are_counted() {
     assert!(!headline.contains("no round trips"), "{headline}");
     for text in [terminal::terminal(&run, false, 120), terminal::markdown(&run)] {
         assert!(text.contains("‡ fewer than five good trials"), "{text}");
-        assert!(text.contains("3 good trials each of "), "{text}");
+        assert!(text.contains("3 good trials of pipe"), "{text}");
     }
 }

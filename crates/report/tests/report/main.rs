@@ -134,11 +134,11 @@ fn reversals_under_load_are_found_and_only_where_clear() {
     let load = all.iter().find(|c| c.id == "load").expect("there is load to compare");
     assert_eq!(
         load.findings[0],
-        "ping-pong 64 B shared-cache, blocking: shm-futex is ahead of pipe and tcp when idle and behind under load (cpu-2)."
+        "ping-pong 64 B shared-cache, blocking: shm-futex is ahead of pipe and tcp without added load, but behind under load (cpu-2)."
     );
     let last = load.findings.last().expect("there is one");
     assert!(
-        last.starts_with("Faster under load than idle: tcp (median round trip, 64 B)."),
+        last.starts_with("Faster under load than without: tcp (median round trip, 64 B)."),
         "{last}"
     );
 }

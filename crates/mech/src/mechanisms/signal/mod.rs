@@ -230,7 +230,10 @@ mod tests {
     fn a_message_above_the_value_of_a_signal_is_refused_with_the_reason() {
         let spec = Spec { max_message: 9, ..Spec::default() };
         let error = Signal::listen(&spec).unwrap_err().to_string();
-        assert!(error.contains("at most 8 bytes") && error.contains("not 9"), "{error}");
+        assert!(
+            error.contains("at most 8 bytes") && error.contains("9 bytes were requested"),
+            "{error}"
+        );
     }
 
     /// Tests that opening fails in this process, whose threads do not block real-time signals.
