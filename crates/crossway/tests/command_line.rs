@@ -233,7 +233,7 @@ fn shares_on_the_command_line_need_their_unit() {
     let dir = tempfile::tempdir().expect("a folder");
     for option in ["--loss", "--duplicate", "--reorder"] {
         let refused = error(&crossway(dir.path(), &["net", "up", option, "1"]));
-        assert!(refused.contains("with its unit") && refused.contains("1%"), "{refused}");
+        assert!(refused.contains("with the percent sign, such as 0.5%"), "{refused}");
     }
 }
 
@@ -241,7 +241,7 @@ fn shares_on_the_command_line_need_their_unit() {
 fn sizes_on_the_command_line_may_have_a_unit() {
     let dir = tempfile::tempdir().expect("a folder");
     let refused = error(&crossway(dir.path(), &["limits", "--sizes", "4KiB", "--pair", "0-60000"]));
-    assert!(refused.contains("cpu 60000"), "{refused}");
+    assert!(refused.contains("CPU 60000"), "{refused}");
     assert!(error(&crossway(dir.path(), &["limits", "--sizes", "65MiB"])).contains("64 MiB"));
 }
 

@@ -234,7 +234,7 @@ fn only_network() -> anyhow::Result<Network> {
 }
 
 fn print_table(ui: &Ui, networks: &[Network]) {
-    let mut grid = Grid::of_text(["host", "IPv4", "IPv6", "CPUs", "link", "exists until"]);
+    let mut grid = Grid::of_text(["host", "IPv4", "IPv6", "CPUs", "link", "removed when"]);
     for network in networks {
         let link = &network.link;
         let rate = link.rate.map_or("unshaped".to_owned(), |rate| rate.to_string());
@@ -249,7 +249,7 @@ fn print_table(ui: &Ui, networks: &[Network]) {
         };
         let until = match network.owner {
             Some(owner) => format!("process {} ends", owner.pid),
-            None => "it is taken down".to_owned(),
+            None => "taken down".to_owned(),
         };
         for host in &network.hosts {
             let shared = if network.cpus_shared { " (shared)" } else { "" };
