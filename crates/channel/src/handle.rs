@@ -41,7 +41,7 @@ pub enum SwitchError {
     Refused {
         /// The transport that could not be opened.
         to: Transport,
-        /// The last entry of the log, as text.
+        /// The error, as text, as in the log.
         why: String,
     },
     /// The channel is closed, or its peer has ended.
@@ -108,8 +108,7 @@ impl Handle {
                     return Ok(());
                 }
                 if link.role == Role::Leader {
-                    let why = "the channel's log has the reason".to_owned();
-                    return Err(SwitchError::Refused { to, why });
+                    return Err(SwitchError::Refused { to, why: state.why_refused(to) });
                 }
                 epoch = state.switch.epoch();
             }

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Writes what `fill` produces to `path`, which the user gave with the option `option`. A regular file is either
+/// Writes what `fill` produces to `path`, which the user chose. The remedy is part of the error. A regular file is either
 /// replaced as a whole or stays as it was. A device, a FIFO or `/dev/stdout` is written to, not replaced. A symbolic
 /// link stays a link.
 pub(crate) fn write(
     path: &Path,
-    option: &str,
+    remedy: &str,
     fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write {}; name another file with {option}", path.display());
+    let cannot = || format!("cannot write {}; {remedy}", path.display());
     let Some(file) = regular(path) else {
         let attempt = || -> anyhow::Result<()> {
             let mut out = BufWriter::new(OpenOptions::new().write(true).open(path)?);
@@ -38,7 +38,7 @@ pub(crate) fn write(
 
 /// Checks that [`write()`] will be able to write. To be called before work that takes minutes and whose result would
 /// otherwise be lost.
-pub(crate) fn check(path: &Path, option: &str) -> anyhow::Result<()> {
+pub(crate) fn check(path: &Path, remedy: &str) -> anyhow::Result<()> {
     let attempt = || -> anyhow::Result<()> {
         if let Some(file) = regular(path) {
             let part = part_of(&file)?;
@@ -47,9 +47,7 @@ pub(crate) fn check(path: &Path, option: &str) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    attempt().with_context(|| {
-        format!("cannot write {}; name another file with {option}", path.display())
-    })
+    attempt().with_context(|| format!("cannot write {}; {remedy}", path.display()))
 }
 
 /// Returns the regular file, existing or yet to be created, to which `path` refers; `None` if it is something else.

@@ -37,6 +37,10 @@ fn unusable_questions_are_one_clear_error() {
             &["--size", "64", "--require", "order", "--avoid", "order"],
             "--require order contradicts --avoid order",
         ),
+        (
+            &["--size", "64", "--require", "crash-detection=100"],
+            "--require crash-detection=100: '100' has no unit",
+        ),
         (&["--size", "64 KB"], "size_bytes: '64 KB' is not a size"),
         (&["--size", "64", "--time", "5"], "'5' has no unit; write 5s or 5min"),
         (&["--size", "64", "--time", "1s", "--records", "none"], "--time 1s is too short"),
@@ -55,10 +59,12 @@ fn unusable_questions_are_one_clear_error() {
 fn without_records_and_measuring_there_is_no_choice_and_exit_status_1() {
     let dir = tempfile::tempdir().expect("a folder");
     let records = dir.path().display().to_string();
-    let (code, out, err) =
-        advise(&["--size", "64", "--placement", "unpinned", "--no-measure", "--records", &records]);
-    assert_eq!(code, Some(1), "{out}{err}");
-    assert!(out.contains("no record of this machine answers the question"), "{out}");
+    let asked = ["--size", "64", "--placement", "unpinned", "--no-measure", "--records", &records];
+    for more in [&[][..], &["--require", "crash-detection=100ms"]] {
+        let (code, out, err) = advise(&[&asked, more].concat());
+        assert_eq!(code, Some(1), "{out}{err}");
+        assert!(out.contains("no record of this machine answers the question"), "{out}");
+    }
 }
 
 #[test]

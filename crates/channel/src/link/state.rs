@@ -172,6 +172,15 @@ impl State {
         self.log.back().map(|event| &event.what)
     }
 
+    /// Returns the reason, from the log, why the last switch to this transport failed.
+    pub(crate) fn why_refused(&self, transport: Transport) -> String {
+        let reason = self.log.iter().rev().find_map(|event| match &event.what {
+            EventKind::Refused { to, because, .. } if *to == transport => Some(because.clone()),
+            _ => None,
+        });
+        reason.unwrap_or_else(|| "the log no longer has the reason".to_owned())
+    }
+
     /// Whether no switch can begin, because another process has the connection or will have it.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.leaving || self.moving != Moving::No

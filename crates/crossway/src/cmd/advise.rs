@@ -54,7 +54,7 @@ pub(crate) struct Advise {
     #[command(flatten)]
     asked: Box<Asked>,
     /// Time limit for measuring, e.g. 60s or 5min [default: 2min, or longer if the question needs more]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = answer_time)]
     time: Option<Duration>,
     /// Use existing records only; measure nothing
     #[arg(long)]
@@ -87,18 +87,23 @@ fn language(word: &str) -> Result<Language, String> {
     found.map(|(_, language)| *language).ok_or_else(|| "write c, rust or python".to_owned())
 }
 
-/// Parses a duration with its unit: `60s`, `5min`, `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+/// Parses a number with a unit of time, such as `60s`, `5min` or `500ms`, and returns the seconds.
+fn seconds(text: &str) -> Result<f64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 =
         text[..digits].parse().map_err(|_| "expected a number with a unit, e.g. 60s".to_owned())?;
-    let seconds = match text[digits..].trim() {
-        "ms" => number / 1e3,
-        "s" => number,
-        "min" => number * 60.0,
-        "" => return Err(format!("'{text}' has no unit; write {text}s or {text}min")),
-        unit => return Err(format!("unknown unit '{unit}'; write ms, s or min, e.g. 60s")),
-    };
+    match text[digits..].trim() {
+        "ms" => Ok(number / 1e3),
+        "s" => Ok(number),
+        "min" => Ok(number * 60.0),
+        "" => Err(format!("'{text}' has no unit; write {text}s or {text}min")),
+        unit => Err(format!("unknown unit '{unit}'; write ms, s or min, e.g. 60s")),
+    }
+}
+
+/// Parses the time that the whole answer may take.
+fn answer_time(text: &str) -> Result<Duration, String> {
+    let seconds = seconds(text)?;
     if !(1.0..=86_400.0).contains(&seconds) {
         return Err("the time must be from 1s to 1440min".to_owned());
     }

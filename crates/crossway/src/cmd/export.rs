@@ -60,7 +60,7 @@ impl Run for Export {
             write_csv(&loaded.records, std::io::stdout().lock()).map_err(ui::output_failed)?;
             return Ok(ExitCode::SUCCESS);
         };
-        output::write(path, "--out", |out| match format {
+        output::write(path, "name another file with --out", |out| match format {
             Format::Csv => Ok(write_csv(&loaded.records, out)?),
             Format::Parquet => write_parquet(&loaded.records, out),
         })?;

@@ -49,7 +49,7 @@ impl Run for Faults {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let save = self.save.map(|path| if path.is_dir() { path.join(FAULTS) } else { path });
         if let Some(file) = &save {
-            output::check(file, "--save")?;
+            output::check(file, "name another file with --save")?;
         }
         let options = options(self.mechanisms, Duration::from_millis(self.watch_ms))?;
         let records = match taken(&options) {
@@ -60,7 +60,7 @@ impl Run for Faults {
             other => other?,
         };
         if let Some(file) = &save {
-            output::write(file, "--save", |out| write_lines(out, &records))?;
+            output::write(file, "name another file with --save", |out| write_lines(out, &records))?;
         }
         if self.json {
             write_lines(&mut std::io::stdout().lock(), &records).map_err(ui::output_failed)?;
@@ -103,7 +103,9 @@ pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result
         Err(MatrixError::Interrupted) => Ok(false),
         records => {
             let records = records?;
-            output::write(&dir.join(FAULTS), "--out", |out| write_lines(out, &records))?;
+            output::write(&dir.join(FAULTS), "choose another folder with --out", |out| {
+                write_lines(out, &records)
+            })?;
             Ok(true)
         }
     }

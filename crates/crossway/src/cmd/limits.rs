@@ -75,7 +75,7 @@ impl Run for Limits {
             ask.sizes_bytes = self.sizes;
         }
         if let Some(file) = &self.save {
-            output::check(file, "--save")?;
+            output::check(file, "name another file with --save")?;
         }
         warn_of_others(&topology, &ask)?;
         let progress = indicatif::ProgressBar::new_spinner();
@@ -85,7 +85,7 @@ impl Run for Limits {
         progress.finish_and_clear();
         if let Some(file) = &self.save {
             let text = serde_json::to_vec_pretty(&limits)?;
-            output::write(file, "--save", |out| Ok(out.write_all(&text)?))?;
+            output::write(file, "name another file with --save", |out| Ok(out.write_all(&text)?))?;
         }
         if self.json {
             ui.print_json(&limits)?;

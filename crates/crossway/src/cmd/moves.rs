@@ -23,7 +23,7 @@ pub(super) fn take_beside(dir: &Path, trials: u32) -> anyhow::Result<bool> {
         Err(MovesError::Interrupted) => return Ok(false),
         records => records?,
     };
-    output::write(&dir.join(MOVES), "--out", |out| {
+    output::write(&dir.join(MOVES), "choose another folder with --out", |out| {
         for record in &records {
             serde_json::to_writer(&mut *out, record)?;
             out.write_all(b"\n")?;

@@ -66,7 +66,7 @@ impl Run for Profile {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let plans: Vec<Plan> =
             self.cases.iter().map(|case| self.plan(case)).collect::<anyhow::Result<_>>()?;
-        output::check(&self.out, "--out")?;
+        output::check(&self.out, "name another file with --out")?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let launcher = Launcher {
             program: program.clone(),
@@ -87,7 +87,9 @@ impl Run for Profile {
             }
         }
         let page = shown::page(&profiles)?;
-        output::write(&self.out, "--out", |out| Ok(out.write_all(page.as_bytes())?))?;
+        output::write(&self.out, "name another file with --out", |out| {
+            Ok(out.write_all(page.as_bytes())?)
+        })?;
         if self.json {
             ui.print_json(&profiles)?;
         } else {

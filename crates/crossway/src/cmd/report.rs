@@ -55,7 +55,7 @@ impl Run for Report {
             self.emit(&terminal::terminal(&run, ui.colour && self.output.is_none(), ui.width))?;
         } else {
             let page = self.output.clone().unwrap_or_else(|| beside(&self.dir));
-            output::write(&page, "-o", |out| Ok(html::write(&run, out)?))?;
+            output::write(&page, "name another file with -o", |out| Ok(html::write(&run, out)?))?;
             print!("{}", terminal::terminal(&run, ui.colour, ui.width));
             println!("\nFull report: {}", page.display());
         }
@@ -78,7 +78,9 @@ impl Report {
 
     fn emit(&self, text: &str) -> anyhow::Result<()> {
         match &self.output {
-            Some(path) => output::write(path, "-o", |out| Ok(out.write_all(text.as_bytes())?)),
+            Some(path) => output::write(path, "name another file with -o", |out| {
+                Ok(out.write_all(text.as_bytes())?)
+            }),
             None => {
                 print!("{text}");
                 Ok(())

@@ -276,7 +276,7 @@ fn too_large(message_bytes: usize, limits: Option<Limits>, error: &OsError) -> S
             4 * (message_bytes + 1024)
         );
     }
-    let granted = limits.map_or(0, |l| l.message_bytes);
+    let granted = limits.map_or("unknown".to_owned(), |l| l.message_bytes.to_string());
     let remedy = PosixMq::remedy_for_size(message_bytes).unwrap_or_default();
     format!(
         "messages of {message_bytes} bytes exceed fs.mqueue.msgsize_max = {granted}; {remedy}, or request smaller \

@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use crossway_lab::advise::property::Property;
 use toml::{Table, Value};
 
-use super::duration;
+use super::seconds;
 use crate::args;
 
 /// The keys of a question file as command line options.
@@ -158,9 +158,8 @@ impl Asked {
                 };
                 let mut inner = Table::from_iter([("wish".to_owned(), wish.into())]);
                 if property == Property::CrashDetection {
-                    let ms = duration(value)
+                    let ms = seconds(value)
                         .map_err(|why| anyhow::anyhow!("--{wish} {word}: {why}"))?
-                        .as_secs_f64()
                         * 1e3;
                     inner.insert("within_ms".to_owned(), Value::Float(ms));
                 } else {

@@ -74,7 +74,11 @@ pub(super) fn print(advice: &Advice, question: &Question, explain: bool, ui: &Ui
             let then = flip.outcome(advice.choice.as_deref());
             let costs: Vec<String> =
                 flip.costs_ns.iter().map(|(name, f)| format!("{name} {}", ns(f))).collect();
-            ui.print_wrapped(2, &format!("{}: {then} ({})", flip.variation, costs.join(", ")));
+            let costs = match costs.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", costs.join(", ")),
+            };
+            ui.print_wrapped(2, &format!("{}: {then}{costs}", flip.variation));
         }
     }
     print_ruled_out(advice, explain, ui);

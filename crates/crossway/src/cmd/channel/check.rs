@@ -47,16 +47,16 @@ impl Check {
         );
         let length = self.seconds.map(Duration::try_from_secs_f64).transpose();
         let length = length.map_err(|_| anyhow::anyhow!("--seconds: the number is too large"))?;
-        let until = Instant::now() + Duration::from_secs(self.wait_s);
-        let channel = options.connect(&self.name, Some(until))?;
+        let until = Instant::now().checked_add(Duration::from_secs(self.wait_s));
+        let channel = options.connect(&self.name, until)?;
         if self.allowed.explain {
             explain(&channel);
         }
         let over = Arc::new(AtomicBool::new(false));
         let checked = match length {
             Some(length) => {
-                let end = Instant::now() + length;
-                check::run(channel, self.size, || Instant::now() >= end)
+                let end = Instant::now().checked_add(length);
+                check::run(channel, self.size, || end.is_some_and(|end| Instant::now() >= end))
             }
             None => {
                 let ended = Arc::clone(&over);

@@ -50,7 +50,7 @@ impl Write {
             );
         }
         if let Some(file) = &self.output {
-            output::write(file, "-o", |out| {
+            output::write(file, "name another file with -o", |out| {
                 serde_json::to_writer_pretty(&mut *out, &measured.profile)?;
                 Ok(out.write_all(b"\n")?)
             })?;

@@ -70,8 +70,8 @@ impl Listen {
     pub(super) fn run(self, options: Options) -> anyhow::Result<ExitCode> {
         let options = self.allowed.apply(options)?;
         let (listener, mut channels) = if self.take_over {
-            let until = Instant::now() + Duration::from_secs(self.wait_s);
-            let taken = options.take_over(&self.name, Some(until))?;
+            let until = Instant::now().checked_add(Duration::from_secs(self.wait_s));
+            let taken = options.take_over(&self.name, until)?;
             if let Some(error) = taken.incomplete {
                 let count = taken.channels.len();
                 eprintln!(
@@ -178,9 +178,9 @@ fn hand_over(listener: Listener, channels: Vec<Channel>) -> anyhow::Result<ExitC
 
 impl Send {
     pub(super) fn run(self, options: Options) -> anyhow::Result<ExitCode> {
-        let until = Instant::now() + Duration::from_secs(self.wait_s);
+        let until = Instant::now().checked_add(Duration::from_secs(self.wait_s));
         let options = self.allowed.apply(options)?;
-        let channel = options.connect(&self.name, Some(until))?;
+        let channel = options.connect(&self.name, until)?;
         if self.allowed.explain {
             explain(&channel);
         }

@@ -47,7 +47,7 @@ impl TraceTo {
         let interrupts = Interrupts::catch()?;
         let mut trace = Trace::start(dir, self.payload)?;
         let mut out = Output::create(&self.file)?;
-        let end = self.seconds.map(|s| Instant::now() + Duration::from_secs(s));
+        let end = self.seconds.and_then(|s| Instant::now().checked_add(Duration::from_secs(s)));
         out.write(&pcap::file_header(LinkType::User0), 0)?;
         let mut written = 0;
         let mut batch = Vec::new();

@@ -35,7 +35,7 @@ impl Trace {
         let mut out = Output::create(&self.file)?;
         let interrupts = Interrupts::catch()?;
         let mut frames = site.tipcd.trace()?;
-        let end = self.seconds.map(|s| Instant::now() + Duration::from_secs(s));
+        let end = self.seconds.and_then(|s| Instant::now().checked_add(Duration::from_secs(s)));
         out.write(&pcap::file_header(LinkType::Ethernet), 0)?;
         let (mut written, mut lost, mut odd_port) = (0, 0, None);
         let mut batch = Vec::new();

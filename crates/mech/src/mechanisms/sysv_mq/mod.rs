@@ -75,7 +75,10 @@ fn check_size(spec: &Spec) -> Result<(), OpenError> {
 }
 
 fn too_large(len: usize, limits: Option<Limits>) -> OpenError {
-    let (msgmax, msgmnb) = limits.map_or((0, 0), |l| (l.message_bytes, l.queue_bytes));
+    let shown = |limit: fn(&Limits) -> usize| {
+        limits.as_ref().map_or("unknown".to_owned(), |limits| limit(limits).to_string())
+    };
+    let (msgmax, msgmnb) = (shown(|l| l.message_bytes), shown(|l| l.queue_bytes));
     let remedy = SysvMq::remedy_for_size(len).unwrap_or_default();
     OpenError::Unsupported {
         mechanism: SysvMq::ID,

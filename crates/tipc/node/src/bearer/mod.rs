@@ -56,6 +56,9 @@ pub enum BearerOpenError {
 /// Returns the remedy for an error of the system that prevents a medium from being used.
 fn remedy(error: &OsError) -> &'static str {
     match Errno::from_raw_os_error(error.errno()) {
+        Errno::PERM | Errno::ACCESS if error.call == "bind" => {
+            "run as root, or choose a port that is not privileged (udp:ADDRESS:PORT)"
+        }
         Errno::PERM | Errno::ACCESS => {
             "CAP_NET_RAW is required: run as root or grant the program that capability, or use a UDP bearer"
         }
