@@ -120,9 +120,10 @@ fn what_cannot_be_is_one_clear_line() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(errors.contains(said), "{args:?}: {errors}");
     }
-    let unused = ["--key", "/no/such", "--hosts", "/no/such"];
-    let key = run(&dir, &[&["key"], &unused[..]].concat());
-    assert!(key.status.success(), "options without effect do not matter: {key:?}");
+    for args in [&["key", "--hosts", "/no/such"][..], &["top", "--key", "/no/such"]] {
+        let output = run(&dir, args);
+        assert_eq!(output.status.code(), Some(2), "an option without effect: {args:?}");
+    }
     let top = run(&dir, &["top", "--once", "--interval-s", "0"]);
     assert!(String::from_utf8(top.stdout).unwrap().starts_with("No channel is open in "));
 }

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use crossway_channel::Options;
 use crossway_channel::check::{self, Checked, SHORTEST};
 
-use super::Allowed;
+use super::Opening;
 use super::talk::explain;
 use crate::args;
 use crate::ui::Ui;
@@ -33,12 +32,12 @@ pub(super) struct Check {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    allowed: Allowed,
+    opening: Opening,
 }
 
 impl Check {
-    pub(super) fn run(self, ui: &Ui, options: Options) -> anyhow::Result<ExitCode> {
-        let options = self.allowed.apply(options)?;
+    pub(super) fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let options = self.opening.options()?;
         let (most, lossy) = (options.max_message, options.policy.lossy);
         ensure!(
             (SHORTEST..=most).contains(&self.size),
@@ -49,7 +48,7 @@ impl Check {
         let length = length.map_err(|_| anyhow::anyhow!("--seconds: the number is too large"))?;
         let until = Instant::now().checked_add(Duration::from_secs(self.wait_s));
         let channel = options.connect(&self.name, until)?;
-        if self.allowed.explain {
+        if self.opening.explain {
             explain(&channel);
         }
         let over = Arc::new(AtomicBool::new(false));

@@ -32,26 +32,6 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// found in a list of names and addresses (--hosts) or in TIPC's name table (--tipc).
 #[derive(clap::Args)]
 pub(crate) struct Channel {
-    /// Directory in which listeners on this host register their names [default: $CROSSWAY_CHANNEL_DIR, or
-    /// crossway-channel in $XDG_RUNTIME_DIR, or crossway-channel-UID in /tmp]
-    #[arg(long, global = true, value_name = "DIR")]
-    directory: Option<PathBuf>,
-    /// File with a name and a TCP address per line, the same on all hosts; a listener accepts connections at the
-    /// addresses that are listed for its name and belong to its host [default: $CROSSWAY_CHANNEL_HOSTS]
-    #[arg(long, global = true, value_name = "FILE")]
-    hosts: Option<PathBuf>,
-    /// TIPC name table for publishing the names of listeners and for finding names on other hosts: `kernel`, the path
-    /// of a tipcd's socket, or `auto` for the kernel's if it has TIPC, else the tipcd at its default path [default:
-    /// $CROSSWAY_CHANNEL_TIPC]
-    #[arg(long, global = true, value_name = "WHERE")]
-    tipc: Option<String>,
-    /// File with the key that encrypts connections between hosts; all hosts need the same key [default:
-    /// $CROSSWAY_CHANNEL_KEY]
-    #[arg(long, global = true, value_name = "FILE", conflicts_with = "plain")]
-    key: Option<PathBuf>,
-    /// Allow connections between hosts without encryption and authentication
-    #[arg(long, global = true)]
-    plain: bool,
     #[command(subcommand)]
     what: What,
 }
@@ -70,8 +50,7 @@ enum What {
     Profile(profile::Write),
     /// Generate a key for connections between hosts
     ///
-    /// The options --directory, --hosts, --tipc, --key and --plain have no effect on this subcommand. To use the key,
-    /// give its file to the other subcommands with --key.
+    /// To use the key, give its file to the other subcommands with --key.
     Key {
         /// Write the new key to this file, readable only by its owner, instead of printing it
         file: Option<PathBuf>,
@@ -84,13 +63,23 @@ enum What {
         /// ends allow loss. A channel whose listener was found in TIPC's name table stays on tipc
         #[arg(value_parser = switchable)]
         transport: Transport,
+        #[command(flatten)]
+        place: Place,
     },
 }
 
-impl What {
-    /// Whether the subcommand opens channels, which may lead to other hosts.
-    fn opens_channels(&self) -> bool {
-        matches!(self, What::Listen(_) | What::Send(_) | What::Check(_))
+/// Where the listeners on this host are found.
+#[derive(clap::Args)]
+struct Place {
+    /// Directory in which listeners on this host register their names [default: $CROSSWAY_CHANNEL_DIR, or
+    /// crossway-channel in $XDG_RUNTIME_DIR, or crossway-channel-UID in /tmp]
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+impl Place {
+    fn directory(&self) -> Directory {
+        self.directory.clone().map_or_else(Directory::of_user, Directory::at)
     }
 }
 
@@ -107,9 +96,27 @@ fn switchable(name: &str) -> Result<Transport, String> {
     }
 }
 
-/// The transports that a channel may use, and how it chooses among them.
+/// How channels are opened: where names are found, how other hosts are reached, and which transports are used.
 #[derive(clap::Args)]
-struct Allowed {
+struct Opening {
+    #[command(flatten)]
+    place: Place,
+    /// File with a name and a TCP address per line, the same on all hosts; a listener accepts connections at the
+    /// addresses that are listed for its name and belong to its host [default: $CROSSWAY_CHANNEL_HOSTS]
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// TIPC name table for publishing the names of listeners and for finding names on other hosts: `kernel`, the path
+    /// of a tipcd's socket, or `auto` for the kernel's if it has TIPC, else the tipcd at its default path [default:
+    /// $CROSSWAY_CHANNEL_TIPC]
+    #[arg(long, value_name = "WHERE")]
+    tipc: Option<String>,
+    /// File with the key that encrypts connections between hosts; all hosts need the same key [default:
+    /// $CROSSWAY_CHANNEL_KEY]
+    #[arg(long, value_name = "FILE", conflicts_with = "plain")]
+    key: Option<PathBuf>,
+    /// Allow connections between hosts without encryption and authentication
+    #[arg(long)]
+    plain: bool,
     /// Use only this transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp, udp or tipc
     #[arg(long, value_name = "TRANSPORT")]
     pin: Option<Transport>,
@@ -138,12 +145,18 @@ struct Allowed {
     explain: bool,
 }
 
-impl Allowed {
-    /// Returns `options` with these settings applied.
-    fn apply(&self, options: Options) -> anyhow::Result<Options> {
+impl Opening {
+    fn options(&self) -> anyhow::Result<Options> {
         let policy = self.policy()?;
-        let most = if policy.lossy { MAX_LOSSY_MESSAGE } else { usize::MAX };
-        Ok(Options { max_message: options.max_message.min(most), policy, ..options })
+        let mut options = Options {
+            directory: self.place.directory(),
+            network: Some(self.network()?),
+            ..Options::default()
+        };
+        if policy.lossy {
+            options.max_message = options.max_message.min(MAX_LOSSY_MESSAGE);
+        }
+        Ok(Options { policy, ..options })
     }
 
     fn policy(&self) -> anyhow::Result<Policy> {
@@ -163,9 +176,7 @@ impl Allowed {
         }
         Ok(policy)
     }
-}
 
-impl Channel {
     /// Returns the settings for connections between hosts: those of the environment, overridden by the options.
     fn network(&self) -> anyhow::Result<Network> {
         let mut network = Network::of_environment()?;
@@ -208,17 +219,15 @@ fn make_key(file: Option<&Path>) -> anyhow::Result<ExitCode> {
 
 impl Run for Channel {
     fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
-        let network = self.what.opens_channels().then(|| self.network()).transpose()?;
-        let directory = self.directory.map_or_else(Directory::of_user, Directory::at);
-        let options = Options { directory: directory.clone(), network, ..Options::default() };
         match self.what {
-            What::Listen(listen) => listen.run(options),
-            What::Send(send) => send.run(options),
+            What::Listen(listen) => listen.run(),
+            What::Send(send) => send.run(),
             What::Profile(write) => write.run(ui),
-            What::Check(check) => check.run(ui, options),
-            What::Top(top) => top.run(ui, &directory),
+            What::Check(check) => check.run(ui),
+            What::Top(top) => top.run(ui),
             What::Key { file } => make_key(file.as_deref()),
-            What::Switch { name, transport } => {
+            What::Switch { name, transport, place } => {
+                let directory = place.directory();
                 let asked = crossway_channel::ask_for(&directory, &name, transport, ANSWER)?;
                 let whole = (asked > 0).then_some(asked).with_context(|| {
                     let place = directory.path().display();

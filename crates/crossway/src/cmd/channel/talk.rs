@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use crossway_channel::{Channel, Error, Listener, Options, RecvError};
+use crossway_channel::{Channel, Error, Listener, RecvError};
 use crossway_sys::poll::{Interest, wait_ready};
 
-use super::Allowed;
+use super::Opening;
 
 /// Interval between checks whether another process wants to take over an idle channel.
 const LOOK: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ pub(super) struct Listen {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "take_over")]
     wait_s: u64,
     #[command(flatten)]
-    allowed: Allowed,
+    opening: Opening,
 }
 
 /// Arguments of `send`.
@@ -53,7 +53,7 @@ pub(super) struct Send {
     #[arg(long)]
     answers: bool,
     #[command(flatten)]
-    allowed: Allowed,
+    opening: Opening,
 }
 
 /// Prints the events of a channel, from a separate thread.
@@ -67,8 +67,8 @@ pub(super) fn explain(channel: &Channel) {
 }
 
 impl Listen {
-    pub(super) fn run(self, options: Options) -> anyhow::Result<ExitCode> {
-        let options = self.allowed.apply(options)?;
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let options = self.opening.options()?;
         let (listener, mut channels) = if self.take_over {
             let until = Instant::now().checked_add(Duration::from_secs(self.wait_s));
             let taken = options.take_over(&self.name, until)?;
@@ -123,7 +123,7 @@ impl Listen {
 
     /// Receives until the channel closes or another process wants to take it over.
     fn serve(&self, mut channel: Channel, asked: &dyn Fn() -> bool) -> anyhow::Result<End> {
-        if self.allowed.explain {
+        if self.opening.explain {
             explain(&channel);
         }
         loop {
@@ -177,11 +177,11 @@ fn hand_over(listener: Listener, channels: Vec<Channel>) -> anyhow::Result<ExitC
 }
 
 impl Send {
-    pub(super) fn run(self, options: Options) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let until = Instant::now().checked_add(Duration::from_secs(self.wait_s));
-        let options = self.allowed.apply(options)?;
+        let options = self.opening.options()?;
         let channel = options.connect(&self.name, until)?;
-        if self.allowed.explain {
+        if self.opening.explain {
             explain(&channel);
         }
         let (mut sender, mut receiver) = channel.split();

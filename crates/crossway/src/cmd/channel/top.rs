@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use comfy_table::{CellAlignment, Table, presets};
 use crossway_channel::{Directory, Status};
 
-use super::ANSWER;
+use super::{ANSWER, Place};
 use crate::args;
 use crate::ui::Ui;
 
@@ -26,13 +26,16 @@ pub(super) struct Top {
     /// Print JSON, one array per update
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    place: Place,
 }
 
 impl Top {
-    pub(super) fn run(self, ui: &Ui, directory: &Directory) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
+        let directory = self.place.directory();
         let interval = Duration::try_from_secs_f64(self.interval_s)
             .map_err(|_| anyhow::anyhow!("--interval-s: the number is too large"))?;
-        let look = || crossway_channel::status(directory, self.name.as_deref(), ANSWER);
+        let look = || crossway_channel::status(&directory, self.name.as_deref(), ANSWER);
         let mut last = (Instant::now(), look()?);
         loop {
             if self.json {
@@ -48,7 +51,7 @@ impl Top {
                     print!("\x1b[H\x1b[2J");
                 }
                 let seconds = (now.0 - last.0).as_secs_f64();
-                show(&last.1, &now.1, seconds, directory, self.name.as_deref());
+                show(&last.1, &now.1, seconds, &directory, self.name.as_deref());
                 std::io::stdout().flush()?;
             }
             if self.once {
