@@ -224,7 +224,14 @@ fn a_run_does_not_go_on_elsewhere_or_with_another_build() {
             },
             "a machine with a different cpus",
         ),
-    ] as [(fn(&mut serde_json::Value), &str); 2]
+        (
+            |e: &mut serde_json::Value| {
+                e["machine_id"] = "another".into();
+                e["machine_facts"].as_object_mut().unwrap().remove("cpus");
+            },
+            "a machine with a different cpus",
+        ),
+    ] as [(fn(&mut serde_json::Value), &str); 3]
     {
         let mut other = begun.clone();
         change(&mut other);

@@ -9,7 +9,7 @@ use crossway_sys::OsError;
 use serde::Serialize;
 
 use super::Options;
-use crate::env::{Build, Environment};
+use crate::env::{self, Build, Environment};
 use crate::plan::{Plan, PlanError};
 use crate::preflight::Finding;
 use crate::record::Record;
@@ -179,10 +179,14 @@ impl Folder {
             format!("crossway {} {} ({}, {})", b.version, b.revision, b.profile, b.rustc)
         };
         let why = if begun.machine_id != here.machine_id {
-            let facts = begun.machine_facts.iter();
-            let other = facts.filter(|(name, fact)| here.machine_facts.get(*name) != Some(fact));
-            let names: Vec<_> = other.map(|(name, _)| name.as_str()).collect();
-            format!("it was started on a machine with a different {}", names.join(", "))
+            let other = env::difference(&begun.machine_facts, &here.machine_facts);
+            let names: Vec<String> = other.into_iter().map(|(name, ..)| name).collect();
+            match names.is_empty() {
+                true => "it was started on a different machine".to_owned(),
+                false => {
+                    format!("it was started on a machine with a different {}", names.join(", "))
+                }
+            }
         } else if begun.build != here.build {
             format!("it was started by {}, but this is {}", build(&begun.build), build(&here.build))
         } else {
