@@ -54,7 +54,7 @@ impl Bench<'_> {
             let why = "the mechanism has no in-place access, so an end never holds a part of the channel's memory";
             return Err(NoObservation::skipped(why));
         }
-        let before = self.private.then(places::look);
+        let before = self.not_private.is_none().then(places::look);
         let (mut affected, mut survivor) = self.open(cell.affected)?;
         let mut chance = u64::from(trial);
         let enough = 20 + next_random(&mut chance) % 200;
@@ -117,11 +117,7 @@ impl Bench<'_> {
                 seen.left_behind =
                     Some(self.left_behind(&before, &affected, &mut survivor, &ended));
             }
-            None => seen.warnings.push(format!(
-                "leftovers were not checked, because private file systems and IPC namespaces cannot be created here; \
-                 {}",
-                places::REMEDY
-            )),
+            None => seen.warnings.extend(self.not_private.as_ref().map(places::unchecked)),
         }
         Ok(seen)
     }

@@ -11,6 +11,7 @@ use crossway_sys::{lease, poll};
 
 use super::act::{Progress, phase, progress_file};
 use super::observation::{Ended, NoObservation};
+use super::places::NotPrivate;
 use super::{Act, ActResult, Side};
 use crate::control::{Answer, ControlError, OfferText, Order, Part, Task};
 use crate::inputs::{Ends, Inputs, Load, Placement, Workload};
@@ -38,8 +39,8 @@ pub(super) struct Bench<'a> {
     pub(super) run: &'a lease::Run,
     /// How long a silent survivor is watched.
     pub(super) watch: Duration,
-    /// Whether this process has private `/tmp`, `/dev/shm` and IPC tables.
-    pub(super) private: bool,
+    /// Why this process has no private `/tmp`, `/dev/shm` and IPC tables; `None` if it has them.
+    pub(super) not_private: Option<NotPrivate>,
 }
 
 /// What a role answered, if anything.

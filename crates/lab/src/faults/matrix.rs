@@ -13,8 +13,9 @@ use std::time::Duration;
 use crossway_sys::{OsError, proc};
 
 use super::estimate::estimate;
+use super::places::{self, NotPrivate};
 use super::worker::{Foreign, Work};
-use super::{FaultRecord, cells, places};
+use super::{FaultRecord, cells};
 use crate::catalogue::{self, Entry};
 use crate::env::Environment;
 use crate::run::new_name;
@@ -96,8 +97,9 @@ pub fn run(
     let chosen = chosen(&options.mechanisms)?;
     let environment = Environment::take()?;
     let why = places::why_not_private();
-    if let Some(why) = &why {
-        tell(FaultEvent::NoPrivatePlaces { why: &format!("{why}; {}", places::REMEDY) });
+    let refused = why.as_ref().map(|_| NotPrivate::refused());
+    if let (Some(why), Some(refused)) = (&why, &refused) {
+        tell(FaultEvent::NoPrivatePlaces { why: &format!("{why}; {}", refused.remedy) });
     }
     let run = new_name();
     let work = |entry: Entry| {
@@ -107,7 +109,10 @@ pub fn run(
             run: run.clone(),
             environment: environment.machine_id.clone(),
             watch_ms: options.watch.as_millis() as u64,
-            private: why.is_none() && !contender.as_ref().is_some_and(Foreign::lies_in_tmp),
+            not_private: refused.clone().or_else(|| {
+                let hidden = contender.as_ref().is_some_and(Foreign::lies_in_tmp);
+                hidden.then(NotPrivate::program_in_tmp)
+            }),
             role: options.role.clone(),
             contender,
         }
@@ -188,7 +193,7 @@ type Records = mpsc::Sender<Result<FaultRecord, MatrixError>>;
 /// Runs one worker until it exits and forwards its records.
 fn one(options: &Options, work: &Work, records: &Records) -> Result<(), MatrixError> {
     let task = serde_json::to_string(work).unwrap_or_default();
-    let mut command = if work.private {
+    let mut command = if work.not_private.is_none() {
         places::private_command(&options.program)
     } else {
         Command::new(&options.program)

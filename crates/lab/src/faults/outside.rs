@@ -15,7 +15,7 @@ use crossway_sys::proc::{self, Limited};
 use super::bench::size_bytes;
 use super::cells::Cell;
 use super::observation::{NoObservation, Observation};
-use super::places::{self, Things};
+use super::places::{self, NotPrivate, Things};
 use super::resources::starve;
 use super::vandal::Vandal;
 use super::{Detection, Fault, Leftover, Outcome, Side, State};
@@ -39,7 +39,7 @@ const FEW: u64 = 4;
 pub(super) struct Outside<'a> {
     pub(super) launch: &'a Launch,
     pub(super) watch: Duration,
-    pub(super) private: bool,
+    pub(super) not_private: Option<NotPrivate>,
 }
 
 /// The two ends of an attempt.
@@ -103,7 +103,7 @@ impl Outside<'_> {
     }
 
     fn kill(&self, cell: &Cell, trial: u32) -> Result<Observation, NoObservation> {
-        let before = self.private.then(places::look);
+        let before = self.not_private.is_none().then(places::look);
         let affected_sends = match cell.state {
             State::Idle | State::Sending | State::Full => true,
             State::Receiving | State::NotReceiving => false,
@@ -155,11 +155,7 @@ impl Outside<'_> {
         );
         match before {
             Some(before) => seen.left_behind = Some(left_behind(&before, ends)),
-            None => seen.warnings.push(format!(
-                "leftovers were not checked, because private file systems and IPC namespaces cannot be created here \
-                 or would hide the contender's program below /tmp; move such a program elsewhere, or {}",
-                places::REMEDY
-            )),
+            None => seen.warnings.extend(self.not_private.as_ref().map(places::unchecked)),
         }
         Ok(seen)
     }
@@ -283,13 +279,8 @@ impl Outside<'_> {
     }
 
     fn resource(&self, cell: &Cell) -> Result<Observation, NoObservation> {
-        if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) && !self.private {
-            return Err(NoObservation::Skipped {
-                why: "private file systems to be filled cannot be created here or would hide the contender's program \
-                      below /tmp"
-                    .to_owned(),
-                remedy: Some(places::REMEDY.to_owned()),
-            });
+        if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) {
+            places::to_fill(self.not_private.as_ref())?;
         }
         let in_traffic = cell.state == State::Receiving;
         let mut ends = if in_traffic { self.open(cell, false)? } else { self.start(cell, false)? };

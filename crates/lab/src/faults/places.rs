@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crossway_sys::proc;
+use serde::{Deserialize, Serialize};
 
+use super::observation::NoObservation;
 use super::{Leftover, LeftoverKind, Remover};
 
 /// Shell script that mounts private file systems, small enough to be filled quickly, and runs the rest of the command
@@ -36,7 +38,35 @@ pub(super) fn private_command(program: &Path) -> Command {
     command
 }
 
-/// Why private file systems and IPC are impossible here; `None` if they are possible.
+/// Why a worker has no private file systems and IPC, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct NotPrivate {
+    pub(super) why: String,
+    pub(super) remedy: String,
+}
+
+impl NotPrivate {
+    /// The kernel refuses them, or the tools are missing.
+    pub(super) fn refused() -> NotPrivate {
+        NotPrivate {
+            why: "private file systems and IPC namespaces cannot be created here".to_owned(),
+            remedy: remedy(proc::is_root(), |name| {
+                fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()
+            }),
+        }
+    }
+
+    /// They would hide the contender's program.
+    pub(super) fn program_in_tmp() -> NotPrivate {
+        NotPrivate {
+            why: "a private /tmp would hide the contender's program, which is below /tmp"
+                .to_owned(),
+            remedy: "move the contender's program to a directory outside of /tmp".to_owned(),
+        }
+    }
+}
+
+/// What the kernel said when private file systems and IPC could not be created; `None` if they can be.
 pub(super) fn why_not_private() -> Option<String> {
     match private_command(Path::new("/bin/true")).output() {
         Ok(output) if output.status.success() => None,
@@ -45,9 +75,41 @@ pub(super) fn why_not_private() -> Option<String> {
     }
 }
 
-/// The step that makes private file systems and IPC possible.
-pub(super) const REMEDY: &str =
-    "run as root, or allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1";
+/// The kernel settings that can forbid user namespaces: name, the value that forbids them, and one that allows them.
+/// Only some kernels have the first two.
+const FORBIDDING: [(&str, &str, &str); 3] = [
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("user.max_user_namespaces", "0", "10000"),
+];
+
+/// The step that makes private file systems and IPC possible; `setting` reads a kernel setting.
+fn remedy(is_root: bool, setting: impl Fn(&str) -> Option<String>) -> String {
+    if is_root {
+        return "run outside of a container, or with the capability CAP_SYS_ADMIN".to_owned();
+    }
+    let forbidding = FORBIDDING
+        .iter()
+        .find(|(name, forbids, _)| setting(name).is_some_and(|value| value.trim() == *forbids));
+    match forbidding {
+        Some((name, _, allows)) => {
+            format!("run as root, or allow user namespaces: sudo sysctl {name}={allows}")
+        }
+        None => "run as root, or allow user namespaces".to_owned(),
+    }
+}
+
+/// The warning for an attempt without private places, where leftovers cannot be told from other objects.
+pub(super) fn unchecked(not_private: &NotPrivate) -> String {
+    format!("leftovers were not checked, because {}; {}", not_private.why, not_private.remedy)
+}
+
+/// Checks that file systems may be filled.
+pub(super) fn to_fill(not_private: Option<&NotPrivate>) -> Result<(), NoObservation> {
+    not_private.map_or(Ok(()), |NotPrivate { why, remedy }| {
+        Err(NoObservation::Skipped { why: why.clone(), remedy: Some(remedy.clone()) })
+    })
+}
 
 /// Named objects, by kind and name.
 pub(super) type Things = BTreeSet<(LeftoverKind, String)>;
@@ -153,5 +215,25 @@ impl Filled {
 impl Drop for Filled {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_names_only_a_setting_that_this_kernel_has_and_that_forbids_namespaces() {
+        let with = |name: &'static str, value: &'static str| {
+            remedy(false, move |asked| (asked == name).then(|| format!("{value}\n")))
+        };
+        let ubuntu = with("kernel.apparmor_restrict_unprivileged_userns", "1");
+        assert!(ubuntu.ends_with("sysctl kernel.apparmor_restrict_unprivileged_userns=0"));
+        let debian = with("kernel.unprivileged_userns_clone", "0");
+        assert!(debian.ends_with("sysctl kernel.unprivileged_userns_clone=1"));
+        for allowed in [with("kernel.unprivileged_userns_clone", "1"), with("other", "0")] {
+            assert_eq!(allowed, "run as root, or allow user namespaces");
+        }
+        assert!(!remedy(true, |_| None).contains("as root"));
     }
 }

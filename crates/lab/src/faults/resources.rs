@@ -23,11 +23,8 @@ const ENOUGH: u64 = 256;
 
 impl Bench<'_> {
     pub(super) fn resource(&self, cell: &Cell) -> Result<Observation, NoObservation> {
-        if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) && !self.private {
-            return Err(NoObservation::Skipped {
-                why: "there is no private file system that could be filled".to_owned(),
-                remedy: Some(places::REMEDY.to_owned()),
-            });
+        if matches!(cell.fault, Fault::FullDisk | Fault::FullShm) {
+            places::to_fill(self.not_private.as_ref())?;
         }
         if cell.state == State::Receiving {
             return self.no_descriptor_in_traffic(cell);

@@ -12,6 +12,7 @@ use super::bench::{Bench, size_bytes};
 use super::cells::{self, Cell};
 use super::observation::{NoObservation, Observation};
 use super::outside::Outside;
+use super::places::NotPrivate;
 use super::{FaultRecord, Outcome, SCHEMA};
 use crate::contender::{Contender, Launch};
 use crate::launcher::Launcher;
@@ -25,7 +26,8 @@ pub(super) struct Work {
     pub(super) run: String,
     pub(super) environment: String,
     pub(super) watch_ms: u64,
-    pub(super) private: bool,
+    /// Why the worker has no private file systems and IPC; `None` if it has them.
+    pub(super) not_private: Option<NotPrivate>,
     pub(super) role: Vec<String>,
 }
 
@@ -67,7 +69,8 @@ pub fn work(task: &str) -> Result<(), OsError> {
     let leases = lease::Run::begin(None)?;
     if let Some(foreign) = &work.contender {
         let watch = Duration::from_millis(work.watch_ms);
-        let outside = Outside { launch: &foreign.launch, watch, private: work.private };
+        let outside =
+            Outside { launch: &foreign.launch, watch, not_private: work.not_private.clone() };
         let probe = match foreign.missing.clone().map_or_else(|| outside.version(), Err) {
             Ok(version) => Probe::Ready { version },
             Err(why) => Probe::Missing { why, remedy: foreign.remedy.clone() },
@@ -90,7 +93,7 @@ pub fn work(task: &str) -> Result<(), OsError> {
         launcher: &launcher,
         run: &leases,
         watch: Duration::from_millis(work.watch_ms),
-        private: work.private,
+        not_private: work.not_private.clone(),
     };
     let size = size_bytes(&bench.caps);
     matrix_of(&work, &(entry.probe)(), bench.wait(), size, |cell, trial| bench.attempt(cell, trial))
