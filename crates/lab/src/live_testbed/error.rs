@@ -41,8 +41,9 @@ impl From<NetError> for TestbedError {
     }
 }
 
-impl From<OsError> for TestbedError {
-    fn from(error: OsError) -> Self {
+impl TestbedError {
+    /// No path for a socket can be made: the directory of the leases cannot be created.
+    pub(super) fn no_socket_path(error: &OsError) -> TestbedError {
         TestbedError::Obstacle(
             error.to_string(),
             "make XDG_RUNTIME_DIR or /tmp writable".to_owned(),

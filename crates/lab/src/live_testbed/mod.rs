@@ -12,3 +12,4 @@ pub(crate) use container::Containers;
 pub(crate) use error::TestbedError;
 pub(crate) use running::LiveTestbed;
 pub(crate) use setup::TestbedSetup;
+pub(crate) use tipc::tipcd_obstacle;

@@ -82,7 +82,8 @@ impl LiveTestbed {
                 if testbed.tipc.contains(&Tipc::Node) {
                     let socket = || lease::fresh_path("tipcd").map(|p| p.display().to_string());
                     let sockets = [socket(), socket()].into_iter().collect::<Result<Vec<_>, _>>();
-                    tipcds = join_nodes(&mut prefixes, &own, &sockets?)?;
+                    let sockets = sockets.map_err(|e| TestbedError::no_socket_path(&e))?;
+                    tipcds = join_nodes(&mut prefixes, &own, &sockets)?;
                 }
                 let there = up.network().hosts.iter().zip(prefixes).enumerate();
                 let hosts = there

@@ -117,7 +117,8 @@ impl Drop for Tipcd {
     }
 }
 
-fn tipcd_obstacle(host: &str, what: &str) -> TestbedError {
+/// The error if a `tipcd` on a host of a network does not start or has no link.
+pub(crate) fn tipcd_obstacle(host: &str, what: &str) -> TestbedError {
     TestbedError::Obstacle(
         format!("tipcd on host '{host}': {what}"),
         "test it manually: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0"

@@ -14,10 +14,11 @@ use std::path::PathBuf;
 use crossway_netlab::{Lab, Link, Topology};
 use crossway_sys::lease::{self, Run};
 use crossway_sys::{OsError, clock};
-use crossway_tipc_client::{LoneError, LoneTipcd};
+use crossway_tipc_client::LoneTipcd;
 
 pub use record::{MOVES, MoveRecord, SCHEMA, read_moves_beside};
 
+use crate::live_testbed::{TestbedError, tipcd_obstacle};
 use crate::record::Status;
 use crate::run::new_name;
 use crate::shutdown;
@@ -69,18 +70,18 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
         remedy: None,
         result: None,
     };
-    let skipped = |why: String| {
-        let remedy =
-            Some("run as root on a system where network namespaces can be created".to_owned());
-        vec![MoveRecord { status: Status::Skipped, reason: Some(why), remedy, ..record(0) }]
+    let skipped = |error: TestbedError| {
+        let (why, remedy) = error.split();
+        let (reason, remedy) = (Some(why), Some(remedy));
+        vec![MoveRecord { status: Status::Skipped, reason, remedy, ..record(0) }]
     };
     let lab = match Lab::up(&Topology::of(&["a", "b"], Link::default())) {
         Ok(lab) => lab,
-        Err(error) => return Ok(skipped(error.to_string())),
+        Err(error) => return Ok(skipped(error.into())),
     };
     let tipcds = match tipcds(options, &lab) {
         Ok(tipcds) => tipcds,
-        Err(error) => return Ok(skipped(error.to_string())),
+        Err(error) => return Ok(skipped(error)),
     };
     let mut records = Vec::new();
     for number in 0..options.trials {
@@ -104,14 +105,16 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
 }
 
 /// A `tipcd` on each node, and its socket.
-fn tipcds(options: &Options, lab: &Lab) -> Result<[(PathBuf, LoneTipcd); 2], LoneError> {
+fn tipcds(options: &Options, lab: &Lab) -> Result<[(PathBuf, LoneTipcd); 2], TestbedError> {
     let start = |n: usize| {
         let host = &lab.network().hosts[n];
         let socket = std::env::temp_dir().join(format!("{}.sock", lease::fresh_name("moves")));
         let mut command = host.command(&options.program);
         command.args(["tipcd", "--id", &host.name, "--address", &format!("100{}", n + 1)]);
         command.arg(format!("eth:{}", host.interface));
-        LoneTipcd::start(command, &socket).map(|tipcd| (socket, tipcd))
+        LoneTipcd::start(command, &socket)
+            .map(|tipcd| (socket, tipcd))
+            .map_err(|error| tipcd_obstacle(&host.name, &error.to_string()))
     };
     Ok([start(0)?, start(1)?])
 }

@@ -277,6 +277,10 @@ impl Running<'_> {
         {
             record.status = Status::Degraded;
             record.reason = Some("the background load ended during the trial".to_owned());
+            record.remedy = Some(
+                "find out what ends stress-ng, such as a lack of memory (see dmesg), and measure again"
+                    .to_owned(),
+            );
             self.load = None;
         }
         self.cores.after(&mut record);
