@@ -10,7 +10,7 @@ use crate::{Workshop, have};
 /// For each contender: its id, its mode, the answer at which it misbehaves, and what the error's reason must contain (|
 /// separates alternatives).
 const MISDEEDS: &[(&str, &str, &str, &str)] = &[
-    ("silent-hello", "silent", "hello", "did not answer 'hello' within 1s"),
+    ("silent-hello", "silent", "hello", "did not send its greeting 'hello' within 1s"),
     ("silent-verified", "silent", "verified", "did not answer 'verify' within 8s"),
     ("dies-hello", "dies", "hello", "ended with code 3"),
     ("dies-offer", "dies", "offer", "ended with code 3"),
@@ -20,7 +20,7 @@ const MISDEEDS: &[(&str, &str, &str, &str)] = &[
     ("dies-done", "dies", "done", "ended with code 3"),
     ("dies-result", "dies", "result", "ended with code 3"),
     ("dies-closed", "dies", "closed", "ended with code 3"),
-    ("nonsense-hello", "nonsense", "hello", "not in the protocol"),
+    ("nonsense-hello", "nonsense", "hello", "began with a line that is not in the protocol"),
     ("nonsense-done", "nonsense", "done", "not in the protocol"),
     ("floods-offer", "floods", "offer", "longer than"),
     ("floods-done", "floods", "done", "longer than"),

@@ -13,7 +13,7 @@ use super::protocol::{Ask, Greeting, Reply, VERSION};
 const WORKING_SET_BYTES: u64 = 64 << 10;
 
 fn out_of_turn(order: &'static str, wanted: &'static str, got: &Reply) -> ProgramError {
-    ProgramError::OutOfTurn { order, wanted, got: got.name() }
+    ProgramError::OutOfTurn { order: Some(order), wanted, got: got.name() }
 }
 
 /// The result of a window.

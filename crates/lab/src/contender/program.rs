@@ -43,17 +43,17 @@ pub(crate) enum ProgramError {
          foreground"
     )]
     RanAway { how: String, left: usize },
-    /// The program did not answer.
-    #[error("its program did not answer '{order}' within {limit:?}{wrote}")]
-    Silent { order: &'static str, limit: Duration, wrote: String },
+    /// The program did not answer; in this and the next two, the order is `None` for the greeting.
+    #[error("its program did not {} within {limit:?}{wrote}", awaited(*order))]
+    Silent { order: Option<&'static str>, limit: Duration, wrote: String },
     /// The answer is not a valid message.
     #[error(
-        "its program answered '{order}' with a line that is not in the protocol ({why}): {line}"
+        "its program {} a line that is not in the protocol ({why}): {line}", answered(*order)
     )]
-    Nonsense { order: &'static str, why: String, line: String },
+    Nonsense { order: Option<&'static str>, why: String, line: String },
     /// The message is valid, but not as the answer to this order.
-    #[error("its program answered '{order}' with '{got}' instead of '{wanted}'")]
-    OutOfTurn { order: &'static str, wanted: &'static str, got: &'static str },
+    #[error("its program {} '{got}' instead of '{wanted}'", answered(*order))]
+    OutOfTurn { order: Option<&'static str>, wanted: &'static str, got: &'static str },
     /// The program wrote to standard output without having received an order.
     #[error(
         "its program wrote {bytes} bytes to standard output without being asked, before '{order}'"
@@ -173,11 +173,11 @@ impl Program {
 
     /// Waits for the program's first line, the greeting.
     pub(crate) fn greeting(&mut self, limit: Duration) -> Result<Greeting, ProgramError> {
-        match self.hear("hello", Some(limit))? {
+        match self.hear(None, Some(limit))? {
             Reply::Hello(greeting) if greeting.protocol == VERSION => Ok(greeting),
             Reply::Hello(greeting) => Err(ProgramError::Version(greeting.protocol)),
             other => {
-                Err(ProgramError::OutOfTurn { order: "start", wanted: "hello", got: other.name() })
+                Err(ProgramError::OutOfTurn { order: None, wanted: "hello", got: other.name() })
             }
         }
     }
@@ -205,12 +205,13 @@ impl Program {
         }
     }
 
-    /// Waits for the program's answer to the order with this name.
+    /// Waits for the program's answer to the order with this name; `None`: for its greeting.
     pub(crate) fn hear(
         &mut self,
-        order: &'static str,
+        order: impl Into<Option<&'static str>>,
         limit: Option<Duration>,
     ) -> Result<Reply, ProgramError> {
+        let order = order.into();
         let until = limit.map(|limit| Instant::now() + limit);
         loop {
             let fresh = &self.pending[self.searched..];
@@ -336,7 +337,17 @@ fn keep_last(mut from: impl Read, kept: &Mutex<VecDeque<u8>>) {
     }
 }
 
-fn understand(order: &'static str, line: &[u8]) -> Result<Reply, ProgramError> {
+/// What a silent program failed to do.
+fn awaited(order: Option<&'static str>) -> String {
+    order.map_or("send its greeting 'hello'".to_owned(), |order| format!("answer '{order}'"))
+}
+
+/// What the program did by writing a line: it answered an order, or began with its greeting.
+fn answered(order: Option<&'static str>) -> String {
+    order.map_or("began with".to_owned(), |order| format!("answered '{order}' with"))
+}
+
+fn understand(order: Option<&'static str>, line: &[u8]) -> Result<Reply, ProgramError> {
     match serde_json::from_slice(line) {
         Ok(Reply::Failed { reason, unsupported }) => {
             Err(ProgramError::Failed { reason, unsupported })

@@ -385,7 +385,7 @@ fn ask(
 }
 
 fn out_of_turn(order: &'static str, wanted: &'static str, got: &Reply) -> RoleError {
-    failed(ProgramError::OutOfTurn { order, wanted, got: got.name() })
+    failed(ProgramError::OutOfTurn { order: Some(order), wanted, got: got.name() })
 }
 
 fn failed(error: ProgramError) -> RoleError {
