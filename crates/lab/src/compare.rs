@@ -233,9 +233,10 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
             "{copies} of {n} figures are from the same trials on both sides (as in a copy of a run) and cannot differ"
         ));
     }
-    if n >= 20 {
+    let open = n - copies;
+    if open >= 20 {
         report.warnings.push(format!(
-            "{n} figures are compared: some will differ by chance alone; look for patterns, or repeat the important ones"
+            "{open} figures are compared: some will differ by chance alone; look for patterns, or repeat the important ones"
         ));
     }
     report

@@ -91,6 +91,20 @@ fn a_run_and_its_copy_are_the_same_however_noisy() {
 }
 
 #[test]
+fn only_figures_that_can_differ_are_said_to_differ_by_chance() {
+    let sizes = 1..=8;
+    let one: Vec<Record> = sizes.flat_map(|n| samples::trials("pipe", 64 * n, &A, 500.0)).collect();
+    let sides: Vec<&Record> = one.iter().collect();
+    let by_chance = |b: &[&Record]| {
+        let report = compare(&sides, b, &[], &Terms::default());
+        assert!(report.comparisons.len() >= 20, "{}", report.comparisons.len());
+        report.warnings.iter().any(|warning| warning.contains("by chance"))
+    };
+    assert!(!by_chance(&sides));
+    assert!(by_chance(&repeated(one.clone()).iter().collect::<Vec<_>>()));
+}
+
+#[test]
 fn noise_that_leaves_no_room_for_a_large_difference_is_the_same_within_what_it_leaves() {
     let noisy = [1000, 1080, 930, 1050, 960, 1020, 990];
     let a = samples::trials("pipe", 64, &noisy, 500.0);

@@ -150,6 +150,15 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
     }
 }
 
+/// Why trials of this workload have no latencies, and what to do instead.
+pub(crate) fn without_latencies(workload: &Workload) -> String {
+    format!(
+        "{} has no latencies, because its messages are not timed one by one; set a bound on msgs_per_s, bytes_per_s or \
+         cpu_us_per_msg instead, or move this one to a group with only ping-pong, requests, paced or exchange",
+        workload.word()
+    )
+}
+
 fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigure) -> String {
     let needed = figure.samples_needed();
     let timed = |r: &&Record| r.status == Status::Ok && !r.latency_ns.is_empty();
@@ -159,12 +168,7 @@ fn why_undecided(trials: &[&Record], good: usize, have: usize, figure: GoalFigur
         && figure != GoalFigure::CpuUsPerMsg
     {
         let why = trials.iter().find_map(|r| r.nulls.get("latency_ns").cloned());
-        return why.unwrap_or_else(|| {
-            format!(
-                "{} has no latencies; set a bound on msgs_per_s, bytes_per_s or cpu_us_per_msg instead",
-                trials[0].inputs.workload.word()
-            )
-        });
+        return why.unwrap_or_else(|| without_latencies(&trials[0].inputs.workload));
     }
     if good > have && needed > 1 {
         return format!(
@@ -256,8 +260,9 @@ mod tests {
             record.inputs.require = Goals([(GoalFigure::P99Us, 100.0)].into());
             record.latency_ns.clear();
         }
-        let wanted = "pairs-2 has no latencies; set a bound on msgs_per_s, bytes_per_s or cpu_us_per_msg instead";
-        assert_eq!(judge(&records)[0].reason.as_deref(), Some(wanted));
+        let reason = judge(&records)[0].reason.clone().unwrap();
+        assert!(reason.starts_with("pairs-2 has no latencies"), "{reason}");
+        assert_eq!(reason, without_latencies(&Workload::Pairs { pairs: 2 }));
         for record in &mut records {
             let clocks = "the hosts have different clocks, so their time stamps cannot be compared";
             record.nulls.insert("latency_ns".to_owned(), clocks.to_owned());

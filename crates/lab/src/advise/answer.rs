@@ -7,7 +7,7 @@ use disturbed::disturbances;
 pub use reasons::Reason;
 use reasons::{
     commands, enter_flips, not_pursued, nothing_admissible, objective_words, prefer_if, remedy,
-    settings, trials_words,
+    settings, trials_words, without_figure,
 };
 use serde::Serialize;
 
@@ -243,14 +243,9 @@ fn all_judged(
                 trial.reason.clone().unwrap_or_default(),
                 format!("trials of {} in run {}", trial.case, trial.run),
             ),
-            (None, Some(trial)) => (
-                format!(
-                    "its trials have no {}; between hosts without a common clock, round trips and rates can be \
-                     measured, but not one-way latencies",
-                    advice.objective_words
-                ),
-                format!("trials of {} in run {}", trial.case, trial.run),
-            ),
+            (None, Some(trial)) => {
+                (without_figure(question), format!("trials of {} in run {}", trial.case, trial.run))
+            }
             (None, None) => (
                 "no record was taken under the conditions of this question".to_owned(),
                 "the existing records".to_owned(),

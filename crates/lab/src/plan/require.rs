@@ -4,7 +4,7 @@ use toml::{Table, Value};
 
 use super::PlanError;
 use super::at::{At, kind};
-use crate::goals::{GoalFigure, Goals};
+use crate::goals::{self, GoalFigure, Goals};
 use crate::inputs::Workload;
 
 /// Parses goals for these workloads. A goal that no trial of a workload can decide is rejected here, before anything is
@@ -18,12 +18,7 @@ pub(super) fn read(at: &At<'_>, value: &Value, workloads: &[Workload]) -> Result
             let at = at.key(figure.key());
             let bound = bound(&at, value)?;
             if let Some(without) = workloads.iter().find(|workload| !figure.exists_for(workload)) {
-                return Err(at.bad(format!(
-                    "{} has no such figure, because its messages are not timed one by one; state a goal for \
-                     msgs_per_s, bytes_per_s or cpu_us_per_msg, or move this goal to a group with only ping-pong, \
-                     requests, paced or exchange",
-                    without.word()
-                )));
+                return Err(at.bad(goals::without_latencies(without)));
             }
             goals.0.insert(figure, bound);
         }
