@@ -118,6 +118,19 @@ impl<'a> Pair<'a> {
         self.tipc.iter().any(spec)
     }
 
+    /// Says that [`load`] is the CPU time of the roles alone, if the counters of some trial's hosts were not read;
+    /// otherwise an empty text.
+    pub(super) fn uncounted(&self) -> &'static str {
+        let counted = |r: &&Record| {
+            r.roles.iter().all(|role| r.host_cpu.iter().any(|host| host.host == role.host))
+        };
+        if self.tcp.iter().chain(&self.tipc).all(counted) {
+            return "";
+        }
+        "; the counters of a host were not read in every trial: without them, the CPU time is that of the process \
+         alone, which leaves out soft interrupts"
+    }
+
     /// Returns the sizes at which both protocols have trials, in ascending order.
     pub(super) fn sizes(&self) -> Vec<u64> {
         let of = |records: &[&Record]| {

@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 
+use crossway_lab::catalogue;
 use crossway_lab::plan::MOST_TRIALS;
 use crossway_lab::stats::TRIALS_AT_LEAST;
 use serde::Serialize;
 use serde_json::{Value, json as value};
 
+use super::enea::is_way;
 use super::{Figure, Finding, Study, Verdict};
 use crate::run::Run;
 use crate::sheet::interval_note;
@@ -50,11 +52,12 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Makes a sentence of a text: capitalises the first letter, unless the text begins with a mechanism's id, and ends it
-/// with a full stop.
+/// Makes a sentence of a text: capitalises the first letter, unless the text begins with the id of a mechanism or a
+/// study's name for one, and ends it with a full stop.
 fn sentence(text: &str) -> String {
     let text = text.trim_end_matches('.');
-    if text.split(' ').next().is_some_and(|word| word.contains('-')) {
+    let first = text.split([' ', ':', ',', ';']).next().unwrap_or_default();
+    if first.contains(['-', '_']) || is_way(first) || catalogue::find(first).is_some() {
         return format!("{text}.");
     }
     let mut letters = text.chars();
@@ -271,4 +274,19 @@ pub fn json(studies: &[Study]) -> Value {
         })
     };
     studies.iter().map(study).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+
+    #[test]
+    fn a_sentence_begins_with_a_capital_but_an_id_keeps_its_case() {
+        assert_eq!(sentence("the pipe is slower"), "The pipe is slower.");
+        for text in
+            ["tcp leads", "pipe: no trial", "shm-spin is refused", "mempipe leads", "unix leads"]
+        {
+            assert_eq!(sentence(text), format!("{text}."));
+        }
+    }
 }

@@ -127,6 +127,18 @@ fn the_pipes_drop_is_looked_for_on_both_sides_of_its_buffer() {
     // Times in nanoseconds per message; rates are in bytes.
     assert_eq!(with(10_000.0, 20_000.0).verdict, Confirmed);
     assert_eq!(with(10_000.0, 11_600.0).verdict, NotConfirmed);
+    let held = |bytes: Option<i64>| {
+        let mut made = Local::new();
+        made.one_way("pipe", 57_344, 10_000.0, 10_000.0)
+            .one_way("pipe", 66_560, 20_000.0, 20_000.0);
+        for record in &mut made.records {
+            record.facts = bytes.map(|n| ("pipe_bytes".to_owned(), n)).into_iter().collect();
+        }
+        finding(&made.run(), "E12 drop").why
+    };
+    assert_eq!(held(Some(65_536)), "the pipe's buffer held 64 KiB");
+    assert_eq!(held(Some(4_096)), "the pipe's buffer held 4 KiB");
+    assert!(held(None).contains("do not say"), "{}", held(None));
 }
 
 #[test]
@@ -159,15 +171,26 @@ fn rates_that_are_too_large_are_marked_and_are_no_figures() {
 
 #[test]
 fn an_order_at_one_size_is_not_confirmed_for_all_sizes() {
-    let at = |sizes: &[u64]| {
+    let with = |sizes: &[u64], shm_pipe: f64| {
         let mut made = Local::new();
         for bytes in sizes {
-            for (id, ns) in [("pipe", 9e3), ("tcp", 6e3), ("uds-stream", 4e3), ("shm-futex", 2e3)] {
+            for (id, ns) in [
+                ("pipe", 9e3),
+                ("tcp", 6e3),
+                ("uds-stream", 4e3),
+                ("shm-futex", 2e3),
+                ("shm-spin", 1e3),
+                ("shm-pipe", shm_pipe),
+            ] {
                 made.one_way(id, *bytes, ns, ns);
             }
         }
         made.run()
     };
+    let at = |sizes: &[u64]| with(sizes, 3e3);
+    // The study names three mechanisms that use shared memory, and all of them count.
+    let slow = finding(&with(&[16_384, 32_768, 65_536], 8e3), "E11 order");
+    assert_eq!(slow.verdict, NotConfirmed, "{slow:?}");
     let whole = finding(&at(&[16_384, 32_768, 65_536]), "E11 order");
     assert_eq!(whole.verdict, Confirmed, "{whole:?}");
     assert!(!whole.why.contains("fewer than"), "{whole:?}");
@@ -255,6 +278,7 @@ fn table_3_is_computed_and_its_thresholds_can_be_changed() {
         fault("pipe", "garbage", "deceived", 1, 0),
         fault("uds-stream", "kill", "hung", 0, 0),
         fault("tcp", "garbage", "unaffected", 0, 0),
+        FaultRecord { detected_after_ns: None, ..fault("tcp", "kill", "detected", 0, 0) },
         fault("mpi", "garbage", "died", 0, 0),
     ];
     let page = |run: &Run| {
@@ -268,6 +292,7 @@ fn table_3_is_computed_and_its_thresholds_can_be_changed() {
         "1 message received that was never sent",
         "no message was altered or invented",
         "the survivor got no error in 1 of 1 trial in which its peer was killed",
+        "the survivor got an error in 1 of 1 trial in which its peer was killed; no time was recorded",
         "faults.jsonl lines 1 to 2",
         "yellow (study: yellow)",
     ] {

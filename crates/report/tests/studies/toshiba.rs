@@ -43,6 +43,17 @@ fn t3_cpu_is_judged_on_both_sides() {
     judged("T3 CPU", Undecided, "is undecided at the sender", |m| {
         sweep(m, |_| Does { scatter: 0.7, ..DOES }, |_| Does { scatter: 0.7, ..DOES });
     });
+    for id in ["T3 CPU", "T8"] {
+        let make = |counted: bool| {
+            let mut made = Made::new();
+            sweep(&mut made, load(0.4, 0.4), load(0.2, 0.3));
+            stream(&mut made, (0.0518, 0.1025), 0.02);
+            made.records.iter_mut().filter(|_| !counted).for_each(|r| r.host_cpu.clear());
+            made.finding(id).why
+        };
+        assert!(make(false).contains("leaves out soft interrupts"), "{id}: {}", make(false));
+        assert!(!make(true).contains("soft interrupts"), "{id}: {}", make(true));
+    }
     without_records("T3 CPU", "toshiba");
 }
 

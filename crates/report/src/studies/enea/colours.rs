@@ -310,23 +310,31 @@ fn monitoring(run: &Run, id: &str, t: &Thresholds) -> Option<Computed> {
         .filter(|r| r.mechanism == id && r.status == Status::Ok && r.fault == Fault::Kill)
         .collect();
     let undetected = kills.iter().filter(|r| r.outcome > Some(Outcome::Detected)).count();
+    let detected = kills.iter().filter(|r| r.outcome == Some(Outcome::Detected)).count();
     let times: Vec<f64> =
         kills.iter().filter_map(|r| r.detected_after_ns).map(|ns| ns as f64 / 1e6).collect();
     let trials = crate::units::count(kills.len(), "trial", "trials");
+    if kills.is_empty() {
+        return None;
+    }
     let (colour, why) = match median(&times) {
-        _ if kills.is_empty() => return None,
-        Some(ms) if undetected == 0 => (
-            if ms <= t.told_green_ms { Green } else { Yellow },
-            format!(
-                "the survivor got an error in {} of {trials}, {} ms (median) after its peer was killed",
-                kills.len(),
-                three_digits(ms)
-            ),
-        ),
-        _ => (
+        _ if undetected > 0 => (
             Red,
             format!(
                 "the survivor got no error in {undetected} of {trials} in which its peer was killed"
+            ),
+        ),
+        Some(ms) => (
+            if ms <= t.told_green_ms { Green } else { Yellow },
+            format!(
+                "the survivor got an error in {detected} of {trials}, {} ms (median) after its peer was killed",
+                three_digits(ms)
+            ),
+        ),
+        None => (
+            Yellow,
+            format!(
+                "the survivor got an error in {detected} of {trials} in which its peer was killed; no time was recorded"
             ),
         ),
     };

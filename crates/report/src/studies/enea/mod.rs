@@ -34,6 +34,11 @@ const WAYS: [(&str, &str); 6] = [
     ("unix", "uds-stream"),
 ];
 
+/// Returns whether the study calls a mechanism by this name.
+pub(super) fn is_way(name: &str) -> bool {
+    WAYS.iter().any(|(way, _)| *way == name)
+}
+
 /// Why the pipe is not compared with other mechanisms.
 const NOTHING_BESIDE: &str = "no mechanism besides the pipe was measured both idle and under load";
 
