@@ -11,6 +11,9 @@ pub const LOCAL: &str = "local";
 /// The names of the hosts of testbeds that are created on this machine.
 pub(crate) const NAMES: [&str; 2] = ["a", "b"];
 
+/// How the reason begins if a channel cannot be opened between containers; the cause follows a colon.
+pub const APART: &str = "the ends cannot communicate between these containers";
+
 /// Which hosts of a testbed the two ends of a channel are on.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,

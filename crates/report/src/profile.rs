@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::flame;
 use crate::html::HtmlError;
 use crate::sheet::{Cell, Row, Sheet};
-use crate::units::Quantity;
+use crate::units::{Quantity, count};
 
 const TEMPLATE: &str = include_str!("../assets/profile.html");
 const STYLE: &str = include_str!("../assets/page.css");
@@ -324,9 +324,11 @@ pub fn case_line(profile: &Profile) -> String {
         }
         None => "no samples".to_owned(),
     };
+    let unit = unit(profile);
+    let passed = count(profile.messages as usize, unit, &format!("{unit}s"));
     format!(
-        "{} ({}): {}, {} bytes, {} messages; {how}",
-        profile.case, profile.version, profile.workload, profile.size_bytes, profile.messages
+        "{} ({}): {}, {} bytes, {}; {how}",
+        profile.case, profile.version, profile.workload, profile.size_bytes, passed
     )
 }
 
@@ -358,6 +360,14 @@ mod tests {
             "messages": 1, "sampling": Sampling::default(), "roles": [role],
         });
         serde_json::from_value(text).expect("a profile")
+    }
+
+    #[test]
+    fn a_ping_pong_counts_round_trips() {
+        let mut one = profile("pipe", &[]);
+        assert!(case_line(&one).contains(", 64 bytes, 1 message; "), "{}", case_line(&one));
+        (one.workload, one.messages) = ("ping-pong".to_owned(), 20);
+        assert!(case_line(&one).contains(", 64 bytes, 20 round trips; "), "{}", case_line(&one));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::inputs::Inputs;
 use crate::launcher::{HeldDescriptor, LaunchError, RoleGroup, RoleSite};
 use crate::meters::HostReading;
 use crate::role_layout::RoleLayout;
+use crate::testbed::APART;
 
 use windows::Measured;
 
@@ -101,7 +102,7 @@ pub(crate) fn run(setting: &Setting<'_>, site: RoleSite<'_>) -> Result<Brought, 
         Err(LaunchError::Role(why) | LaunchError::Unsupported(why)) if setting.contained => {
             let why = why.replace("; ", ", ");
             return Err(LaunchError::Unsupported(format!(
-                "the ends cannot communicate between these containers: {why}; let the containers share the volume or namespace that contains the channel's names"
+                "{APART}: {why}; let the containers share the volume or namespace that contains the channel's names"
             )));
         }
         opened => opened?,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crossway_lab::inputs::Workload;
 use crossway_lab::record::{LOCAL, Record, Span, Status};
-use crossway_lab::testbed::TestbedKind;
+use crossway_lab::testbed::{APART, TestbedKind};
 
 use crate::run::Run;
 use crate::section::Section;
@@ -143,7 +143,8 @@ fn cell(of: &[&Record], workload: Workload) -> Cell {
     match why {
         Some(why) => Cell {
             text: if failed { "failed" } else { "does not work" }.to_owned(),
-            note: Some(why.rsplit(": ").next().unwrap_or(&why).to_owned()),
+            // The cell itself says that the ends cannot communicate.
+            note: Some(why.strip_prefix(&format!("{APART}: ")).unwrap_or(&why).to_owned()),
             ..Cell::default()
         },
         None => Cell::text("–"),

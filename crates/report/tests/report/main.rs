@@ -322,6 +322,29 @@ fn between_hosts() -> Vec<Record> {
 }
 
 #[test]
+fn a_mechanism_that_fails_between_containers_keeps_its_whole_reason() {
+    let mut records = round_trips("fifo", Wait::Block, &FAST);
+    for record in &mut records {
+        let spec = serde_json::json!({
+            "name": "apart", "kind": "containers", "mtu_bytes": 1500, "offloads": "off", "tipc": [],
+        });
+        record.inputs.testbed = Some("apart".to_owned());
+        record.inputs.testbed_spec = Some(serde_json::from_value(spec).expect("a testbed"));
+        record.latency_ns.clear();
+        record.status = Status::Skipped;
+        record.reason = Some(
+            "the ends cannot communicate between these containers: open /tmp/x: No such file or directory"
+                .to_owned(),
+        );
+    }
+    let page = page(&run_of(vec![records]));
+    let (_, section) = page.split_once("<section id=\"containers\"").expect("the section");
+    let (section, _) = section.split_once("</section>").expect("its end");
+    assert!(section.contains("open &#x2f;tmp&#x2f;x: No such file or directory"), "{section}");
+    assert!(!section.contains("the ends cannot communicate"), "{section}");
+}
+
+#[test]
 fn what_hosts_and_their_packets_did_is_drawn() {
     let run = run_of(vec![between_hosts()]);
     let all = charts::all(&run.summary, &run.limits, &run.histograms);
