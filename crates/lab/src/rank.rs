@@ -59,9 +59,9 @@ pub enum Speed {
     MsgsPerS,
     /// Median round trip, nanoseconds.
     RoundTripP50Ns,
-    /// 99th percentile of the one-way latency from the intended send time, nanoseconds.
+    /// 99th percentile of the one-way latency from the intended time, nanoseconds.
     OneWayP99Ns,
-    /// Median of the one-way latency from the intended send time, nanoseconds; used if a trial has too few samples for
+    /// Median of the one-way latency from the intended time, nanoseconds; used if a trial has too few samples for
     /// the percentile.
     OneWayP50Ns,
     /// Sum of the medians of set-up, exchange and tear-down, nanoseconds.

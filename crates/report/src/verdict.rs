@@ -360,8 +360,8 @@ fn not_measured(summary: &Summary) -> Option<String> {
     }
     if degraded > 0 {
         parts.push(format!(
-            "{degraded} {} degraded (disturbed by the machine) and left out of the figures where clean trials exist",
-            plural(degraded, "trial was", "trials were")
+            "{degraded} {} degraded (kept, but left out of the figures where clean trials exist)",
+            plural(degraded, "trial is", "trials are")
         ));
     }
     if parts.is_empty() {

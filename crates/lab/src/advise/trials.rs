@@ -227,7 +227,7 @@ impl Trial {
         }
     }
 
-    /// Latency at a percentile in nanoseconds: of the round trip, of one way from the intended send time, or of a whole
+    /// Latency at a percentile in nanoseconds: of the round trip, of one way from the intended time, or of a whole
     /// exchange. A trial with too few samples for the percentile returns its maximum, which is never smaller than the
     /// percentile.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {

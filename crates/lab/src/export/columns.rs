@@ -158,7 +158,7 @@ pub const COLUMNS: &[Column] = columns! {
     "round_trip_p999_ns" Count "99.9th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p999);
     "round_trip_p9999_ns" Count "99.99th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p9999);
     "round_trip_max_ns" Count "longest round trip" |r| span(r, Span::RoundTrip).map(|l| l.max);
-    "one_way_n" Count "number of samples of the one-way latency, which counts from the intended send time"
+    "one_way_n" Count "number of samples of the one-way latency, which counts from the intended time"
         |r| span(r, Span::OneWay).map(|l| l.n);
     "one_way_min_ns" Count "shortest" |r| span(r, Span::OneWay).map(|l| l.min);
     "one_way_mean_ns" Real "mean" |r| span(r, Span::OneWay).map(|l| l.mean);

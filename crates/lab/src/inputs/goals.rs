@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A figure that a goal bounds. A latency is that of a round trip, of a paced message from its intended send time to
+/// A figure that a goal bounds. A latency is that of a round trip, of a paced message from its intended time to
 /// its receipt, or of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
