@@ -89,7 +89,8 @@ impl Link {
         self.tx.raise(flag::DEAF);
         let what = match violation {
             Some(why) => EventKind::Violated(why),
-            None if state.peer_said_bye => EventKind::PeerClosed,
+            // A transport may report the peer's end before the control thread has read the peer's last packets.
+            None if state.peer_said_bye || state.wire.ends_with_goodbye() => EventKind::PeerClosed,
             None => EventKind::PeerDied,
         };
         let died = what == EventKind::PeerDied;
