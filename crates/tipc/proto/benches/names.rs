@@ -185,8 +185,8 @@ fn subscriptions(figures: &mut Vec<Figure>) {
     figures.push(Figure { what: "cancel and subscribe".into(), value: ns, unit: "ns".into() });
 }
 
-/// Measures one distribution in a separate process, so that memory freed by one does not affect another. Returns the
-/// output of the process.
+/// Measures one distribution in a separate process, so that memory freed by another distribution does not affect the
+/// figures. Returns the standard output of the process: its figures, one per line.
 fn apart(spread: usize) -> Result<String, std::io::Error> {
     let output = Command::new(std::env::current_exe()?).arg(spread.to_string()).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

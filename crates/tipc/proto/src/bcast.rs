@@ -131,8 +131,8 @@ impl BcastSender {
         self.probe_at
     }
 
-    /// Whether to probe the peers that have not acknowledged. Returns true once per broadcast; after that, the links'
-    /// ticks take over.
+    /// Whether the peers that have not acknowledged all broadcasts must be probed now. Returns true only once after the
+    /// last broadcast; after that, the ticks of the links probe them.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) -> bool {
         let due = self.probe_at.is_some_and(|at| at <= now);
         if due {

@@ -73,14 +73,13 @@ drop_reasons! {
     BadNameUpdate = "bad-name-update",
     /// Duplicate binding, withdrawal of an unknown binding, or a binding beyond the limit.
     BadBinding = "bad-binding",
-    /// Discovery message from a remote that an operator has removed.
+    /// Discovery message from a remote address that an operator has removed from the bearer.
     RemovedRemote = "removed-remote",
     /// The message uses an unsupported part of the protocol.
     NotSpoken = "not-spoken",
     /// The destination port does not exist, and the message may not be returned.
     NoPort = "no-port",
-    /// Group message from or to a socket that is not a member, or that is not allowed in the
-    /// member's state.
+    /// Group message from or to a socket that is not a member, or of a kind that is not allowed in the member's state.
     NotMember = "not-member",
     /// The member table of the group is full.
     TooManyMembers = "too-many-members",

@@ -66,8 +66,9 @@ pub const WINDOW_MAX_ETHERNET: u16 = 8_191;
 /// Send window of the broadcast link, in packets.
 pub const BCAST_WINDOW: u16 = 50;
 
-/// Backlog limit behind a full window for messages of low importance, in packets; medium, high and critical have 2, 3 and 4 times as
-/// much. A sender that would exceed it has to wait; each attempt may still queue one message while the backlog has any room.
+/// Backlog limit behind a full window for messages of low importance, in packets; medium, high and critical have 2, 3
+/// and 4 times as much. A sender has to wait while the backlog has reached its limit. Below the limit, a whole message
+/// is accepted, even if its packets exceed the limit.
 pub const BACKLOG_LOW: usize = 2 * WINDOW_MIN as usize;
 
 /// Backlog limit for the protocol's own messages, in packets. It holds a bulk update of 65,535 bindings in the smallest packets; beyond
@@ -102,10 +103,10 @@ pub const CONNECTION_WINDOW_FIRST: u16 = 128;
 /// Window granted with each acknowledgement, in blocks of 1 KiB: a quarter of the receive queue.
 pub const CONNECTION_WINDOW: u16 = (SOCKET_RECEIVE_BYTES / 1024 / 4) as u16;
 
-/// Number of writes to a stream without a reply after which small ones are merged.
+/// Number of successive writes to a stream, without data from the peer in between, after which small writes are merged.
 pub const MERGE_AFTER_WRITES: u32 = 4;
-/// Upper bound of the number of writes that starts at [`MERGE_AFTER_WRITES`] and doubles each time merging proves
-/// useless.
+/// Upper bound of the number of writes after which merging begins. That number is [`MERGE_AFTER_WRITES`] at first and
+/// doubles each time merging proves useless.
 pub const MERGE_AFTER_MAX: u32 = 1_024;
 
 /// How long a connection request waits for a reply.

@@ -101,11 +101,12 @@ pub struct NameTable {
     rotations: Rotations,
     /// Direct access to single-instance names.
     direct: Direct,
-    /// Number of ranges with more than one instance, by service: these take precedence over the names inside them.
+    /// Number of ranges with more than one instance, by service: such ranges take precedence over single-instance names
+    /// within their bounds.
     wide: BTreeMap<u32, usize>,
     by_node: RangeMap<OfNode, Own>,
     counts: BTreeMap<NodeAddr, usize>,
-    next_age: u64,
+    next_serial: u64,
     /// Maximum number of bindings per node.
     per_node_max: usize,
 }
@@ -126,7 +127,7 @@ impl NameTable {
             wide: BTreeMap::new(),
             by_node: RangeMap::default(),
             counts: BTreeMap::new(),
-            next_age: 0,
+            next_serial: 0,
             per_node_max: BINDINGS_PER_NODE_MAX,
         }
     }
@@ -148,8 +149,8 @@ impl NameTable {
         if self.count_of(socket.node) >= self.per_node_max {
             return Err(BindingError::TooMany);
         }
-        let age = self.next_age;
-        let (id, entry) = ((socket.port, key), (age, scope));
+        let serial = self.next_serial;
+        let (id, entry) = ((socket.port, key), (serial, scope));
         let of_node = bounds_of(socket.node, range);
         match self.by_node.get_mut(of_node) {
             Some(own) => {
@@ -163,13 +164,13 @@ impl NameTable {
         let (lower, upper) = bounds(range);
         match self.ranges.get_mut((lower, upper)) {
             Some(bound) => {
-                let rotation = bound.insert(&mut self.rotations, age, member);
+                let rotation = bound.insert(&mut self.rotations, serial, member);
                 if lower == upper {
                     self.direct.insert(lower, Way::Rotation(rotation));
                 }
             }
             None => {
-                self.ranges.insert((lower, upper), Bound::One(age, member));
+                self.ranges.insert((lower, upper), Bound::One(serial, member));
                 if lower == upper {
                     self.direct.insert(lower, Way::Socket(socket));
                 } else {
@@ -178,19 +179,19 @@ impl NameTable {
             }
         }
         *self.counts.entry(socket.node).or_default() += 1;
-        self.next_age += 1;
+        self.next_serial += 1;
         Ok(())
     }
 
     /// Removes the binding with this range, node, port and key, and returns it.
     pub fn remove(&mut self, range: ServiceRange, socket: SocketAddr, key: u32) -> Option<Binding> {
         let of_node = bounds_of(socket.node, range);
-        let (age, last) = self.by_node.get_mut(of_node)?.remove((socket.port, key))?;
+        let (serial, last) = self.by_node.get_mut(of_node)?.remove((socket.port, key))?;
         if last {
             self.by_node.remove(of_node);
         }
         let (member, last) =
-            self.ranges.get_mut(bounds(range))?.remove(&mut self.rotations, age)?;
+            self.ranges.get_mut(bounds(range))?.remove(&mut self.rotations, serial)?;
         if last {
             self.ranges.remove(bounds(range));
             if range.lower == range.upper {
@@ -248,18 +249,18 @@ impl NameTable {
 
     /// All bindings whose range shares an instance with `range`, in no particular order.
     pub fn overlapping(&self, range: ServiceRange) -> impl Iterator<Item = Binding> {
-        self.overlapping_with_age(range).map(|(_, binding)| binding)
+        self.overlapping_with_serial(range).map(|(_, binding)| binding)
     }
 
     /// Like [`NameTable::overlapping`], with a number for each binding that increases in the order of insertion.
-    pub(crate) fn overlapping_with_age(
+    pub(crate) fn overlapping_with_serial(
         &self,
         range: ServiceRange,
     ) -> impl Iterator<Item = (u64, Binding)> {
         let (lower, upper) = bounds(range);
         self.ranges.overlapping(lower, upper).flat_map(|(at, bound)| {
             let members = bound.iter(&self.rotations);
-            members.map(move |(age, member)| (age, binding(range_of(at), member)))
+            members.map(move |(serial, member)| (serial, binding(range_of(at), member)))
         })
     }
 
@@ -270,16 +271,16 @@ impl NameTable {
         range: ServiceRange,
     ) -> impl Iterator<Item = Binding> {
         let (lower, upper) = bounds_of(node, range);
-        self.of_node_with_age(lower, upper).map(|(_, binding)| binding)
+        self.of_node_with_serial(lower, upper).map(|(_, binding)| binding)
     }
 
     /// All bindings of a node, with a number for each that increases in the order of insertion.
     pub(crate) fn of_node(&self, node: NodeAddr) -> impl Iterator<Item = (u64, Binding)> {
         let (lower, upper) = whole(node);
-        self.of_node_with_age(lower, upper)
+        self.of_node_with_serial(lower, upper)
     }
 
-    fn of_node_with_age(
+    fn of_node_with_serial(
         &self,
         lower: OfNode,
         upper: OfNode,
@@ -287,8 +288,8 @@ impl NameTable {
         self.by_node.overlapping(lower, upper).flat_map(
             |(((node, service, lower), (_, _, upper)), own)| {
                 let range = ServiceRange { service, lower, upper };
-                own.iter().map(move |((port, key), (age, scope))| {
-                    (age, Binding { range, socket: SocketAddr { port, node }, key, scope })
+                own.iter().map(move |((port, key), (serial, scope))| {
+                    (serial, Binding { range, socket: SocketAddr { port, node }, key, scope })
                 })
             },
         )

@@ -21,7 +21,7 @@ const FAN_OUT: usize = 32;
 const MERGE_AT: usize = FAN_OUT / 2;
 
 type Bounds<P> = (P, P);
-/// Values by range; points are ordered by `P`.
+/// A map from ranges of points of type `P` to values.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeMap<P, V> {
     root: Option<Box<Tree<P, V>>>,

@@ -109,7 +109,8 @@ impl Reassembly {
     }
 }
 
-/// An inner message has no valid link fields of its own; its sender is the sender of the enclosing packet.
+/// Sets the sender of an inner message to that of the enclosing packet, because an inner message has no valid link
+/// fields of its own.
 fn with_sender(mut inner: Packet, outer: &View<'_>) -> Packet {
     inner.set_sender(outer.prev_node());
     inner

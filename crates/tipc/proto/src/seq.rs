@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-/// A number that wraps at 2^16, with the order of the shorter way round: `a` is not after `b` when `b - a` is below
-/// 2^15.
+/// A number that wraps at 2^16. Two numbers are ordered by the shorter way round: `a` is not after `b` when `b - a` is
+/// below 2^15.
 ///
 /// There is no `Ord`: the order is not transitive over the whole circle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -49,7 +49,7 @@ impl Divided {
         }
     }
 
-    /// Permits divided packets again when the time is up.
+    /// Permits divided packets again once the time for which they are avoided is over.
     pub(super) fn handle_tick(&mut self, now: Nanos) {
         if self.avoided_until.is_some_and(|until| until <= now) {
             self.avoided_until = None;

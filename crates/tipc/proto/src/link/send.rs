@@ -118,8 +118,9 @@ impl Link {
         }
     }
 
-    /// Appends the next frame for the peer to `out`: control messages first, then retransmissions, then new packets, which carry
-    /// acknowledgements; a separate acknowledgement is sent only if there are none.
+    /// Appends the next frame for the peer to `out`: control messages first, then retransmissions, then new packets.
+    /// Retransmitted and new packets carry acknowledgements; if there is no packet to send, a pending acknowledgement
+    /// is sent on its own.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Nanos,

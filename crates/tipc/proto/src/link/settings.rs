@@ -50,8 +50,7 @@ impl Link {
         }
     }
 
-    /// Tolerance in milliseconds and priority for the next STATE; 0 if there is no change to
-    /// announce.
+    /// Tolerance (in milliseconds) and priority for the next STATE; both 0 if there is no change to announce.
     pub(super) fn told_in_state(&mut self) -> (u16, u8) {
         if self.tellings == 0 {
             return (0, 0);

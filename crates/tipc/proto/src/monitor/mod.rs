@@ -1,11 +1,12 @@
 //! The overlapping ring monitor of one medium: decides which links a node probes itself in a large cluster.
 //!
-//! All nodes form a ring, ordered by address. Each monitors the nodes that follow it, its domain, whose size is about the square root of
-//! the cluster's, and reports their state to all others in its STATE messages. After the end of its own domain, it also monitors a head,
-//! whose domain covers the next nodes, then the next head, and so on around the ring. Nodes that a head reports as up need no probes from
-//! here; a node that its head reports as lost, or whose head was lost, is probed immediately and considered lost if it does not answer.
-//! So a node probes about twice the square root of the cluster's size instead of all nodes, and no node is considered lost only because
-//! another one reports it.
+//! All nodes form a ring, ordered by address. Each node monitors its domain: the nodes that follow it in the ring,
+//! about as many as the square root of the size of the cluster. It reports their state to all others in its STATE
+//! messages. It also monitors a head: the first node after its own domain that is up, whose domain covers the next
+//! nodes; then the first node after that domain that is up, as the next head; and so on around the ring. Nodes that a
+//! head reports as up need no probes from here; a node that its head reports as lost, or whose head was lost, is probed
+//! immediately and considered lost if it does not answer. A node therefore probes about twice the square root of the
+//! cluster's size instead of all nodes, and no node is considered lost only because another one reports it.
 //!
 //! The rules for domains and heads are those of Linux's net/tipc/monitor.c, so that kernels and this node can rely on
 //! each other. There are two deliberate differences: a node that its head reports as down although it is up here is
@@ -199,8 +200,8 @@ impl Monitor {
         lost
     }
 
-    /// Whether this node considers another one in the ring to be up. False for members of this node's domain, because
-    /// they are probed anyway.
+    /// Whether the node with this address is in the ring and considered up by this node. False for members of this
+    /// node's domain, because they are probed anyway.
     fn ring_has_up(&self, addr: NodeAddr) -> bool {
         let member = self.place(addr).map(|index| &self.ring[index]);
         addr != self.own && member.is_ok_and(|m| m.up && !m.local)
@@ -259,11 +260,10 @@ pub struct MonitoredReport {
     pub direct: bool,
     /// Generation of the node's last domain record; 0 if it has sent none.
     pub generation: u16,
-    /// State (up or not) of the leading members of the node's domain: those that match the nodes that follow it in this
-    /// node's ring.
+    /// State (up or not) of each member in the longest prefix of the node's domain that agrees with this node's ring:
+    /// the same nodes, in the same order, as those that follow the node there.
     pub applied: Vec<bool>,
-    /// The remaining members of the node's domain, which do not match this node's ring, each with its state (up or
-    /// not).
+    /// The remaining members of the node's domain, which come after that prefix, each with its state (up or not).
     pub unapplied: Vec<(NodeAddr, bool)>,
 }
 

@@ -4,8 +4,8 @@ use super::{Monitor, domain_len};
 use crate::wire::DomainRecord;
 
 impl Monitor {
-    /// Number of leading members in the domain of the node at this index that match the nodes that follow it in
-    /// the ring.
+    /// Length of the longest prefix of a domain that agrees with this node's ring: the same nodes, in the same order,
+    /// as those that follow the domain's node there. `index` is the place of that node in the ring.
     pub(super) fn applied(&self, index: usize) -> usize {
         let member = &self.ring[index];
         let record =

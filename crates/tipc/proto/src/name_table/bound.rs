@@ -23,30 +23,33 @@ pub(super) enum Bound {
 
 impl Bound {
     /// Adds a member and returns the number of the rotation that now holds the members.
-    pub(super) fn insert(&mut self, rotations: &mut Rotations, age: u64, member: Member) -> u32 {
+    pub(super) fn insert(&mut self, rotations: &mut Rotations, serial: u64, member: Member) -> u32 {
         let id = match *self {
             Self::Many(id) => id,
-            Self::One(first_age, first) => {
+            Self::One(first_serial, first) => {
                 let mut rotation = Rotation::default();
-                rotation.insert(first_age, first);
+                rotation.insert(first_serial, first);
                 rotations.enter(rotation)
             }
         };
         *self = Self::Many(id);
         if let Some(rotation) = rotations.get_mut(id) {
-            rotation.insert(age, member);
+            rotation.insert(serial, member);
         }
         id
     }
 
-    /// Removes a member. Also returns whether it was the last one, in which case the caller must remove the
-    /// range.
-    pub(super) fn remove(&mut self, rotations: &mut Rotations, age: u64) -> Option<(Member, bool)> {
+    /// Removes a member. Also returns whether no member is left, in which case the caller must remove the range.
+    pub(super) fn remove(
+        &mut self,
+        rotations: &mut Rotations,
+        serial: u64,
+    ) -> Option<(Member, bool)> {
         match *self {
-            Self::One(at, member) => (at == age).then_some((member, true)),
+            Self::One(at, member) => (at == serial).then_some((member, true)),
             Self::Many(id) => {
                 let rotation = rotations.get_mut(id)?;
-                let member = rotation.remove(age)?;
+                let member = rotation.remove(serial)?;
                 let last = rotation.len() == 0;
                 if last {
                     rotations.leave(id);
@@ -78,13 +81,13 @@ impl Bound {
         }
     }
 
-    /// The members with their ages, oldest first.
+    /// The members with their serial numbers, in increasing order (oldest member first).
     pub(super) fn iter<'a>(
         &'a self,
         rotations: &'a Rotations,
     ) -> impl Iterator<Item = (u64, &'a Member)> {
         let (one, many) = match self {
-            Self::One(age, member) => (Some((*age, member)), None),
+            Self::One(serial, member) => (Some((*serial, member)), None),
             Self::Many(id) => (None, rotations.get(*id)),
         };
         one.into_iter().chain(many.into_iter().flat_map(Rotation::iter))
@@ -123,14 +126,14 @@ impl Own {
         }
     }
 
-    /// Removes a binding and returns its age, and whether it was the last one, in which case the caller must
+    /// Removes a binding. Returns its serial number, and whether no binding is left, in which case the caller must
     /// remove the range.
     pub(super) fn remove(&mut self, id: (Port, u32)) -> Option<(u64, bool)> {
         match self {
-            Self::One(there, (age, _)) => (*there == id).then_some((*age, true)),
+            Self::One(there, (serial, _)) => (*there == id).then_some((*serial, true)),
             Self::Many(all) => {
-                let (age, _) = all.0.remove(&id)?;
-                Some((age, all.0.is_empty()))
+                let (serial, _) = all.0.remove(&id)?;
+                Some((serial, all.0.is_empty()))
             }
         }
     }

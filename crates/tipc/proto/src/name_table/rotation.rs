@@ -16,16 +16,16 @@ const SMALL_MAX: usize = 64;
 /// Number of prepared answers: as many as fit into a cache line with the rest of the struct.
 const HAND: usize = 4;
 
-/// Members by age; a member's age is the number that it got when it was added to the table. The struct itself fills one
-/// cache line.
+/// Members by serial number, which counts up: the table gives the next one to each binding that is added. The struct
+/// itself fills one cache line.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Rotation {
     /// From `given` on, the sockets of the next member and of those after it. Meaningless if there are no members, and in a large rotation.
     hand: [SocketAddr; HAND],
     members: Members,
-    /// Index of the next member. After the last member was removed, it may equal the number of members: the next member
-    /// is then the one added next, or the oldest one if a lookup comes first.
+    /// Index of the next member. After the youngest member was removed, this may equal the number of members: the next
+    /// member is then the one that is added next, or, if a lookup comes first, the oldest one.
     turn: u8,
     /// How many of the prepared answers have been used; never all of them.
     given: u8,
@@ -33,7 +33,7 @@ pub(super) struct Rotation {
 
 #[derive(Clone, Debug)]
 enum Members {
-    /// Members with their ages, oldest first.
+    /// Members with their serial numbers, in increasing order (oldest member first).
     Small(Vec<(u64, Member)>),
     Large(Box<Large>),
 }
@@ -44,8 +44,8 @@ impl Default for Members {
     }
 }
 
-/// Index of the member that follows `turn` among `len` members. The youngest is followed by the oldest, even if another
-/// member is added before the next lookup.
+/// Index of the member that follows the one at `turn` among `len` members. The youngest member (at the end) is followed
+/// by the oldest one (at 0), even if another member is added before the next lookup.
 const fn after(turn: usize, len: usize) -> usize {
     // An index past the end stands for the oldest member.
     let after = if turn < len { turn + 1 } else { 1 };
@@ -56,19 +56,19 @@ const fn after(turn: usize, len: usize) -> usize {
 struct Large {
     members: BTreeMap<u64, Member>,
     of_node: BTreeSet<(NodeAddr, u64)>,
-    /// The next member is the first one of this age or above.
+    /// The next member is the first one with this serial number or a higher one; if there is none, the oldest member.
     turn: u64,
 }
 
 impl Large {
-    fn insert(&mut self, age: u64, member: Member) {
-        self.of_node.insert((member.socket.node, age));
-        self.members.insert(age, member);
+    fn insert(&mut self, serial: u64, member: Member) {
+        self.of_node.insert((member.socket.node, serial));
+        self.members.insert(serial, member);
     }
 
     fn next(&mut self, of: Option<NodeAddr>) -> Option<SocketAddr> {
         let turn = self.turn;
-        let age = match of {
+        let serial = match of {
             None => {
                 let mut onwards = self.members.range(turn..);
                 *onwards.next().or_else(|| self.members.first_key_value())?.0
@@ -80,17 +80,17 @@ impl Large {
             }
         };
         // The youngest is followed by the oldest, even if another member is added in the meantime.
-        let youngest = self.members.last_key_value().is_some_and(|(last, _)| *last == age);
-        self.turn = if youngest { 0 } else { age + 1 };
-        Some(self.members.get(&age)?.socket)
+        let youngest = self.members.last_key_value().is_some_and(|(last, _)| *last == serial);
+        self.turn = if youngest { 0 } else { serial + 1 };
+        Some(self.members.get(&serial)?.socket)
     }
 }
 
 impl Rotation {
-    /// Adds a member. Ages must be ascending.
-    pub(super) fn insert(&mut self, age: u64, member: Member) {
+    /// Adds a member. Its serial number must be higher than those of all other members.
+    pub(super) fn insert(&mut self, serial: u64, member: Member) {
         let small = match &mut self.members {
-            Members::Large(large) => return large.insert(age, member),
+            Members::Large(large) => return large.insert(serial, member),
             Members::Small(small) => small,
         };
         if small.len() < SMALL_MAX {
@@ -98,18 +98,18 @@ impl Rotation {
             if small.len() == small.capacity() {
                 small.reserve_exact(2 + small.len() / 2);
             }
-            small.push((age, member));
+            small.push((serial, member));
             return self.pass_to(self.turn);
         }
         let mut large = Large {
-            // An age below those of all members stands for the oldest one.
+            // A serial number below those of all members stands for the oldest one.
             turn: self.turn.checked_sub(1).map_or(0, |before| small[before as usize].0 + 1),
             ..Large::default()
         };
-        for (age, member) in core::mem::take(small) {
-            large.insert(age, member);
+        for (serial, member) in core::mem::take(small) {
+            large.insert(serial, member);
         }
-        large.insert(age, member);
+        large.insert(serial, member);
         self.members = Members::Large(Box::new(large));
     }
 
@@ -126,16 +126,16 @@ impl Rotation {
         }
     }
 
-    pub(super) fn remove(&mut self, age: u64) -> Option<Member> {
+    pub(super) fn remove(&mut self, serial: u64) -> Option<Member> {
         let small = match &mut self.members {
             Members::Large(large) => {
-                let member = large.members.remove(&age)?;
-                large.of_node.remove(&(member.socket.node, age));
+                let member = large.members.remove(&serial)?;
+                large.of_node.remove(&(member.socket.node, serial));
                 return Some(member);
             }
             Members::Small(small) => small,
         };
-        let at = small.binary_search_by_key(&age, |(age, _)| *age).ok()?;
+        let at = small.binary_search_by_key(&serial, |(serial, _)| *serial).ok()?;
         let (_, member) = small.remove(at);
         self.pass_to(self.turn - u8::from(at < self.turn as usize));
         Some(member)
@@ -174,14 +174,14 @@ impl Rotation {
         }
     }
 
-    /// The members with their ages, oldest first.
+    /// The members with their serial numbers, in increasing order (oldest member first).
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Member)> {
         let (small, large) = match &self.members {
             Members::Small(small) => (&small[..], None),
             Members::Large(large) => (&[][..], Some(&large.members)),
         };
         let large = large.into_iter().flatten();
-        small.iter().map(|(age, m)| (*age, m)).chain(large.map(|(age, m)| (*age, m)))
+        small.iter().map(|(serial, m)| (*serial, m)).chain(large.map(|(serial, m)| (*serial, m)))
     }
 }
 
@@ -253,11 +253,11 @@ mod tests {
             steps in prop::collection::vec((0u8..8, any::<u32>()), 0..300),
         ) {
             let (mut rotation, mut model) = (Rotation::default(), Large::default());
-            let mut ages = 0..;
+            let mut serials = 0..;
             let mut join = |rotation: &mut Rotation, model: &mut Large, node| {
-                let age = ages.next().expect("endless");
-                rotation.insert(age, member(age as u32, node));
-                model.insert(age, member(age as u32, node));
+                let serial = serials.next().expect("endless");
+                rotation.insert(serial, member(serial as u32, node));
+                model.insert(serial, member(serial as u32, node));
             };
             for n in 0..first {
                 join(&mut rotation, &mut model, n % 4);
@@ -267,10 +267,10 @@ mod tests {
                     0..2 => join(&mut rotation, &mut model, number % 4),
                     2..4 => {
                         let at = number as usize % model.members.len().max(1);
-                        if let Some(age) = model.members.keys().nth(at).copied() {
-                            let gone = model.members.remove(&age).expect("it is there");
-                            model.of_node.remove(&(gone.socket.node, age));
-                            prop_assert_eq!(rotation.remove(age).map(|m| m.socket), Some(gone.socket));
+                        if let Some(serial) = model.members.keys().nth(at).copied() {
+                            let gone = model.members.remove(&serial).expect("it is there");
+                            model.of_node.remove(&(gone.socket.node, serial));
+                            prop_assert_eq!(rotation.remove(serial).map(|m| m.socket), Some(gone.socket));
                         }
                     }
                     4..7 if !model.members.is_empty() => {
@@ -282,8 +282,8 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(rotation.len(), model.members.len());
-                let ages: Vec<u64> = rotation.iter().map(|(age, _)| age).collect();
-                prop_assert!(ages.iter().eq(model.members.keys()));
+                let serials: Vec<u64> = rotation.iter().map(|(serial, _)| serial).collect();
+                prop_assert!(serials.iter().eq(model.members.keys()));
             }
         }
     }

@@ -79,7 +79,10 @@ impl core::fmt::Display for SettingError {
             Self::NoSuchLink => f.write_str("no such link"),
             Self::NoSuchBearer => f.write_str("no such bearer"),
             Self::NoSuchPeer => f.write_str("no such node"),
-            Self::PeerUp => f.write_str("the node is up, and only a node that is down can be removed; first disable the bearer or remove its remote"),
+            Self::PeerUp => f.write_str(
+                "the node is up, and only a node that is down can be removed; first disable the bearer, or remove the \
+                 node's address from it",
+            ),
             Self::Tolerance => {
                 let (least, most) = (TOLERANCE_MIN.as_millis(), TOLERANCE_MAX.as_millis());
                 write!(f, "the tolerance must be between {least} and {most} ms")

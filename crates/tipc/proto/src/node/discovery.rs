@@ -297,8 +297,8 @@ impl Node {
         Ok(true)
     }
 
-    /// Handles a node that was known under another address before: forgets that address, unless there is still contact
-    /// with it.
+    /// Handles a node that was known under another address before: forgets the peer with that address, unless there is
+    /// still contact with that peer.
     fn drop_former_address(&mut self, m: &Discovery) -> Result<(), DropReason> {
         // One search per neighbour is enough: in a large cluster, most messages come from known neighbours.
         if self.peers.get(&m.sender).is_some_and(|p| p.id == m.id) {

@@ -22,7 +22,7 @@ pub struct Taken {
 pub struct Incoming<'a> {
     /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddr,
-    /// The service that was addressed, or for a connection, the one through which it was made.
+    /// The service that was addressed or, for a connection, the service through which the connection was made.
     pub service: Option<ServiceRange>,
     /// [`ErrorCode::Ok`] for received data; otherwise why this message, which we had sent, was returned, or how the
     /// connection ended.

@@ -75,7 +75,8 @@ pub const REQUIRED: Capabilities = Capabilities::SYN
 pub struct Config {
     /// Identity of the node; derived from the first bearer if `None`.
     pub id: Option<NodeId>,
-    /// A fixed address. Without one, the address is derived from the identity and tried for a second first.
+    /// A fixed address. If `None`, the node derives an address from its identity, and tries that address for a second
+    /// before it adopts it.
     pub addr: Option<NodeAddr>,
     /// Network ID of the cluster.
     pub network: NetworkId,
@@ -182,7 +183,7 @@ pub enum Event {
     Published(Binding),
     /// A binding was removed from the table.
     Withdrawn(Binding),
-    /// A group member can no longer be reached by some socket of this node.
+    /// A member of a group can no longer be reached by at least one socket of this node that is in the group.
     GroupShrank {
         /// Service type of the group.
         group: u32,

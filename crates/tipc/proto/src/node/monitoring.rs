@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// State of a bearer's monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MonitorReport {
-    /// The bearer on whose medium these nodes are.
+    /// The bearer whose medium is monitored.
     pub bearer: BearerId,
     /// Number of times the roles have been assigned.
     pub table_generation: u32,
@@ -79,7 +79,8 @@ impl Node {
         self.suspect(now, bearer, &lost);
     }
 
-    /// Handles the loss of the link to a node, and of the monitoring that the node did.
+    /// Handles the loss of the link to a node: suspects the nodes that the lost node monitored and that may have been
+    /// lost with it.
     pub(super) fn monitor_lost(&mut self, now: Nanos, addr: NodeAddr, bearer: BearerId) {
         let Some(Some(on)) = self.bearers.get_mut(usize::from(bearer.0)) else { return };
         let orphans = on.monitor.peer_down(addr);

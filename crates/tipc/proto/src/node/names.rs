@@ -168,7 +168,7 @@ impl Node {
         let mut bindings: Vec<_> =
             self.names.of_node(own).filter(|(_, b)| b.scope == Scope::Cluster).collect();
         // In the order in which they were made, as in the kernel.
-        bindings.sort_unstable_by_key(|(age, _)| *age);
+        bindings.sort_unstable_by_key(|(serial, _)| *serial);
         for (_, binding) in bindings {
             NameItem { range: binding.range, port: binding.socket.port, key: binding.key }
                 .encode(&mut items);

@@ -128,7 +128,8 @@ impl Node {
         self.wake_broadcasters();
     }
 
-    /// Sends a whole message to a peer whose link is up.
+    /// Sends a whole message to a peer. Returns the message if there is no contact with the peer or the link is
+    /// congested.
     pub(super) fn send_to(&mut self, addr: NodeAddr, message: Packet) -> Result<(), Packet> {
         let half = half_of_message(&message.view());
         let Some(link) = self.peers.get_mut(&addr).and_then(|p| p.carrier(half)) else {

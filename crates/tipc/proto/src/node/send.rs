@@ -221,7 +221,8 @@ impl Node {
         }
     }
 
-    /// Passes a whole message to the link to a node, or queues it for this node's own sockets.
+    /// Passes a whole message to the link to a node, or queues it for this node's own sockets. Returns the message if
+    /// the link does not accept it.
     pub(super) fn route(&mut self, node: NodeAddr, message: Packet) -> Result<(), Packet> {
         if node == self.own() || node == NodeAddr(0) {
             self.local.push_back(message);

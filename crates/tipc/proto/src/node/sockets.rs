@@ -213,8 +213,9 @@ impl Node {
         Ok(new)
     }
 
-    /// Requests a connection, with `payload` as its first message unless it is empty. The result is an event of the socket; until then it is
-    /// neither readable nor writable. On a connectionless socket, sets the default destination, or clears it if `None`.
+    /// Requests a connection, with `payload` as its first message unless it is empty. The result is an event of the
+    /// socket; until then the socket is neither readable nor writable. On a connectionless socket, sets the default
+    /// destination, or clears it if `None`.
     ///
     /// # Errors
     /// [`SocketError`], as returned by the kernel in the same situation; [`SocketError::InProgress`] means that the request was sent.

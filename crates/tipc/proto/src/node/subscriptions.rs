@@ -105,9 +105,9 @@ pub(super) struct Subscriptions {
     /// The numbers of the subscriptions made by each request, for cancellations. Among equal requests, the oldest is
     /// cancelled first.
     requests: BTreeMap<(Port, [u8; SUBSCRIPTION_LEN]), BTreeSet<u64>>,
-    /// Subscriptions to each single binding.
+    /// Subscriptions that report every binding, by range.
     of_ports: RangeMap<u64, Ids>,
-    /// Subscriptions to the first and the last binding of a range.
+    /// Subscriptions that report only when the first binding of a range is added and the last one removed, by range.
     of_services: RangeMap<u64, Ids>,
     timers: BTreeSet<(Nanos, SubscriptionId)>,
     next_id: u64,

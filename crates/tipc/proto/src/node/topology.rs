@@ -152,11 +152,11 @@ impl Node {
             subscription.until = Some(now + Duration::from_millis(subscription.timeout_ms.into()));
         }
         let mut known: Vec<(u64, Binding)> = if subscription.wants_status() {
-            self.names.overlapping_with_age(subscription.range).collect()
+            self.names.overlapping_with_serial(subscription.range).collect()
         } else {
             Vec::new()
         };
-        known.sort_by_key(|(age, _)| *age);
+        known.sort_by_key(|(serial, _)| *serial);
         if subscription.filter & FILTER_PORTS == 0 {
             let mut seen = BTreeSet::new();
             known.retain(|(_, b)| seen.insert(b.range));

@@ -1,10 +1,11 @@
 //! Two links to one peer: nothing is lost, duplicated or reordered when the second comes up (SYNCH) or one fails (FAILOVER).
 //!
-//! A source's messages stay on the link that carries its half of the ports. When a half moves to a link that has come up, two mechanisms
-//! keep the order: the sender sends nothing there until the peer has acknowledged everything before it ([`Opening`]), and the receiver
-//! delivers nothing from there before that ([`Held`]), because a sender of another implementation may not wait. When a link fails, each end
-//! sends its unacknowledged packets through the surviving link, each with its original number, and the receiver continues the failed link's
-//! sequence where it stopped ([`Failover`]).
+//! A source's messages stay on the link that carries its half of the ports. When a half moves to a link that has come
+//! up, two mechanisms keep the order: the sender sends nothing on the new link until the peer has acknowledged
+//! everything sent before on the old one ([`Opening`]); and the receiver delivers nothing from the new link until the
+//! old one has delivered everything sent before ([`Held`]), because the sender may be another implementation, which
+//! need not wait. When a link fails, each end sends its unacknowledged packets through the surviving link, each with
+//! its original number, and the receiver continues the failed link's sequence where it stopped ([`Failover`]).
 
 use super::Node;
 use crate::addr::{BearerId, NodeAddr};

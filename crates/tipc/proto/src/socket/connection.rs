@@ -74,8 +74,9 @@ impl Connection {
         was && !self.is_congested()
     }
 
-    /// Accounts for blocks that the application has read. Returns the acknowledgement to send when one is due: after a quarter of the
-    /// window, or immediately if the peer requested it (`now`).
+    /// Accounts for blocks that the application has read. If an acknowledgement is due (after a quarter of the window,
+    /// or immediately if `now` says that the peer requested it), returns its contents: the number of blocks read and
+    /// the window, in blocks.
     pub(crate) fn read(&mut self, blocks: u16, now: bool) -> Option<(u16, u16)> {
         self.read = self.read.saturating_add(blocks);
         if !now && self.read < self.receive_window / 4 {

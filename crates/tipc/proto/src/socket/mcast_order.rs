@@ -126,7 +126,8 @@ impl McastOrder {
         self.release(|h| h.from.node == node)
     }
 
-    /// Returns messages held back for too long (the binding was too new for a twin to be sent), and the time of the next check.
+    /// Removes and returns the messages held back for too long, whose twin was not sent to this node because its
+    /// binding was too new. Also returns the time of the next check.
     pub(crate) fn expire(&mut self, now: Nanos) -> (Vec<Packet>, Option<Nanos>) {
         let mut released = Vec::new();
         while let Some(first) = self.held.front().filter(|h| h.until <= now) {
@@ -145,7 +146,7 @@ mod tests {
     use crate::wire::{DataKind, DataMessage, LinkFields};
 
     const FROM: SocketAddr = SocketAddr { port: Port(7), node: NodeAddr(9) };
-    /// The two methods.
+    /// The two methods: broadcast and replicast.
     const B: bool = false;
     const R: bool = true;
 

@@ -19,7 +19,7 @@ pub(crate) struct Merge {
     begins_after: u32,
     /// Whether a packet has requested an acknowledgement that has not arrived yet.
     awaits_ack: bool,
-    /// Number of writes merged since the last acknowledgement; `packets` is the number of packets that they filled.
+    /// Number of writes merged since the last acknowledgement; `packets` is the number of packets that contained them.
     writes: u32,
     packets: u32,
 }

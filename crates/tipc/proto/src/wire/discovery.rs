@@ -5,7 +5,8 @@ use super::user::User;
 use crate::addr::{MediaAddr, NetworkId, NodeAddr, NodeId};
 use alloc::vec::Vec;
 
-/// Optional protocol features that a node supports. If a peer lacks one, its older alternative is used.
+/// Optional protocol features that a node supports. If a peer lacks one that is not [required](crate::node::REQUIRED),
+/// its older alternative is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct Capabilities(u16);
 

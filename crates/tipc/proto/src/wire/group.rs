@@ -19,7 +19,8 @@ pub enum GroupProtocolKind {
     },
     /// Announces that the sender leaves the group.
     Leave {
-        /// Number of the sender's next broadcast; the last one before it is the sender's last in this group.
+        /// Number that the sender's next broadcast would have: the sender's last broadcast in this group is the one
+        /// before it.
         sync: Seq,
     },
     /// Extends the window within which the addressee of this message may send to its sender.

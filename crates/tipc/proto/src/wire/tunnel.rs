@@ -23,7 +23,7 @@ pub struct Tunnel<'a> {
     pub kind: TunnelKind,
     /// The node at the other end of both links.
     pub dest: NodeAddr,
-    /// The destination's bearer of the link concerned.
+    /// Number of the bearer of that other link at the destination.
     pub bearer: BearerId,
     /// Synchronisation point of a SYNCH message; number of tunnelled packets in a FAILOVER message.
     pub count: u16,

@@ -112,7 +112,7 @@ pub(crate) struct Group {
     /// messages, because it must not overtake these. Only after all acknowledgements have arrived may a broadcast use
     /// the broadcast link again.
     follows_unicast: bool,
-    /// Members with a large window, the one idle longest first.
+    /// Members with a large window, starting with the one that has been idle longest.
     active: VecDeque<SocketAddr>,
     /// Members waiting for a large window.
     pending: VecDeque<SocketAddr>,
@@ -321,7 +321,7 @@ impl Group {
         self.ackers.remove(&addr);
     }
 
-    /// Removes a member and reports that it left if its joining was reported.
+    /// Removes a member. If `heard` (its joining was reported), also reports that it has left.
     fn bury(&mut self, addr: SocketAddr, heard: bool, out: &mut Outcome) {
         if heard {
             let news = self.news(addr, MembershipEvent::Left);

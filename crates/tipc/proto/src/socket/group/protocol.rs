@@ -133,8 +133,9 @@ impl Group {
         self.advance(from, out);
     }
 
-    /// Handles an answer from a socket whose binding was withdrawn without a LEAVE from it: the state known of this
-    /// socket belongs to its new binding.
+    /// Handles an answer from a socket whose former binding was withdrawn although its LEAVE has not arrived: since the
+    /// socket still answers, the state that is known of it belongs to its new binding. `left` is the part of the window
+    /// that it returns, in blocks.
     fn revive(&mut self, from: SocketAddr, left: u32, out: &mut Outcome) {
         let Some(m) = self.members.get_mut(&from) else { return };
         let Some((instance, key)) = m.reborn.take() else {

@@ -112,7 +112,7 @@ impl Group {
         }
     }
 
-    /// Asks the member that was idle longest to return its large window.
+    /// Asks the member that has been idle longest to return its large window.
     fn reclaim(&mut self, out: &mut Outcome) {
         if self.active.len() < 2 {
             return;
