@@ -59,7 +59,10 @@ fn main() {
     let await_tables = |net: &mut Network, expected: usize, what: &str| {
         let until = net.now() + Duration::from_secs(60);
         while !agree(net, expected) {
-            assert!(net.now() < until, "{what}: the tables do not converge within a minute");
+            assert!(
+                net.now() < until,
+                "{what}: the name tables do not become equal within a minute"
+            );
             net.run(Duration::from_millis(100));
             drop(net.take_events());
         }
@@ -71,7 +74,7 @@ fn main() {
     drop(net.take_events());
     let seconds = net.now().since(at).as_secs_f64();
     println!(
-        "at rest a node sends {:.0} frames a second",
+        "an idle node sends {:.0} frames per second",
         (net.frames - before) as f64 / seconds / count as f64
     );
     net.crash(HostId(0));

@@ -10,7 +10,8 @@ use crossway_tipc_proto::time::Nanos;
 pub struct Fragmentation {
     /// Largest frame that is carried whole, and largest fragment, in bytes.
     pub whole_max: usize,
-    /// Memory of each host for the fragments of incomplete frames, in bytes. While it is full, every fragment is dropped; with 0, always.
+    /// Memory of each host for the fragments of incomplete frames, in bytes. While it is full, every fragment is
+    /// dropped; 0 means that every fragment is always dropped.
     pub memory_bytes: usize,
     /// Memory that a fragment occupies, in bytes.
     pub fragment_bytes: usize,

@@ -174,7 +174,7 @@ impl Network {
             let mut cfg = BearerConfig::new(&format!("sim{n}"), h.media[n], plane.mtu);
             (cfg.tolerance, cfg.priority) = (self.tolerance, plane.priority);
             cfg.whole_max = self.fragmentation.map_or(plane.mtu, |rules| rules.whole_max);
-            node.enable_bearer(local, cfg).expect("a bearer on each plane is accepted");
+            node.enable_bearer(local, cfg).expect("the node accepts a bearer on each plane");
         }
         h.lives += 1;
         h.node = Some(node);
@@ -229,7 +229,11 @@ impl Network {
                 capture::add(self.now, self.hosts[host.0].media[plane], to, &frame);
             }
             let mtu = self.planes[plane].mtu;
-            assert!(frame.len() <= mtu, "a frame of {} bytes on a medium of {mtu}", frame.len());
+            assert!(
+                frame.len() <= mtu,
+                "a frame of {} bytes on a medium with an MTU of {mtu}",
+                frame.len()
+            );
             for to in 0..self.hosts.len() {
                 let addressed = match transmit.dest {
                     Destination::Broadcast => true,

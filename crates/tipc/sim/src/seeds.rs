@@ -11,8 +11,8 @@ use crate::capture;
 /// the results.
 ///
 /// # Panics
-/// If a run fails. It is then repeated with a capture file, and standard error gets the seed, the commit, the path of the file and
-/// the command to repeat it.
+/// If a run fails. The run is then repeated with a capture file; the seed, the commit, the path of that file and how to
+/// repeat the run are printed to standard error.
 pub fn each<R>(variable: &str, usual: Range<u64>, mut history: impl FnMut(u64) -> R) -> Vec<R> {
     let seeds = match std::env::var(variable) {
         Ok(text) => {

@@ -1,6 +1,6 @@
-//! Connections on a hostile network: the data received on one is a prefix of the data sent, unchanged and in order, and all of it
-//! during contact; a connection ends only for a reason; and an application that still holds an end learns whether the other end exists
-//! once it has sent something and the network has healed.
+//! Connections on a hostile network: the data received on a connection is a prefix of the data sent, unchanged and in
+//! order, and nothing is missing while contact is kept; a connection ends only for a reason; and an application that
+//! still holds an end learns whether the other end exists once it has sent something and the network has healed.
 //!
 //! The environment variable `CONNECTIONS_SEEDS=first..last` replaces the default of the first 60 seeds.
 
@@ -313,7 +313,8 @@ impl History {
         self.heal()
     }
 
-    /// Heals the network and returns the number of connections and of ends that were reported.
+    /// Heals the network and checks every connection. Returns the number of connections that were accepted, and how
+    /// many times the end of a connection was reported.
     fn heal(mut self) -> (u64, u64) {
         self.net.conditions = Conditions::default();
         for host in (0..self.listeners.len()).map(HostId) {

@@ -1,4 +1,4 @@
-//! Guarantees that are only tested if frames are modified or selectively dropped in transit.
+//! Guarantees that can be tested only by modifying frames in transit, or dropping selected ones.
 
 use core::time::Duration;
 

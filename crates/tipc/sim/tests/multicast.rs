@@ -147,8 +147,8 @@ fn a_sender_of_broadcasts_waits_for_room_and_is_woken() {
     }
 }
 
-/// Senders switch methods at random on a medium that delays, loses and duplicates: every receiver gets every message once and in
-/// order.
+/// Senders switch methods at random on a medium that delays, loses and duplicates frames: every receiver gets every
+/// message once and in order.
 #[test]
 fn changing_the_way_keeps_every_message_and_its_order() {
     seeds::each("MULTICAST_SEEDS", 0..60, |seed| {

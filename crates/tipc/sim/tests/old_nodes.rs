@@ -1,5 +1,5 @@
 //! Peers that lack capabilities: name updates reach them without numbers, in order and once; peers that lack required
-//! ones are refused.
+//! capabilities are refused.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ fn news(net: &mut Network, of: HostId) -> Vec<(bool, u32)> {
     .collect()
 }
 
-/// The name updates sent since recording began: whether by broadcast, and their series.
+/// The name updates recorded since the last call: for each, whether it was broadcast, and its series.
 fn updates(net: &mut Network) -> Vec<(bool, NameSeries)> {
     let frames = net.record.replace(Vec::new()).unwrap_or_default();
     let mut seen = Vec::new();

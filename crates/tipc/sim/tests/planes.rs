@@ -37,7 +37,7 @@ struct Planes {
     sources: Vec<[Port; SOURCES]>,
     sent: BTreeMap<Flow, u32>,
     received: BTreeMap<Flow, u32>,
-    /// Pairs that have lost contact at some time: messages in flight are lost.
+    /// Pairs of hosts that have lost contact at some time: their messages may be missing.
     broken: BTreeSet<(HostId, HostId)>,
     downs: u64,
     /// When the last cut ended.

@@ -1,6 +1,6 @@
 //! Seeded runs on a hostile network, with these invariants:
 //!
-//! - between two sockets, messages arrive at most once and in order, and all of them during contact;
+//! - between two sockets, messages arrive at most once and in order, and none is lost while contact is kept;
 //! - when the network heals, every pair of nodes is in contact and all name tables are equal;
 //! - no queue grows without bound;
 //! - during contact, no node receives an event for a binding twice or in the wrong order;
@@ -63,7 +63,7 @@ type Flow = (HostId, u64, HostId, u64);
 struct Swarm {
     seed: u64,
     net: Network,
-    /// The port of each host's current incarnation, and the other names it has bound.
+    /// The port of each host's current incarnation; `names` contains the other instances that each host has bound.
     ports: Vec<Option<Port>>,
     names: Vec<BTreeSet<u32>>,
     sent: BTreeMap<Flow, u64>,

@@ -14,7 +14,8 @@ const SERVICE: u32 = 2;
 const CANCEL: u32 = 4;
 const FOREVER: u32 = u32::MAX;
 
-/// An event: published, withdrawn or timed out; the range; the socket.
+/// An event: its kind (1 published, 2 withdrawn, 3 timed out), the lower and the upper bound of the range, and the port
+/// and the node of the socket.
 type Told = (u32, u32, u32, u32, NodeAddr);
 
 fn pair() -> Network {
@@ -169,8 +170,8 @@ fn nodes_and_links_are_services_too() {
     assert_eq!(ports.len(), 2, "the service's own sockets are not listed");
 }
 
-/// A link is reported with the numbers of its two bearers, a node without, each in the byte order of the
-/// subscriber.
+/// An event for a link contains the numbers of the link's two bearers, an event for a node does not; both are in the
+/// byte order of the subscriber.
 #[test]
 fn events_of_nodes_and_of_two_links_are_sent_in_both_byte_orders() {
     let planes = [Plane { mtu: 1500, priority: 10 }; 2];

@@ -14,7 +14,8 @@ use crossway_tipc_sim::{HostId, Network, Plane, seeds};
 const SERVICE: u32 = 1000;
 const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// Two nodes on two planes, and a socket of each half of the ports on one, bound on the other.
+/// Two nodes on two planes. Returns an even and an odd port of the first node, and the address of a socket of the
+/// second.
 fn pair(priority: u8, tolerance: Duration) -> (Network, [Port; 2], Address) {
     pair_without(Capabilities::default(), priority, tolerance)
 }
