@@ -3,9 +3,9 @@
 //!
 //! `cargo bench -p crossway-linx --bench node`, with `-- hunts`, `-- storm` or `-- link` for only one of the three. The
 //! node runs in a thread of this process and needs one descriptor for each endpoint. The endpoints are in as many other
-//! processes as necessary, and each of them needs two descriptors there. If the limit of descriptors (`ulimit -n`) is
-//! below 70,000, there are fewer endpoints, and the benchmark says so. This is a benchmark, not a test: the exit status
-//! is always 0.
+//! processes as necessary, and each endpoint needs two descriptors in its own process. If the limit of descriptors
+//! (`ulimit -n`) is below 70,000, there are fewer endpoints, and the benchmark says so. This is a benchmark, not a
+//! test: the exit status is always 0.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -275,7 +275,8 @@ fn link() {
         ratios.sort_by(f64::total_cmp);
         rates.sort_by(f64::total_cmp);
         println!(
-            "16 MiB signals {} by a link over loopback: {:.0} MB/s, {:.3} of bare TCP (least {:.3}, most {:.3}), target 0.9: {}",
+            "16 MiB signals {}, over a link on loopback: {:.0} MB/s, {:.3} times the rate of bare TCP (least \
+             {:.3}, most {:.3}), target 0.9: {}",
             if in_place { "allocated for their receiver" } else { "copied by their sender" },
             at(&rates, 0.5),
             at(&ratios, 0.5),

@@ -155,7 +155,8 @@ impl Client {
         Ok((Usage::now().cpu_ns, of_server))
     }
 
-    /// Repeats an operation that sends `signals` signals of `size` bytes `times` times, and measures each repetition.
+    /// Performs an operation `times` times and measures each one. The operation sends `signals` signals of `size`
+    /// bytes.
     fn times(
         &mut self,
         size: usize,

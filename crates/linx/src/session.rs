@@ -95,7 +95,7 @@ impl Session {
         }
         if !self.handle_ack(init.received) {
             return Err(Mismatch::Refused(
-                "messages were acknowledged that had not been sent".to_owned(),
+                "one of the nodes acknowledged messages that were never sent".to_owned(),
             ));
         }
         self.established = true;

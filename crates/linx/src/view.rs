@@ -30,12 +30,12 @@ pub enum WaitsFor {
     Except(Vec<u32>),
 }
 
-/// A number of signals, and the sum of their sizes in bytes, including their numbers.
+/// How many signals, and the sum of their sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Number of signals.
     pub signals: u64,
-    /// The sum of their sizes in bytes.
+    /// The sum of their sizes in bytes; each size includes the 4 bytes of the signal's number.
     pub bytes: u64,
 }
 

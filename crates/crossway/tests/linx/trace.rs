@@ -169,7 +169,7 @@ fn only_root_the_nodes_user_and_its_group_may_trace() {
         output(&mut command)
     };
     let (ok, _, err) = trace(&["--clear-groups"]);
-    assert!(!ok && err.contains("members of its group (--group) may trace"), "{err}");
+    assert!(!ok && err.contains("members of the node's group (--group) may trace"), "{err}");
     assert!(!file.exists(), "a trace that was refused leaves no file");
     let (ok, _, err) = trace(&["--groups", "7,4242"]);
     assert!(ok && err.contains("1 record written"), "{err}");

@@ -36,7 +36,8 @@ impl Head {
     }
 }
 
-/// Converts a filter from C: a count and that many numbers, which a negative count excludes. 0 accepts any number.
+/// Converts a filter from C, which is a count followed by signal numbers. A positive count accepts only these numbers,
+/// a negative one accepts all except these, and 0 accepts any number.
 pub(crate) fn filter<'a>(count: i32, numbers: &'a [u32], from: Option<Spid>) -> Filter<'a> {
     let numbers = match count {
         0 => Numbers::Any,

@@ -13,8 +13,8 @@ use super::parts::Assembly;
 /// additional buffers.
 const SIZES: std::ops::RangeInclusive<usize> = 1 << 10..=256 << 10;
 
-/// Maximum total size in bytes of the signals that one read expects, unless it expects only one. If it were larger, the
-/// signals would no longer be in the first-level cache when the program reads them.
+/// Maximum total size in bytes of the signals that one read expects, unless it expects only one. With a higher maximum,
+/// the signals would no longer be in the first-level cache when the program reads them.
 const BYTES: usize = 16 << 10;
 
 /// Maximum number of signals that a read expects.

@@ -95,7 +95,7 @@ impl Assembly {
         let buffer = self
             .begun
             .remove(&(channel, header.from))
-            .ok_or(Broken::Damaged("a piece arrived of a signal that has not begun"))?;
+            .ok_or(Broken::Damaged("a further piece of a signal arrived before its first piece"))?;
         if buffer.len() + header.piece as usize > size {
             return Err(Broken::Damaged("the pieces of a signal exceed its size"));
         }

@@ -17,8 +17,8 @@ use super::parts::{Assembly, Came, accept};
 use super::{Broken, Filled, Outgoing, Sent};
 use crate::limits::LEAST_SIGNAL;
 
-/// Wakes the other end through its eventfd. It never sleeps itself: this end sleeps in the endpoint, on all descriptors
-/// that may wake it.
+/// The bell of a ring: wakes the other end through that end's eventfd. [`Bell::sleep`] does nothing, because this end
+/// sleeps in the endpoint, on all descriptors that may wake the endpoint.
 struct Knock {
     other: Arc<EventFd>,
 }

@@ -236,7 +236,8 @@ impl Endpoint {
         self.alloc(number, payload_len)
     }
 
-    /// Keeps a signal's buffer for further signals. A signal that is dropped is freed, too.
+    /// Frees a signal and keeps its buffer for further signals. Dropping a signal also frees it, but its buffer is not
+    /// kept.
     pub fn free(&mut self, signal: Signal) {
         if let Some(buffer) = signal.into_buffer() {
             self.assembly.give_back(buffer);

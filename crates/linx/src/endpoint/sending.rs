@@ -81,8 +81,8 @@ impl Endpoint {
         outcome.map(drop)
     }
 
-    /// Waits until all channels have sent everything they have taken. A part of a signal that was sent with a deadline
-    /// may still be waiting.
+    /// Waits until all channels have sent everything they have taken. After a send with a deadline, part of its signal
+    /// may still be waiting in the channel.
     ///
     /// # Errors
     /// [`Error::TimedOut`] if the deadline has passed.

@@ -66,10 +66,12 @@ fn forged_signals_end_their_own_channel_and_no_other() {
             }
             // What the intruder sends is read while it is alive...
             assert_eq!(place.b.receive(&Filter::ANY, Some(Instant::now())).unwrap(), None);
-            place.is_unharmed(&format!("forgery {n} by {transport}"));
+            place.is_unharmed(&format!("forged signal {n} over {transport}"));
             drop(intruder);
             // ...and the rest after its end.
-            place.is_unharmed(&format!("the end of forgery {n} by {transport}"));
+            place.is_unharmed(&format!(
+                "the end of the sender of forged signal {n} over {transport}"
+            ));
         }
     }
 }

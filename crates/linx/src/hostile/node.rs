@@ -75,10 +75,14 @@ fn requests_that_name_other_endpoints_change_nothing_of_theirs() {
     place.is_unharmed("requests about others");
     let _late = Endpoint::open_on(place.node.connection().unwrap(), "late", &Options::default());
     let found = place.a.receive(&Filter::only(&[crate::signal::HUNT]), soon()).unwrap();
-    assert!(found.is_some(), "its hunt is still there");
+    assert!(found.is_some(), "the end of the intruder ended a hunt of another endpoint");
     drop(place.b);
     let told = place.a.receive(&Filter::only(&[crate::signal::ATTACH]), soon()).unwrap().unwrap();
-    assert_eq!(told.sender(), Some(b), "its attach is still there");
+    assert_eq!(
+        told.sender(),
+        Some(b),
+        "the end of the intruder ended an attach of another endpoint"
+    );
 }
 
 #[test]

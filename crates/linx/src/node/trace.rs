@@ -193,7 +193,9 @@ impl Node {
         payload: u32,
     ) -> Result<Vec<OwnedFd>, Refused> {
         if !self.may_trace(fd, credentials) {
-            let why = "only root, the user who runs the node and the members of its group (--group) may trace it".to_owned();
+            let why = "only root, the user who runs the node and the members of the node's group (--group) may trace \
+                       the node"
+                .to_owned();
             return Err((Refusal::NotPermitted, why));
         }
         if let Some(running) = &self.tracing.running {

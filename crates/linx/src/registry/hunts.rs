@@ -13,7 +13,7 @@ use crate::wire::local::{Event, Refusal};
 pub(super) enum Hunter {
     /// A local endpoint, and its reference to the hunt.
     Endpoint(Spid, u32),
-    /// A link's peer, and its number of the hunt.
+    /// A link's peer, and the number that the peer gave the hunt.
     Peer(LinkId, u64),
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Entry {
     attached_by: BTreeSet<(Spid, u32)>,
     /// The endpoints that this one is attached to, by its references.
     attaches: HashMap<u32, Spid>,
-    /// The pending hunts of this endpoint, by its references: the registry's number of each.
+    /// The pending hunts of this endpoint: for its reference to each hunt, the registry's number of the hunt.
     hunts: HashMap<u32, u64>,
     /// Pending hunts that end when this endpoint ends, whichever endpoint started them.
     owns: BTreeSet<u64>,
@@ -54,7 +54,8 @@ pub(crate) struct Entry {
     published_on: Vec<LinkId>,
     /// Endpoints to which this one has a channel.
     partners: BTreeSet<Spid>,
-    /// Requests for new links: the token of the last link that the requester knows, by reference.
+    /// Pending requests for a new link: for the reference of each request, the token of the last link that this
+    /// endpoint knows.
     new_links: BTreeMap<u32, u64>,
 }
 

@@ -23,7 +23,7 @@ impl World {
                 self.say(node, over, Message::Data { from, to: there, size: 8, flags: 1, piece });
             }
             Route::Gone => {}
-            Route::Unknown => panic!("{to} was found, but never existed"),
+            Route::Unknown => panic!("a hunt found {to}, which never existed"),
         }
     }
 
@@ -73,7 +73,10 @@ impl World {
         let Some(program) = self.sites[node].programs.get_mut(&spid) else { return };
         match program.posts.pop_front() {
             Some(Post::Data { from, sequence }) => {
-                assert!(!program.ended.contains(&from), "a signal from {from} after its end");
+                assert!(
+                    !program.ended.contains(&from),
+                    "a signal from {from} arrived after the notice of its end"
+                );
                 let last = program.received.insert(from, sequence).unwrap_or(0);
                 assert!(sequence > last, "signals of {from} came out of order");
             }
@@ -102,10 +105,10 @@ impl World {
                     assert_eq!(
                         told - program.attaches.len(),
                         1,
-                        "an attach was answered twice or never made"
+                        "a notice of an end must answer exactly one pending attach"
                     );
                 }
-                number => panic!("a signal {number:#x} that was never sent"),
+                number => panic!("a signal with the number {number:#x} arrived, which nobody sent"),
             }
             assert!(signal.number() < USER_BASE);
         }
@@ -126,7 +129,7 @@ impl World {
         Some((node, last.to_owned()))
     }
 
-    /// Checks that all answers have come after everything in flight was delivered.
+    /// Delivers everything in flight, then checks that no attach or hunt is unanswered that should have been answered.
     pub(super) fn check_rest(&mut self) {
         while self.step() {}
         for (node, site) in self.sites.iter().enumerate() {

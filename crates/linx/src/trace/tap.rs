@@ -1,5 +1,5 @@
-//! A program's part in its node's trace. With each signal, it reads one 64-bit counter in shared memory, and asks the
-//! node for the trace's socket only if the counter has changed.
+//! A program's part in its node's trace. With each signal, the program reads one 64-bit counter in shared memory; only
+//! if the counter has changed does it ask the node for the trace's socket.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -23,7 +23,7 @@ pub unsafe extern "C" fn linx_hunt(
     unsafe { linx_hunt_from(linx, hunt_path, hunt_sig, 0) }
 }
 
-/// Hunts for an endpoint; the hunt ends when another endpoint closes.
+/// Hunts for an endpoint; the hunt ends without an answer when the endpoint `from` closes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_hunt_from(
     linx: *mut Linx,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn linx_hunt_from(
     }
 }
 
-/// Converts a request's reference, or its error, for C.
+/// Returns the reference of a request as a number for C; on failure, sets errno and returns 0.
 fn reference(made: Result<Reference, Error>) -> u32 {
     made.map_or_else(
         |error| {

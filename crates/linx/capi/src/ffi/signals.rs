@@ -30,7 +30,7 @@ pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> 
     }
 }
 
-/// Allocates a signal in memory shared with the endpoint to which this one last sent a signal, or from which it last
+/// Allocates a signal in memory shared with the endpoint to which `linx` last sent a signal, or from which it last
 /// received one: C programs do not say for which receiver they allocate a signal. Without such memory, allocates an
 /// ordinary signal.
 #[unsafe(no_mangle)]

@@ -87,7 +87,8 @@ impl Node {
         }
     }
 
-    /// Announces to `endpoint` its channel for a link, over which it reaches `asked` if it requested the channel.
+    /// Announces to `endpoint` its channel for a link. If `endpoint` requested the channel, `asked` is the remote
+    /// endpoint that it wants to reach.
     pub(in crate::node) fn tell_of_relay(
         &mut self,
         endpoint: Spid,

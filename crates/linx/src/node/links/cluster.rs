@@ -195,7 +195,7 @@ impl Node {
         }
     }
 
-    /// Stops dialling a node. The link to it goes down when that has lost its connection.
+    /// Stops dialling a node. The link to that node stays up until it has lost its connection.
     fn forget_node(&mut self, instance: u32) {
         let Some(cluster) = &self.links.cluster else { return };
         let address = LinkAddress::Tipc { service: cluster.service, instance };
