@@ -95,8 +95,8 @@ fn what_cannot_run_beside_is_skipped_with_the_reason() {
     assert_eq!(
         reasons,
         [
-            "messages in beside need room for a sequence number of 8 bytes",
-            "shm-spin in beside does not support this way of waiting",
+            "messages in `beside` need room for a sequence number of 8 bytes",
+            "shm-spin in `beside` does not support this way of waiting",
             "udp may lose the message that ends the concurrent workload",
         ]
     );

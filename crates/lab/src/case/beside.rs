@@ -47,7 +47,7 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
     let no = |why: String, remedy: &str| Some(Unplaceable { why, remedy: remedy.to_owned() });
     if inputs.testbed.is_some() {
         let why = "concurrent workloads run on this machine only".to_owned();
-        return no(why, "set testbed = \"local\", or omit beside");
+        return no(why, "set testbed = \"local\", or omit `beside`");
     }
     if catalogue::is_contender(mechanism) {
         let why =
@@ -62,31 +62,31 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
     };
     if !waits {
         return no(
-            format!("{mechanism} in beside does not support this way of waiting"),
-            "set another wait in beside",
+            format!("{mechanism} in `beside` does not support this way of waiting"),
+            "set another `wait` in `beside`",
         );
     }
     if caps.reliability == Reliability::Lossy {
         let why = format!("{mechanism} may lose the message that ends the concurrent workload");
-        return no(why, "name a reliable mechanism in beside");
+        return no(why, "name a reliable mechanism in `beside`");
     }
     let least = SEQUENCED_SIZE as u64;
     if beside.size_bytes < least {
-        let why = format!("messages in beside need room for a sequence number of {least} bytes");
-        return no(why, "set size_bytes to at least 8 in beside");
+        let why = format!("messages in `beside` need room for a sequence number of {least} bytes");
+        return no(why, "set `size_bytes` to at least 8 in `beside`");
     }
     if let Some(max) = caps.max_message
         && beside.size_bytes > max as u64
     {
         let why = format!("the largest message of {mechanism} here is {max} bytes");
-        return no(why, "set a smaller size_bytes in beside");
+        return no(why, "set a smaller `size_bytes` in `beside`");
     }
     let spins = inputs.wait == Wait::Spin || beside.wait == Wait::Spin;
     if spins && inputs.cpus.iter().any(|cpu| beside.cpus.contains(cpu)) {
         let why = "one of the two workloads would spin on a CPU that the other one needs";
         return no(
             why.to_owned(),
-            "set wait = \"block\" in both, or a separate placement in beside",
+            "set wait = \"block\" in both, or a separate `placement` in `beside`",
         );
     }
     None
