@@ -66,22 +66,22 @@ fn span(r: &Record, of: Span) -> Option<&Latency> {
     cases::latency(r, of)
 }
 
-/// The sum over the roles; `None` if there are none.
+/// The sum of a figure over the roles; `None` if there are no roles.
 fn total(r: &Record, of: fn(&RoleMeters) -> u64) -> Option<u64> {
     (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum())
 }
 
-/// The sum over the roles of a counter that some machines do not have.
+/// The sum of a counter over the roles; `None` if the machine does not have the counter.
 fn counted(r: &Record, of: fn(&RoleMeters) -> Option<u64>) -> Option<u64> {
     (!r.roles.is_empty()).then(|| r.roles.iter().map(of).sum::<Option<u64>>()).flatten()
 }
 
-/// The sum over the hosts; `None` if their meters could not be read.
+/// The sum of a figure over the hosts; `None` if the meters of the hosts could not be read.
 fn hosts(r: &Record, of: fn(&HostMeters) -> u64) -> Option<u64> {
     (!r.host_cpu.is_empty()).then(|| r.host_cpu.iter().map(of).sum())
 }
 
-/// The sum over the interfaces of a counter that records of schema 1 do not have.
+/// The sum of a counter over the interfaces; `None` in records of schema 1, which lack the counter.
 fn dropped(r: &Record, of: fn(&IfaceMeters) -> Option<u64>) -> Option<u64> {
     (!r.net.is_empty()).then(|| r.net.iter().map(of).sum::<Option<u64>>()).flatten()
 }
@@ -98,22 +98,23 @@ fn status(status: Status) -> &'static str {
 /// All columns, in output order.
 pub const COLUMNS: &[Column] = columns! {
     "schema" Count "version of the record schema" |r| Some(u64::from(r.schema));
-    "run" Text "the run: its start in UTC and a suffix" |r| Some(r.run.clone());
+    "run" Text "name of the run: its start in UTC and a suffix" |r| Some(r.run.clone());
     "plan" Text "the plan's name" |r| Some(r.plan.clone());
-    "group" Text "the group of the plan" |r| Some(r.group.clone());
-    "case" Text "the case, the same for all its trials" |r| Some(r.case.clone());
+    "group" Text "the plan's group that the case belongs to" |r| Some(r.group.clone());
+    "case" Text "readable id of the case" |r| Some(r.case.clone());
     "mechanism" Text "the mechanism's id" |r| Some(r.mechanism.clone());
     "mechanism_version" Text "version of the kernel, library or program that provides the mechanism"
         |r| r.mechanism_version.clone();
-    "host" Text "local for this machine; on a testbed the host, or 'A to B'" |r| Some(r.host.clone());
-    "testbed" Text "the testbed; null without one" |r| r.inputs.testbed.clone();
-    "ends" Text "between two hosts or within one" |r| Some(r.inputs.ends.name().to_owned());
+    "host" Text "where the trial ran: local for this machine; on a testbed, the host or 'A to B'"
+        |r| Some(r.host.clone());
+    "testbed" Text "name of the testbed; null if the trial ran on this machine alone" |r| r.inputs.testbed.clone();
+    "ends" Text "whether the ends are on two hosts or on one" |r| Some(r.inputs.ends.name().to_owned());
     "kernels" Text "the hosts' kernels, separated by spaces; null without a testbed"
         |r| (!r.hosts.is_empty()).then(|| r.hosts.iter().map(|h| h.kernel.as_str()).collect::<Vec<_>>().join(" "));
     "status" Text "ok, degraded, failed or skipped" |r| Some(status(r.status).to_owned());
-    "reason" Text "why the trial was skipped, failed or is degraded" |r| r.reason.clone();
-    "remedy" Text "what to do about it" |r| r.remedy.clone();
-    "started_unix_ms" Count "start, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
+    "reason" Text "why the status is not ok" |r| r.reason.clone();
+    "remedy" Text "the step that removes this reason" |r| r.remedy.clone();
+    "started_unix_ms" Count "start of the trial, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
     "workload" Text "the workload" |r| Some(r.inputs.workload.word());
     "size_bytes" Count "message size" |r| Some(r.inputs.size_bytes);
     "wait" Text "how the ends waited" |r| Some(cases::wait_name(&r.inputs.wait));
@@ -132,7 +133,7 @@ pub const COLUMNS: &[Column] = columns! {
     "messages" Count "requested number of messages; null if the trial ends by time" |r| r.inputs.messages;
     "packet_series_ms" Count "requested interval of the packet series" |r| r.inputs.packet_series_ms.map(u64::from);
     "warmup_ms" Count "maximum duration of the warm-up" |r| Some(r.inputs.warmup_ms);
-    "measure_ms" Count "measured time if messages is null" |r| Some(r.inputs.measure_ms);
+    "measure_ms" Count "measured time if the number of messages is null" |r| Some(r.inputs.measure_ms);
     "trial" Count "number of this trial within the case, from 0" |r| Some(u64::from(r.inputs.trial));
     "trials" Count "trials of this case in this run" |r| Some(u64::from(r.inputs.trials));
     "order" Count "position of the trial in the run, from 0" |r| Some(u64::from(r.inputs.order));
@@ -149,30 +150,33 @@ pub const COLUMNS: &[Column] = columns! {
     "rate_msgs_per_s" Real "messages received per second" |r| r.throughput.map(|t| t.msgs_per_s);
     "rate_bytes_per_s" Real "payload bytes received per second" |r| r.throughput.map(|t| t.bytes_per_s);
     "round_trip_n" Count "number of samples of the round trip" |r| span(r, Span::RoundTrip).map(|l| l.n);
-    "round_trip_batch_msgs" Count "messages per sample" |r| span(r, Span::RoundTrip).map(|l| u64::from(l.batch));
+    "round_trip_batch_msgs" Count "round trips per sample" |r| span(r, Span::RoundTrip).map(|l| u64::from(l.batch));
     "round_trip_min_ns" Count "shortest round trip" |r| span(r, Span::RoundTrip).map(|l| l.min);
     "round_trip_mean_ns" Real "mean round trip" |r| span(r, Span::RoundTrip).map(|l| l.mean);
     "round_trip_p50_ns" Count "median round trip" |r| span(r, Span::RoundTrip).map(|l| l.p50);
-    "round_trip_p90_ns" Count "90th percentile" |r| span(r, Span::RoundTrip).map(|l| l.p90);
-    "round_trip_p99_ns" Count "99th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p99);
-    "round_trip_p999_ns" Count "99.9th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p999);
-    "round_trip_p9999_ns" Count "99.99th percentile" |r| span(r, Span::RoundTrip).and_then(|l| l.p9999);
+    "round_trip_p90_ns" Count "90th percentile of the round trip" |r| span(r, Span::RoundTrip).map(|l| l.p90);
+    "round_trip_p99_ns" Count "99th percentile of the round trip" |r| span(r, Span::RoundTrip).and_then(|l| l.p99);
+    "round_trip_p999_ns" Count "99.9th percentile of the round trip" |r| span(r, Span::RoundTrip).and_then(|l| l.p999);
+    "round_trip_p9999_ns" Count "99.99th percentile of the round trip"
+        |r| span(r, Span::RoundTrip).and_then(|l| l.p9999);
     "round_trip_max_ns" Count "longest round trip" |r| span(r, Span::RoundTrip).map(|l| l.max);
     "one_way_n" Count "number of samples of the one-way latency, which counts from the intended time"
         |r| span(r, Span::OneWay).map(|l| l.n);
-    "one_way_min_ns" Count "shortest" |r| span(r, Span::OneWay).map(|l| l.min);
-    "one_way_mean_ns" Real "mean" |r| span(r, Span::OneWay).map(|l| l.mean);
-    "one_way_p50_ns" Count "median" |r| span(r, Span::OneWay).map(|l| l.p50);
-    "one_way_p90_ns" Count "90th percentile" |r| span(r, Span::OneWay).map(|l| l.p90);
-    "one_way_p99_ns" Count "99th percentile" |r| span(r, Span::OneWay).and_then(|l| l.p99);
-    "one_way_p999_ns" Count "99.9th percentile" |r| span(r, Span::OneWay).and_then(|l| l.p999);
-    "one_way_p9999_ns" Count "99.99th percentile" |r| span(r, Span::OneWay).and_then(|l| l.p9999);
-    "one_way_max_ns" Count "longest" |r| span(r, Span::OneWay).map(|l| l.max);
+    "one_way_min_ns" Count "shortest one-way latency" |r| span(r, Span::OneWay).map(|l| l.min);
+    "one_way_mean_ns" Real "mean one-way latency" |r| span(r, Span::OneWay).map(|l| l.mean);
+    "one_way_p50_ns" Count "median one-way latency" |r| span(r, Span::OneWay).map(|l| l.p50);
+    "one_way_p90_ns" Count "90th percentile of the one-way latency" |r| span(r, Span::OneWay).map(|l| l.p90);
+    "one_way_p99_ns" Count "99th percentile of the one-way latency" |r| span(r, Span::OneWay).and_then(|l| l.p99);
+    "one_way_p999_ns" Count "99.9th percentile of the one-way latency" |r| span(r, Span::OneWay).and_then(|l| l.p999);
+    "one_way_p9999_ns" Count "99.99th percentile of the one-way latency"
+        |r| span(r, Span::OneWay).and_then(|l| l.p9999);
+    "one_way_max_ns" Count "longest one-way latency" |r| span(r, Span::OneWay).map(|l| l.max);
     "set_up_p50_ns" Count "time to connect, median" |r| span(r, Span::SetUp).map(|l| l.p50);
     "set_up_p99_ns" Count "time to connect, 99th percentile" |r| span(r, Span::SetUp).and_then(|l| l.p99);
     "exchange_p50_ns" Count "time from request to reply on a new connection, median"
         |r| span(r, Span::Exchange).map(|l| l.p50);
-    "exchange_p99_ns" Count "the same, 99th percentile" |r| span(r, Span::Exchange).and_then(|l| l.p99);
+    "exchange_p99_ns" Count "time from request to reply on a new connection, 99th percentile"
+        |r| span(r, Span::Exchange).and_then(|l| l.p99);
     "tear_down_p50_ns" Count "time to close, median" |r| span(r, Span::TearDown).map(|l| l.p50);
     "tear_down_p99_ns" Count "time to close, 99th percentile" |r| span(r, Span::TearDown).and_then(|l| l.p99);
     "bursts" Count "bursts intended" |r| r.pacing.map(|p| p.bursts);
@@ -182,7 +186,8 @@ pub const COLUMNS: &[Column] = columns! {
     "reached_bits_per_s" Real "achieved rate" |r| r.pacing.map(|p| p.reached_bits_per_s);
     "lateness_p50_ns" Count "how late the sender itself began a burst, median" |r| r.pacing?.lateness_ns.map(|l| l.p50);
     "lateness_p99_ns" Count "how late the sender itself began a burst, 99th percentile" |r| r.pacing?.lateness_ns?.p99;
-    "lateness_max_ns" Count "how late the sender itself began a burst, largest" |r| r.pacing?.lateness_ns.map(|l| l.max);
+    "lateness_max_ns" Count "how late the sender itself began a burst, largest"
+        |r| r.pacing?.lateness_ns.map(|l| l.max);
     "roles" Count "roles that took part" |r| Some(r.roles.len() as u64);
     "user_ns" Count "user CPU time of all roles" |r| total(r, |m| m.user_ns);
     "system_ns" Count "system CPU time of all roles" |r| total(r, |m| m.system_ns);
@@ -201,7 +206,7 @@ pub const COLUMNS: &[Column] = columns! {
     "host_cpus" Count "CPUs of all hosts" |r| hosts(r, |h| h.cpus.into());
     "sender_host_load" Real "share of the CPUs of the sender's or client's host that was busy, 0 to 1"
         |r| r.host_cpu.first()?.load();
-    "receiver_host_load" Real "the same for the receiver's or server's host"
+    "receiver_host_load" Real "share of the CPUs of the receiver's or server's host that was busy, 0 to 1"
         |r| r.host_cpu.last()?.load();
     "servers_cpu_ns" Count "CPU time of the servers between the ends, such as a tipcd; null if there are none or it is unknown"
         |r| (!r.servers.is_empty()).then(|| r.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>()).flatten();
@@ -212,31 +217,42 @@ pub const COLUMNS: &[Column] = columns! {
         |r| (!r.net.is_empty()).then(|| {
             r.net.iter().map(|i| format!("{}:{}", i.host, i.name)).collect::<Vec<_>>().join(" ")
         });
-    "tx_packets" Count "packets sent on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_packets).sum());
-    "rx_packets" Count "packets received on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_packets).sum());
-    "tx_bytes" Count "bytes sent on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_bytes).sum());
-    "rx_bytes" Count "bytes received on these interfaces" |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_bytes).sum());
-    "tx_dropped" Count "outgoing packets that these interfaces dropped" |r| dropped(r, |i| i.tx_dropped);
-    "rx_dropped" Count "incoming packets that these interfaces dropped" |r| dropped(r, |i| i.rx_dropped);
-    "packets_per_msg" Real "packets in both directions per message, round trip or exchange" |r| r.packets.map(|p| p.per_msg);
+    "tx_packets" Count "packets sent on the interfaces that carried the traffic"
+        |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_packets).sum());
+    "rx_packets" Count "packets received on the interfaces that carried the traffic"
+        |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_packets).sum());
+    "tx_bytes" Count "bytes sent on the interfaces that carried the traffic"
+        |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.tx_bytes).sum());
+    "rx_bytes" Count "bytes received on the interfaces that carried the traffic"
+        |r| (!r.net.is_empty()).then(|| r.net.iter().map(|i| i.rx_bytes).sum());
+    "tx_dropped" Count "outgoing packets dropped by the interfaces that carried the traffic"
+        |r| dropped(r, |i| i.tx_dropped);
+    "rx_dropped" Count "incoming packets dropped by the interfaces that carried the traffic"
+        |r| dropped(r, |i| i.rx_dropped);
+    "packets_per_msg" Real "packets in both directions per message, round trip or exchange"
+        |r| r.packets.map(|p| p.per_msg);
     "msgs_per_packet" Real "messages per forward packet" |r| r.packets.map(|p| p.msgs_per_packet);
     "reverse_per_forward" Real "backward packets per forward packet" |r| r.packets.and_then(|p| p.reverse_per_forward);
     "transport_sent" Count "segments or packets sent by the transport protocols"
         |r| (!r.retransmissions.is_empty()).then(|| r.retransmissions.iter().map(|t| t.sent).sum());
-    "transport_again" Count "how many of these were retransmissions"
+    "transport_again" Count "segments or packets that the transport protocols retransmitted"
         |r| (!r.retransmissions.is_empty()).then(|| r.retransmissions.iter().map(|t| t.again).sum());
     "packet_series" Text "packets over time, as JSON"
         |r| (!r.packet_series.is_empty()).then(|| serde_json::to_string(&r.packet_series).ok()).flatten();
     "jain" Real "Jain's fairness index of the roles" |r| r.fairness.as_ref().map(|f| f.jain);
-    "longest_wait_ns" Count "longest time that a role waited between two messages" |r| r.fairness.as_ref().map(|f| f.longest_wait_ns);
-    "sleeps_per_msg" Real "voluntary context switches of the senders per message" |r| r.fairness.as_ref()?.sleeps_per_msg;
-    "wasted_wakeups_per_msg" Real "voluntary context switches beyond one per message of each sender" |r| r.fairness.as_ref()?.wasted_wakeups_per_msg;
+    "longest_wait_ns" Count "longest time that a role waited between two messages"
+        |r| r.fairness.as_ref().map(|f| f.longest_wait_ns);
+    "sleeps_per_msg" Real "voluntary context switches of the senders per message"
+        |r| r.fairness.as_ref()?.sleeps_per_msg;
+    "wasted_wakeups_per_msg" Real "voluntary context switches of the senders beyond one per message, per message"
+        |r| r.fairness.as_ref()?.wasted_wakeups_per_msg;
     "clock_read_ns" Real "cost of reading the clock" |r| Some(r.calibration.clock_read_ns);
     "clock_step_ns" Real "smallest step of the clock" |r| Some(r.calibration.clock_step_ns);
     "empty_loop_ns" Real "cost of the empty measuring loop per message" |r| Some(r.calibration.empty_loop_ns);
     "cache_line_before_ns" Real "cache-line round trip before the trial" |r| r.calibration.cache_line_before_ns;
     "cache_line_after_ns" Real "cache-line round trip after the trial" |r| r.calibration.cache_line_after_ns;
-    "cores_moved" Flag "whether these two differ so much that the hypervisor must have moved the CPUs to other cores"
+    "cores_moved" Flag "whether the cache-line round trips before and after the trial differ so much that the hypervisor \
+                        must have moved the virtual CPUs"
         |r| Some(crate::limits::cores_moved(r.calibration.cache_line_before_ns?, r.calibration.cache_line_after_ns?));
     "facts" Text "values read back from the system, as JSON" |r| serde_json::to_string(&r.facts).ok();
     "warnings" Text "warnings about the trial, separated by semicolons"
