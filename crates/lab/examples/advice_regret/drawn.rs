@@ -6,7 +6,7 @@ use rand_pcg::Pcg64Mcg;
 
 const SIZES: &[&str] = &["16", "64", "256", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB"];
 
-/// The question of a scenario.
+/// The question of a scenario; each `attempt` gives another question.
 pub(super) fn drawn(scenario: u64, attempt: u64) -> String {
     let mut random = Pcg64Mcg::seed_from_u64(scenario * 1_000 + attempt);
     let mut one = |of: &[&str]| (*of.choose(&mut random).expect("not empty")).to_owned();

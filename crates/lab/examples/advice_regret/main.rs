@@ -272,8 +272,8 @@ impl Regret {
     }
 }
 
-/// The cost of the recommendation in one half of the trials, divided by that of the mechanism that is best in the
-/// other half.
+/// The cost of the recommendation in one half of the trials, divided by the cost, in the same half, of the mechanism
+/// that is best in the other half.
 fn beyond_the_other_half(truth: &[Judged], own: &Judged, half: usize) -> f64 {
     let median = |j: &Judged, half: usize| {
         let costs: Vec<f64> = j.costs.iter().copied().skip(half).step_by(2).collect();

@@ -34,7 +34,7 @@ pub struct Compared {
     pub latency_ns: Option<Figure>,
     /// Messages per second: of successive round trips, or of a stream at full speed.
     pub rate_msgs_per_s: Option<Figure>,
-    /// CPU time of both ends per message, nanoseconds.
+    /// CPU time of all ends and of servers between them, per message, nanoseconds.
     pub cpu_ns: Option<Figure>,
     /// Whether its ends may block but hardly slept, so that each kept its CPU busy, as spinning ends do.
     pub kept_awake: bool,
@@ -59,8 +59,8 @@ pub struct Flip {
     pub variation: String,
     /// Label of the candidate chosen for this variation; `None` if no candidate meets the goals.
     pub choice: Option<String>,
-    /// Whether the variation has no choice, or a choice other than the answer's that is better by more than the
-    /// uncertainty of the trials.
+    /// Whether the answer changes: in the variation, no candidate meets the goals, or the choice is another mechanism
+    /// because the one chosen for the question fails, costs clearly more or has no trials.
     pub differs: bool,
     /// The cost of each candidate that was compared, nanoseconds per message.
     pub costs_ns: Vec<(String, Figure)>,

@@ -3,10 +3,10 @@
 //! Of many candidates with the same cost, the one with the lowest median was lucky, and the others look worse than they
 //! are. Each median is therefore shrunk towards the common mean, more strongly if the candidates hardly differ by more
 //! than the scatter of their trials. How much the candidates differ (their spread) is itself uncertain. Every spread
-//! from zero to [`NEAR`] is therefore weighted by its probability given the medians (the hierarchical normal model of
-//! Gelman et al., Bayesian Data Analysis, section 5.4, with a uniform prior of the spread). The most probable spread
-//! alone would often be zero, and candidates that differ by 7 % would be declared equal with certainty. Everything is
-//! computed in logarithms, since costs are compared by ratios.
+//! from zero to the logarithm of [`NEAR`] is therefore weighted by its probability given the medians (the hierarchical
+//! normal model of Gelman et al., Bayesian Data Analysis, section 5.4, with a uniform prior of the spread). The most
+//! probable spread alone would often be zero, and candidates that differ by 7 % would be declared equal with certainty.
+//! Everything is computed in logarithms, since costs are compared by ratios.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -16,7 +16,8 @@ use crate::stats::median;
 /// Candidates whose cost exceeds the lowest by more than this factor do not contribute to the common spread: they are
 /// clearly more expensive.
 const NEAR: f64 = 1.5;
-/// Number of spreads, from zero to [`NEAR`], that are weighted.
+/// Number of equal steps between zero and the logarithm of [`NEAR`]; the spreads that are weighted lie at the ends of
+/// the steps.
 const SPREADS: usize = 40;
 const RESAMPLES: usize = 200;
 const DRAWS: usize = 2_000;
@@ -39,7 +40,7 @@ struct Spread {
     middle: f64,
     /// Standard deviation of the common mean.
     middle_sd: f64,
-    /// Relative probability, given all medians.
+    /// Relative probability, given all medians; its logarithm until [`Spread::all`] scales it.
     weight: f64,
 }
 
@@ -55,7 +56,7 @@ impl Spread {
         Spread { sd, middle, middle_sd: weights.powf(-0.5), weight: log - 0.5 * weights.ln() }
     }
 
-    /// All spreads from zero to [`NEAR`], with weights scaled so that the largest is 1.
+    /// All spreads from zero to the logarithm of [`NEAR`], with weights scaled so that the largest is 1.
     fn all(near: &[Seen]) -> Vec<Spread> {
         let step = NEAR.ln() / SPREADS as f64;
         let mut all: Vec<Spread> =
@@ -180,8 +181,8 @@ mod tests {
         assert!(sure[2] < 0.9 && sure.iter().all(|p| *p > 0.1), "{sure:?}");
     }
 
-    /// Of all claims made with a given probability, that fraction is true: tested with many groups of eight candidates
-    /// whose true costs differ by a few per cent.
+    /// The fraction of the claims that are true equals the probability with which they are made. Tested with many
+    /// groups of eight candidates whose true costs differ by a few per cent.
     #[test]
     fn what_is_believed_at_a_probability_is_true_that_often() {
         let (mut said, mut kept) = (0.0, 0.0);

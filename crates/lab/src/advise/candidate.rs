@@ -28,7 +28,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The candidate's name in tables: the mechanism's id, followed by the way of waiting unless the ends sleep.
+    /// The candidate's name in tables: the mechanism's id, followed by the way of waiting in parentheses unless the
+    /// ends block.
     pub fn label(&self) -> String {
         match self.wait {
             Wait::Block => self.mechanism.to_owned(),
@@ -49,10 +50,10 @@ impl Candidate {
     }
 }
 
-/// A mechanism that is not recommended, whatever its speed.
+/// A candidate that must not be recommended, with the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RuledOut {
-    /// Label of the mechanism.
+    /// The candidate's label, or the mechanism's id if its way of waiting does not matter.
     pub candidate: String,
     /// The reason.
     pub why: String,
@@ -69,7 +70,9 @@ pub struct Field {
     pub ruled_out: Vec<RuledOut>,
     /// Requirements for which there is no evidence here.
     pub unanswered: Vec<String>,
-    /// Two requirements that no mechanism meets together, in words; `None` if there are candidates or no such pair.
+    /// Why there are no candidates, in words: the requirement, the pair or the set of requirements that no mechanism
+    /// meets, or the reasons why the mechanisms that meet all of them cannot be measured. `None` if there are
+    /// candidates or if no such reason is known.
     pub conflict: Option<String>,
 }
 
@@ -174,7 +177,7 @@ pub fn field(
         if !known_good && !kept.is_empty() {
             let basis = kept.iter().filter_map(fact_of).map(|f| f.basis).next().unwrap_or_default();
             field.unanswered.push(format!(
-                "{} is {}, but there is no evidence about it for any candidate. For the first one: {basis}",
+                "{} is {}, but there is no evidence about it for any candidate. For the first candidate: {basis}",
                 property.name(),
                 if wanted { "required" } else { "prohibited" }
             ));
@@ -192,7 +195,7 @@ pub fn field(
         {
             field.unanswered.push(format!(
                 "{} has no effect on the choice, since there is no evidence about it for any candidate. For the first \
-                 one: {}",
+                 candidate: {}",
                 property.name(),
                 facts[0].basis
             ));
@@ -221,7 +224,8 @@ fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
     waits
 }
 
-/// The first two requirements that can be met individually, but not together by any candidate, in words.
+/// Describes the first requirement that no candidate meets, or the first two that candidates meet individually but not
+/// together; otherwise, if no candidate meets all of the requirements, says so. `None` if a candidate does.
 fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
     let meets = |candidate: &Candidate, property: Property| {
         let wanted = match question.wish(property) {

@@ -25,7 +25,7 @@ fn round_trips(mechanism: &str, p50_ns: u64, cpu_ns: f64) -> Vec<Record> {
     records
 }
 
-/// The same round trips of ends that hardly ever slept.
+/// The records of [`round_trips`], changed to those of ends that hardly ever slept.
 fn awake(mechanism: &str, p50_ns: u64, cpu_ns: f64) -> Vec<Record> {
     let mut records = round_trips(mechanism, p50_ns, cpu_ns);
     records.iter_mut().flat_map(|r| &mut r.roles).for_each(|role| role.switches_voluntary = 1);
@@ -117,7 +117,8 @@ fn other_programs_that_used_the_cpus_during_the_trials_are_named() {
     assert_eq!(read(&records[0]), Trial::of(&records[0]));
 }
 
-/// Answers from a run whose check before it found these, in this order.
+/// The answer from the records of a run before which the machine was checked, with findings on these subjects in this
+/// order.
 fn checked(findings: &[&str]) -> Advice {
     let dir = tempfile::tempdir().expect("a folder");
     let runs = ["first", "unrelated"].map(|run| (run.to_owned(), dir.path().join(run)));
@@ -156,7 +157,7 @@ fn what_disturbed_the_machine_before_the_runs_of_an_answer_is_told() {
     );
 }
 
-/// A bench that has just made a run, whose check before it found something.
+/// A bench whose run is preceded by a check that finds something.
 struct Checked<'a>(&'a std::path::Path);
 
 impl Bench for Checked<'_> {

@@ -272,7 +272,7 @@ fn records_of_one_place_do_not_answer_for_another() {
     assert_eq!(answer(hosts, &records).choice, None);
 }
 
-/// Round trips of a mechanism: `first` trials in one run, then `later` trials in a second run.
+/// Records of round trips of a mechanism: `first` trials in one run, then `later` trials in a second run.
 fn in_runs(mechanism: &str, p50_ns: u64, first: usize, later: usize) -> Vec<Record> {
     let p50s: Vec<u64> = (0..(first + later) as u64).map(|n| p50_ns + n).collect();
     let mut records = samples::trials(mechanism, 64, &p50s, 900.0);

@@ -9,10 +9,10 @@ use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
 /// A candidate is not pursued if its first trials all exceed the limit of a goal by this factor, although fewer than
 /// [`TRIALS_AT_LEAST`] trials leave the goal undecided.
 const FAR_BEYOND: f64 = 3.0;
-/// Begins a range or figure that contains maxima in place of percentiles.
-const MAXIMA: &str = "trials with too few samples count with their largest: ";
+/// The text before a range or figure that contains maxima in place of percentiles.
+const MAXIMA: &str = "trials with too few samples count with their largest sample: ";
 
-/// A figure of a candidate over its trials.
+/// A figure of a candidate: the median of its trials and an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// Number of trials.
@@ -61,7 +61,8 @@ pub struct GoalVerdict {
     /// Whether `measured` contains maxima, from trials with too few samples for the percentile. Such maxima can show
     /// that the goal is met, but not that it is missed.
     pub of_maxima: bool,
-    /// For a maximum, the largest of all good trials, which alone decides.
+    /// For a goal on the maximum: the largest value in all good trials, which alone decides. `None` for other goals, or
+    /// without good trials.
     pub largest: Option<f64>,
     /// The median latencies of the trials, if `of_maxima`.
     pub medians: Option<Figure>,
@@ -79,7 +80,7 @@ pub struct GoalVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Open {
-    /// It was not measured.
+    /// The figure was not measured.
     NotMeasured,
     /// There are fewer than [`TRIALS_AT_LEAST`] trials.
     FewTrials,
@@ -129,8 +130,8 @@ impl GoalVerdict {
         }
     }
 
-    /// Judges a maximum. `measured` summarises the maxima of the trials, and `good` are those of all good trials: a
-    /// single one beyond the limit misses the goal, as in plans.
+    /// Judges a goal on the maximum. `measured` summarises the maxima of the trials, and `good` contains the maxima of
+    /// all good trials: as in plans, the goal is missed if a single one of these exceeds the limit.
     pub(super) fn of_largest(
         what: &str,
         most: f64,
@@ -175,8 +176,9 @@ impl GoalVerdict {
         }
     }
 
-    /// The figure that decides, in words: for a maximum the largest, and where maxima replace percentiles, the medians if
-    /// the goal is missed, since maxima cannot show that.
+    /// The figure that decides, in words: for a goal on the maximum, the largest value; if the goal is missed and
+    /// maxima replace percentiles, the median latency, since maxima cannot show a miss; otherwise, the median of the
+    /// trials.
     pub(super) fn shown(&self) -> String {
         let unit = self.unit;
         match (self.measured, self.largest, self.medians) {
@@ -192,9 +194,9 @@ impl GoalVerdict {
         }
     }
 
-    /// Judges the same goal for a figure whose trials contain maxima in place of percentiles. `exact` are the percentiles
-    /// of those trials that have enough samples, and `medians` the medians of the trials: the goal is missed only if even
-    /// these exceed the limit.
+    /// Judges the same goal for a figure whose trials contain maxima in place of percentiles. `exact` summarises the
+    /// percentiles of those trials that have enough samples, and `medians` the median latencies of the trials: the goal
+    /// is missed only if even the median latencies exceed the limit.
     pub(super) fn of_maxima(
         mut self,
         exact: Option<Figure>,

@@ -13,7 +13,7 @@ fn question(text: &str) -> Question {
     Question::parse("test", "test.toml", text).expect("a question")
 }
 
-/// Round trips of a mechanism with these largest latencies in microseconds.
+/// Records of round trips of a mechanism, one for each of these largest latencies in microseconds.
 fn with_maxima(mechanism: &str, cpu_ns: f64, maxima_us: &[u64]) -> Vec<Record> {
     let p50s: Vec<u64> = (0..maxima_us.len() as u64).map(|n| 5_000 + n).collect();
     let mut records = samples::trials(mechanism, 64, &p50s, cpu_ns);

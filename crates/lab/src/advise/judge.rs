@@ -244,7 +244,8 @@ pub struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Whether more trials are unlikely to change the choice: the confidence is high enough, and every goal is decided.
+    /// Whether more trials are unlikely to change the choice: the confidence is high enough, and every goal that was
+    /// measured is decided.
     pub fn is_settled(&self) -> bool {
         let open = |g: &GoalVerdict| g.met.is_none() && g.measured.is_some();
         self.confidence >= CERTAIN && !self.chosen.goals.iter().any(open)
@@ -254,7 +255,7 @@ impl Choice<'_> {
 /// Chooses a candidate. Two admissible candidates are equal if their intervals overlap and their probabilities of
 /// costing at most [`EQUAL_WITHIN`] more than the best hardly differ. Among those equal to the most probable candidate,
 /// the one with the fewest undecided goals is chosen; then the one that satisfies the most preferences; then the
-/// simplest.
+/// simplest. `None` if no candidate is admissible.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
     // Candidates dropped after a brief measurement have too few trials to be compared with those that were measured

@@ -75,7 +75,7 @@ pub struct Sources<'a> {
     pub known: Known<'a>,
     /// Earlier trials.
     pub library: &'a Library,
-    /// The folder of runs used in the commands of an answer.
+    /// The folder in which new runs are stored; the commands of an answer refer to these runs there.
     pub folder: &'a std::path::Path,
     /// Time limit for measuring; `None` to use existing records only.
     pub budget: Option<Duration>,

@@ -217,12 +217,11 @@ impl Property {
             }),
             Property::PrivateDevShm if subject.question.has_private_dev_shm() => Fact::new(
                 true,
-                "measured between containers with a /dev/shm each; a mechanism that fails there is ruled out",
+                "measured between containers, each with its own /dev/shm; a mechanism that fails there is ruled out",
             ),
             Property::UnprivilegedContainer | Property::PrivateDevShm => Fact {
                 holds: None,
-                basis: "records of this machine do not cover it; test it in the container itself"
-                    .to_owned(),
+                basis: "no record covers this property; test it in the container itself".to_owned(),
             },
         }
     }
@@ -341,14 +340,8 @@ impl Subject<'_> {
         let count = mine().count();
         if count == 0 {
             let id = self.entry.id();
-            let basis = match self.entry.is_contender() {
-                false => {
-                    format!("no fault record of {id} on this machine; run `crossway faults {id}`")
-                }
-                true => {
-                    "fault tests cover Crossway's own mechanisms only, not contenders".to_owned()
-                }
-            };
+            let basis =
+                format!("no fault record of {id} on this machine; run `crossway faults {id}`");
             return Fact { holds: None, basis };
         }
         match mine().find(|r| !good(r)) {
@@ -362,7 +355,8 @@ impl Subject<'_> {
                 Fact {
                     holds: Some(false),
                     basis: format!(
-                        "fault test {} of {} while {}: outcome {}{after} (run {})",
+                        "in the fault test '{}' of {} (state: {}), the outcome for the survivor was '{}'{after} \
+                         (run {})",
                         word(bad.fault),
                         bad.mechanism,
                         word(bad.state),

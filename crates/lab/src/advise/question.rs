@@ -80,7 +80,7 @@ pub struct Question {
     pub goals: Goals,
     /// Properties that the mechanism must, should or must not have.
     pub wishes: BTreeMap<Property, Wish>,
-    /// Maximum time in which a crash of the peer must be detected, in milliseconds.
+    /// Maximum time until a crash of the peer must be detected, in milliseconds; `None` for no limit.
     pub detect_within_ms: Option<f64>,
     /// Languages named in the wish for [`Property::Language`].
     pub languages: Vec<String>,
@@ -291,7 +291,8 @@ impl Question {
         }
     }
 
-    /// How a stream is sent whose rate is too high for a schedule of single messages, in words; `None` for others.
+    /// How a stream is sent whose rate is too high for a schedule of single messages, in words; `None` for all other
+    /// questions.
     fn bursts(&self) -> Option<String> {
         let rate = self.rate_per_s.filter(|_| self.pattern == Pattern::Stream)?;
         let messages = per_burst(rate);

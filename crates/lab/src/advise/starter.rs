@@ -84,7 +84,8 @@ const PYTHON: &[(&str, &str)] = &[
 ];
 const README: &str = include_str!("../../starters/README.md");
 
-/// Mechanisms with starter programs in a language. Rust's standard library does not support SOCK_SEQPACKET.
+/// Mechanisms with starter programs in a language. Rust's standard library does not support SOCK_SEQPACKET, so
+/// uds-seqpacket is missing there.
 pub fn available(language: Language) -> Vec<&'static str> {
     let has = |kind: &&Kind| language != Language::Rust || kind.socket_type == "SOCK_STREAM";
     KINDS.iter().filter(has).map(|kind| kind.mechanism).collect()

@@ -228,8 +228,8 @@ impl Trial {
     }
 
     /// Latency at a percentile in nanoseconds: of the round trip, of one way from the intended time, or of a whole
-    /// exchange. A trial with too few samples for the percentile returns its maximum, which is never smaller than the
-    /// percentile.
+    /// exchange (the sum of its parts at the percentile). A trial with too few samples for the percentile returns its
+    /// maximum, which is never smaller than the percentile.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
         let measure = self.inputs.workload.facts().measure;
@@ -257,7 +257,7 @@ impl Trial {
         self.throughput.map(|t| 1e9 / t.msgs_per_s).filter(|ns| ns.is_finite())
     }
 
-    /// CPU time of both ends and their servers per message, nanoseconds.
+    /// CPU time of all ends and of servers between them, per message, nanoseconds; `None` if it is unknown.
     pub fn cpu_ns_per_message(&self) -> Option<f64> {
         self.cost.map(|c| c.cpu_ns_per_msg)
     }
@@ -291,8 +291,8 @@ impl Trial {
         }
     }
 
-    /// CPU time that neither the ends nor their servers used; `None` if it is unknown, or if the trial ran beside a
-    /// load that was asked for.
+    /// CPU time that neither the ends nor their servers used; `None` if it is unknown, or if the case has a background
+    /// load or concurrent workloads.
     pub fn other_work(&self) -> Option<OtherWork> {
         let is_measured = matches!(self.status, Status::Ok | Status::Degraded);
         if !is_measured || !self.inputs.load.is_idle() || !self.inputs.beside.is_empty() {

@@ -6,7 +6,7 @@ use super::super::trials::Trial;
 use crate::other_work::{OtherWork, other_cpus, warning_about};
 use crate::preflight::{self, Finding};
 
-/// Describes what disturbed the machine before and during these runs: of each kind of disturbance, one sentence.
+/// Describes what disturbed the machine before and during these runs, in one sentence for each kind of disturbance.
 pub(super) fn disturbances(
     sources: &Sources<'_>,
     survey: &Survey,
@@ -15,7 +15,7 @@ pub(super) fn disturbances(
     before(sources, runs).into_iter().chain(during(sources, survey, runs)).collect()
 }
 
-/// The first finding on each subject of the checks before the runs.
+/// What the checks before the runs found: for each subject, a sentence with the first finding and the number of runs.
 fn before(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
     let mut found: Vec<(Finding, usize)> = Vec::new();
     for run in runs {
@@ -41,7 +41,8 @@ fn before(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
     found.into_iter().map(note).collect()
 }
 
-/// A sentence about the run during which other programs kept the CPUs busiest.
+/// A sentence about the run during which other programs kept the CPUs busiest; `None` if they disturbed none of the
+/// runs.
 fn during(sources: &Sources<'_>, survey: &Survey, runs: &[&String]) -> Option<String> {
     let library = sources.library;
     let trials = || survey.trials.iter().chain(&library.own).chain(&library.foreign);

@@ -18,7 +18,7 @@ pub struct Reason<'a> {
     pub candidates: Vec<&'a str>,
     /// The reason.
     pub why: &'a str,
-    /// The evidence.
+    /// The evidence for the reason.
     pub basis: &'a str,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn trials_words(n: usize) -> String {
     format!("{n} {}", if n == 1 { "trial" } else { "trials" })
 }
 
-/// Why a candidate was not pursued, if its trials say so, and after how many.
+/// The reasons in a candidate's trials for not pursuing it, and the number of these trials; empty if there are none.
 pub(super) fn not_pursued(j: &Judged) -> Vec<String> {
     let doubts = j.doubts();
     if doubts.is_empty() {
@@ -155,7 +155,7 @@ pub(super) fn not_pursued(j: &Judged) -> Vec<String> {
     vec![format!("after {} ({})", trials_words(j.cost.n), doubts.join("; "))]
 }
 
-/// What would decide what the trials leave open.
+/// The step that would decide what the trials leave undecided, in words.
 pub(super) fn remedy(sources: &Sources<'_>, foreign: bool) -> &'static str {
     match (sources.budget, foreign) {
         (Some(_), _) => "allow more time with --time, or stop other work on this machine",

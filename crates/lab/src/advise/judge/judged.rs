@@ -21,7 +21,7 @@ pub struct Judged {
     pub latency: Option<Figure>,
     /// Messages per second.
     pub rate: Option<Figure>,
-    /// CPU time of both ends per message, nanoseconds.
+    /// CPU time of all ends and of servers between them, per message, nanoseconds.
     pub cpu: Option<Figure>,
     /// Verdicts on the goals.
     pub goals: Vec<GoalVerdict>,
@@ -29,9 +29,10 @@ pub struct Judged {
     pub share_of_rate: Option<f64>,
     /// Whether the candidate needs a process other than the two ends.
     pub has_server: bool,
-    /// Whether its ends may block but hardly ever slept in most of the trials, so that each kept its CPU busy.
+    /// Whether the candidate's ends may block but hardly ever slept in most of the trials, so that each kept its CPU
+    /// busy.
     pub kept_awake: bool,
-    /// Whether the question prohibits that.
+    /// Whether the question prohibits ends that keep their CPUs busy (`spinning` has the wish `prohibit`).
     pub must_sleep: bool,
     /// Ids of the cases of the trials.
     pub cases: Vec<String>,
@@ -47,7 +48,7 @@ impl Judged {
         self.failures().is_empty() && self.doubts().is_empty()
     }
 
-    /// Whether there are enough trials to rule the candidate out by figures that vary.
+    /// Whether there are enough trials to rule the candidate out by figures that vary between trials.
     fn is_decided(&self) -> bool {
         self.cost.n >= TRIALS_AT_LEAST
     }
@@ -111,8 +112,8 @@ impl Judged {
         self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
     }
 
-    /// Number of the question's preferences that it satisfies, minus the number that it violates. Ends that hardly slept
-    /// count as spinning.
+    /// Number of the question's preferences that the candidate satisfies, minus the number that it violates. Ends that
+    /// hardly slept count as spinning.
     pub fn preferences(&self, question: &Question) -> i32 {
         // The candidate's own count assumes that ends that may block do sleep.
         let spinning = match question.wish(Property::Spinning) {
@@ -141,7 +142,8 @@ impl Judged {
     }
 }
 
-/// A fraction in per cent, rounded down, with one more digit near the fraction that counts as reached.
+/// A fraction in per cent: from 90 % on with one decimal and rounded down, so that a fraction just below
+/// [`RATE_REACHED`] does not look as if it had reached that.
 fn percent_below(share: f64) -> String {
     let percent = share * 100.0;
     if share < 0.9 {

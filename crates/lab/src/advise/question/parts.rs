@@ -102,7 +102,8 @@ pub(super) fn goals(at: &At<'_>, value: &Value) -> Result<Goals, PlanError> {
     for &(percentile, us) in &goals.latency_us {
         if let Some((lower, most)) = former.filter(|(_, most)| us < *most) {
             return Err(at.bad(format!(
-                "{0} of {us} us contradicts {1} of {most} us, because {1} is never larger than {0}: relax the first or tighten the second",
+                "{0} of {us} us contradicts {1} of {most} us, because {1} is never larger than {0}: \
+                 raise the limit of {0} or lower that of {1}",
                 percentile.name(),
                 lower.name()
             )));

@@ -58,11 +58,11 @@ impl Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
-    /// Latency at the goal's percentile, or the median.
+    /// Latency at the percentile of the strictest latency goal, or the median if there is no such goal.
     Latency,
     /// Time per message at full speed.
     Throughput,
-    /// CPU time per message, of both ends.
+    /// CPU time per message, of all ends and of servers between them.
     Cpu,
 }
 
@@ -121,7 +121,7 @@ impl Percentile {
 pub struct Goals {
     /// Maximum latency in microseconds, by percentile.
     pub latency_us: Vec<(Percentile, f64)>,
-    /// Maximum CPU time of both ends together, in percent of one CPU.
+    /// Maximum CPU time of all ends and of servers between them, in percent of one CPU.
     pub cpu_percent: Option<f64>,
     /// Maximum memory in bytes for the channel's buffers, both directions together.
     pub memory_bytes: Option<u64>,
