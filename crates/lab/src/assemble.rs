@@ -101,8 +101,7 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// Duration of a paced stream's schedule: from the first instant to the last, plus one period for the bits of the last
-/// burst.
+/// Duration of a paced stream's schedule: from the first instant to the last, plus one period for the last burst.
 fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
     let Extent::Instants { period_ns, .. } = workload.facts().extent else { return None };
     let seen = outcomes.iter().find_map(|o| o.pacing.as_ref())?;

@@ -52,8 +52,8 @@ pub fn calibrate() -> Instruments {
     }
 }
 
-/// Measures the harness's cost per message of a case, with the case's own messages but without a mechanism. Takes a few
-/// milliseconds.
+/// Measures what the harness (the code that prepares, reads and checks messages) costs per message in a case, with
+/// messages of the case's size but without a mechanism. Takes a few milliseconds.
 pub fn harness(
     ticker: &Ticker,
     size: usize,
@@ -109,7 +109,7 @@ pub fn harness(
     }
 }
 
-/// Total bytes of one measurement in [`harness`]; also the maximum number of messages.
+/// Total bytes of one measurement in [`harness`], which uses at most [`HARNESS_MESSAGES`] messages.
 const HARNESS_BYTES: usize = 1 << 20;
 const HARNESS_MESSAGES: usize = 2_000;
 

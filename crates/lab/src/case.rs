@@ -128,7 +128,8 @@ fn expand_group(group: &Group, site: &Site, seed: u64, topology: &Topology, case
     }
 }
 
-/// Expands the axes that concern only the two ends of a case.
+/// Expands the remaining lists of a group for one mechanism: ways of waiting, concurrent workloads, access, socket
+/// buffers and capacities.
 fn expand_ends(
     group: &Group,
     mechanism: &'static str,
@@ -297,7 +298,7 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
     }
     if inputs.reply_bytes.is_some() && !facts.sizes_replies() {
         let why = "only round trips can have replies of another size".to_owned();
-        return no(why, "set workload = \"ping-pong\" or requests, or omit reply_bytes");
+        return no(why, "set `workload` to ping-pong or requests, or omit `reply_bytes`");
     }
     if inputs.workload == Workload::Exchange && !caps.reconnects {
         let why = "the mechanism cannot reconnect its channel for each exchange";

@@ -171,7 +171,7 @@ impl<'a> Case<'a> {
         self.good().filter_map(of).filter(|x| x.is_finite()).collect()
     }
 
-    /// Whether the hypervisor moved the CPUs of a trial that counts to other cores during the trial.
+    /// Whether the hypervisor moved the virtual CPUs to other cores during any of the trials that count.
     pub fn moved(&self) -> bool {
         self.good().any(|r| {
             let c = &r.calibration;

@@ -1,8 +1,8 @@
 //! The cost of a message on each transport of a channel, computed from a run's records.
 //!
 //! The costs per message and per byte are the coefficients of a line fitted to the streams' times per message. The cost
-//! of a wake-up is the time by which a round trip of blocking ends exceeds that of two messages. Only the placement
-//! with the most trials is used.
+//! of a wake-up is half the time by which a round trip exceeds the cost of two messages. Only the placement with the
+//! most trials is used.
 
 use std::collections::BTreeMap;
 

@@ -236,7 +236,8 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
     let open = n - copies;
     if open >= 20 {
         report.warnings.push(format!(
-            "{open} figures are compared: some will differ by chance alone; look for patterns, or repeat the important ones"
+            "{open} figures are compared, and some will differ by chance alone; look for patterns, or \
+             measure the important cases again"
         ));
     }
     report

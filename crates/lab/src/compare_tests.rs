@@ -272,7 +272,7 @@ fn gates_that_are_not_understood_are_refused() {
     }
 }
 
-/// Throughput trials of this many messages per second, and nothing else.
+/// Records of throughput trials with these rates, in messages per second, and without any other figure.
 fn streams(rates: &[f64]) -> Vec<Record> {
     let mut records = samples::trials("pipe", 64, &vec![1000; rates.len()], 500.0);
     for (r, rate) in records.iter_mut().zip(rates) {

@@ -89,7 +89,7 @@ pub fn examine(
     Ok(all_hold)
 }
 
-/// All sizes and workloads that the protocol supports.
+/// The cases to test: all workloads that the protocol supports, with all of [`SIZES`].
 fn cases(id: &str) -> Result<Vec<Case>, PlanError> {
     let text = format!(
         "[group.content]\nmechanisms = \"{id}\"\nworkload = [\"throughput\", \"ping-pong\"]\nsize_bytes = {SIZES}\n\
@@ -112,7 +112,7 @@ fn cases(id: &str) -> Result<Vec<Case>, PlanError> {
     Ok(cases)
 }
 
-/// Opens, verifies, warms up, measures and closes the channel in each trial.
+/// Runs all trials of a case, each of which opens, verifies, warms up, measures and closes the channel.
 fn carry(
     contender: &'static Contender,
     case: &Case,

@@ -302,7 +302,7 @@ impl Host {
         None
     }
 
-    /// Waits for an answer that does not come from a role; other messages stay queued.
+    /// Waits for an answer that does not come from a role. Messages from roles stay queued; any others are discarded.
     pub(crate) fn expect<T>(
         &mut self,
         limit: Duration,
@@ -352,7 +352,8 @@ impl Host {
         HostError::Lost { host: self.name().to_owned(), command: self.shown(), how }
     }
 
-    /// Updates the offset between the agent's clock and ours from an answer that contains its time.
+    /// Updates the offset between the agent's clock and ours from an answer that contains the time of the agent's
+    /// clock.
     pub(crate) fn note_clock(&mut self, asked_ns: u64, its_now_ns: u64) {
         let now_ns = monotonic_ns();
         if let Some(line) = &mut self.line {

@@ -102,7 +102,8 @@ impl Line {
         }
     }
 
-    /// Describes how the command exited, once its output is closed.
+    /// Describes how the command exited; to be called when its output is closed. A command that does not exit then is
+    /// killed.
     pub(super) fn end(&mut self) -> String {
         self.to = None;
         let until = Instant::now() + LAST_WORDS;

@@ -4,7 +4,8 @@ use crate::control::Outcome;
 use crate::inputs::Workload;
 use crate::record::Fairness;
 
-/// The shares of the senders (with one receiver), or of the pairs or receivers.
+/// How evenly the senders (with one receiver), the pairs or the receivers shared the channel; `None` for workloads with
+/// two roles, or if nothing arrived.
 pub(super) fn of(outcomes: &[Outcome], workload: Workload) -> Option<Fairness> {
     let amounts: Vec<u64> = match workload {
         Workload::FanIn { .. } => outcomes.iter().flat_map(|o| o.shares.clone()).collect(),

@@ -50,8 +50,9 @@ impl Durations {
         };
         let side = |of: &BTreeSet<Duration>| of.iter().map(name).collect::<Vec<_>>().join(", or ");
         Some(format!(
-            "the durations of the trials differ in {} of {} cases (A: {}; B: {}), which changes figures by itself: short trials have faster wake-ups \
-             (docs/BIAS.md); measure both with the same --measure-ms and --warmup-ms",
+            "trials of the two sides have different durations in {} of {} cases (A: {}; B: {}), which changes figures \
+             by itself: short trials have faster wake-ups (docs/BIAS.md); measure both with the same --measure-ms and \
+             --warmup-ms",
             self.differing,
             self.cases,
             side(&self.of[0]),

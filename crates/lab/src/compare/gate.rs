@@ -72,8 +72,9 @@ pub fn change_range(low: f64, high: f64) -> String {
 }
 
 impl FailOn {
-    /// The gate's verdict on a figure, by where the interval of the slowdown lies with respect to the bound. The verdicts
-    /// "same" and "unclear" have other bounds and do not matter here. Like a verdict, "slower" takes both tests.
+    /// The gate's verdict on a figure, by where the interval of the slowdown lies with respect to the bound. The
+    /// verdicts "same" and "unclear" have other bounds and do not matter here. As for a verdict, both tests must agree
+    /// that the figure is slower.
     pub fn call(&self, comparison: &Comparison) -> GateCall {
         let bound = 1.0 + self.slower_by;
         match comparison.slowdown_interval {
@@ -87,10 +88,10 @@ impl FailOn {
         }
     }
 
-    /// The message for a figure that the trials leave undecided. A figure without an interval has too few trials for a
-    /// change.
+    /// The message for a figure that the trials leave undecided. For a figure without an interval, the message does not
+    /// contain `change`, since the trials are too few.
     fn undecided(&self, c: &Comparison, change: &str) -> String {
-        let note = c.note.as_deref().unwrap_or("the trials do not decide it");
+        let note = c.note.as_deref().unwrap_or("the trials do not decide whether it is slower");
         let Some(slowdown) = c.slowdown_interval else {
             return format!("{}: {} undecided: {note}", c.case, c.figure);
         };

@@ -122,8 +122,8 @@ fn stamp_file(contender: &Contender) -> PathBuf {
     contender.out.join(format!("built-{words:08x}"))
 }
 
-/// The text that identifies a build: the command, and a hash of each file that it names. The helpers are identified by
-/// the name of their folder.
+/// The text that identifies a build: the command, and a hash of each file in the declaration's folder that the command
+/// names. The helpers are identified by the name of their folder.
 fn stamp_text(contender: &Contender) -> String {
     let words = contender.build.iter().flat_map(|word| word.split_whitespace());
     let named = words.map(|word| PathBuf::from(word.trim_end_matches(';')));

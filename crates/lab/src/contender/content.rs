@@ -1,6 +1,6 @@
-//! The payload of a window, and how a reader proves that it has read it.
-//! The bytes are random and different for each window, derived from a secret that no program knows. A sender gets the
-//! bytes as a file. A receiver gets no such file, and can compute the checksum of the bytes only by reading them.
+//! The payload of a window, and how a reader proves that it has read the payload. The bytes are random and different
+//! for each window, derived from a secret that no program knows. A sender gets the bytes as a file. A receiver gets no
+//! such file, and can compute the checksum of the bytes only by reading them.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

@@ -131,7 +131,7 @@ impl End {
         }
     }
 
-    /// Whether the program has already reported completion.
+    /// Whether the program has already answered or exited.
     pub(crate) fn has_answered(&self) -> bool {
         self.program.has_answered()
     }

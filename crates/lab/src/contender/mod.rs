@@ -30,9 +30,9 @@ pub use starter::{Language, StarterError, write_starter};
 
 use program::Program;
 
-/// Key of a value in an offer that is not passed on to the program: the prefix of the listening end's names in
-/// `/dev/shm`. The connecting end creates objects with this prefix, too, and may be the last to create one, so it must
-/// also remove them.
+/// The key under which an offer contains the prefix of the listening end's names in `/dev/shm`. The program of the
+/// connecting end does not receive this value. The connecting end creates objects with this prefix, too, and may be the
+/// last to create one, so it must also remove them.
 pub(crate) const SHM_PREFIX: &str = "crossway-shm-prefix";
 
 /// A contender as described by its declaration.

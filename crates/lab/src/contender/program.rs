@@ -43,7 +43,7 @@ pub(crate) enum ProgramError {
          foreground"
     )]
     RanAway { how: String, left: usize },
-    /// The program did not answer; in this and the next two, the order is `None` for the greeting.
+    /// The program did not answer; in this variant and the next two, `order` is `None` for the greeting.
     #[error("its program did not {} within {limit:?}{wrote}", awaited(*order))]
     Silent { order: Option<&'static str>, limit: Duration, wrote: String },
     /// The answer is not a valid message.

@@ -44,7 +44,7 @@ pub struct ReportedError {
     pub call: String,
     /// Text of the error.
     pub error: String,
-    /// Whether the error tells that the peer is gone.
+    /// Whether the error says that the peer is gone.
     pub peer_closed: bool,
     /// Time at which the call returned, CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,

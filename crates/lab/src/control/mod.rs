@@ -121,8 +121,8 @@ pub enum Order {
     },
     /// End the open-ended window that is running, which is then answered by `Done`. This order itself has no answer.
     Stop,
-    /// Perform an act on the first channel while a fault is injected. The attached descriptor is a file for the
-    /// progress. Answered by `Acted` if the act ends.
+    /// Perform an act on the first channel while a fault is injected. The role records its progress in a file, whose
+    /// descriptor is attached. Answered by `Acted` if the act ends.
     Act {
         /// What to do.
         act: Act,

@@ -134,7 +134,7 @@ impl Clock {
 /// Control of the processor's frequency and idle states.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frequency {
-    /// The governors in use; empty if a guest has no control over the frequency (most virtual machines).
+    /// The governors in use; empty if the system has no control over the frequency, as in most virtual machines.
     pub governors: BTreeSet<String>,
     /// The cpufreq driver.
     pub driver: Option<String>,

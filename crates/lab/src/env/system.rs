@@ -188,9 +188,10 @@ pub struct Memory {
     pub available_bytes: Option<u64>,
     /// Swap in use, bytes.
     pub swap_used_bytes: Option<u64>,
-    /// Transparent huge pages: `always`, `madvise`, `never`.
+    /// Mode of transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: Option<String>,
-    /// Transparent huge pages of shared memory.
+    /// Mode of transparent huge pages for shared memory, from `shmem_enabled`: `always`, `within_size`, `advise`,
+    /// `never`, `deny` or `force`.
     pub shmem_huge_pages: Option<String>,
     /// Number of reserved huge pages.
     pub huge_pages: Option<u64>,
