@@ -1,4 +1,4 @@
-//! Performs what a role has to do with its channel while a fault is injected into the role or its peer.
+//! Performs an act: what a role has to do with its channel while a fault is injected into the role or its peer.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,11 +27,11 @@ pub(super) const WAIT_FOR_ROOM: Duration = Duration::from_millis(50);
 pub(super) struct Progress {
     /// One of the values in [`phase`].
     pub(super) phase: u64,
-    /// Messages accepted by send.
+    /// Number of messages that the channel accepted for sending.
     pub(super) sent: u64,
-    /// Messages received that had been sent.
+    /// Number of received messages that had been sent, each counted once.
     pub(super) received: u64,
-    /// Messages received that had not been sent.
+    /// Number of all other received messages: wrong content, wrong length, or duplicates.
     pub(super) not_sent: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Progress {
 pub(super) mod phase {
     /// The first call is about to be made.
     pub(crate) const BEGUN: u64 = 1;
-    /// The channel is full, or the message is being held.
+    /// The channel is full, or the role holds a message that it has begun to write or read in place.
     pub(crate) const REACHED: u64 = 2;
     /// The channel never became full.
     pub(crate) const NEVER: u64 = 3;
@@ -72,7 +72,7 @@ impl Progress {
     }
 }
 
-/// One act of one role.
+/// A role that performs an act: its channel, its progress, and the result so far.
 struct Actor<'a, M: Mechanism> {
     tx: &'a mut M::Tx,
     rx: &'a mut M::Rx,
@@ -88,16 +88,14 @@ pub(crate) fn perform<M: Mechanism>(
     act: Act,
     fds: Vec<OwnedFd>,
 ) -> Result<ActResult, RoleError> {
-    let file = fds
-        .into_iter()
-        .next()
-        .ok_or_else(|| RoleError::Wrong("an act needs a descriptor for its progress".to_owned()))?;
+    let file = fds.into_iter().next().ok_or_else(|| {
+        RoleError::Wrong("the order to act has no descriptor for the progress".into())
+    })?;
     let size = context.task.inputs.size_bytes as usize;
     let streams = context.caps.boundaries == Boundaries::Stream;
-    let (tx, rx) = context
-        .channels
-        .first_mut()
-        .ok_or_else(|| RoleError::Wrong("an act needs an open channel".to_owned()))?;
+    let (tx, rx) = context.channels.first_mut().ok_or_else(|| {
+        RoleError::Wrong("the order to act came before a channel was open".into())
+    })?;
     let file = File::from(file);
     let progress = Progress::default();
     let mut actor = Actor::<M> { tx, rx, size, file, progress, seen: ActResult::default() };
@@ -137,7 +135,7 @@ impl<M: Mechanism> Actor<'_, M> {
         self.progress.write(&self.file);
     }
 
-    /// Stores an error, if it is the first.
+    /// Stores an error in the result if it is the act's first.
     fn record_error(
         &mut self,
         call: &str,

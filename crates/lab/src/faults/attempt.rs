@@ -188,7 +188,7 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// Waits for the end of an act as long as the act makes progress. `first` is the result of a first wait.
+    /// Waits for the end of an act as long as the act makes progress. `first` is the result of the wait before.
     fn rest_of(&self, actor: &mut Actor, first: Ended) -> Ended {
         match first {
             Ended::Silent { .. } => {
@@ -258,8 +258,8 @@ impl Bench<'_> {
         let half = size_bytes / 2;
         if half < NUMBER_BYTES {
             return Err(NoObservation::skipped(
-                "the mechanism's messages are too short: half of one could not contain the number by which it is \
-                 recognised",
+                "the mechanism's messages are too short: half a message could not contain the number that identifies \
+                 the message",
             ));
         }
         let (mut affected, mut survivor) = self.open(cell.affected)?;

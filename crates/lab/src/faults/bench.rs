@@ -50,7 +50,7 @@ pub(super) enum Heard {
     Dead(String),
 }
 
-/// One role.
+/// A role in its own process, as the controller of the attempt sees it.
 pub(super) struct Actor {
     process: RoleProcess,
     progress: OwnedFd,
@@ -69,7 +69,7 @@ impl Bench<'_> {
         self.start_by(self.launcher, side)
     }
 
-    /// Like [`Bench::start`], with another command.
+    /// Like [`Bench::start`], but with the command of `launcher` instead of the bench's own.
     pub(super) fn start_by(&self, launcher: &Launcher, side: Side) -> Result<Actor, NoObservation> {
         let name = match side {
             Side::Listener => "listener",
@@ -265,7 +265,7 @@ impl Actor {
             if begin.elapsed() > STEP_LIMIT {
                 let progress = self.progress();
                 return Err(NoObservation::Failed(format!(
-                    "the {} did not get far enough within {STEP_LIMIT:?}: {progress:?}",
+                    "the {} did not reach the state for the fault within {STEP_LIMIT:?}: {progress:?}",
                     self.process.name
                 )));
             }

@@ -45,7 +45,7 @@ pub enum FaultEvent<'a> {
     Begin {
         /// Number of mechanisms and contenders.
         entries: usize,
-        /// Approximate upper bound of the duration, if all of them work here.
+        /// Approximate upper bound of the duration, reached if all mechanisms and contenders work here.
         at_most: Duration,
     },
     /// Private file systems and IPC namespaces cannot be created, so some faults are skipped.
@@ -73,12 +73,12 @@ pub enum MatrixError {
     /// A stop was requested; the records are incomplete.
     #[error("interrupted")]
     Interrupted,
-    /// A worker died; the records of its mechanism are incomplete.
+    /// A worker died or wrote something other than records; the records of its mechanism are incomplete.
     #[error("the worker process for {mechanism} {how}")]
     Worker {
         /// The mechanism.
         mechanism: String,
-        /// How the worker exited.
+        /// How the worker exited, or what was wrong with its output.
         how: String,
     },
     /// A system call failed.
@@ -89,7 +89,7 @@ pub enum MatrixError {
 /// Runs the matrix. Mechanisms that block while they wait are tested several at a time, the others one by one.
 ///
 /// # Errors
-/// An id is unknown, a worker died, or a stop was requested.
+/// An id is unknown, a worker died or wrote something other than records, or a stop was requested.
 pub fn run(
     options: &Options,
     mut tell: impl FnMut(FaultEvent<'_>),

@@ -26,7 +26,8 @@ pub(super) enum Ended {
     Over(Option<ReportedError>),
     /// The act did not end while it was watched; `moving` is set if the act's message counts were still increasing.
     Silent { moving: bool },
-    /// The process died, with its exit status.
+    /// The process died or reported a failure. The text, e.g. with the exit status, completes a sentence whose subject
+    /// is the process.
     Dead(String),
 }
 

@@ -290,7 +290,8 @@ impl Outside<'_> {
         if !in_traffic && let Err((listener, error)) = ends.join(cell.affected, STEP_LIMIT) {
             seen.told_outside(&error, "open", begin_ns);
             if listener != (cell.affected == Side::Listener) {
-                seen.warnings.push("the end that failed is not the one with the fault".to_owned());
+                let what = "the end that failed is not the end into which the fault was injected";
+                seen.warnings.push(what.to_owned());
             }
             drop(filled);
             return Ok(seen);
@@ -317,8 +318,8 @@ impl Ends {
     }
 }
 
-/// The objects left behind when one end died, and what removed each of them: the survivor when it closed its end,
-/// Crossway's leases, or nothing.
+/// The objects left behind when one end died, and what removed each of them: the survivor when it closed its end, a
+/// sweep of Crossway's leases, or nothing.
 fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
     let now = || places::look().difference(before).cloned().collect::<Things>();
     let at_death = now();

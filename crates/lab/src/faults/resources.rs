@@ -176,7 +176,7 @@ fn refused(seen: &mut Observation, cell: &Cell, side: Side, heard: &Heard, after
     }
     if side != cell.affected {
         seen.warnings.push(format!(
-            "the end that failed, the {}, is not the one with the fault",
+            "the end that failed, the {}, is not the end into which the fault was injected",
             name(side)
         ));
     }

@@ -17,7 +17,7 @@ pub struct FaultSummary {
     pub hung: usize,
     /// Median time until the survivor was notified, nanoseconds; null if it never was.
     pub detected_after_ns_median: Option<f64>,
-    /// Longest time until the survivor was notified, nanoseconds.
+    /// Longest time until the survivor was notified, nanoseconds; null if it never was.
     pub detected_after_ns_max: Option<u64>,
     /// Number of messages received that were not sent, over all attempts.
     pub received_not_sent: u64,
@@ -25,7 +25,7 @@ pub struct FaultSummary {
     pub sent_lost: u64,
     /// Number of attempts that failed.
     pub failed: usize,
-    /// Why nothing was measured.
+    /// The first reason why an attempt was skipped or failed; null if all attempts were measured.
     pub reason: Option<String>,
 }
 
@@ -36,7 +36,8 @@ pub struct Summary {
     pub mechanism: String,
     /// Summaries by fault.
     pub faults: BTreeMap<Fault, FaultSummary>,
-    /// Objects left behind after a death, even after the survivor had closed its end; one per kind.
+    /// Objects left behind after a death, even after the survivor had closed its end; one example for each combination
+    /// of kind and remover.
     pub left_behind: Vec<Leftover>,
     /// Whether leftovers were looked for.
     pub looked_for_leftovers: bool,
