@@ -110,8 +110,8 @@ pub fn judge(records: &[Record]) -> Vec<GoalCall> {
     calls
 }
 
-/// Judges a maximum by the largest of the good trials: a single one above the bound misses the goal, and
-/// [`TRIALS_AT_LEAST`] within it meet it.
+/// Judges a maximum by the largest of the good trials: the goal is missed if it is above the bound, met if it is not
+/// and there are at least [`TRIALS_AT_LEAST`] good trials, and otherwise undecided.
 pub(crate) fn of_maximum(largest: f64, good_trials: usize, bound: f64) -> GoalVerdict {
     match largest <= bound {
         false => GoalVerdict::Missed,
@@ -150,11 +150,12 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
     }
 }
 
-/// Why trials of this workload have no latencies, and what to do instead.
+/// The message for a bound on a latency of a workload that records none, with the remedy.
 pub(crate) fn without_latencies(workload: &Workload) -> String {
     format!(
-        "{} has no latencies, because its messages are not timed one by one; set a bound on msgs_per_s, bytes_per_s or \
-         cpu_us_per_msg instead, or move this one to a group with only ping-pong, requests, paced or exchange",
+        "the workload {} records no latencies, because its messages are not timed one by one; set a bound on msgs_per_s, \
+         bytes_per_s or cpu_us_per_msg instead, or move this bound to a group with only ping-pong, requests, paced or \
+         exchange",
         workload.word()
     )
 }
@@ -261,7 +262,7 @@ mod tests {
             record.latency_ns.clear();
         }
         let reason = judge(&records)[0].reason.clone().unwrap();
-        assert!(reason.starts_with("pairs-2 has no latencies"), "{reason}");
+        assert!(reason.starts_with("the workload pairs-2 records no latencies"), "{reason}");
         assert_eq!(reason, without_latencies(&Workload::Pairs { pairs: 2 }));
         for record in &mut records {
             let clocks = "the hosts have different clocks, so their time stamps cannot be compared";

@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A figure that a goal bounds. A latency is that of a round trip, of a paced message from its intended time to
-/// its receipt, or of one exchange.
+/// A figure that a goal bounds. A latency is that of a round trip, of a paced message from its intended time to its
+/// receipt, or of one exchange. The bound is a minimum for the two rates and a maximum for all other figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalFigure {
-    /// Maximum of the median latency of a trial, microseconds.
+    /// Median latency of a trial, microseconds.
     P50Us,
-    /// Maximum of the 90th percentile, microseconds.
+    /// 90th percentile of the latency of a trial, microseconds.
     P90Us,
-    /// Maximum of the 99th percentile, microseconds.
+    /// 99th percentile of the latency of a trial, microseconds.
     P99Us,
-    /// Maximum of the 99.9th percentile, microseconds.
+    /// 99.9th percentile of the latency of a trial, microseconds.
     P999Us,
-    /// Maximum of the 99.99th percentile, microseconds.
+    /// 99.99th percentile of the latency of a trial, microseconds.
     P9999Us,
-    /// Maximum of the largest latency in any trial, microseconds.
+    /// Largest latency in any trial, microseconds.
     MaxUs,
-    /// Minimum number of messages received per second.
+    /// Number of messages received per second.
     MsgsPerS,
-    /// Minimum number of payload bytes received per second.
+    /// Number of payload bytes received per second.
     BytesPerS,
-    /// Maximum CPU time of all roles and servers per message, microseconds.
+    /// CPU time per message of all roles and of servers such as a `tipcd`, microseconds.
     CpuUsPerMsg,
 }
 

@@ -39,7 +39,8 @@ fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
     let workload = workload(&here, value)?;
     if !workload.facts().beside {
         let word = workload.word();
-        return Err(here.bad(format!("{word} is not supported in `beside`; allowed: {WORKLOADS}")));
+        let why = format!("the workload {word} is not supported in `beside`; allowed: {WORKLOADS}");
+        return Err(here.bad(why));
     }
     let (here, value) = needed("size_bytes")?;
     let size_bytes = sizes::bytes(&here, value, 1)?;

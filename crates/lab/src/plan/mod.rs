@@ -245,7 +245,7 @@ impl Plan {
             return Err(PlanError::Bad {
                 file: file.to_owned(),
                 key: "scale".to_owned(),
-                why: "no group has messages = { study, scale }, so there is nothing to scale"
+                why: "no group has `messages = { study, scale }`, so there is nothing to scale"
                     .to_owned(),
             });
         }
