@@ -28,7 +28,7 @@ pub struct Point {
 /// A fitted line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Cost of an empty message, nanoseconds. Negative if the relation is curved.
+    /// Cost of an empty message, nanoseconds. Can be negative if the relation is curved.
     pub startup_ns: f64,
     /// 95 % interval of the start-up cost.
     pub startup_interval_ns: Interval,
@@ -106,7 +106,7 @@ fn robust_line(points: &[Point]) -> Option<(f64, f64)> {
     Some(line)
 }
 
-/// Groups points by size, ascending.
+/// Groups points by size; the groups are in ascending order of size.
 fn by_size(points: &[Point]) -> Vec<Vec<Point>> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable_by(|a, b| a.size_bytes.total_cmp(&b.size_bytes));

@@ -155,8 +155,8 @@ impl Ask {
     }
 }
 
-/// Maximum number of pairs. If there are more, only pairs of cores are measured instead of hardware threads, and only
-/// this many.
+/// Maximum number of pairs. If there are more, only the first hardware thread of each core is measured, and at most
+/// this many pairs.
 const PAIRS_AT_MOST: usize = 2048;
 
 impl Limits {
@@ -204,7 +204,7 @@ impl Limits {
             tell(&format!("copies from cpu {a} to cpu {b}"));
             limits.copies.extend(copying::measure(topology, (a, b), ask)?);
         }
-        tell("creating and removing objects");
+        tell("creating, querying and removing IPC objects");
         limits.control = control::measure(ask.run_ms.min(5), ask.repeats.min(5), &mut gaps);
         limits.gaps = gaps;
         Ok(limits)
@@ -216,7 +216,7 @@ impl Limits {
         self.cache_lines.iter().find(pair).map(|p| p.two_lines_ns.median)
     }
 
-    /// The throughput with this number of copies (1 or 2) at this size, between any pair of CPUs that was measured. If
+    /// The throughput with this number of copies (1 or 2) at this size, between one of the measured pairs of CPUs. If
     /// the size was not measured, the next smaller measured size is used, because a larger message never takes less
     /// time.
     pub fn copy_limit(&self, copies: u32, size_bytes: u64) -> Option<&CopyLimit> {

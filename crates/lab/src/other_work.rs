@@ -7,7 +7,7 @@ use crate::record::{HostMeters, Record, Status};
 use crate::records_io::ReadError;
 
 /// Number of CPUs that other programs must keep busy before a warning is given. Even on an otherwise idle machine,
-/// interrupts and the harness before and after the measured messages take up to half of this.
+/// interrupts, and Crossway itself before and after the measured messages, take up to half of this.
 const CPUS: f64 = 0.4;
 
 /// CPU time during a trial that neither its roles nor their servers used.
@@ -22,8 +22,9 @@ pub struct OtherWork {
 }
 
 impl OtherWork {
-    /// Computes it from the readings of the trial's hosts and from the CPU time of its roles and servers (`None` if a
-    /// server's could not be read). `None` if the trial did not run on one host, or if a reading is missing.
+    /// Computes the other CPU time of a trial from the readings of its hosts and from the CPU time of its roles and
+    /// servers, nanoseconds (`None` if that of a server could not be read). Returns `None` if the trial did not run on
+    /// exactly one host, or if a reading is missing.
     pub fn of(hosts: &[HostMeters], roles_ns: u64, servers_ns: Option<u64>) -> Option<OtherWork> {
         let [host] = hosts else { return None };
         // Interrupts may be caused by the messages.
@@ -46,7 +47,7 @@ impl OtherWork {
     }
 }
 
-/// Number of CPUs that other programs kept busy, the mean over the trials; `None` if there is none with readings.
+/// Number of CPUs that other programs kept busy, the mean over the trials; `None` if there are no trials.
 pub fn other_cpus(trials: &[OtherWork]) -> Option<f64> {
     let cpu_ns: u64 = trials.iter().map(|trial| trial.cpu_ns).sum();
     let span_ns: u64 = trials.iter().map(|trial| trial.span_ns).sum();

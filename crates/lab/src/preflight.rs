@@ -197,11 +197,11 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
     if env.power.on_battery == Some(true) {
         let what =
             "this machine runs on battery and may slow its CPUs down to save power".to_owned();
-        say(Warning, "battery", what, "connect it to mains power");
+        say(Warning, "battery", what, "connect the machine to mains power");
     }
     if allowed.len() < 2 {
         let what = format!(
-            "only {} CPU can be used: both roles share it, and spinning ones cannot run",
+            "only {} CPU can be used: both roles share it, and spinning roles cannot run",
             allowed.len()
         );
         say(Warning, "cpus", what, "widen the affinity (taskset) or the cgroup's cpuset");
@@ -229,11 +229,11 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
             "this is a virtual machine ({hypervisor}): its CPUs may move between cores of the host; \
              the cache-line round trips before and after each trial show whether they did"
         );
-        say(Note, "virtual", what, "compare only within one run, or use a dedicated host");
+        say(Note, "virtual", what, "compare figures only within one run, or use a dedicated host");
     }
     if env.memory.available_bytes.is_some_and(|b| b < 256 << 20) {
         let what = "less than 256 MiB of memory is free: figures may include swapping".to_owned();
-        say(Warning, "memory", what, "stop what uses it");
+        say(Warning, "memory", what, "stop programs that use much memory");
     }
     if !env.topology.gaps.is_empty() {
         let what = format!("the CPU topology is not fully known: {}", env.topology.gaps[0]);

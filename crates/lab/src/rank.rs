@@ -117,10 +117,11 @@ pub struct Entry {
     /// Whether the cache-line round trip changed during the mechanism's trials or differs from that of its competitors.
     /// The machine may then be the reason for the mechanism's rank.
     pub cores_moved: bool,
-    /// Whether the ends may block but hardly slept in round trips, and so kept a CPU busy each ([`crate::awake`]).
+    /// Whether the ends may block but hardly slept in round trips, so that each of them kept a CPU busy
+    /// ([`crate::awake`]).
     #[serde(default)]
     pub hardly_slept: bool,
-    /// Share of the messages sent that a mechanism which may lose some has lost; null if none was lost.
+    /// Fraction of the sent messages that were lost, for mechanisms that may lose messages; null if none was lost.
     #[serde(default)]
     pub lost_share: Option<f64>,
 }
@@ -152,7 +153,7 @@ pub struct Reversal {
     pub setting: String,
     /// The load that reverses the order.
     pub load: String,
-    /// The mechanism that ranks higher when idle.
+    /// The mechanism that ranks higher without load.
     pub better_idle: String,
     /// The mechanism that ranks higher under load.
     pub better_loaded: String,
@@ -327,7 +328,7 @@ fn places(
     entries
 }
 
-/// Finds pairs in which one mechanism ranks higher when idle and the other one under load, without a tie in either
+/// Finds pairs in which one mechanism ranks higher without load and the other one under load, without a tie in either
 /// ranking.
 fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversal> {
     let mut found = Vec::new();

@@ -99,7 +99,7 @@ pub struct Latency {
     pub p9999: Option<u64>,
     /// Maximum.
     pub max: u64,
-    /// Messages per sample; above 1 if the clock is too coarse to time a single one.
+    /// Messages per sample; above 1 if the clock is too coarse to time a single message.
     pub batch: u32,
     /// File next to `results.jsonl` with the whole distribution as an HDR interval log; [`crate::histogram::read_log`]
     /// reads it.
@@ -111,8 +111,8 @@ pub struct Latency {
 pub struct Pacing {
     /// Number of bursts in the schedule.
     pub bursts: u64,
-    /// Number of bursts that began later than their intended time by more than a tenth of the period or, if that is
-    /// less, a millisecond.
+    /// Number of bursts that began later than intended by more than a millisecond or by more than a tenth of the
+    /// period, whichever is less.
     pub late_bursts: u64,
     /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,
@@ -374,7 +374,7 @@ pub struct Record {
     pub beside: Vec<BesideFigures>,
     /// Properties of the measuring instruments.
     pub calibration: Calibration,
-    /// Values read back from the system.
+    /// Values that the system reports after the channel was opened, such as buffer sizes, by name with unit.
     pub facts: BTreeMap<String, i64>,
     /// The reason for each null field, by field name.
     pub nulls: BTreeMap<String, String>,

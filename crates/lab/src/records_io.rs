@@ -199,7 +199,7 @@ pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
     }
 }
 
-/// The identity of a trial, which is the same in whichever file the trial's record is.
+/// What identifies a trial: run, group, case, and the number of the trial.
 fn identity(record: &Record) -> (String, String, String, u32) {
     (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
 }
@@ -306,7 +306,8 @@ fn parse_line(path: &Path, line: usize, text: &[u8]) -> Result<Record, ReadError
     }
 }
 
-/// serde_json's message with the column but without the line number, since ours counts lines of the file.
+/// serde_json's message with the column but without its line number, because Crossway's messages state the line number
+/// in the file.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

@@ -110,7 +110,7 @@ impl RoleLayout {
         }
     }
 
-    /// The name of a role in records, with a number if there are several of the same part.
+    /// The name of a role in records, with a number if several roles have the same part.
     pub(crate) fn name(&self, role: usize) -> String {
         let RoleSpec { part, index, .. } = self.roles[role];
         let alone = self.roles.iter().filter(|r| r.part == part).count() == 1;

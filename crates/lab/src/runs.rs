@@ -104,8 +104,8 @@ pub fn check_name(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with(['-', '.']) || !name.chars().all(plain) {
         return Err(
-            "a name may contain only letters, digits, '-', '_' and '.', and must not begin with '-' or '.'; an \
-             example is main".to_owned()
+            "a name may contain only letters, digits, '-', '_' and '.', and must not begin with '-' or '.'; \
+             valid examples are main and v1.2".to_owned()
         );
     }
     if name == LATEST {

@@ -33,7 +33,7 @@ const fn tool(
     Tool { name, purpose, package, version_args }
 }
 
-/// All external programs. None of them is needed to measure an idle machine.
+/// All external programs. None of them is needed for cases on this machine alone without background load.
 pub const TOOLS: &[Tool] = &[
     tool("stress-ng", "stress-ng", &["--version"], "background load for plans that ask for it"),
     tool("perf", "linux-perf", &["--version"], "flame graphs of a case"),

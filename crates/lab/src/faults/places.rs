@@ -46,7 +46,7 @@ pub(super) struct NotPrivate {
 }
 
 impl NotPrivate {
-    /// The kernel refuses them, or the tools are missing.
+    /// The value if private file systems and IPC cannot be created: the kernel refuses them, or the tools are missing.
     pub(super) fn refused() -> NotPrivate {
         NotPrivate {
             why: "private file systems and IPC namespaces cannot be created here".to_owned(),
@@ -56,7 +56,7 @@ impl NotPrivate {
         }
     }
 
-    /// They would hide the contender's program.
+    /// The value if a private `/tmp` would hide the contender's program.
     pub(super) fn program_in_tmp() -> NotPrivate {
         NotPrivate {
             why: "a private /tmp would hide the contender's program, which is below /tmp"
@@ -99,12 +99,12 @@ fn remedy(is_root: bool, setting: impl Fn(&str) -> Option<String>) -> String {
     }
 }
 
-/// The warning for an attempt without private places, where leftovers cannot be told from other objects.
+/// The warning for an attempt without private file systems and IPC, where leftovers cannot be told from other objects.
 pub(super) fn unchecked(not_private: &NotPrivate) -> String {
     format!("leftovers were not checked, because {}; {}", not_private.why, not_private.remedy)
 }
 
-/// Checks that file systems may be filled.
+/// Returns an error if file systems must not be filled, because they are not private.
 pub(super) fn to_fill(not_private: Option<&NotPrivate>) -> Result<(), NoObservation> {
     not_private.map_or(Ok(()), |NotPrivate { why, remedy }| {
         Err(NoObservation::Skipped { why: why.clone(), remedy: Some(remedy.clone()) })

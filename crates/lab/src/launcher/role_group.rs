@@ -39,7 +39,7 @@ enum RoleHandle {
     Remote { name: String, host: usize, role: u32 },
 }
 
-/// The roles of one trial. Dropping this kills those that are still running and removes what they left behind.
+/// The roles of one trial. Dropping the group kills the roles that are still running and removes what they left behind.
 #[derive(Debug)]
 pub(crate) struct RoleGroup<'a> {
     handles: Vec<RoleHandle>,
@@ -287,7 +287,7 @@ impl<'a> RoleGroup<'a> {
         Ok(readings)
     }
 
-    /// Waits until all processes have exited. Call it after they have been ordered to close.
+    /// Waits until all processes have exited. To be called after they have been ordered to close.
     pub(crate) fn finish(mut self) -> Result<(), LaunchError> {
         let until = Instant::now() + CLOSE_LIMIT;
         let mut left: Vec<usize> = (0..self.handles.len()).collect();

@@ -26,8 +26,9 @@ pub struct ControlRate {
     /// Operations per second of all threads together.
     pub per_s: Spread,
     /// The time within which the operations of all threads are counted, milliseconds; null in files from before
-    /// 2026-11-26. Those divide the operations of each thread by a time of its own. Threads that take turns on a CPU then
-    /// seem to work at the same time, so the rates of several threads are too large.
+    /// 2026-11-26. In those files, the number of operations of each thread was divided by that thread's own time.
+    /// Threads that take turns on a CPU then seem to work at the same time, so the rates of several threads are too
+    /// large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ms: Option<u32>,
 }
@@ -43,16 +44,16 @@ impl ControlRate {
     }
 }
 
-/// Numbers of threads to measure; Enea's study measured its patch with four.
+/// Numbers of threads with which the rates are measured; Enea's study measured its patch with four.
 const THREADS: [u32; 3] = [1, 2, 4];
 
-/// Length of segments, bytes.
+/// Length of the System V shared memory segments, bytes.
 const SEGMENT_BYTES: usize = 4096;
 
 /// Number of operations between two readings of the clock.
 const AT_A_TIME: u64 = 16;
 
-/// The operation that a thread repeats; the resources that it holds are released when it is dropped.
+/// The operation that a thread repeats; dropping it releases the resources that it holds.
 type Operation = Box<dyn FnMut() -> Result<(), OsError>>;
 
 type Made = fn() -> Result<Operation, OsError>;

@@ -1,9 +1,9 @@
 //! Two containers on one kernel, set up as a container engine would, but with util-linux and, for the network, with
 //! [`Lab`].
+//!
 //! Each role runs in new namespaces, which disappear when the role ends. As with a container engine, the ends find each
 //! other by names in whatever the containers share, and pass descriptors over a socket that both were given (the
 //! control connection).
-//! connection).
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

@@ -36,7 +36,10 @@ impl From<NetError> for TestbedError {
         let text = error.to_string();
         match text.split_once("; ") {
             Some((why, remedy)) => TestbedError::Obstacle(why.to_owned(), remedy.to_owned()),
-            None => TestbedError::Obstacle(text, "test it manually: crossway net up".to_owned()),
+            None => TestbedError::Obstacle(
+                text,
+                "find out manually what fails: crossway net up, crossway guest up".to_owned(),
+            ),
         }
     }
 }

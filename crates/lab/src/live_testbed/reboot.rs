@@ -41,7 +41,7 @@ impl LiveTestbed {
         if self.again.boots[at] >= MOST_BOOTS {
             let error = gone(
                 format!("its guest died {} times in this run", MOST_BOOTS + 1),
-                "see the reasons of the failed trials; test it manually: crossway guest up"
+                "see the reasons of the failed trials; test a guest manually: crossway guest up"
                     .to_owned(),
             );
             self.hosts[at].give_up(&error);

@@ -35,7 +35,7 @@ pub(super) struct RebootPlan {
 pub(crate) struct LiveTestbed {
     pub(super) hosts: Vec<Host>,
     pub(super) refs: Vec<HostRef>,
-    /// For pairs of hosts: the address at which the first reaches the second.
+    /// For pairs of hosts, by index: the address at which the first reaches the second, or why it cannot.
     pub(super) addresses: BTreeMap<(usize, usize), Result<IpAddr, HostError>>,
     /// Warnings that apply to all figures measured here.
     pub(crate) warnings: Vec<String>,

@@ -121,7 +121,7 @@ impl Drop for Tipcd {
 pub(crate) fn tipcd_obstacle(host: &str, what: &str) -> TestbedError {
     TestbedError::Obstacle(
         format!("tipcd on host '{host}': {what}"),
-        "test it manually: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0"
+        "test tipcd manually: crossway net up; crossway net exec NET/HOST -- crossway tipcd eth:eth0"
             .to_owned(),
     )
 }
@@ -139,7 +139,7 @@ fn run(guest: &Guest, words: &[&str]) -> Result<Output, TestbedError> {
 fn obstacle(guest: &Guest, what: &str) -> TestbedError {
     TestbedError::Obstacle(
         format!("guest '{}': {what}", guest.record().name),
-        "test it manually: crossway guest up, crossway guest exec NAME -- tipc bearer enable ..."
+        "test a guest manually: crossway guest up, crossway guest exec NAME -- tipc bearer enable ..."
             .to_owned(),
     )
 }

@@ -28,7 +28,8 @@ fn count() -> Result<perf::Counted, String> {
 /// The running meters of a role.
 pub(crate) struct RoleMeter {
     usage: Usage,
-    /// The process ID of the server between the ends, such as a tipcd, and its CPU time at the start.
+    /// The process id of the server between the ends, such as a `tipcd`, and its CPU time at the start in nanoseconds
+    /// (`None` if that could not be read); `None` without a server.
     server: Option<(u32, Option<u64>)>,
     counted: Result<perf::Counted, String>,
 }

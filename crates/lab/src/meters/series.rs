@@ -60,7 +60,7 @@ impl Sampler {
         match begun.recv() {
             Ok(Ok(())) => Ok(Sampler { interval_ms, end, thread }),
             Ok(Err(why)) => Err(why),
-            Err(_) => Err("the thread that samples the packet counters ended".to_owned()),
+            Err(_) => Err("the thread that samples the packet counters ended early".to_owned()),
         }
     }
 

@@ -104,7 +104,7 @@ fn all(options: &Options, room: &std::path::Path) -> Result<Vec<MoveRecord>, Mov
     Ok(records)
 }
 
-/// A `tipcd` on each node, and its socket.
+/// Starts a `tipcd` on each node; returns each with the path of its socket.
 fn tipcds(options: &Options, lab: &Lab) -> Result<[(PathBuf, LoneTipcd); 2], TestbedError> {
     let start = |n: usize| {
         let host = &lab.network().hosts[n];

@@ -15,7 +15,7 @@ const NAME: &str = "c9";
 const STAY: Duration = Duration::from_millis(1500);
 /// Time limit for a program to exit; one that takes longer counts as stuck.
 const STUCK: Duration = Duration::from_secs(30);
-/// Interval at which it is checked whether a program has exited.
+/// Interval between checks whether a program has exited.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Where the programs of a trial run.

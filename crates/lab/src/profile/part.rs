@@ -89,13 +89,13 @@ pub(super) fn of(frames: &[Frame], places: &[Place]) -> Part {
 
 /// The kernel function that releases a spin lock and enables interrupts again. Sampling by a software clock attributes
 /// to this function the work that was done while interrupts were disabled. On the sampled paths, the locks that disable
-/// interrupts belong to wait queues, to the scheduler, and to queues of socket buffers; the latter are recognised by
-/// the caller's name. The function that wakes a process is often missing from the stack, because it ends with a tail
-/// call to this function.
+/// interrupts belong to wait queues, to the scheduler, and to queues of socket buffers; the locks of these queues are
+/// recognised by the caller's name. The function that wakes a process is often missing from the stack, because it ends
+/// with a tail call to this function.
 const UNLOCK: &str = "_raw_spin_unlock_irqrestore";
 
-/// Prefixes of functions whose work is counted as their caller's: small helpers, uncontended locks, and the code that
-/// enables interrupts again.
+/// Prefixes of the names of kernel functions, separated by spaces, whose work is counted as that of their caller: small
+/// helpers, uncontended locks, and the code that enables interrupts again.
 const CALLERS: &str = "srso_ __x86_ retbleed_ _raw_ __raw_ rcu_ __rcu_ __fentry__ mutex_lock mutex_unlock \
     __mutex_ __local_bh _local_bh preempt_ __cond_resched pv_ kvm_ native_ ktime_ read_tsc \
     memset __memset refcount_ __rcu down_ up_ lock_ clear_bhb";

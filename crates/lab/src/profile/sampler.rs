@@ -18,7 +18,7 @@ use super::script::{self};
 use crate::launcher::LaunchError;
 use crate::trial::Onlooker;
 
-/// The name of a process between the roles.
+/// The name under which a process between the roles is reported, in place of a role's name.
 pub(super) const BROKER: &str = "broker";
 /// Samples per second; not a multiple of the kernel's tick rate.
 const RATE_HZ: u32 = 3999;
@@ -289,8 +289,8 @@ fn notes(
     }
     if no_lines {
         notes.push(
-            "Source lines of programs are not available (addr2line of binutils, or debug information, is missing): payload, spinning and harness may be \
-             confused with each other."
+            "Source lines of programs are not available (addr2line of binutils, or debug information, is missing), \
+             so samples of the kinds 'payload', 'spinning' and 'harness' may be confused with each other."
                 .to_owned(),
         );
     }

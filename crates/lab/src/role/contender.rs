@@ -22,7 +22,8 @@ use crate::inputs::{Span, Wait, Workload};
 use crate::role_context::{Distribution, RoleError};
 use crate::verify;
 
-/// Maximum time for closing, and again for exiting. The sum of the two is below the controller's time limit.
+/// Time limit for closing, and a second one of the same length for exiting. Their sum is below the controller's time
+/// limit.
 const CLOSE_LIMIT: Duration = Duration::from_secs(9);
 /// Maximum fraction by which the sum of the round-trip samples may differ from the duration of the window, since the
 /// samples follow one another without a gap.
@@ -238,7 +239,7 @@ impl Role {
         let Prepared { window, expected } = self
             .prepared
             .take()
-            .ok_or_else(|| RoleError::Wrong("'go' without a window".to_owned()))?;
+            .ok_or_else(|| RoleError::Wrong("the order 'go' came before 'prepare'".to_owned()))?;
         let before = self.used();
         let servers_before = self.servers_ns();
         let told_ns = monotonic_ns();

@@ -105,9 +105,9 @@ pub(crate) fn live<M: Mechanism>(task: Task, wire: &mut Wire) -> Result<(), Role
                 Answer::Ready
             }
             Order::Go { at_ns } => {
-                let window: Window = window
-                    .take()
-                    .ok_or_else(|| RoleError::Wrong("'go' without a window".to_owned()))?;
+                let window: Window = window.take().ok_or_else(|| {
+                    RoleError::Wrong("the order 'go' came before 'prepare'".into())
+                })?;
                 let mut outcome = workload::run(&mut context, &window, at_ns, wire.fd())?;
                 outcome.facts = context.facts();
                 Answer::Done { outcome: Box::new(outcome) }

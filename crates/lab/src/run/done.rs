@@ -9,7 +9,7 @@ use crate::record::{Record, Status};
 /// The trials of a run that have a record. Cases are indices into the run's cases.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Case and trial number of each.
+    /// The case and the trial's number within the case, for each trial that has a record.
     trials: BTreeSet<(usize, u32)>,
     /// The cases that cannot run: one record says so for all of their trials.
     skipped: BTreeSet<usize>,

@@ -38,7 +38,7 @@ pub enum RunError {
         /// The reason.
         why: String,
     },
-    /// Another process measures this run.
+    /// Another process is measuring this run.
     #[error("{}: this run is being measured by another process; wait until it has ended or stop it, then continue with: crossway measure --resume {}", dir.display(), dir.display())]
     Busy {
         /// The folder.
@@ -218,7 +218,7 @@ impl Folder {
         &self.info.run
     }
 
-    /// All records that exist.
+    /// The records that the run has so far.
     pub(super) fn records(&self) -> Result<Vec<Record>, RunError> {
         let path = self.dir.join(RESULTS);
         if fs::metadata(&path).is_ok_and(|m| m.len() == 0) {
@@ -269,7 +269,7 @@ impl Folder {
     }
 }
 
-/// How often, and after what time, a locked file is tried again: readers hold the lock for an instant.
+/// How often the lock of a locked file is tried, and the pause between two tries: readers hold the lock for an instant.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 

@@ -48,13 +48,13 @@ pub(super) struct Running<'a> {
     pub(super) load: Option<(Load, RunningLoad)>,
     pub(super) cores: cores::Cores,
     pub(super) limits: limits::LimitsBetween,
-    /// The harness's cost by message size, whether the access is in place, and size of the working set.
+    /// The harness's cost, by message size in bytes, whether the access is in place, and working set in bytes.
     pub(super) harness: BTreeMap<(u64, bool, u64), HarnessCost>,
     pub(super) loads_failed: BTreeMap<String, LoadError>,
     pub(super) by_status: BTreeMap<Status, usize>,
     /// The index of the case of each trial of the plan that the machine disturbed.
     pub(super) disturbed: Vec<usize>,
-    /// Conditions found before the trials that could distort them, until they are stored.
+    /// Conditions that were found before the trials and could distort the figures; `None` once they are stored.
     pub(super) findings: Option<Vec<Finding>>,
 }
 
@@ -154,7 +154,8 @@ impl Running<'_> {
         self.run_slots(&slots, done, tell)
     }
 
-    /// The repetitions of the trials of the plan that were disturbed so far, also of those that have a record already.
+    /// The repetitions of those trials of the plan that have been disturbed so far, including repetitions that already
+    /// have a record. Empty if too many trials were disturbed.
     pub(super) fn repeats(&self, planned: usize) -> Vec<Slot> {
         // If the machine is disturbed all the time, further trials are no better.
         if self.disturbed.len() > planned / REPEATED_AT_MOST {
@@ -163,7 +164,8 @@ impl Running<'_> {
         order::repeats(self.cases, &self.disturbed, planned as u32)
     }
 
-    /// Stores the conditions found before these trials, once one of them has been measured.
+    /// Stores the conditions found before the trials. Does nothing if they are already stored, or if `record` is that
+    /// of a skipped trial.
     fn write_findings(&mut self, record: &Record) -> Result<(), RunError> {
         if record.status == Status::Skipped {
             return Ok(());

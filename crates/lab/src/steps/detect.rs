@@ -32,7 +32,7 @@ pub struct Staircase {
     pub p: f64,
 }
 
-/// Numbers of points on each side of a gap to fit a curve to, each with the degree of the curve.
+/// Numbers of points on each side of a gap to which a curve is fitted, each with the degree of that curve.
 const SCALES: [(usize, usize); 2] = [(3, 1), (6, 2)];
 
 /// Minimum height of a jump in standard errors of the local fit. It prevents curvature that the smooth curve cannot

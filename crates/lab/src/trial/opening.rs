@@ -13,7 +13,7 @@ use crate::launcher::{CLOSE_LIMIT, HeldDescriptor, LaunchError};
 impl TrialRun<'_> {
     /// Sends every role its task, relays the offers and opens the channels.
     pub(super) fn open(&mut self) -> Result<(Facts, Vec<String>), LaunchError> {
-        self.group.phase("opening");
+        self.group.phase("opening the channels");
         for role in self.all() {
             let task = Box::new(self.task(role));
             self.group.order(role, &Order::Begin { task }, Vec::new())?;
@@ -160,8 +160,8 @@ fn hand_over(offer: &mut HeldOffer) -> HeldOffer {
     (text, fds)
 }
 
-/// Adds the values in `more`, reported by another end, to `facts`. A value that differs from that in `facts` gets a
-/// prefix to its name.
+/// Adds the values in `more`, reported by another end, to `facts`. A value that differs from the one in `facts` is
+/// added under its name with the prefix `peer_`.
 fn merge(facts: &mut BTreeMap<String, i64>, more: Facts) {
     for (name, value) in more {
         match facts.get(&name) {

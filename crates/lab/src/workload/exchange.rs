@@ -90,7 +90,8 @@ fn answer_by<M: Mechanism, P: Put>(
                     Err(RecvError::PeerClosed) => {}
                     Ok(_) => {
                         return Err(RoleError::Wrong(
-                            "a second request arrived on a connection for one request".to_owned(),
+                            "a second request arrived on a connection that serves only one"
+                                .to_owned(),
                         ));
                     }
                     // A reset is a close, too: the client may have closed before it received the last part of our

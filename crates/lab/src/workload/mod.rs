@@ -67,7 +67,7 @@ pub(crate) fn run<M: Mechanism>(
             | Workload::FanIn { .. }
             | Workload::FanOut { .. }),
             part,
-        ) => Err(RoleError::Wrong(format!("{workload:?} has no part '{}'", part.name()))),
+        ) => Err(RoleError::Wrong(format!("the workload {workload:?} has no {}", part.name()))),
     }
 }
 

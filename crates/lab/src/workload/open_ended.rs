@@ -40,7 +40,7 @@ pub(super) fn run<M: Mechanism>(
             }
         }
         (workload, part) => Err(RoleError::Wrong(format!(
-            "{} cannot be measured open-ended by a {}",
+            "the workload {} has no open-ended form for a {}",
             workload.word(),
             part.name()
         ))),

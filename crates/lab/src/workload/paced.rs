@@ -15,7 +15,7 @@ use crate::role_context::{Distribution, RoleContext, RoleError};
 /// A burst that begins later than this, in nanoseconds, counts as late; a tenth of the period applies if that is less.
 const LATE_NS: u64 = 1_000_000;
 
-/// How long before a burst is due a spinning sender stops sleeping, nanoseconds. It spins for the rest of the time, so
+/// Time before each burst at which a spinning sender stops sleeping, nanoseconds. It spins until the burst is due, so
 /// that no wake-up delays the burst; it occupies a core anyway.
 pub(super) const SPIN_AHEAD_NS: u64 = 150_000;
 
@@ -58,8 +58,8 @@ impl Pace {
         self.wait_by(burst, spin_ahead_ns, sleep_until_ns)
     }
 
-    /// Does the same with another call that sleeps. A burst that is overdue begins without one: a call whose deadline
-    /// has passed can still cost more than the period, which would then limit the rate.
+    /// Like [`Pace::wait_for`], with another call that sleeps. A burst that is overdue begins without this call: even
+    /// if its deadline has passed, the call can cost more than the period, and would then limit the rate.
     fn wait_by(&self, burst: u64, spin_ahead_ns: u64, sleep_until_ns: impl FnOnce(u64)) -> u64 {
         let instant = self.instant_ns(burst);
         let asleep_until = instant.saturating_sub(spin_ahead_ns);

@@ -96,7 +96,7 @@ pub(super) fn receive<M: Mechanism>(context: &mut RoleContext<M>) -> Result<Outc
     Ok(outcome)
 }
 
-/// Simulated work of a slow receiver for each message, which keeps its CPU busy for `ns`.
+/// Simulated work of a slow receiver, which keeps its CPU busy for `ns` nanoseconds per message.
 #[derive(Clone, Copy)]
 struct Work {
     ticker: Ticker,

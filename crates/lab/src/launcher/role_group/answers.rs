@@ -120,7 +120,7 @@ impl RoleGroup<'_> {
         }
     }
 
-    /// A message from a role that has already been received through its agent.
+    /// A message of this role that its agent has already passed on; `None` if there is none.
     fn heard_from(&mut self, role: usize) -> Option<Heard> {
         let RoleHandle::Remote { host, role, .. } = self.handles[role] else { return None };
         let said = self.hosts[host].take(|message| match message {
