@@ -153,9 +153,9 @@ fn call(trials: &[&Record], figure: GoalFigure, bound: f64) -> GoalCall {
 /// The message for a bound on a latency of a workload that records none, with the remedy.
 pub(crate) fn without_latencies(workload: &Workload) -> String {
     format!(
-        "the workload {} records no latencies, because its messages are not timed one by one; set a bound on msgs_per_s, \
-         bytes_per_s or cpu_us_per_msg instead, or move this bound to a group with only ping-pong, requests, paced or \
-         exchange",
+        "the workload {} records no latencies, because its messages are not timed one by one; set a bound on \
+         msgs_per_s, bytes_per_s or cpu_us_per_msg instead, or move this bound to a group with only ping-pong, \
+         requests, paced or exchange",
         workload.word()
     )
 }
