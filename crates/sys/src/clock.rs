@@ -168,8 +168,8 @@ fn tsc() -> u64 {
     monotonic_ns()
 }
 
-/// Whether /proc/cpuinfo reports a counter of constant rate that never stops, and the kernel uses it as its clock
-/// source or at least has not marked it unstable.
+/// Whether the time stamp counter is steady: /proc/cpuinfo reports that it has a constant rate and never stops, and the
+/// kernel lists it as an available clock source (it does not list an unstable one).
 fn tsc_is_steady() -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;

@@ -6,11 +6,11 @@ use rustix::io::Errno;
 
 use crate::error::last_errno;
 
-/// Reads each piece from its address in process `pid` and returns the total number of bytes read. The total is less
-/// than requested if the rest is not mapped there.
+/// Reads each of `pieces`, given as an address in process `pid` and the buffer to fill, and returns the total number of
+/// bytes read. The total is less than requested if the process has nothing mapped at the remaining addresses.
 ///
 /// Errors: `ESRCH` no such process; `EPERM` no permission to trace it ([`let_others_read`]); `EFAULT` nothing is mapped
-/// at the address.
+/// at the first address.
 #[inline]
 pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<usize, Errno> {
     let remote: [libc::iovec; N] = std::array::from_fn(|i| libc::iovec {
@@ -39,8 +39,8 @@ pub fn read<const N: usize>(pid: u32, pieces: [(u64, &mut [u8]); N]) -> Result<u
 pub const MAX_CHECKED_BYTES: usize = 256;
 
 /// Checks that `len` bytes of this process's own memory, at most [`MAX_CHECKED_BYTES`], are readable and, if `written`
-/// is set, writable (by writing their current content back). Succeeds without a check where the system forbids the
-/// calls.
+/// is set, writable (by writing their current content back). Succeeds without a check where the system forbids
+/// process_vm_readv or process_vm_writev.
 ///
 /// Errors: `EFAULT`.
 pub fn check_own(address: u64, len: usize, written: bool) -> Result<(), Errno> {

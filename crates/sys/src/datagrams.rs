@@ -1,5 +1,5 @@
 //! Sends many datagrams with one call. A run, which is a sequence of datagrams to one address, is sent as one message
-//! that the kernel splits (UDP_SEGMENT); on reception the kernel joins datagrams to one message again (UDP_GRO). See
+//! that the kernel splits (UDP_SEGMENT); on reception the kernel joins datagrams into one message again (UDP_GRO). See
 //! udp(7).
 
 use std::mem::MaybeUninit;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::OsError;
 
-/// The state changes of a descriptor since it was last reported.
+/// What one wait reports about a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// The token that was passed to [`Epoll::add`].
@@ -37,7 +37,7 @@ impl AsFd for Epoll {
 pub enum Trigger {
     /// Only on an error or a hang-up (EPOLLERR, EPOLLHUP), not for data.
     Errors,
-    /// Whenever it is readable (level-triggered).
+    /// Whenever the descriptor is readable (level-triggered).
     WhileReadable,
     /// Once for each arrival of data (edge-triggered), and at the end of the stream.
     Input,

@@ -1,8 +1,8 @@
 //! Switches off features of newer kernels on request, so that tests exercise the code paths for older kernels on every
 //! kernel.
 //!
-//! Only programs built with debug assertions read the variable: in a release build it could silently distort
-//! measurements.
+//! The features to switch off are listed in an environment variable ([`VARIABLE`]). Only programs built with debug
+//! assertions read it: in a release build, it could silently distort measurements.
 
 use std::sync::LazyLock;
 

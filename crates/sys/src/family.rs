@@ -1,9 +1,9 @@
-//! A program with all processes it has started, directly or indirectly: finds them even if they detach, and kills them
-//! together.
+//! Finds and kills *families*: a family is a program with all processes that it has started, directly or indirectly,
+//! even if they have detached from it.
 //!
-//! It uses two methods, because neither is sufficient by itself. While the starter lives, it adopts the orphans of its
-//! descendants ([`adopt_orphans`]), so that [`descendants`] finds all of them. If the starter is killed, a variable in
-//! the environment ([`MARK`]), which children inherit, still identifies them.
+//! There are two methods, because neither is sufficient by itself. While the process that started the program lives, it
+//! adopts the orphans among its descendants ([`adopt_orphans`]), so that [`descendants`] finds all of them. If that
+//! process is killed, a variable in the environment ([`MARK`]), which children inherit, still identifies them.
 
 use std::fs;
 use std::time::{Duration, Instant};

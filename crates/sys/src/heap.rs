@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
 
-/// Calls `read` with at most `most` bytes of a vector's spare capacity, and appends the number of bytes that it reports
-/// to have written.
+/// Calls `read` with at most `most` bytes of a vector's spare capacity, and extends the vector by the number of bytes
+/// that `read` reports to have written there.
 #[inline]
 pub(crate) fn append(
     buf: &mut Vec<u8>,

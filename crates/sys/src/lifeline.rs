@@ -1,5 +1,5 @@
-//! Detects immediately and reliably that another process has ended: a socket pair over which nothing is ever sent. The
-//! kernel closes a dead process's end, whatever killed it.
+//! A lifeline detects immediately and reliably that another process has ended. It is a socket pair over which nothing
+//! is ever sent: the kernel closes a dead process's end, whatever killed the process.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

@@ -14,13 +14,13 @@ use crate::socket::recv;
 /// A change of an interface's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkChange {
-    /// It no longer carries frames.
+    /// The interface no longer carries frames.
     Lost,
-    /// It carries frames again.
+    /// The interface carries frames again.
     Back,
 }
 
-/// The bytes at the beginning of a message that contain everything needed: a `nlmsghdr` and an `ifinfomsg`.
+/// Number of bytes at the beginning of a message that contain everything needed: a `nlmsghdr` and an `ifinfomsg`.
 const HEAD: usize = 16 + 16;
 
 /// Flags that an interface has when it carries frames.

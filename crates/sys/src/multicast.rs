@@ -8,7 +8,7 @@ use rustix::net::{netdevice, sockopt};
 use crate::OsError;
 use crate::socket::set_raw;
 
-/// The interface on which a group is joined, or through which it is sent to.
+/// The interface on which a group is joined, or through which datagrams for a group are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Through {
     /// The interface that owns this IPv4 address.
@@ -22,8 +22,8 @@ pub fn interface_index(fd: impl AsFd, name: &str) -> Result<u32, OsError> {
     netdevice::name_to_index(fd, name).map_err(|e| OsError::new("ioctl(SIOCGIFINDEX)", name, e))
 }
 
-/// Joins a multicast group on one interface. The socket then receives neither other groups nor this one through other
-/// interfaces.
+/// Joins a multicast group on one interface. The socket then receives no datagrams for other groups, and none for this
+/// group that arrive on other interfaces.
 ///
 /// Errors: the errno of the option that failed; `EINVAL` when group and interface belong to different
 /// address families.

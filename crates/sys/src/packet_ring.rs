@@ -59,7 +59,7 @@ impl PacketRing {
             |e| {
                 OsError::new(
                     "setsockopt(PACKET_RX_RING)",
-                    format!("{slots} frames of {largest}"),
+                    format!("{slots} frames of {largest} bytes"),
                     e,
                 )
             },

@@ -73,7 +73,7 @@ impl SendRing {
         }
         let made = socket::set_raw(fd, libc::SOL_PACKET, libc::PACKET_TX_RING, Some(&request))
             .map_err(|e| {
-                let what = format!("{slots} frames of {largest}");
+                let what = format!("{slots} frames of {largest} bytes");
                 OsError::new("setsockopt(PACKET_TX_RING)", what, e)
             });
         let mapping = made.and_then(|()| Mapping::lazily(fd, blocks * BLOCK_BYTES, true));
@@ -95,8 +95,8 @@ impl SendRing {
         })
     }
 
-    /// Sends frames of two parts each with one call, without waiting, through the socket that the ring is attached to;
-    /// returns how many were sent.
+    /// Sends frames, each given as header and body, through `fd`, the socket to which the ring is attached. Makes one
+    /// call, which does not wait. Returns how many frames were sent.
     ///
     /// # Errors
     /// The error of the first frame: EAGAIN and ENOBUFS mean that there is no room for now, EMSGSIZE that the frame is
@@ -120,7 +120,7 @@ impl SendRing {
         }
     }
 
-    /// Appends a frame of two parts to the ring; [`SendRing::launch`] sends it.
+    /// Appends a frame, given as header and body, to the ring; [`SendRing::launch`] sends it.
     ///
     /// # Errors
     /// EAGAIN: no slot is free; EMSGSIZE: the frame is longer than the ring's maximum.

@@ -73,7 +73,8 @@ impl PeerWatch {
         Ok(PeerWatch { socket, closing, ended, watcher: Some(watcher) })
     }
 
-    /// Confirms to the peer that this end has taken over its resources.
+    /// Confirms to the peer that this end has taken over the resources that the peer held for it; the peer gets
+    /// [`PeerEvent::Confirmed`].
     pub fn confirm(&self) {
         // Fails only if the peer has ended, which the watching thread reports.
         let _ = (&*self.socket).write(&[1]);

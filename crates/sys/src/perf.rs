@@ -41,7 +41,7 @@ impl CounterEvent {
 pub enum Unavailable {
     /// The processor, as this kernel sees it, cannot count this event.
     NoHardware,
-    /// The kernel forbids it; the value is its `kernel.perf_event_paranoid`, if readable.
+    /// The kernel forbids counting; the value is its `kernel.perf_event_paranoid`, if readable.
     Forbidden(Option<i32>),
     /// The kernel was built without perf events, or a sandbox hides them.
     NotSupported,
@@ -71,7 +71,7 @@ impl std::fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 impl Unavailable {
-    /// What the user can do about it.
+    /// What the user can do to make the counter available.
     pub fn remedy(&self) -> &'static str {
         match self {
             Unavailable::NoHardware => {

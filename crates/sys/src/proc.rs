@@ -117,8 +117,8 @@ pub fn terminate_exactly(pid: u32, started: u64) {
     }
 }
 
-/// Waits until the process that has this pid and this start time has ended, at most for `limit` if there is one. Returns
-/// immediately if there is no such process.
+/// Waits until the process that has this pid and this start time has ended, at most for `limit` if there is one.
+/// Returns immediately if there is no such process.
 pub fn await_end(pid: u32, started: u64, limit: Option<Duration>) {
     if let Some(process) = open_exactly(pid, started) {
         wait_for_end(&process, limit);
@@ -271,8 +271,8 @@ pub fn raise_descriptor_limit() -> u64 {
 }
 
 /// Raises the limit of file sizes in bytes (RLIMIT_FSIZE), which also applies to anonymous shared memory, as far as is
-/// possible without privilege; returns the new limit. Beyond it the process receives SIGXFSZ, or EFBIG if it handles or
-/// ignores that signal.
+/// possible without privilege; returns the new limit. A call that would make a file larger than this raises SIGXFSZ,
+/// and fails with EFBIG if the process handles or ignores that signal.
 pub fn raise_file_size_limit() -> u64 {
     raise_limit(Resource::Fsize)
 }

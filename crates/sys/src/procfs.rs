@@ -190,7 +190,7 @@ pub fn parse_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
     found
 }
 
-/// Load averages: runnable and uninterruptible tasks over 1, 5 and 15 minutes.
+/// Load averages: the average number of runnable and uninterruptible tasks over the last 1, 5 and 15 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadAverage {
     /// The average over the last minute, decaying exponentially.

@@ -144,7 +144,8 @@ impl Inbox {
     /// Claims a real-time signal that has no handler, blocks it in the calling thread, and tests that all other threads
     /// of the process block it, too.
     ///
-    /// Errors: `EBUSY` when another thread does not block it (the error names it); `EAGAIN` when all are in use.
+    /// Errors: `EBUSY` when another thread does not block it (the error names the thread); `EAGAIN` when all real-time
+    /// signals are in use.
     pub fn claim() -> Result<Inbox, OsError> {
         let signal = claim_number().ok_or_else(|| {
             OsError::new("sigaction", "(every real-time signal is in use)", Errno::AGAIN)
@@ -370,7 +371,7 @@ mod tests {
         assert_eq!(try_here(), Ok(()));
     }
 
-    /// The threads of a test process do not block real-time signals, so that one would kill it.
+    /// The threads of a test process do not block real-time signals, so that such a signal would kill the process.
     #[test]
     fn a_process_with_a_thread_that_would_be_killed_is_refused() {
         let (told, end) = std::sync::mpsc::channel::<()>();

@@ -9,7 +9,8 @@ use crate::OsError;
 use crate::error::last_errno;
 use crate::shm::Mapping;
 
-/// A shared-memory segment by its id. It exists until it has been removed and every process has detached it.
+/// A shared-memory segment, identified by its id. It exists until it has been removed and every process has detached
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     id: i32,
@@ -70,7 +71,7 @@ impl Segment {
     }
 }
 
-/// A set of semaphores by its id. It exists until it is removed, which wakes all waiters.
+/// A set of semaphores, identified by its id. It exists until it is removed, which wakes all waiters.
 #[derive(Debug)]
 pub struct Semaphores {
     id: i32,
@@ -164,7 +165,8 @@ mod tests {
             assert_eq!(b.start().as_ptr().add(3).read(), 5);
         }
         drop((a, b));
-        // A child that another test forks at this moment inherits the attachment and keeps it until it executes a program.
+        // A child that another test forks at this moment inherits the attachment and keeps it until it executes a
+        // program.
         let deadline = Instant::now() + Duration::from_secs(20);
         while Segment::open(segment.id(), 8192).is_ok() {
             assert!(Instant::now() < deadline, "the segment stays behind");

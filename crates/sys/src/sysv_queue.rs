@@ -40,7 +40,7 @@ impl Limits {
 /// The capacity and fill level of a queue (`IPC_STAT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Largest sum of the texts of all queued messages, bytes (`msg_qbytes`).
+    /// Maximum total length of the texts of all queued messages, in bytes (`msg_qbytes`).
     pub queue_bytes: usize,
     /// Current number of messages.
     pub queued: usize,

@@ -52,12 +52,12 @@ impl SocketOption {
         Self::ALL.into_iter().find(|option| option.number() == number)
     }
 
-    /// Its number for setsockopt(2).
+    /// The option's number for setsockopt(2).
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// Whether setting it takes a number. The other options take no value, cannot be set, or, for
+    /// Whether setting this option takes a number. The other options take no value, cannot be set, or, for
     /// [`GroupJoin`](SocketOption::GroupJoin), take a request.
     pub const fn takes_number(self) -> bool {
         match self {
@@ -76,7 +76,7 @@ impl SocketOption {
         }
     }
 
-    /// Whether setting it is a command without a value.
+    /// Whether setting this option is a command without a value.
     pub const fn is_order(self) -> bool {
         matches!(
             self,

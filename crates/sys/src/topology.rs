@@ -16,60 +16,60 @@ use crate::OsError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
-    /// It holds data only (usually level 1).
+    /// The cache holds data only (usually level 1).
     Data,
-    /// It holds instructions only (usually level 1).
+    /// The cache holds instructions only (usually level 1).
     Instruction,
-    /// It holds both (usually level 2 and above).
+    /// The cache holds both data and instructions (usually level 2 and above).
     Unified,
 }
 
 /// One cache, listed once regardless of how many CPUs share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cache {
-    /// Its level; 1 is nearest to the core.
+    /// The cache's level; 1 is nearest to the core.
     pub level: u8,
-    /// The kind of content.
+    /// What the cache holds.
     pub kind: CacheKind,
-    /// Its size in bytes; `None` if unknown.
+    /// The cache's size in bytes; `None` if unknown.
     pub size_bytes: Option<u64>,
     /// The size of a cache line in bytes; `None` if unknown.
     pub line_bytes: Option<u32>,
-    /// The logical CPUs that share it, ascending.
+    /// The logical CPUs that share the cache, ascending.
     pub cpus: Vec<u32>,
 }
 
 /// One logical CPU that is online.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Its number in the kernel.
+    /// The CPU's number in the kernel.
     pub id: u32,
-    /// Whether this process may run on it (affinity and cgroup cpuset).
+    /// Whether this process may run on the CPU (affinity and cgroup cpuset).
     pub allowed: bool,
-    /// The number of its socket (`physical_package_id`).
+    /// The number of the CPU's socket (`physical_package_id`); `None` if unknown.
     pub socket: Option<u32>,
-    /// The core's number, unique within its socket only.
+    /// The number of the CPU's core, unique within the socket only; `None` if unknown.
     pub core: Option<u32>,
-    /// The hardware threads of its core, including itself; only itself if the system does not list them.
+    /// The hardware threads of the CPU's core, including this CPU; only this CPU if the system does not list them.
     pub siblings: Vec<u32>,
-    /// The number of its NUMA node.
+    /// The number of the CPU's NUMA node; `None` if unknown.
     pub node: Option<u32>,
 }
 
 /// How close two logical CPUs are. `None` means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relation {
-    /// They are the same CPU.
+    /// Whether the two are the same CPU.
     pub same_cpu: bool,
-    /// They are the same CPU or hardware threads of one core.
+    /// Whether the two are the same CPU or hardware threads of one core.
     pub same_core: Option<bool>,
-    /// The level of the nearest data cache they share; `Some(0)` if they share none.
+    /// The level of the nearest data cache that the two CPUs share; `Some(0)` if they share none.
     pub shared_cache_level: Option<u8>,
-    /// They share the last-level cache.
+    /// Whether the two CPUs share the last-level cache.
     pub shares_last_level: Option<bool>,
-    /// They are in the same socket.
+    /// Whether the two CPUs are in the same socket.
     pub same_socket: Option<bool>,
-    /// They are in the same NUMA node.
+    /// Whether the two CPUs are in the same NUMA node.
     pub same_node: Option<bool>,
 }
 

@@ -16,14 +16,14 @@ use crate::OsError;
 use crate::fallback::{Newer, does_without};
 use crate::patience::Patience;
 
-/// Enough for one request and its cancellation.
+/// Number of entries in the submission queue: enough for one request and its cancellation.
 const ENTRIES: u32 = 4;
 
 /// The user data of requests; cancellations have a different value.
 const REQUEST: u64 = 1;
 const CANCELLATION: u64 = 2;
 
-/// How often the completion queue is polled between two reads of the clock.
+/// Number of times that the completion queue is polled between two reads of the clock.
 const LOOKS_PER_CLOCK: u32 = 64;
 
 /// How to wait for a completion.
@@ -313,8 +313,8 @@ pub fn why_missing(error: &OsError) -> (String, &'static str) {
         }
         _ => (
             error.to_string(),
-            "a seccomp filter forbids io_uring (containers do): run outside of it, or with --security-opt \
-             seccomp=unconfined",
+            "a seccomp filter forbids io_uring, as in many containers: run this outside of the container, or start the \
+             container with --security-opt seccomp=unconfined",
         ),
     }
 }

@@ -19,7 +19,7 @@ const RELAY_EMULATED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate_r
 /// The CPU for which the relay library is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayKind {
-    /// The CPU it runs on.
+    /// The CPU on which the library runs.
     Real,
     /// A CPU with tile registers, emulated for tests.
     Emulated,
@@ -62,7 +62,7 @@ pub fn extended_state_bytes() -> usize {
     0
 }
 
-/// Number of pages of the text that [`check_string_functions`] searches.
+/// Number of pages of the string that [`check_string_functions`] searches.
 const PAGES: usize = 6;
 /// The byte that [`check_string_functions`] searches for; the other bytes differ from it.
 const NEEDLE: u8 = b'q';
@@ -132,7 +132,7 @@ pub fn check_string_functions() -> Result<(), String> {
     Ok(())
 }
 
-/// A text in a file, so that each new mapping of it starts without resident pages.
+/// A string in a memfd, to be searched and copied, so that each new mapping of it starts without resident pages.
 struct Text {
     file: OwnedFd,
     len: usize,

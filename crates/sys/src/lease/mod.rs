@@ -77,7 +77,8 @@ impl Lease {
     /// opened the object.
     pub fn release(self) {}
 
-    /// Gives up the lease without touching the object: it was never created, or belongs to another process.
+    /// Gives up the lease without touching the object, because the object was never created or belongs to another
+    /// process.
     pub fn cancel(mut self) {
         self.armed = false;
         self.forget();
@@ -157,7 +158,7 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Directory>> {
 pub struct Reaper<'a> {
     /// The program to run.
     pub program: &'a Path,
-    /// Its arguments before the directory.
+    /// The program's arguments, to which the directory is added.
     pub args: &'a [&'a str],
 }
 
@@ -223,7 +224,7 @@ impl Run {
     /// one.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The subdirectory cannot be created.
     pub fn room(&self, name: &str) -> Result<PathBuf, OsError> {
         let room = self.dir.join(name);
         match fs::create_dir(&room) {

@@ -63,10 +63,10 @@ pub enum Resource {
     },
     /// A child process; removal kills it.
     Process {
-        /// Its process id.
+        /// The child's process id.
         pid: u32,
-        /// Its start time in clock ticks after boot (`/proc/PID/stat`), so that a process that reuses the pid is never
-        /// killed.
+        /// The child's start time in clock ticks after boot (`/proc/PID/stat`), so that a process that reuses the pid
+        /// is never killed.
         started_ticks: u64,
     },
 }

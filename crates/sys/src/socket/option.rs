@@ -14,11 +14,11 @@ use crate::patience::Patience;
 /// The peer of an AF_UNIX connection, as of the time it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process id; 0 if the process has no id in this process's PID namespace.
+    /// The peer's process id; 0 if the process has no id in this process's PID namespace.
     pub pid: u32,
-    /// Effective user id when it connected or began to listen, as seen from this user namespace.
+    /// The peer's effective user id when it connected or began to listen, as seen from this user namespace.
     pub uid: u32,
-    /// Effective group id at the same time.
+    /// The peer's effective group id at the same time.
     pub gid: u32,
 }
 

@@ -15,9 +15,9 @@ use crate::clock::monotonic_ns;
 /// How many times the payload is copied on its way to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// Into the ring, where the receiver reads it.
+    /// One copy: into the ring, where the receiver reads the payload.
     One,
-    /// Into the ring and out of it; the receiver reads its own copy.
+    /// Two copies: into the ring and out of it; the receiver reads its own copy.
     Two,
 }
 

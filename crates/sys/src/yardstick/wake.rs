@@ -11,13 +11,13 @@ use crate::{OsError, futex};
 /// How the thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeKind {
-    /// FUTEX_WAKE of a word on which it sleeps in FUTEX_WAIT.
+    /// FUTEX_WAKE of a word on which the thread sleeps in FUTEX_WAIT.
     Futex,
-    /// A write to an eventfd on which it sleeps in read.
+    /// A write to an eventfd on which the thread sleeps in read.
     EventFd,
 }
 
-/// Pauses up to this length are spent spinning, like a busy program; during longer ones both sides sleep.
+/// Pauses up to this length are spent spinning, as a busy program would; during longer ones both sides sleep.
 const SPIN_UP_TO: Duration = Duration::from_micros(200);
 /// How often a sleeper checks for a failure in case it is never woken (which cannot happen with correct calls).
 const LOOK_AROUND: Duration = Duration::from_millis(500);
