@@ -1,4 +1,5 @@
-//! How one end of a ring sleeps and the other wakes it: the only difference between the ring mechanisms.
+//! A *bell* is the way in which one end of a ring sleeps and the other end wakes it: the only difference between the
+//! ring mechanisms.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -1,8 +1,10 @@
-//! A value that one thread uses all the time and another one occasionally.
+//! A lock around a value that one thread, the owner, uses all the time and other threads, the visitors, use
+//! occasionally.
 //!
-//! The owner enters with a store and a load and leaves with a store: no atomic read-modify-write and, where the kernel
-//! has `membarrier`, no fence. A visitor enters only while the owner is outside and pays for both sides with the heavy
-//! fence. The word that informs the owner of a visitor also carries flags, so that checking for both costs one load.
+//! The owner takes the lock ("enters") with a store and a load, and releases it ("leaves") with a store: no atomic
+//! read-modify-write and, where the kernel has `membarrier`, no fence. A visitor enters only while the owner is outside
+//! and pays for both sides with the heavy fence. The word that informs the owner of a visitor also carries flags, so
+//! that checking for both costs one load.
 
 use std::sync::Arc;
 

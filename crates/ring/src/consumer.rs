@@ -139,7 +139,8 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
     #[cold]
     fn damage<T>(&self, word: u64) -> Result<T, RecvError> {
         Err(RecvError::Damaged(format!(
-            "the header at position {} reads {word:#018x}, which is not record {} of a ring of messages up to {} bytes",
+            "the header at position {} reads {word:#018x}, which is not the header of record {} \
+             in a ring for messages of up to {} bytes",
             self.head, self.sequence, self.max_message
         )))
     }
@@ -212,7 +213,8 @@ impl<M: RingMemory, B: Bell> RingRx<M, B> {
         Err(RecvError::Empty)
     }
 
-    /// Sets the state to asleep, so that the next message rings, unless a message is there already.
+    /// Sets the state to asleep, so that the producer rings when it publishes the next message. Returns a message
+    /// instead if there is one already.
     fn arm(&mut self) -> Result<Option<Record>, RecvError> {
         if self.memory.consumer_state().load(Ordering::Relaxed) != ASLEEP {
             self.bell.rearm()?;

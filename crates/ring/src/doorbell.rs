@@ -11,7 +11,7 @@
 //! | word | meaning | changed by |
 //! |---|---|---|
 //! | [`QUIET`] | no bell; a producer that publishes must ring | producer |
-//! | [`RINGING`] | the producer is putting a bell into the socket, or has put one there for a consumer that stopped waiting meanwhile | producer: `RUNG` when it has, or with its next message |
+//! | [`RINGING`] | the producer is putting a bell into the socket, or has put one there for a consumer that stopped waiting meanwhile | producer: `RUNG`, once the bell is in the socket, or with its next message |
 //! | [`RUNG`] | a bell is in the socket | consumer |
 //! | [`EATING`] | a consumer checks that the ring is empty and removes the bell; a producer that publishes must ring again | consumer: `QUIET`, or `RUNG` if the ring was not empty |
 //!
@@ -84,9 +84,9 @@ const ATTEMPTS: u32 = 16;
 /// The content of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is empty.
+    /// The socket is empty.
     Nothing,
-    /// It contains a bell.
+    /// The socket contains a bell.
     Bell,
     /// The producer has shut down its end, and no bell is left.
     End,
@@ -341,7 +341,7 @@ fn eat_unless_published<B: Bells>(word: &AtomicU32, bells: &B) -> Result<bool, B
     Ok(true)
 }
 
-/// Called when the last consumer died during its turn: completes what it may have begun with the bell.
+/// Called when the last consumer died during its turn: completes what that consumer may have begun with the bell.
 ///
 /// # Errors
 /// The errors of `bells`.

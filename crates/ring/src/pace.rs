@@ -16,7 +16,7 @@ const HOT_SPINS: u32 = 200;
 /// How many times a receiver that finds the ring empty during a stream executes the spin-loop hint before it checks
 /// again.
 const GATHER_SPINS: u32 = 64;
-/// Number of messages without waiting that count as a flow.
+/// Number of messages in a row without waiting that count as a flow.
 const FLOW_MESSAGES: u32 = 8;
 /// How long a spinning sender that found the ring full waits for a large part of it to become free.
 const PATIENCE: Duration = Duration::from_micros(50);

@@ -1,9 +1,9 @@
 //! A lock in shared memory for threads of several processes, any of which may be killed while it holds the lock.
 //!
 //! A robust mutex of the C library would keep each process's pointers in the shared memory, where another process could
-//! change them. Here the lock word contains the holder's number, and a process with such a number claims the byte of
-//! that number in the memory's file ([`crossway_sys::record_lock`]). A process that waits for a long time asks the
-//! kernel whether the holder's claim still exists, and takes over the lock if it does not.
+//! change them. Here each process has a number, and claims the byte at that offset in the memory's file
+//! ([`crossway_sys::record_lock`]). The lock word contains the number of the holder. A process that waits for a long
+//! time asks the kernel whether the holder's claim still exists, and takes over the lock if it does not.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -42,7 +42,7 @@ pub struct ProcessLock<W: LockWords> {
 /// A lock held by the caller; dropping this value releases it.
 pub struct Held<'a> {
     word: &'a AtomicU32,
-    /// The previous holder died while holding it.
+    /// Whether the previous holder died while it held the lock.
     pub orphaned: bool,
 }
 

@@ -11,8 +11,8 @@ use crate::pace::{Budget, Pace};
 use crate::sync::{Ordering, fence};
 use crate::{Deadline, SendError, Wait};
 
-/// How long a sender that sleeps for room waits until a large part of the ring is free, so that it is woken once per
-/// batch; after that it uses whatever room there is.
+/// Time for which a sender that sleeps because the ring is full waits for a large part of it to become free, so that it
+/// is woken once per batch. After that time, it uses whatever room there is.
 const HOLD_OUT: Duration = Duration::from_millis(2);
 
 /// The position and offset at which the next record will end.
@@ -161,7 +161,7 @@ impl<M: RingMemory, B: Bell> RingTx<M, B> {
 
     /// Announces a sleep until a message of `len` bytes fits and half of the ring is free, and checks once more; for
     /// callers that sleep by other means. If the result is false, the consumer will reset this end's state word and
-    /// ring.
+    /// ring the bell.
     pub fn announce_sleep(&mut self, len: usize) -> Result<bool, SendError> {
         let claim = self.plan(len);
         let least = (claim.end + HEADER as u64).saturating_sub(self.capacity);

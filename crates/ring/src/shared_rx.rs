@@ -28,7 +28,8 @@ pub trait ReceiverWords {
 /// The ring contains something that no correct producer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the header at position {position} reads {word:#018x}, which is not a record of a ring of messages up to {max_message} bytes"
+    "the header at position {position} reads {word:#018x}, which is not the header of a record \
+     in a ring for messages of up to {max_message} bytes"
 )]
 pub struct Damaged {
     /// The position of the header.
@@ -39,7 +40,8 @@ pub struct Damaged {
     pub max_message: usize,
 }
 
-/// The record at the head.
+/// A published record that the consumers have not taken completely: the next one ([`Turn::front`]), or one after it
+/// ([`Turn::after`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Front {
     position: u64,
@@ -171,9 +173,10 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     }
 
     /// Wakes the producer through `ring` if it waits for room and there is enough now. This happens within the turn: if
-    /// a consumer is killed between the two steps, the next one learns of that from the lock, and wakes the producer. A
-    /// producer that starts to wait at this moment may be missed: then the ring is not empty, and the consumer that
-    /// takes from it checks again; [`Turn::emptied`] never misses a producer.
+    /// a consumer is killed after it has set the producer's state to awake and before it has called `ring`, the next
+    /// consumer learns of that from the lock, and wakes the producer ([`Turn::settle`]). A producer that starts to wait
+    /// at this moment may be missed: then the ring is not empty, and the consumer that takes from it checks again;
+    /// [`Turn::emptied`] never misses a producer.
     #[inline]
     pub fn wake_producer(&mut self, ring: impl FnOnce()) {
         let state = self.rx.memory.producer_state();
@@ -269,7 +272,7 @@ impl<M: RingMemory, W: ReceiverWords, G> Turn<'_, M, W, G> {
     }
 }
 
-/// A record's position as stored in the word of the part. It wraps after 2^47 bytes; by then the word has been
+/// A record's position as stored in [`ReceiverWords::part`]. It wraps after 2^47 bytes; by then the word has been
 /// rewritten, or no consumer takes parts.
 fn part_of(position: u64) -> u64 {
     (position / HEADER as u64) & (u64::MAX >> PART_BITS)

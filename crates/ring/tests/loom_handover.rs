@@ -30,7 +30,7 @@ struct Between {
     sequence: AtomicU64,
     /// Number of messages passed to the helper.
     count: AtomicU64,
-    /// The way to the helper.
+    /// The messages that were passed to the helper and that it has not published yet.
     queue: Mutex<VecDeque<u64>>,
 }
 

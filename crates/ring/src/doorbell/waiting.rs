@@ -60,7 +60,7 @@ pub fn withdraw(word: &AtomicU32) -> bool {
 }
 
 /// Called by a consumer that has stopped waiting without having received a bell, and has the turn. Returns true if this
-/// call has received its bell after all, so that it must continue as if it had not stopped.
+/// call has received that bell after all, so that the consumer must continue as if it had not stopped waiting.
 ///
 /// # Errors
 /// The errors of `bells`.

@@ -65,7 +65,7 @@ impl Bells for Socket<'_> {
     }
 }
 
-/// Wakes a producer that waits for room, unless the consumer is killed before.
+/// Wakes a producer that waits for room, unless the consumer is killed first.
 fn make_room_known(shared: &Shared, socket: &Socket<'_>) {
     shared.queue(|queue| match socket.step() {
         Ok(()) => queue.room = true,
@@ -76,15 +76,15 @@ fn make_room_known(shared: &Shared, socket: &Socket<'_>) {
 /// How a consumer waits.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Waits {
-    /// It does not wait.
+    /// The consumer does not wait.
     Never,
     /// By polling.
     Polls,
     /// By receiving the bell; it announces that it takes this number of bytes.
     Receives(usize),
-    /// As above, for a message of any length, but it spins first.
+    /// By receiving the bell, for a message of any length, after it has spun.
     Spins,
-    /// By receiving the bell, but it stops waiting the first time before a bell has come, and polls from then on.
+    /// By receiving the bell, but the first time it stops waiting before a bell has come, and from then on it polls.
     GivesUp,
 }
 
@@ -92,9 +92,9 @@ pub(crate) enum Waits {
 #[derive(Clone, Copy, PartialEq)]
 enum Woken {
     Not,
-    /// It has received a bell for which it had waited.
+    /// The consumer has received a bell for which it had waited.
     ByBell,
-    /// It has stopped waiting without having received one.
+    /// The consumer has stopped waiting without having received a bell.
     WithoutBell,
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn receive(shared: &Shared, waits: Waits, fuse: u32) -> Result<Option
 enum Attempt {
     Took(u64),
     Nothing,
-    /// There is nothing, and it will wait by receiving a bell.
+    /// There is nothing, and the consumer will wait by receiving a bell.
     Awaits,
     Ended,
 }

@@ -29,7 +29,7 @@ struct Inner<E> {
     extra: E,
 }
 
-/// The memory of a ring, with what else a model's ends share.
+/// The memory of a ring, and `E`, the other data that the two ends of a model share.
 pub(crate) struct Memory<E>(Arc<Inner<E>>);
 
 impl<E> Clone for Memory<E> {
