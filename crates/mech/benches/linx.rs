@@ -151,9 +151,9 @@ fn compare_lengths<M: Mechanism, N: Mechanism>(
     );
 }
 
-/// Prints the cost of sending `len` bytes in the kernel alone: without a header, with one in front of the bytes, and
-/// with one in a separate buffer. Each is the least time of many calls, without a receiver that runs or has to be
-/// woken. `send` sends the parts given to it; `to` is the other end.
+/// Prints how long the kernel takes to send `len` bytes: without a header, with a header in front of the bytes, and
+/// with a header in a separate buffer. Each figure is the shortest time of many calls, during which no receiver runs or
+/// has to be woken. `send` sends the parts given to it; `to` is the other end.
 fn print_cost_of_calls(
     what: &str,
     len: usize,
@@ -177,7 +177,8 @@ fn print_cost_of_calls(
         times.fold(f64::MAX, f64::min)
     });
     println!(
-        "{what}, one call to send {len} B: {:.0} ns; {HEADER} B more: {:.0} ns ({:.2} times as fast); as much in a second buffer: {:.0} ns ({:.2})",
+        "{what}, one call to send {len} B: {:.0} ns; with {HEADER} B more: {:.0} ns ({:.2} times as fast); \
+         with these bytes in a second buffer: {:.0} ns ({:.2} times as fast)",
         least[0],
         least[1],
         least[0] / least[1],

@@ -37,7 +37,7 @@ pub enum Reliability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Privilege {
-    /// Any user may use it.
+    /// Any user may use the mechanism.
     None,
     /// Permission to trace the peer (`CAP_SYS_PTRACE`, or the same user and a permissive `ptrace_scope`).
     Ptrace,
@@ -48,7 +48,7 @@ pub enum Privilege {
 /// The capabilities of a mechanism, declared once and checked by the conformance suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
-    /// Whether it carries messages, or a stream of bytes in which the receiver must know the boundaries.
+    /// Whether the mechanism carries messages, or a stream of bytes in which the receiver must know the boundaries.
     pub boundaries: Boundaries,
     /// Length in bytes of the largest message that any configuration on this machine can carry; `None` if only memory
     /// limits it. The limit of a particular channel is `max_message_bytes` in its [`Facts`](crate::Facts).
@@ -83,7 +83,7 @@ pub struct Caps {
     pub detects_peer_death: bool,
     /// Whether a send can wait with a deadline.
     pub send_deadline: bool,
-    /// The privilege needed to use it.
+    /// The privilege needed to use the mechanism.
     pub privilege: Privilege,
 }
 

@@ -70,8 +70,8 @@ impl Family {
         }
     }
 
-    /// Number of times that its members usually copy the payload: once if it is written to shared memory and read
-    /// there, twice if it goes through the kernel.
+    /// Number of times that mechanisms of this family usually copy the payload: once if it is written to shared memory
+    /// and read there, twice if it goes through the kernel.
     pub const fn copies(self) -> u32 {
         if matches!(self, Family::SharedMemory) { 1 } else { 2 }
     }
@@ -119,7 +119,7 @@ pub enum NodeKind {
 /// What carries a mechanism's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carrier {
-    /// The family in which it is shown.
+    /// The family in which the mechanism is shown.
     pub family: Family,
     /// What moves the bytes.
     pub transport: Transport,

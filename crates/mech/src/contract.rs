@@ -207,7 +207,7 @@ pub trait Mechanism: 'static {
     const ID: &'static str;
     /// A one-line description for users, with the name that the kernel or a study uses.
     const ABOUT: &'static str;
-    /// What carries its messages.
+    /// What carries the mechanism's messages.
     const CARRIER: Carrier;
     /// The sending half of either end of a channel.
     type Tx: Tx;

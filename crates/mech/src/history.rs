@@ -6,11 +6,11 @@ use std::path::Path;
 /// A mechanism that Crossway cannot measure.
 #[derive(Clone, Copy)]
 pub struct Unmeasurable {
-    /// Its id, in the same form as the id of a mechanism.
+    /// The id, in the same form as that of a mechanism that can be measured.
     pub id: &'static str,
     /// A one-line description for users.
     pub about: &'static str,
-    /// Looks for it on this machine. Returns what was found, and why it cannot be measured.
+    /// Looks for the mechanism on this machine. Returns what was found, and why it cannot be measured.
     pub why: fn() -> String,
     /// What to use instead.
     pub instead: &'static str,

@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Probe {
-    /// It was tried and works.
+    /// The mechanism was tried and works.
     Ready {
-        /// The version of the software that provides it, e.g. `linux 6.1.0`.
+        /// The version of the software that provides the mechanism, e.g. `linux 6.1.0`.
         version: String,
     },
-    /// It does not work here.
+    /// The mechanism does not work here.
     Missing {
         /// What is missing, as a sentence.
         why: String,
-        /// The exact step that makes it work, or why that is impossible.
+        /// The exact step that makes the mechanism work, or why that is impossible.
         remedy: String,
     },
 }

@@ -6,7 +6,7 @@
 use crate::mechanisms;
 use crate::{Caps, Carrier, Mechanism, Probe};
 
-/// Code that works with any mechanism, which is chosen at run time.
+/// Code that works with any mechanism; the mechanism is chosen at run time.
 pub trait Visitor {
     /// The result of the code.
     type Out;
@@ -21,7 +21,7 @@ pub struct Entry {
     pub id: &'static str,
     /// A one-line description for users.
     pub about: &'static str,
-    /// What carries its messages.
+    /// What carries the mechanism's messages.
     pub carrier: Carrier,
     /// The capabilities of the mechanism.
     pub caps: fn() -> Caps,

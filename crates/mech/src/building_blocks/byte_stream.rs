@@ -71,7 +71,8 @@ pub trait ByteSource: Send + 'static {
 pub struct StreamTx<S> {
     sink: S,
     wait: Wait,
-    /// The unsent part of an accepted message; its bytes before `sent` have been sent.
+    /// A copy of the part of an accepted message that had not been sent when the call returned. Its first `sent` bytes
+    /// have been sent since.
     rest: Vec<u8>,
     sent: usize,
 }

@@ -21,7 +21,7 @@ pub trait Endpoint: AsFd + Send + Sized + 'static {
     /// The address type of the socket.
     type Address;
 
-    /// Accepts the next connection of this listening socket; `mechanism` names it in errors.
+    /// Accepts the next connection of this listening socket. `mechanism` is the id for errors.
     fn accept_until(&self, mechanism: &'static str, until: Deadline) -> Result<Self, OpenError>;
 
     /// Connects within `limit`. If that time has passed, the error is EAGAIN, EINPROGRESS or ETIMEDOUT.
@@ -38,7 +38,7 @@ pub trait ConnectionFamily: Send + Sized + 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// What carries its messages.
+    /// What carries the mechanism's messages.
     const CARRIER: Carrier;
     /// The type of the sockets.
     type Socket: Endpoint;

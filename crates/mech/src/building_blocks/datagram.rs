@@ -58,7 +58,7 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// What carries its messages.
+    /// What carries the mechanism's messages.
     const CARRIER: Carrier;
     /// Whether every message that a send has accepted arrives.
     const RELIABILITY: Reliability;
@@ -70,7 +70,7 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const LARGEST: Option<usize>;
     /// Whether the ends may be on different hosts.
     const CROSSES_HOSTS: bool;
-    /// The privilege needed to use it.
+    /// The privilege needed to use the mechanism.
     const PRIVILEGE: Privilege = Privilege::None;
     /// Number of times that an end introduces itself, more than one if the network may lose the message.
     const HELLOS: usize;
@@ -281,8 +281,8 @@ impl<F: DatagramFamily> Mechanism for Datagram<F> {
                     let greeting = format!("{greeting} {}", tried_for(spec.open_timeout));
                     return Err(OsError::new("send", greeting, errno).into());
                 }
-                // A greeting socket that is full or closed has already received an introduction; whether the listener receives shows
-                // when connecting to its inbox.
+                // A greeting socket that is full or closed has already received an introduction; whether the listener
+                // receives shows when connecting to its inbox.
                 _ => {}
             }
         }

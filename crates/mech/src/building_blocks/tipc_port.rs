@@ -46,17 +46,17 @@ pub trait PortSocket: Inbox + Sync {
 
 /// An implementation of TIPC.
 pub trait Tipc: 'static {
-    /// The type of its sockets.
+    /// The type of this implementation's sockets.
     type Socket: PortSocket;
-    /// The privilege needed to use it.
+    /// The privilege needed to use this implementation.
     const PRIVILEGE: Privilege;
     /// The largest message in bytes, for every socket type except streams.
     const LARGEST: usize;
-    /// What carries its messages.
+    /// What carries the messages of this TIPC implementation.
     const CARRIER: Carrier;
     /// What the user can do about the limit [`Tipc::LARGEST`], as part of an error message.
     const ADVICE: &'static str;
-    /// How to make it available if it is missing.
+    /// How to make this implementation available if it is missing.
     const REMEDY: &'static str;
 
     /// Creates a connectionless socket to which undeliverable messages are returned.
@@ -76,7 +76,7 @@ pub trait Tipc: 'static {
     /// Creates the buffer for the part of a message that exceeds the caller's buffer.
     fn overflow(spec: &Spec) -> Vec<u8>;
 
-    /// The version of the software that provides it.
+    /// The version of the software that provides this implementation.
     fn version() -> String;
 }
 
@@ -86,7 +86,7 @@ pub trait MessageType: Send + 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// The type of its sockets, RDM or DGRAM.
+    /// The type of the sockets, RDM or DGRAM.
     const KIND: SocketKind;
     /// The implementation of TIPC.
     type Tipc: Tipc;

@@ -45,7 +45,7 @@ pub trait Via: 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// What carries its messages.
+    /// What carries the mechanism's messages.
     const CARRIER: Carrier;
     /// The transport that the endpoints use.
     const TRANSPORT: Transport;

@@ -42,9 +42,9 @@ pub trait Over: fmt::Debug + 'static {
     const NAME: &'static str;
     /// A one-line description for users.
     const SUMMARY: &'static str;
-    /// What carries its messages.
+    /// What carries the mechanism's messages.
     const CARRIER: Carrier;
-    /// How to make it available if it is missing.
+    /// How to make the mechanism available if it is missing.
     const REMEDY: &'static str;
 
     /// Returns the address to listen on.

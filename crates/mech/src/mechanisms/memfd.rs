@@ -125,7 +125,7 @@ fn channel(spec: &Spec, write: OwnedFd, read: OwnedFd) -> Result<(MemfdTx, Memfd
 impl Mechanism for Memfd {
     const ID: &'static str = "memfd";
     const ABOUT: &'static str =
-        "a memfd for each message passed over a UNIX socket (memfd_create, SCM_RIGHTS)";
+        "messages in memfds that are passed over a UNIX socket (memfd_create, SCM_RIGHTS)";
     const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Memory);
     type Tx = MemfdTx;
     type Rx = MemfdRx;

@@ -213,7 +213,8 @@ impl ShmPipeRx {
             || len > self.heap.ring().max_message() as u64
         {
             return Err(RecvError::Damaged(format!(
-                "the peer announced {len} bytes at position {position} ({read} bytes of announcement); expected at most {1} bytes at position {0}",
+                "the peer announced {len} bytes at position {position} (in an announcement of {read} bytes); \
+                 expected at most {1} bytes at position {0}",
                 self.heap.position(),
                 self.heap.ring().max_message()
             )));
@@ -290,7 +291,7 @@ fn facts(heap: &SharedRing, tickets: &PipeEnd) -> Facts {
 impl Mechanism for ShmPipe {
     const ID: &'static str = "shm-pipe";
     const ABOUT: &'static str =
-        "payload in shared memory, its place through a pipe (ipc-bench's shmem_pipe)";
+        "payload in shared memory, its position sent through a pipe (ipc-bench's shmem_pipe)";
     const CARRIER: Carrier = Carrier::new(Family::SharedMemory, Transport::Pipe);
     type Tx = ShmPipeTx;
     type Rx = ShmPipeRx;

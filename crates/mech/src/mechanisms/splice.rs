@@ -46,7 +46,7 @@ impl Placing for Splice {
 impl Mechanism for Splice {
     const ID: &'static str = "splice";
     const ABOUT: &'static str =
-        "anonymous pipe, one each way, pages of a memfd put in without a copy (splice)";
+        "anonymous pipe, one each way, into which pages of a memfd are put without a copy (splice)";
     const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
     type Tx = PagesTx<Splice>;
     type Rx = PagesRx;

@@ -154,7 +154,8 @@ fn dialling(
 }
 
 /// Returns the connected socket for both directions. A receiver that waits in the hybrid way lets the client library
-/// spin: a message that arrives meanwhile costs no system call, which spinning with calls that do not block cannot save.
+/// spin: a message that arrives meanwhile costs neither end a system call. Spinning with calls that do not block cannot
+/// save these calls.
 fn shared(socket: NodeSocket, spec: &Spec) -> Arc<NodeSocket> {
     if let Wait::Hybrid { spin_us } = spec.wait {
         socket.set_spin(Duration::from_micros(spin_us.into()));

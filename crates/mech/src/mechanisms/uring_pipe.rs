@@ -17,7 +17,7 @@ pub struct UringPipe;
 
 impl Mechanism for UringPipe {
     const ID: &'static str = "uring-pipe";
-    const ABOUT: &'static str = "anonymous pipe, one each way, by io_uring requests";
+    const ABOUT: &'static str = "anonymous pipe, one each way, used through io_uring requests";
     const CARRIER: Carrier = Carrier::new(Family::Uring, Transport::Pipe);
     type Tx = UringTx<PipeEnd>;
     type Rx = UringRx<PipeEnd>;

@@ -1,5 +1,5 @@
-//! TCP with the system's defaults, whose sends and receives are io_uring requests: one `io_uring_enter` per message at each
-//! end, of any size (MSG_WAITALL: the kernel continues until the whole message is transferred).
+//! TCP with the system's defaults, whose sends and receives are io_uring requests: one `io_uring_enter` per message at
+//! each end, of any size (MSG_WAITALL: the kernel continues until the whole message is transferred).
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -16,7 +16,7 @@ pub struct UringTcp;
 
 impl ConnectionFamily for UringTcp {
     const NAME: &'static str = "uring-tcp";
-    const SUMMARY: &'static str = "TCP, default options, by io_uring requests";
+    const SUMMARY: &'static str = "TCP, default options, used through io_uring requests";
     const CARRIER: Carrier = Carrier::new(Family::Uring, Transport::Tcp);
     type Socket = OwnedFd;
     type Sender = UringTx<SocketHalf<Self>>;

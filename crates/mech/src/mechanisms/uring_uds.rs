@@ -1,5 +1,5 @@
-//! AF_UNIX stream sockets whose sends and receives are io_uring requests: one `io_uring_enter` per message at each end, of
-//! any size (MSG_WAITALL: the kernel continues until the whole message is transferred).
+//! AF_UNIX stream sockets whose sends and receives are io_uring requests: one `io_uring_enter` per message at each end,
+//! of any size (MSG_WAITALL: the kernel continues until the whole message is transferred).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,7 +16,7 @@ pub struct UringUds;
 
 impl ConnectionFamily for UringUds {
     const NAME: &'static str = "uring-uds";
-    const SUMMARY: &'static str = "UNIX-domain stream socket by io_uring requests";
+    const SUMMARY: &'static str = "UNIX-domain stream socket, used through io_uring requests";
     const CARRIER: Carrier = Carrier::new(Family::Uring, Transport::Unix);
     type Socket = OwnedFd;
     type Sender = UringTx<SocketHalf<Self>>;

@@ -44,7 +44,8 @@ impl Placing for Vmsplice {
 
 impl Mechanism for Vmsplice {
     const ID: &'static str = "vmsplice";
-    const ABOUT: &'static str = "anonymous pipe, one each way, the sender's pages put in without a copy (ipc-bench: vmsplice)";
+    const ABOUT: &'static str = "anonymous pipe, one each way, into which the sender's pages are put without a copy \
+         (ipc-bench: vmsplice)";
     const CARRIER: Carrier = Carrier::new(Family::Pipe, Transport::Pipe).copied_once();
     type Tx = PagesTx<Vmsplice>;
     type Rx = PagesRx;

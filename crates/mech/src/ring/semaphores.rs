@@ -15,7 +15,7 @@ use crossway_sys::shm::Mapping;
 use super::asymmetry::Fences;
 use crate::Wait;
 
-/// The semaphores of a channel, named after the event for which a half sleeps on it.
+/// The semaphores of a channel, each named after the event for which a half of an end sleeps on it.
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
 pub enum Nth {
