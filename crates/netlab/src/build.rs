@@ -80,8 +80,9 @@ fn await_carrier(network: &Network, host: &Host) -> Result<(), NetError> {
     })?
 }
 
-/// Whether this kernel has netem. Tested once per boot, in a temporary namespace, because removing a namespace keeps
-/// the kernel's network lock busy while other networks are being created. The answer is stored in `folder`.
+/// Whether this kernel has netem. Unless the module is loaded, this is tested in a temporary namespace. Removing a
+/// namespace keeps the kernel's network lock busy while other networks are being created, so a negative answer is
+/// stored in `folder`, until the next boot.
 pub(crate) fn has_netem(folder: &Path) -> bool {
     let (answer, ask) =
         (folder.join("without-netem"), ["unshare", "-n", "tc", "qdisc", "add", "dev"]);

@@ -33,7 +33,7 @@ pub enum NetError {
         name: String,
         /// The process that holds the name, or the reason why the name is still in use.
         holder: String,
-        /// The command that removes it.
+        /// The subcommand of `crossway` that removes the network or guest, with its arguments.
         remedy: String,
     },
     /// There is no such network, host or guest.
@@ -43,7 +43,7 @@ pub enum NetError {
         kind: &'static str,
         /// The name that was not found.
         name: String,
-        /// The names that exist.
+        /// A clause that lists the names that exist.
         known: String,
     },
     /// The request cannot be satisfied.
@@ -59,7 +59,7 @@ pub enum NetError {
     /// A tool, such as `ip` or `tc`, ended with an error.
     #[error("{doing}: {said}")]
     Refused {
-        /// The action, with the object's name.
+        /// What the tool was run for, with the object's name.
         doing: String,
         /// The tool's error output, as one line.
         said: String,
@@ -69,7 +69,7 @@ pub enum NetError {
     State {
         /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         why: String,
     },
     /// The guest did not become ready, or ended.
@@ -79,7 +79,7 @@ pub enum NetError {
         name: String,
         /// What happened, and the next step.
         what: String,
-        /// The last lines of its console.
+        /// The last lines of the guest's console.
         said: String,
     },
     /// A system call failed.

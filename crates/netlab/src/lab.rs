@@ -30,8 +30,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Creates the network. It is removed when the `Lab` is dropped, or by the next user of this crate if this process
-    /// is killed before.
+    /// Creates the network. It is removed when the `Lab` is dropped, or, if this process is killed first, by the next
+    /// process that uses this crate.
     ///
     /// # Errors
     /// Invalid settings ([`NetError::Impossible`]), a name in use, missing privilege or tools, or a tool's failure;
@@ -123,7 +123,7 @@ pub fn list() -> Result<Vec<Network>, NetError> {
     sweep()
 }
 
-/// Removes the networks and guests of killed processes, and what these have left behind.
+/// Removes the networks and guests of killed processes, and the leased objects of this user's dead runs.
 ///
 /// # Errors
 /// A file that describes a network or a guest cannot be read.

@@ -18,9 +18,9 @@ pub(crate) const INTERFACE: &str = "eth0";
 /// A network that is up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Network {
-    /// Its name.
+    /// The network's name.
     pub name: String,
-    /// Its hosts, in the order of their addresses.
+    /// The network's hosts, in the order of their addresses.
     pub hosts: Vec<Host>,
     /// The properties of every host's link.
     pub link: Link,
@@ -57,13 +57,13 @@ pub enum ImpairedBy {
 /// One host of a network that is up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name.
+    /// The host's name.
     pub name: String,
-    /// Whether it is a namespace or a place for a guest.
+    /// Whether the host is a namespace or a place for a guest.
     pub kind: HostKind,
-    /// The namespace in which its processes run (for a guest, its kernel); `ip netns` knows it.
+    /// The namespace in which the host's processes run (for a guest, its kernel); `ip netns` knows it.
     pub namespace: String,
-    /// Its interface in that namespace (for a guest, its tap).
+    /// The host's interface in that namespace (for a guest, its tap).
     pub interface: String,
     /// IPv4 address; the network is a /24.
     pub ipv4: std::net::Ipv4Addr,
@@ -71,7 +71,7 @@ pub struct Host {
     pub ipv6: std::net::Ipv6Addr,
     /// Ethernet address.
     pub mac: String,
-    /// Logical CPUs of its processes and its soft interrupts.
+    /// Logical CPUs of the host's processes and soft interrupts.
     pub cpus: Vec<u32>,
 }
 

@@ -25,9 +25,9 @@ pub(crate) const RUN_DIR: &str = "/run/crossway";
 /// A uniquely identified process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
-    /// Its start time in clock ticks after boot.
+    /// The start time in clock ticks after boot.
     pub started_ticks: u64,
 }
 
@@ -43,7 +43,7 @@ impl Process {
         started_ticks(pid).map(|started_ticks| Process { pid, started_ticks })
     }
 
-    /// Whether it still runs.
+    /// Whether this process still runs.
     pub fn is_alive(&self) -> bool {
         started_ticks(self.pid) == Some(self.started_ticks)
     }

@@ -23,11 +23,11 @@ pub struct Topology {
 /// One host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSpec {
-    /// Its name, e.g. `a`.
+    /// The host's name, e.g. `a`.
     pub name: String,
-    /// Whether it is a namespace or a place for a guest.
+    /// Whether the host is a namespace or a place for a guest.
     pub kind: HostKind,
-    /// Logical CPUs for its processes and its soft interrupts; empty: an equal share of those allowed.
+    /// Logical CPUs for the host's processes and soft interrupts; empty: an equal share of those allowed.
     pub cpus: Vec<u32>,
 }
 

@@ -263,7 +263,7 @@ fn a_network_that_was_kept_stays_until_taken_down() {
     assert!(error.starts_with(&format!("there is no network '{}'; ", own("tk"))), "{error}");
 }
 
-/// Not a test by itself: the next one runs it in a process that it kills.
+/// Not a test by itself: the next test runs it in another process, and kills that process.
 #[test]
 #[ignore = "a part of the_remains_of_a_killed_owner_are_removed_by_the_next_one"]
 fn owner_that_waits_to_be_killed() {

@@ -1,5 +1,5 @@
-//! Runs a command in a guest: the keeper receives the descriptors of the streams, so no byte passes through this
-//! process.
+//! Runs a command in a guest: the keeper receives the descriptors of this process's standard streams, so that no byte
+//! of them passes through this process.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -21,9 +21,9 @@ pub(crate) const LIVES: &str = "lives";
 /// How a command in a guest ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestExit {
-    /// It exited with this status.
+    /// The command exited with this status.
     Code(i32),
-    /// It was killed by this signal.
+    /// The command was killed by this signal.
     Signal(i32),
 }
 

@@ -32,7 +32,7 @@ const IDLE_SHARE: f64 = 0.1;
 /// Ticks of `/proc/PID/stat` per second (USER_HZ, the same on all machines).
 const TICKS_PER_S: f64 = 100.0;
 
-/// When a guest was last heard, and why it was considered dead.
+/// When the last frame from a guest arrived and, if the guest was considered dead, why.
 pub(super) struct Heartbeat {
     heard: Mutex<Instant>,
     verdict: Mutex<Option<String>>,

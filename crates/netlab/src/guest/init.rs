@@ -35,7 +35,7 @@ const RIGHT: &str = "right";
 const CHECK_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs as the guest's first program and normally does not return. Its child serves the line; the first program itself
-/// reaps orphaned processes and switches the machine off when that child ends. A returned text is an error.
+/// reaps orphaned processes and switches the machine off when that child ends. A returned text is an error message.
 pub fn run_guest_init() -> String {
     if std::env::var_os(FACTS_VARIABLE).is_some() || std::env::var_os(FAILED_VARIABLE).is_some() {
         return match serve() {

@@ -25,7 +25,7 @@ pub(crate) struct Interface {
 /// Facts that a guest reports once it is ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestFacts {
-    /// Release of its kernel, e.g. `6.1.176`.
+    /// Release of the guest's kernel, e.g. `6.1.176`.
     pub kernel: String,
     /// Requested modules that are loaded.
     pub modules: Vec<String>,
@@ -34,7 +34,7 @@ pub struct GuestFacts {
     /// What went wrong in a check of the C library's string functions, which use the widest registers of the CPU if no
     /// environment variable restricts them; `None`: all results were correct.
     pub string_functions: Option<String>,
-    /// Time from the start of its kernel until it was ready, in milliseconds of the guest's own clock.
+    /// Time from the start of the guest's kernel until the guest was ready, in milliseconds of the guest's own clock.
     pub ready_after_ms: u64,
 }
 
@@ -49,11 +49,11 @@ pub(crate) struct ExecRequest {
 /// How a command in the guest ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    /// It exited with this status.
+    /// The command exited with this status.
     Exited(i32),
-    /// It was killed by this signal.
+    /// The command was killed by this signal.
     Signalled(i32),
-    /// It did not start, or the guest has ended; the reason.
+    /// The command did not start, or the guest has ended; the reason.
     Failed(String),
 }
 

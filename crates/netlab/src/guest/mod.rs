@@ -43,7 +43,7 @@ use record::GuestFiles;
 const KERNEL: &str = "linux.uml";
 /// The folder with Debian's modules for this kernel, with one subfolder per release.
 const MODULES_DIR: &str = "/usr/lib/uml/modules";
-/// The kernel parameter for its serial line, which uses the descriptor that a confined child inherits.
+/// The parameter of the guest's kernel for the serial line, which uses the descriptor that a confined child inherits.
 const LINE_WORDS: &str = "ssl0=fd:3";
 /// The device of the serial line in the guest.
 const LINE: &str = "/dev/ttyS0";
@@ -59,7 +59,7 @@ const MODULES: [&str; 10] =
 pub struct GuestSpec {
     /// The name of the guest, unique on this machine.
     pub name: String,
-    /// Its memory in MiB.
+    /// The guest's memory in MiB.
     pub memory_mib: u32,
     /// This program, which runs as `PROGRAM guest-keeper NAME` on the host and as `PROGRAM guest-init` in the guest.
     pub program: PathBuf,

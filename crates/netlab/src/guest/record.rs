@@ -14,24 +14,24 @@ use crate::registry::{Claim, Process, RUN_DIR, Registry};
 pub struct GuestRecord {
     /// The name of the guest, unique on this machine.
     pub name: String,
-    /// Its memory in MiB.
+    /// The guest's memory in MiB.
     pub memory_mib: u32,
-    /// The path, on the host, of the program that runs as its keeper and as its first program.
+    /// The path, on the host, of the program that runs as the guest's keeper and as the guest's first program.
     pub program: PathBuf,
-    /// Its place on a network, if it has one.
+    /// The guest's place on a network; `None` if it has none.
     pub network: Option<GuestPlace>,
-    /// Logical CPUs on which its kernel runs; empty: any.
+    /// Logical CPUs on which the guest's kernel runs; empty: any.
     pub cpus: Vec<u32>,
-    /// Whether its kernel preserves no registers beyond SSE, so that programs inside must not use AVX.
+    /// Whether the guest's kernel preserves no registers beyond SSE, so that programs inside must not use AVX.
     pub legacy_state_only: bool,
-    /// How the registers beyond SSE of its programs are preserved.
+    /// How the registers beyond SSE of the guest's programs are preserved.
     #[serde(default)]
     pub registers: GuestRegisters,
-    /// The process that boots it.
+    /// The process that boots the guest.
     pub starter: Process,
-    /// The process that keeps it; `None` until it is ready.
+    /// The process that keeps the guest; `None` until the guest is ready.
     pub keeper: Option<Process>,
-    /// The facts it reported; `None` until it is ready.
+    /// The facts that the guest reported; `None` until it is ready.
     pub facts: Option<GuestFacts>,
 }
 
@@ -40,9 +40,9 @@ pub struct GuestRecord {
 pub struct GuestPlace {
     /// The place as `network/host`.
     pub host: String,
-    /// Its tap, in the namespace of the network's switch.
+    /// The guest's tap, in the namespace of the network's switch.
     pub tap: String,
-    /// Ethernet address of its interface, as text: six bytes in hexadecimal, separated by colons.
+    /// Ethernet address of the guest's interface, as text: six bytes in hexadecimal, separated by colons.
     pub mac: String,
     /// IPv4 address.
     pub ipv4: std::net::Ipv4Addr,
@@ -84,12 +84,12 @@ impl GuestFiles {
         self.folder.join("socket")
     }
 
-    /// The file with the output of its kernel.
+    /// The file with the output of the guest's kernel.
     pub(crate) fn console(&self) -> PathBuf {
         self.folder.join("console")
     }
 
-    /// The file with the error output of its keeper.
+    /// The file with the error output of the guest's keeper.
     pub(crate) fn keeper_errors(&self) -> PathBuf {
         self.folder.join("keeper")
     }
@@ -98,12 +98,12 @@ impl GuestFiles {
         fs::File::create(self.folder.join(file)).map_err(|e| self.error(file, e))
     }
 
-    /// The setup file with the tasks of its first program.
+    /// The setup file with the tasks of the guest's first program.
     pub(crate) fn setup(&self) -> PathBuf {
         self.folder.join("setup.json")
     }
 
-    /// The folder over which its kernel gets its own tmpfs.
+    /// The folder over which the guest's kernel gets a tmpfs of its own.
     pub(crate) fn writable(&self) -> PathBuf {
         self.folder.join("own")
     }
@@ -112,7 +112,7 @@ impl GuestFiles {
         NetError::State { path: self.folder.join(file), why: why.to_string() }
     }
 
-    /// The last lines of its console output.
+    /// The last lines of the guest's console output.
     pub(crate) fn console_tail(&self) -> String {
         let text = fs::read(self.console()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -120,7 +120,7 @@ impl GuestFiles {
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    /// The last line of its console output, preceded by `separator`; empty if there is none.
+    /// The last line of the guest's console output, preceded by `separator`; empty if there is none.
     pub(crate) fn console_end_after(&self, separator: &str) -> String {
         let tail = self.console_tail();
         tail.lines().last().map_or_else(String::new, |line| format!("{separator}{line}"))

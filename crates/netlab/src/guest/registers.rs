@@ -23,8 +23,8 @@ pub enum GuestRegisters {
     Relay,
     /// As [`GuestRegisters::Relay`], but the tile registers are emulated, for tests.
     EmulatedRelay,
-    /// They are not preserved: the kernel treats the CPU as one without them, and programs inside must not use them.
-    /// Used only where Crossway was built without a C compiler, on a CPU with tile registers.
+    /// The registers are not preserved: the kernel treats the CPU as one without them, and programs inside must not use
+    /// them. Used only where Crossway was built without a C compiler, on a CPU with tile registers.
     Hidden,
 }
 
