@@ -12,7 +12,10 @@ pub(crate) fn must_say_closed<M: Mechanism>(end: &mut End<M>) {
         let until = Some(Instant::now() + Duration::from_millis(30));
         let outcome = end.rx.recv(&mut [0; 64], until);
         let silent = matches!(outcome, Err(RecvError::TimedOut));
-        assert!(silent, "an end was reported though the mechanism does not detect it: {outcome:?}");
+        assert!(
+            silent,
+            "the end of the peer was reported, but the mechanism does not claim to detect it: {outcome:?}"
+        );
         return;
     }
     // Some of the peer's messages may still be in flight.

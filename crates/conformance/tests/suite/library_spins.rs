@@ -18,8 +18,8 @@ const ROUND_TRIPS: &str = "CROSSWAY_SPINNING_ROUND_TRIPS";
 const FEW: u32 = 30;
 const MANY: u32 = FEW + 120;
 
-/// Pause before each message, in which the other end begins to spin, on a busy machine too. Without it, an answer often
-/// comes before the end that has asked begins.
+/// Pause before each message, long enough for the other end to begin to spin, even on a busy machine. Without it, an
+/// answer often arrives before the end that waits for it has begun to spin.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The calls by which the tipcd's client library notifies a receiver that does not spin.

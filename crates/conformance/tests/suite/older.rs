@@ -11,7 +11,7 @@ use super::peer::this_program;
 fn passes_without(newer: Newer, checks: &str) {
     if !cfg!(debug_assertions) {
         eprintln!(
-            "SKIP without {}: a release build always uses it; test a debug build",
+            "SKIP checks without {}: a release build always uses this feature; test a debug build",
             newer.name()
         );
         return;

@@ -92,7 +92,7 @@ fn receive_offer(control: &UnixStream) -> Offer {
         Some((Note::Offer { words, fds: names }, fds)) => {
             Offer { words, fds: names.into_iter().zip(fds).collect() }
         }
-        other => panic!("no offer but {other:?}"),
+        other => panic!("expected an offer, got {other:?}"),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Connections whose program sends more than a window, shuts down and closes immediately: the other end must read all
-//! of it and then the end, and never a reset. `CROSSWAY_ORDERLY_ENDS=10000` sets the number of connections of each kind
-//! in each place; the default is small.
+//! Tests connections whose program sends more than a window, shuts down and closes immediately: the other end must read
+//! everything that was sent and then the end of the stream, and never see a reset. `CROSSWAY_ORDERLY_ENDS=10000` sets
+//! the number of connections of each kind in each place, which is one node or a pair of nodes; the default is small.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -12,7 +12,8 @@ use crate::nodes::{Node, Site, Two, What};
 use crate::{compiled, printed};
 
 const KINDS: [&str; 2] = ["seqpacket", "stream"];
-/// Number of connections of each kind in each place; [`ENDS_WITH_GUEST`] applies to places with a guest, which is slow.
+/// Number of connections of each kind in each place; [`ENDS_WITH_GUEST`] applies to places that include a guest, which
+/// is slow.
 const ENDS: u32 = 60;
 const ENDS_WITH_GUEST: u32 = 20;
 /// Number of connections of each kind over a lossy link: together they send more bytes than fit into the memory in

@@ -119,8 +119,9 @@ fn of_kernel() -> Option<Answers> {
     })
 }
 
-/// Returns the results of a `tipcd`; its runs mostly wait. If `expected` tables are passed, a cell with another result
-/// is repeated with longer pauses, since a busy machine may not have given a node the time to do its work.
+/// Returns the results of a `tipcd`. Its runs are concurrent, since they spend most of their time waiting. If
+/// `expected` is passed, a cell whose result differs from it is repeated with longer pauses, since on a busy machine a
+/// node may not have had the time to do its work. Parts that concern a node as a whole are repeated as a whole.
 fn of_tipcd(settling: &str, expected: Option<&Answers>) -> Answers {
     let dir = tempfile::tempdir().unwrap();
     let ask = |node: &Node, other: &Node, expected: Option<&Vec<Table>>, name: &str| {
