@@ -45,7 +45,7 @@ impl ServiceRange {
 pub enum Address {
     /// Every socket bound to a range that has an instance in common with this one.
     Range(ServiceRange),
-    /// One of the sockets bound to an instance, which are chosen in turn.
+    /// One of the sockets bound to an instance; the sockets are chosen in turn.
     Service {
         /// Type of the service.
         service: u32,
@@ -134,7 +134,7 @@ impl Address {
         }
     }
 
-    /// Decodes a struct sockaddr_tipc.
+    /// Decodes an address from a struct sockaddr_tipc.
     ///
     /// # Errors
     /// [`BadAddress`] if it has another family or form.

@@ -83,10 +83,10 @@ pub struct Message {
     pub event: Event,
     /// Number of bytes in the caller's buffer.
     pub len: usize,
-    /// Length in bytes of the whole message, if the back end reports it. A `tipcd` always does; with the kernel it
+    /// Length in bytes of the whole message, if the back end reports it. A `tipcd` always does; with the kernel, this
     /// equals `len`.
     pub full_len: usize,
-    /// Whether the message was longer than the buffer, so that the rest was discarded.
+    /// Whether the message was longer than the buffer. The rest is lost, unless the call only peeks.
     pub truncated: bool,
     /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddress,

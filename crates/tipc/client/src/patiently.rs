@@ -7,8 +7,8 @@ use crossway_sys::poll::{Interest, wait_ready};
 
 use crate::Patience;
 
-/// Repeats an operation until it succeeds or patience runs out (EAGAIN). Without a deadline, makes a single call,
-/// blocking or not.
+/// Repeats an operation until it succeeds or patience runs out (EAGAIN). The argument of `attempt` is whether the
+/// operation must not block. Without a deadline, calls `attempt` once.
 #[inline]
 pub(crate) fn patiently<T>(
     fd: impl AsFd,

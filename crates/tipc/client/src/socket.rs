@@ -112,7 +112,8 @@ impl Socket {
     /// Binds the socket to a service range: messages and connection requests to these services reach it.
     ///
     /// # Errors
-    /// EINVAL for a range whose bounds are out of order or a connected socket, EACCES for a reserved service or a member of a group.
+    /// EINVAL if the bounds of the range are out of order or the socket is connected, EACCES if the service is reserved
+    /// or the socket is a member of a group.
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         either!(self, s => s.bind(range, scope))
     }
@@ -120,7 +121,7 @@ impl Socket {
     /// Withdraws one binding with exactly this range and scope.
     ///
     /// # Errors
-    /// EINVAL if the socket has bindings, but not this one; EACCES for a member of a group.
+    /// EINVAL if the socket has bindings, but not this one; EACCES if the socket is a member of a group.
     pub fn unbind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         either!(self, s => s.unbind(range, scope))
     }
@@ -161,13 +162,13 @@ impl Socket {
         }
     }
 
-    /// Connects to a socket, or to one that is bound to a service. On a connectionless socket, sets the default
-    /// destination, or clears it if `to` is `None`.
+    /// Connects to a given socket, or to a socket that is bound to a given service. On a connectionless socket, sets
+    /// the default destination, or clears it if `to` is `None`.
     ///
     /// # Errors
     /// EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (the connection was not accepted within the connection timeout), EISCONN,
-    /// EALREADY, EINVAL, EOPNOTSUPP; EINPROGRESS if patience runs out before the answer, which POLLOUT and
-    /// [`Socket::take_error`] then indicate.
+    /// EALREADY, EINVAL, EOPNOTSUPP; EINPROGRESS if patience runs out before the answer. POLLOUT then announces the
+    /// answer, and [`Socket::take_error`] returns its error, if any.
     pub fn connect(&self, to: Option<Address>, patience: Patience) -> Result<(), Errno> {
         either!(self, s => s.connect(to, patience))
     }

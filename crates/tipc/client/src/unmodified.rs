@@ -79,7 +79,7 @@ pub enum CannotRun {
     Foreign {
         /// Path of the program.
         path: PathBuf,
-        /// How the program differs from the library, as the predicate of a sentence.
+        /// How the program differs from the library, as the continuation of "PROGRAM is".
         what: &'static str,
     },
     /// The program gains privileges when it is started, so the loader ignores the library.

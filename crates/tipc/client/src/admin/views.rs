@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct NodeView {
     /// 128-bit identity, as text if possible; absent before the configuration or a bearer has supplied one.
     pub identity: Option<String>,
-    /// 32-bit address in hexadecimal; absent during the address trial or if there is no bearer.
+    /// 32-bit address in hexadecimal; absent while the node asks its neighbours whether the address is free, or if
+    /// there is no bearer.
     pub address: Option<String>,
     /// Network ID of the cluster.
     pub netid: u32,
@@ -145,7 +146,7 @@ pub struct BroadcastView {
     pub listeners: u64,
     /// Largest packet, in bytes.
     pub mtu_bytes: u64,
-    /// Size of the send window.
+    /// Size of the send window, in packets.
     pub window_packets: u16,
     /// How multicasts are sent for sockets that do not choose a method.
     pub method: super::MulticastWay,
@@ -251,7 +252,7 @@ pub struct NamePlace {
 pub struct NamePage {
     /// Bindings, ordered by type and range.
     pub bindings: Vec<NameView>,
-    /// Where the next page begins; `None` on the last page.
+    /// The range after which the next page begins; `None` on the last page.
     pub next: Option<NamePlace>,
 }
 
@@ -344,7 +345,7 @@ pub struct MonitoredBearerView {
     pub table_generation: u32,
     /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
-    /// Number of nodes in this node's domain.
+    /// Number of nodes in this node's domain: those after this node in the ring, which it monitors itself.
     pub domain_size: usize,
     /// Whether nodes monitor each other along a ring.
     pub active: bool,
@@ -363,9 +364,10 @@ pub struct MonitoredView {
     pub direct: bool,
     /// Generation of the node's domain record; 0 if the node has sent none.
     pub generation: u16,
-    /// Whether the node reports each of the leading members of its domain as up: those that match the nodes that follow
-    /// it in this node's ring.
+    /// For each member in the longest prefix of the node's domain that agrees with this node's ring (the same nodes, in
+    /// the same order, as those that follow the node there), whether the node reports that member as up.
     pub applied: Vec<bool>,
-    /// The remaining members of the node's domain, which do not match this node's ring, each with the same information.
+    /// The other members of the node's domain, which do not match this node's ring: the address of each, in
+    /// hexadecimal, and whether the node reports it as up.
     pub unapplied: Vec<(String, bool)>,
 }

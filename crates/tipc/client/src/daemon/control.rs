@@ -63,7 +63,7 @@ impl Control {
         crossway_sys::poll::is_hung_up(&self.fd) != Ok(false)
     }
 
-    /// Waits for the pending answer, if any, and keeps it if it may be fetched later.
+    /// Waits for the pending answer, if any, at most for `limit`, and keeps the answer if it may be fetched later.
     fn settle(&mut self, limit: Duration) -> Result<(), &'static str> {
         if let Some(claim) = self.owed {
             let answer = outcome(await_answer(&self.fd, limit)?);
@@ -149,7 +149,7 @@ impl Control {
     }
 }
 
-/// Sends a request and waits for its answer. Returns the errno, and what follows it.
+/// Sends a request and waits for its answer. Returns the answer's errno, and what follows it.
 fn exchange(fd: &OwnedFd, request: &[u8], limit: Duration) -> Result<(i32, Answer), &'static str> {
     fdpass::send(fd, request, &[]).map_err(|_| ENDED)?;
     await_answer(fd, limit)
@@ -159,7 +159,7 @@ pub(super) fn outcome((errno, answer): (i32, Answer)) -> Result<Answer, Errno> {
     if errno == 0 { Ok(answer) } else { Err(Errno::from_raw_os_error(errno)) }
 }
 
-/// Receives an answer. Returns the errno, and what follows it.
+/// Receives an answer. Returns its errno, and what follows that.
 pub(super) fn await_answer(fd: &OwnedFd, limit: Duration) -> Result<(i32, Answer), &'static str> {
     match wait_ready(fd, Interest::Readable, Some(Instant::now() + limit)) {
         Ok(true) => {}

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How often a waiting connect checks whether the tipcd has given up. Success and refusal wake it immediately.
+/// Interval at which a waiting connect checks whether the tipcd has given up. Success and refusal wake it immediately.
 const CONNECT_GLANCE: Duration = Duration::from_millis(50);
 
 impl NodeSocket {
@@ -47,7 +47,8 @@ impl NodeSocket {
     /// Accepts a connection. Returns its socket and the peer's address.
     ///
     /// # Errors
-    /// EINVAL if the socket does not listen, EOPNOTSUPP for connectionless kinds, EAGAIN if none arrived in time.
+    /// EINVAL if the socket does not listen, EOPNOTSUPP for connectionless kinds, EAGAIN if no connection arrived in
+    /// time.
     pub fn accept(&self, patience: Patience) -> Result<(Self, SocketAddress), Errno> {
         if !self.kind.is_connected_kind() {
             return Err(Errno::OPNOTSUPP);
@@ -79,8 +80,8 @@ impl NodeSocket {
         }
     }
 
-    /// Connects to a socket, or to one that is bound to a service. On a connectionless socket, sets the default
-    /// destination, or clears it if `to` is `None`.
+    /// Connects to a given socket, or to a socket that is bound to a given service. On a connectionless socket, sets
+    /// the default destination, or clears it if `to` is `None`.
     ///
     /// # Errors
     /// Like the kernel's connect: EHOSTUNREACH, ECONNREFUSED, ETIMEDOUT (the connection was not accepted within the

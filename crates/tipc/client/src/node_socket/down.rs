@@ -20,15 +20,15 @@ use super::*;
 /// Number of consecutive calls that must find a message waiting before a lane is worth the cost of its bells.
 const GATHERS_FROM: u32 = 8;
 
-/// Number of receive calls of which one checks for a waiting message before it waits.
+/// One in this many receive calls checks for a waiting message before it waits.
 const TRY_EVERY: u32 = 4;
 
-/// How often a receiver yields when it finds its lane being switched on. After that, it checks at intervals of
-/// `CHECK_EVERY` whether the tipcd has finished, because the tipcd may share this CPU with a thread of higher priority.
+/// Number of times a receiver yields its CPU when it finds its lane being switched on. After that, it sleeps for
+/// `CHECK_EVERY` between checks, so that a tipcd that shares the CPU with a thread of higher priority can finish.
 const YIELDS: u32 = 100;
 const CHECK_EVERY: Duration = Duration::from_micros(50);
 
-/// Number of messages in a row, under one bell or taken without finding the ring empty, after which another one is
+/// Number of messages taken in a row (under one bell, or without finding the ring empty) after which another message is
 /// likely to follow immediately.
 const FLOWS_FROM: u32 = 4;
 
@@ -46,10 +46,11 @@ pub(super) struct Pace {
 pub(super) enum Found {
     /// A message, or stream bytes.
     Came(Came),
-    /// The ring is empty. If the descriptor still polls readable and the count of consumed bells is still this, what it
-    /// polls readable for is the bell that was seen before.
+    /// The ring is empty, and this many bells have been consumed. If the descriptor still polls readable and the count
+    /// is unchanged, the reason is a bell that was seen before.
     Nothing { bells_eaten: u32 },
-    /// Like [`Found::Nothing`], and the caller must wait by receiving the next bell: the bell's word already says so.
+    /// Like [`Found::Nothing`], and the caller must wait by receiving the next bell: the bell's shared word already
+    /// announces that.
     Awaits { bells_eaten: u32 },
     /// The end of the connection.
     End,
@@ -151,7 +152,8 @@ impl NodeSocket {
         down.direct.get().ok_or(Errno::PROTO)
     }
 
-    /// Number of bells consumed since messages have been arriving through the lane; `None` if they do not. For tests and diagnostics.
+    /// Number of bells consumed since messages have been arriving through the lane; `None` if they do not arrive
+    /// through it. For tests and diagnostics.
     #[doc(hidden)]
     pub fn down_lane_bells(&self) -> Option<u32> {
         if !self.is_down_lane_on() {
@@ -290,7 +292,7 @@ impl NodeSocket {
         }
     }
 
-    /// Checks whether the descriptor holds nothing but bells, and records it if so: this then remains true.
+    /// Checks whether the descriptor holds nothing but bells, and records the result. Once true, it remains true.
     fn has_begun(&self, words: &InletWords) -> Result<bool, Errno> {
         let begun = words.bell().load(Ordering::Acquire) == doorbell::RUNG
             && self.bytes_before_bell()? == 0;

@@ -65,7 +65,7 @@ impl ReceiverWords for InletWords {
 }
 
 impl InletWords {
-    /// Calls [`Receiver::begun`].
+    /// 1 if everything that the descriptor held before the first bell has been read, otherwise 0 ([`Receiver::begun`]).
     #[inline]
     pub(super) fn begun(&self) -> &AtomicU32 {
         self.own.begun()
@@ -104,8 +104,8 @@ impl Down {
         self.lock.claim_again()
     }
 
-    /// Records that a call has taken a message, or bytes of a stream. Returns the number of such calls since one last
-    /// found nothing.
+    /// Records that a call has taken a message, or bytes of a stream. Returns the number of such calls since a call
+    /// last found nothing.
     #[inline]
     pub(super) fn note_taken(&self) -> u32 {
         let taken = self.taken.load(Ordering::Relaxed).saturating_add(1);
@@ -115,7 +115,7 @@ impl Down {
 
     /// Called when the ring is empty. Returns whether the next wait should be for the bell itself. This is so if the
     /// last bell was for one message, and if no other process is known to receive: if this process were killed between
-    /// the bell and the message, that process would not be notified of the message.
+    /// the bell and the message, another process would not be notified of the message.
     #[inline]
     pub(super) fn waits_for_one(&self) -> bool {
         let taken = self.taken.load(Ordering::Relaxed);

@@ -21,10 +21,10 @@ pub(super) struct Usage {
     lanes: OnceLock<Box<Lanes>>,
 }
 
-/// The count of a socket that will not get lanes or already has them.
+/// The count of a socket that makes no further request, because it has the lanes or will not get them.
 const NEVER: u32 = u32::MAX;
 
-/// Number of messages between two checks for the answer.
+/// Number of messages between two checks whether the answer to the request for lanes has arrived.
 const FETCH_EVERY: u32 = 8;
 
 /// Number of calls after which the request to receive through the lane is repeated if it was refused because it came at
@@ -32,8 +32,8 @@ const FETCH_EVERY: u32 = 8;
 const RETRY_AFTER: u32 = 16;
 const RETRY_MAX: u32 = 1 << 16;
 
-/// How long a receiver that may block waits for the answer. During that time it does not read the descriptor, so that
-/// the switch to the lane can succeed.
+/// How long a receiver that may block waits for the answer to its request to receive through the lane. During that time
+/// it does not read the descriptor, so that the switch to the lane can succeed.
 const LOOK_UP: Duration = Duration::from_millis(5);
 
 /// Decides when a receiver requests to receive through its lane.
@@ -51,7 +51,7 @@ impl Default for Beginning {
     }
 }
 
-/// The request is pending.
+/// Value of [`Beginning::asks_in`] while the request is pending.
 const UNDER_WAY: u32 = NEVER - 1;
 
 impl Down {
@@ -96,7 +96,7 @@ fn lanes_of(mut answer: Answer, usage: &Usage) -> Result<&Lanes, Errno> {
 }
 
 impl NodeSocket {
-    /// Returns the socket's lanes, if this process or its parent has them.
+    /// Returns the socket's lanes, if this process or its parent has mapped them.
     #[inline]
     pub(super) fn lanes(&self) -> Option<&Lanes> {
         self.usage.lanes.get().map(Box::as_ref)

@@ -18,7 +18,7 @@ use crate::protocol::lane::{self, LaneMemory, OutletWords};
 /// How often a sender that waits for room checks whether its tipcd has ended.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Number of messages after which a sender that did not have to wake its tipcd checks whether it has ended.
+/// Number of messages after which a sender that did not have to wake its tipcd checks whether the tipcd has ended.
 const WATCH_EVERY: u32 = 64;
 
 /// Maximum number of stream bytes in a record, so that large writes can be read while they are still in progress.
@@ -99,7 +99,7 @@ impl Bell for TipcdBell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     Done,
-    /// It was not, and must be sent through the descriptor.
+    /// The message was not put into a lane, and must be sent through the descriptor.
     Not,
 }
 
@@ -245,8 +245,8 @@ impl NodeSocket {
         }
     }
 
-    /// Checks at intervals whether the tipcd is alive. Otherwise messages that are put into the ring of a killed tipcd
-    /// would count as sent.
+    /// Checks at intervals whether the tipcd is alive, and returns false if it is not. Without this check, messages
+    /// that are put into the ring of a killed tipcd would count as sent.
     #[inline]
     pub(super) fn is_heard<B: Bell>(&self, end: &mut End<B>) -> Result<bool, Errno> {
         let (_, wakes) = end.tx.sleeps_and_wakes();

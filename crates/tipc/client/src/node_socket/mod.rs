@@ -34,7 +34,7 @@ use crate::protocol::record::{
 use crate::protocol::slot::{self, Phase, State};
 use crate::protocol::{MESSAGE_LEN_MAX, epoch};
 
-/// A destination that was reachable when the counter of its epoch had this value.
+/// A destination, and the value that its epoch counter had when the destination was found to be reachable.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     address: Option<Address>,
@@ -64,7 +64,7 @@ pub struct NodeSocket {
     /// The group that the socket is a member of; 0 if none.
     group: AtomicU32,
     /// The service type and instance to which a connection of a stream socket was addressed; 0 if none. For other kinds
-    /// of socket, it comes with the messages.
+    /// of socket, each message says to which service it was addressed.
     through: AtomicU64,
     usage: lane_request::Usage,
     pace: down::Pace,
@@ -142,8 +142,8 @@ impl NodeSocket {
     /// Binds the socket to a service range: messages and connection requests to these services reach it.
     ///
     /// # Errors
-    /// EINVAL for a range whose bounds are out of order or a connected socket, EACCES for a reserved service or a member of a
-    /// group.
+    /// EINVAL if the bounds of the range are out of order or the socket is connected, EACCES if the service is reserved
+    /// or the socket is a member of a group.
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         self.bind_or_not(Binding { range, scope, withdraw: false })
     }
@@ -151,7 +151,7 @@ impl NodeSocket {
     /// Withdraws one binding with exactly this range and scope.
     ///
     /// # Errors
-    /// EINVAL if there is none.
+    /// EINVAL if the socket has bindings, but not this one; EACCES if the socket is a member of a group.
     pub fn unbind(&self, range: ServiceRange, scope: Scope) -> Result<(), Errno> {
         self.bind_or_not(Binding { range, scope, withdraw: true })
     }

@@ -1,5 +1,5 @@
 //! The sending end of the peer's direct lane, by which two programs of one tipcd exchange messages without involving
-//! it. See docs/decisions/0048 for the reasons.
+//! the tipcd. See docs/decisions/0048 for the reasons.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;

@@ -40,8 +40,8 @@ impl Came {
 
 impl NodeSocket {
     /// Receives a message, or the available data of a stream, and returns its length in bytes. Returns 0 at the end of
-    /// a connection that the peer shut down, and for a message that is returned to its sender or reports a group member
-    /// (use [`NodeSocket::recv_message`] to distinguish these).
+    /// a connection that the peer shut down, for a message of this socket that was returned, and for a report that a
+    /// member joined or left the group (use [`NodeSocket::recv_message`] to distinguish these).
     ///
     /// # Errors
     /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
@@ -309,12 +309,13 @@ impl NodeSocket {
 /// How long a call waits for a message.
 struct Wait {
     patience: Patience,
-    /// Whether the caller leaves that to the descriptor: O_NONBLOCK and SO_RCVTIMEO apply as for a plain receive.
+    /// Whether the caller leaves the limit to the descriptor's settings: O_NONBLOCK and SO_RCVTIMEO apply as for a
+    /// plain receive.
     is_own: bool,
 }
 
 impl Wait {
-    /// Sleeps until the descriptor polls readable or the time is over. Returns EAGAIN if it was already over.
+    /// Sleeps until the descriptor polls readable or the time is over. Returns EAGAIN if the time was already over.
     fn until_readable(&mut self, socket: &NodeSocket) -> Result<(), Errno> {
         if self.is_own {
             let waiters = socket.waiters();

@@ -12,11 +12,11 @@ use super::*;
 /// How a call that waits by receiving a bell was woken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// It has not waited in that way, or it stopped waiting before a bell was sent for it.
+    /// The call has not waited in that way, or it stopped waiting before a bell was sent for it.
     Not,
-    /// It has received a bell.
+    /// The call has received a bell.
     ByBell,
-    /// It has stopped waiting, and a bell may have been sent for it.
+    /// The call has stopped waiting, and a bell may have been sent for it.
     WithoutBell,
 }
 
@@ -66,7 +66,7 @@ impl NodeSocket {
         })
     }
 
-    /// Returns the result of a turn that found the ring empty and no bell.
+    /// Returns the result of a turn that found neither a message in the ring nor a bell in the descriptor.
     pub(super) fn find_nothing(
         &self,
         turn: &mut MyTurn<'_>,

@@ -31,15 +31,15 @@ use super::record::HEADER_LEN;
 /// Maximum length of a record in bytes.
 pub const RECORD_LEN_MAX: usize = HEADER_LEN + MESSAGE_LEN_MAX;
 
-/// Index of the first free word of the direction towards `tipcd`. `tipcd` sets it to a non-zero value when the lane
-/// must no longer be used.
+/// Index of the first free word of the direction towards `tipcd`. `tipcd` sets this word to a non-zero value when the
+/// lane must no longer be used.
 pub const STOPPED: usize = 0;
 
 /// Index of the first free word of the direction towards the program. That direction has half a page of words.
 pub const DOWN: usize = (2048 - FreeWords::OFFSET) / 8;
 
-/// Index of the first free word of a direct lane's memory. `tipcd` sets it to a non-zero value when it waits for room
-/// in the ring. The receiver that makes room resets it and signals the eventfd of its lanes.
+/// Index of the first free word of a direct lane's memory. `tipcd` sets this word to a non-zero value when it waits for
+/// room in the ring. The receiver that makes room resets the word and signals the eventfd of its lanes.
 pub const ROOM_WANTED: usize = 0;
 
 /// Indices of words in the memory of a sending socket's lanes that belong to the direct lane of its peer. In terms of
@@ -51,7 +51,7 @@ pub mod outlet {
     pub const READY: usize = 1;
     /// Written by `tipcd`: how much of what the program has passed to it is in the ring.
     pub(super) const PASSED: usize = 2;
-    /// Written by the program: non-zero while it uses the ring. On a cache line of its own.
+    /// Written by the program: non-zero while it uses the ring. This word has a cache line of its own.
     pub const BUSY: usize = 16;
     /// Written by the program or `tipcd`, whichever has published a record last: the position of the next record.
     pub const TAIL: usize = 17;
@@ -64,12 +64,12 @@ pub mod outlet {
 pub struct OutletWords(FreeWords);
 
 impl OutletWords {
-    /// Returns the words in the memory of a sending socket's lanes.
+    /// Returns the words of [`outlet`], given all free words of the memory of a sending socket's lanes.
     pub const fn of(lanes: FreeWords) -> Self {
         Self(lanes)
     }
 
-    /// Returns all words of that memory.
+    /// Returns all free words of the memory of the sending socket's lanes.
     pub const fn lanes(&self) -> &FreeWords {
         &self.0
     }

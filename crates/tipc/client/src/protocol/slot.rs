@@ -16,8 +16,8 @@ pub const ERROR: usize = 2;
 /// Word 3, written by `tipcd`: the connection's other end, with the port in the upper half and the node in the lower.
 pub const PEER: usize = 3;
 
-/// Words from 4 on, for the program's own use: state of the socket that `tipcd` does not know and never reads. All
-/// processes that share the socket also share it, across fork and exec.
+/// First of the words 4 to 7, which are for the program's own use: state of the socket that `tipcd` does not know and
+/// never reads. All processes that share the socket also share it, across fork and exec.
 pub const OWN: usize = 4;
 
 /// Word 8, written by programs: number of threads that are currently reading the data descriptor itself.
@@ -31,9 +31,9 @@ pub const SENT: usize = 10;
 /// Word 11, written by `tipcd`: how much it has read from the data descriptor and passed to the node, together with
 /// everything that preceded it in the lane. Programs send through the lane only while this equals [`SENT`].
 pub const TAKEN: usize = 11;
-/// Word 12, written by programs: number of threads that wait for the data descriptor to become readable. The first one
-/// may sleep in a receive call that takes nothing or a bell, which is a single system call. The others poll, because
-/// the kernel would wake only one such sleeper per event.
+/// Word 12, written by programs: number of threads that wait for the data descriptor to become readable. The first of
+/// them may sleep in a receive call that only peeks or that takes a bell, which is a single system call. The others
+/// poll, because the kernel would wake only one sleeper in a receive call per event.
 pub const WAITERS: usize = 12;
 
 /// Word 13, written by `tipcd`: non-zero if the connection's other end is a socket of the same `tipcd`. Any program,
