@@ -31,7 +31,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Error text for a closed connection.
 const ENDED: &str = "has ended";
 
-/// Maximum number of regions known to a process: its own, those of its ancestors and those of adopted sockets.
+/// Maximum number of regions (shared memory with the slots of one connection's sockets) that a process knows: its own,
+/// those of its ancestors and those of adopted sockets.
 const REGIONS: usize = 1024;
 
 /// Mapped memory, identified by the inode number of its file. Entries are only added, under the lock of [`Own`].
@@ -140,7 +141,7 @@ fn is_connection(fd: c_int) -> bool {
         .is_some_and(|cookie| cookie == HIDDEN_COOKIE.load(Ordering::Relaxed))
 }
 
-/// Moves the library's own descriptor so that its number becomes free.
+/// Moves the library's own descriptor to another number, so that the program can use the old one.
 pub(crate) fn step_aside() {
     let Some(own) = process::own() else { return };
     ffi::without_signals(|| {

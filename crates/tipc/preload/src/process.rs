@@ -26,8 +26,8 @@ pub(crate) fn own() -> Option<Own> {
 }
 
 impl Own {
-    /// Whether the caller borrows the process's memory but not its descriptors (a child of vfork): changes to its descriptors do not
-    /// affect the process.
+    /// Whether the caller borrows the process's memory but not its descriptors (a child of vfork): changes to the
+    /// child's descriptors do not affect the process.
     pub(crate) fn is_borrowed(&self) -> bool {
         let pid = std::process::id();
         if self.alive.load(Ordering::Acquire) == 0 {

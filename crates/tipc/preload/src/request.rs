@@ -16,7 +16,7 @@ use crate::{control, ffi};
 /// Zeros used as padding to fill a descriptor.
 static FILLING: [u8; 32 << 10] = [0; 32 << 10];
 
-/// Creates a socket. Its descriptor is closed on exec until it is registered.
+/// Creates a socket. Until the socket is registered, its descriptor is closed on exec.
 pub(crate) fn open(kind: SocketKind) -> Result<Handle, Errno> {
     let mut answer = control::ask(&Request::Open { kind }, &[])?;
     let opened = Opened::decode(&mut Reader::new(answer.bytes())).ok_or(Errno::PROTO)?;

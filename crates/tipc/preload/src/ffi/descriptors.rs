@@ -182,7 +182,7 @@ unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
     unsafe { real::fdopen(fd, mode) }
 }
 
-/// Returns the error of a call that cannot be supported; the program then copies the data itself.
+/// Sets errno and returns -1, for a call that cannot be supported. The program then copies the data itself.
 pub(super) fn refused(errno: c_int) -> ssize_t {
     set_errno(errno);
     -1

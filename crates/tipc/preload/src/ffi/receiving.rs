@@ -16,7 +16,8 @@ use crate::receive::{Arrival, RETURNED_LEN, Wanted};
 use crate::socket::Handle;
 use crate::table::find;
 
-/// The address of the sender, followed by that of the group member.
+/// Encodes the address of the sender, followed by that of the group member if there is one. Returns a buffer, and how
+/// many of its bytes are used.
 fn sender(arrival: &Arrival) -> ([u8; 2 * ENCODED_LEN], usize) {
     let mut raw = [0; 2 * ENCODED_LEN];
     let Some(from) = arrival.from else { return (raw, 0) };

@@ -18,7 +18,7 @@ pub(super) const PARTS_MAX: usize = 1024;
 /// Sends data in a single part.
 ///
 /// # Safety
-/// `bytes` has `len` bytes, and `to` has `to_len`, unless it is NULL.
+/// `bytes` has `len` bytes, and `to` is NULL or has `to_len` bytes.
 unsafe fn send_piece(
     socket: &Handle,
     bytes: *const c_void,
