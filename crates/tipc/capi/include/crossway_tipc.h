@@ -78,7 +78,7 @@ typedef struct ctipc_socket ctipc_socket;
 /* PROTOTYPES */
 /* Opens a socket. */
 int ctipc_open(int kind, const char *path, ctipc_socket **out);
-/* Reason why the last `ctipc_open` of this thread failed; valid until its next call. */
+/* Returns the reason why the last `ctipc_open` of this thread failed; valid until this thread's next `ctipc_open`. */
 const char *ctipc_error(void);
 /* Closes a socket. */
 void ctipc_close(ctipc_socket *s);

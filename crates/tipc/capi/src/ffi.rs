@@ -51,7 +51,10 @@ pub unsafe extern "C" fn ctipc_open(
     out: *mut *mut CtipcSocket,
 ) -> c_int {
     let Some(kind) = u32::try_from(kind).ok().and_then(SocketKind::from_number) else {
-        WHY.set(c"invalid kind of socket: use CTIPC_STREAM, _DGRAM, _RDM or _SEQPACKET".into());
+        WHY.set(
+            c"invalid kind of socket: use CTIPC_STREAM, CTIPC_DGRAM, CTIPC_RDM or CTIPC_SEQPACKET"
+                .into(),
+        );
         return negative(Errno::PROTOTYPE);
     };
     if out.is_null() {
@@ -81,7 +84,7 @@ pub unsafe extern "C" fn ctipc_open(
     }
 }
 
-/// Reason why the last `ctipc_open` of this thread failed; valid until its next call.
+/// Returns the reason why the last `ctipc_open` of this thread failed; valid until this thread's next `ctipc_open`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ctipc_error() -> *const c_char {
     WHY.with_borrow(|why| why.as_ptr())
