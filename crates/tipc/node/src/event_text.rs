@@ -73,7 +73,7 @@ fn binding(b: &Binding) -> String {
 
 const fn why(reason: LinkDownReason) -> &'static str {
     match reason {
-        LinkDownReason::Silent => "nothing was received for the tolerance time",
+        LinkDownReason::Silent => "nothing was received for the duration of the tolerance",
         LinkDownReason::MediumLost => "its device went down, lost its carrier or was removed",
         LinkDownReason::PeerReset => "the peer reset its end",
         LinkDownReason::PeerStopping => "the peer is stopping",

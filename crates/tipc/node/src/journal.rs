@@ -86,7 +86,8 @@ impl Journal {
         }
     }
 
-    /// Logs how many lines were left out, once there is room again. Must be called regularly.
+    /// Logs how many lines were left out, once the rate limit permits and the writer's queue has room. Must be called
+    /// regularly.
     pub(crate) fn tell_of_left_out(&mut self) {
         if self.left_out == 0 {
             return;
@@ -100,7 +101,8 @@ impl Journal {
         }
     }
 
-    /// Logs the final summary regardless of the limit, and waits for a short time until it has been written.
+    /// Logs the final summary regardless of the rate limit, and waits until it has been written, at most for
+    /// [`END_LIMIT`].
     pub(crate) fn end(mut self, words: String) {
         let words = match self.left_out {
             0 => words,
@@ -130,7 +132,7 @@ impl Journal {
 
 fn left_out(count: u64) -> String {
     format!(
-        "lines left out here: {count} (--log-rate limits the log; crossway tipc shows the state)"
+        "lines left out here: {count} (--log-rate limits the log; `crossway tipc` shows the state)"
     )
 }
 

@@ -11,7 +11,7 @@ pub enum Notice {
     /// The system does not notify this process of changes to network devices. The removal of a device is therefore
     /// noticed only by its silence.
     DeviceNotWatched {
-        /// The bearer that the device belongs to.
+        /// The bearer that uses the device.
         bearer: BearerId,
         /// The error from the system.
         errno: Errno,
@@ -55,7 +55,10 @@ impl std::fmt::Display for Notice {
                 bearer.0
             ),
             Self::TurnedAway { program, why, count, largest_process, largest_user } => {
-                write!(f, "refused requests of programs: {count}; the last one was from ")?;
+                write!(
+                    f,
+                    "requests of programs that were refused: {count}; the last one was from "
+                )?;
                 match program {
                     Some(program) => write!(f, "process {} of user {}", program.pid, program.uid)?,
                     None => f.write_str("an unknown process")?,
@@ -88,8 +91,8 @@ mod tests {
         };
         assert_eq!(
             notice.to_string(),
-            "refused requests of programs: 3; the last one was from process 7 of user 1001: the maximum number of \
-             programs is connected (tipcd --clients): end some programs, or start the tipcd with a \
+            "requests of programs that were refused: 3; the last one was from process 7 of user 1001: the maximum \
+             number of programs is connected (tipcd --clients): end some programs, or start the tipcd with a \
              higher limit; process 8 has the most connections: 16; user 1002 has the most connections: 700"
         );
     }

@@ -20,9 +20,9 @@ const LOG_RATE: u32 = 10;
 #[derive(Debug, Args)]
 pub struct TipcdOptions {
     /// Bearers, up to three: `eth:DEVICE` (needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`.
-    /// `mtu` is the largest packet without IP and UDP headers, by default 14000 over IPv4 and 1280 over IPv6. Packets
-    /// that fit the device's own MTU (up to 1472 over IPv4 and 1452 over IPv6 if it is 1500) are sent in batches, many
-    /// per system call [default: none, for a node that serves this host only]
+    /// `mtu` is the size of the largest packet, not counting the IP and UDP headers, by default 14000 over IPv4 and
+    /// 1280 over IPv6. Packets that fit the device's own MTU (up to 1472 over IPv4 and 1452 over IPv6 if it is 1500)
+    /// are sent in batches, many per system call [default: none, for a node that serves this host only]
     #[arg(value_name = "BEARER")]
     pub(crate) bearers: Vec<BearerSpec>,
     /// Identity of the node: up to 16 of A-Z a-z 0-9 . : _ @ - [default: derived from the first bearer's address]
@@ -76,8 +76,8 @@ pub struct TipcdOptions {
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().clients_per_process, value_parser = at_least(1))]
     pub(crate) clients_per_process: usize,
     /// Number of connections in addition to --clients that are reserved for root and the user who runs the tipcd, so
-    /// that their commands (crossway tipc) work even if no further program is admitted. If all are in use, the one that
-    /// has been idle longest is closed
+    /// that their commands (crossway tipc) work even if no further program is admitted. If all of them are in use, the
+    /// one that has been idle longest is closed
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = ServiceLimits::default().operators)]
     pub(crate) operators: usize,
     /// Maximum number of sockets of one program; further ones are refused (EMFILE)
@@ -88,7 +88,7 @@ pub struct TipcdOptions {
     /// throttled
     #[arg(long, value_name = "BYTES", help_heading = "Limits", default_value_t = ServiceLimits::default().receive_bytes, value_parser = at_least(1_024))]
     pub(crate) queue: usize,
-    /// Maximum number of other nodes to keep track of; further ones are ignored until one of these is forgotten
+    /// Maximum number of other nodes to keep track of; further nodes are ignored until a known one is forgotten
     #[arg(long, value_name = "N", help_heading = "Limits", default_value_t = Limits::default().peers, value_parser = at_least(1))]
     pub(crate) peers: usize,
     /// Seconds without a link after which another node is forgotten

@@ -19,8 +19,8 @@ use crate::tap::Tap;
 /// Number of frames taken from the protocol before other work gets its turn.
 const FRAMES_PER_TURN: usize = MOST_SENT;
 
-/// Interval after which a medium without room is tried again. It is the time that a few packets take at 100 Mbit/s,
-/// many fewer packets than the medium's queue holds.
+/// Interval after which a medium without room is tried again. A few packets take this time at 100 Mbit/s; the medium's
+/// queue holds many more.
 const RETRY: Duration = Duration::from_micros(250);
 
 /// Time after which the queued frames of a medium that accepts nothing are dropped, so that the other media are not
@@ -42,7 +42,8 @@ pub struct Traffic {
     pub frames_unsent: u64,
     /// Frames received from the medium.
     pub frames_received: u64,
-    /// System calls that received these frames or, for a ring, the number of times that it was checked.
+    /// System calls that received these frames or, for a bearer with a ring, the number of times that the ring was
+    /// checked.
     pub receive_calls: u64,
     /// Messages of more than one frame, which the system had joined.
     pub runs_received: u64,

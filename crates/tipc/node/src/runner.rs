@@ -143,8 +143,8 @@ impl<G: Guard> Runner<G> {
         self.bearers.iter().find(|b| b.id == id).map(|b| b.traffic)
     }
 
-    /// The time at which there is something to do even without a frame or a command; a time in the past means
-    /// immediately.
+    /// The time at which there is something to do even if no frame and no command arrives; a time in the past means
+    /// immediately, `None` that there is nothing to do.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         [self.node.poll_timeout(), self.outbox.poll_timeout()].into_iter().flatten().min()
     }

@@ -16,9 +16,10 @@ const UDP_PORT: u16 = 6118;
 /// | `udp:IP%DEVICE` | the same for IPv6, where the group needs a device |
 /// | `udp:IP,REMOTE,...` | UDP to these remotes only, without multicast |
 ///
-/// Each address may include a port: `10.0.0.1:6200`, `[fd00::1]:6200`; the default is 6118. After the local address, `mtu=BYTES` sets
-/// the largest packet that the bearer sends, without the IP and UDP headers (`udp:10.0.0.1,mtu=1472`); a link uses the smaller value of
-/// its two ends. The default is that of a kernel's bearer: 14,000 over IPv4, 1,280 over IPv6.
+/// Each address may include a port: `10.0.0.1:6200`, `[fd00::1]:6200`; the default is 6118. After the local address,
+/// `mtu=BYTES` sets the size of the largest packet that the bearer sends, not counting the IP and UDP headers
+/// (`udp:10.0.0.1,mtu=1472`); a link uses the smaller value of its two ends. The default is that of a kernel's bearer:
+/// 14,000 over IPv4, 1,280 over IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BearerSpec {
     /// An Ethernet device: frames with TIPC's EtherType, 0x88ca.
@@ -34,7 +35,8 @@ pub enum BearerSpec {
         device: Option<String>,
         /// Remotes; if there are any, multicast is not used.
         remotes: Vec<SocketAddr>,
-        /// Largest packet in bytes, without IP and UDP headers; `None` for the default of a kernel's bearer.
+        /// Size in bytes of the largest packet, not counting the IP and UDP headers; `None` for the default of a
+        /// kernel's bearer.
         mtu: Option<u16>,
     },
 }
@@ -84,8 +86,9 @@ pub enum SpecError {
     TwoMtus(String),
 }
 
-/// Returns the minimum and maximum packet size in bytes. The minimum is what a kernel accepts from a peer (its own
-/// header and that of an inner message, plus those of IP and UDP); the maximum is that of the largest datagram.
+/// Returns the minimum and maximum packet size in bytes. The minimum is what a kernel accepts from a peer (room for a
+/// packet's header, the header of a message inside the packet, and the IP and UDP headers); the maximum fills the
+/// largest datagram.
 const fn mtu_bounds(local: SocketAddr) -> (u16, u16) {
     if local.is_ipv4() { (128, 65_507) } else { (148, 65_527) }
 }

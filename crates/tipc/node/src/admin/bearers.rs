@@ -107,7 +107,7 @@ pub(crate) fn bearer_lines(runner: &mut Runner) -> Vec<String> {
     match bearers(runner) {
         none if none.is_empty() => {
             vec![
-                "no bearer: this node serves only this host (crossway tipc bearer enable adds one)"
+                "no bearer: this node serves only this host (`crossway tipc bearer enable` adds a bearer)"
                     .to_owned(),
             ]
         }

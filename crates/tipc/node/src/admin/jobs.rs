@@ -224,7 +224,7 @@ impl BearerJobs {
         }
     }
 
-    /// Detaches the node from a bearer and starts closing it.
+    /// Detaches the node from a bearer and starts to close the bearer.
     fn withdraw(
         &self,
         runner: &mut Runner,
@@ -246,7 +246,8 @@ impl BearerJobs {
         }
     }
 
-    /// Starts a thread for a task. When the eventfd has been signalled, the result can be fetched from the channel.
+    /// Starts a thread that runs `work`. Once it has signalled the eventfd, the result can be received from the
+    /// returned channel.
     fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -264,7 +265,8 @@ impl BearerJobs {
     }
 }
 
-/// Returns the requested or a default name for a bearer; fails if another bearer has it.
+/// Returns the name for a new bearer: `name`, or a default if that is `None`. Fails if the name has a wrong length or
+/// another bearer has it.
 fn free_name(
     runner: &mut Runner,
     spec: &BearerSpec,

@@ -95,7 +95,7 @@ pub(crate) fn settings(of: Settings) -> LinkSettings {
     }
 }
 
-/// Finds the bearer with this name, which may include its medium.
+/// Finds the bearer with this name, which is given with or without its medium (`udp:udp0` or `udp0`).
 fn find(runner: &mut Runner, name: &str) -> Result<BearerId, String> {
     let bearers = bearers::bearer_names(runner);
     let meant = |full: &str| full == name || full.split_once(':').is_some_and(|(_, n)| n == name);
@@ -146,7 +146,7 @@ fn find_link(runner: &mut Runner, name: &str) -> Result<(NodeAddr, BearerId), St
     Err(match names.len() {
         0 => format!("no link {name}: this node has no links"),
         1..=8 => format!("no link {name}; existing links: {}", names.join(" and ")),
-        _ => format!("no link {name}; crossway tipc link list shows the links"),
+        _ => format!("no link {name}; `crossway tipc link list` shows the links"),
     })
 }
 
@@ -190,8 +190,8 @@ fn remove_peer(runner: &mut Runner, name: &str) -> Result<Outcome, String> {
     let addr = u32::from_str_radix(name, 16).ok().map(NodeAddr);
     let node = runner.node();
     let found = node.peers().find(|p| p.id.to_string() == name || Some(p.addr) == addr);
-    let found =
-        found.ok_or_else(|| format!("no node {name}; crossway tipc peer list shows the nodes"))?;
+    let found = found
+        .ok_or_else(|| format!("no node {name}; `crossway tipc peer list` shows the nodes"))?;
     node.remove_peer(found.addr).map_err(|e| format!("node {name}: {e}"))?;
     Ok(Outcome::Done)
 }

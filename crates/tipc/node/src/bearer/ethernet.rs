@@ -29,8 +29,8 @@ pub struct EthernetBearer {
     mtu: usize,
     /// The ring of received frames; `None` after it has been taken.
     ring: Option<PacketRing>,
-    /// Reports the removal of the device, as the kernel does to its own TIPC node. Some systems do not notify
-    /// processes: this is then the error, or `None` when the error has been fetched.
+    /// Reports the removal of the device, as the kernel does to its own TIPC node. On systems that do not notify
+    /// processes, the value is the error that prevents it, or `Err(None)` once that error has been fetched.
     watch: Result<LinkWatch, Option<Errno>>,
     /// The ring for sending. If it could not be created (frames too long, too little memory), frames are sent as
     /// messages.

@@ -65,17 +65,17 @@ fn remedy(error: &OsError) -> &'static str {
         Errno::ADDRINUSE => {
             "another program uses this address and port: stop it, or choose a different port for the bearer on all nodes (udp:ADDRESS:PORT)"
         }
-        Errno::ADDRNOTAVAIL => "use an address of this host: ip address shows them",
+        Errno::ADDRNOTAVAIL => "use an address of this host (`ip address` shows them)",
         Errno::NODEV | Errno::NXIO if error.call == "setsockopt(IP_ADD_MEMBERSHIP)" => {
-            "use an address of this host: ip address shows them"
+            "use an address of this host (`ip address` shows them)"
         }
         Errno::NODEV if error.call.starts_with("setsockopt") => {
             "name a device with IPv6 for the multicast group (udp:ADDRESS%DEVICE), or list the remotes \
              (udp:ADDRESS,REMOTE)"
         }
-        Errno::NODEV | Errno::NXIO => "use a network device of this host: ip link shows them",
-        Errno::NETDOWN => "bring the device up first: ip link set DEVICE up",
-        _ => "ip address shows the addresses and devices of this host",
+        Errno::NODEV | Errno::NXIO => "use a network device of this host (`ip link` shows them)",
+        Errno::NETDOWN => "bring the device up first: `ip link set DEVICE up`",
+        _ => "`ip address` shows the addresses and devices of this host",
     }
 }
 

@@ -17,11 +17,12 @@ use crate::tap::Tap;
 /// Number of batches of frames received from one bearer before other bearers and the timers get their turn.
 const BATCHES_PER_TURN: usize = 2;
 
-/// The corresponding number of frames, for media that do not deliver them in batches.
+/// The same limit in frames, for media that do not deliver frames in batches.
 const FRAMES_PER_TURN: usize = BATCHES_PER_TURN * MOST;
 
 impl<G: Guard> Runner<G> {
-    /// Makes arriving frames of a bearer wake the loop, unless the bearer's frames are now fetched at a set time.
+    /// Decides for each bearer whether arriving frames wake the loop: not while the bearer's pace sets the time at
+    /// which frames are fetched.
     pub(super) fn hold_bearers(&mut self) -> Result<(), OsError> {
         for Attached { id, bearer, pace, held, .. } in &mut self.bearers {
             let hold = pace.next().is_some();

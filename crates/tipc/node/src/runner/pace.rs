@@ -20,8 +20,8 @@ const FRAMES_PER_FETCH: u32 = 8;
 /// Maximum time between two fetches during a bulk transfer.
 const HOLD_MAX: Duration = Duration::from_millis(1);
 
-/// Minimum time between two fetches during a bulk transfer. On a link on which eight frames arrive in less, the node
-/// finds several frames each time anyway.
+/// Minimum time between two fetches during a bulk transfer. On a link on which eight frames arrive in less time, the
+/// node finds several frames each time anyway.
 const HOLD_MIN: Duration = Duration::from_micros(50);
 
 /// A pause of this length ends a transfer.

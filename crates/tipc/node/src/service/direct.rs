@@ -32,7 +32,8 @@ use super::{Context, Service};
 const RETRY: Duration = Duration::from_millis(1);
 const RETRY_MAX: Duration = Duration::from_millis(64);
 
-/// The ring from which a program receives and which its peer's program may fill, as well as the service.
+/// A ring from which a program receives. Both the program at the other end of the connection and the service may fill
+/// it.
 #[derive(Debug)]
 pub(super) struct Direct {
     memory: LaneMemory,
@@ -63,7 +64,7 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// The time at which they must be checked; `None` if there are none.
+    /// The time at which these rings must be checked; `None` if there are no such rings.
     pub(super) const fn poll_timeout(&self) -> Option<Nanos> {
         self.at
     }
@@ -99,7 +100,7 @@ impl Direct {
         Ok(Answer { bytes: [&self.granted().encode()[..], header].concat(), fds: vec![fd, peer] })
     }
 
-    /// Ends the program's use of the ring. Returns false if that use had already ended.
+    /// Ends the sending program's use of the ring. Returns false if that use had already ended.
     pub(super) fn end_producer(&mut self) -> bool {
         !matches!(std::mem::replace(&mut self.producer, Producer::Ended), Producer::Ended)
     }
@@ -222,8 +223,8 @@ impl Service {
         }
     }
 
-    /// Creates the ring for a socket that wants to receive through its lane. Returns `None` if the other end of the
-    /// connection is not a socket of this service.
+    /// Creates the ring of a direct lane for a socket whose program wants to receive through a lane. Returns `None` if
+    /// the other end of the connection is not a socket of this service.
     pub(super) fn make_direct(&self, place: Place) -> Result<Option<Direct>, Errno> {
         let Some((sender, _)) = self.peer_of(place) else { return Ok(None) };
         let write_len = self.sockets.get(sender).map_or(0, |local| local.write_len);
@@ -303,13 +304,14 @@ impl Service {
         }
     }
 
-    /// Ends the use of a ring by the peer's program. Returns false if that use had already ended.
+    /// Ends the use of a receiver's ring by the program at the other end of the connection. Returns false if that use
+    /// had already ended.
     fn take_over_ring(&mut self, receiver: Place) -> bool {
         let down = self.sockets.get_mut(receiver).and_then(|local| local.down.as_mut());
         down.is_some_and(|down| down.take_over())
     }
 
-    /// Schedules another check of a ring.
+    /// Schedules another check of a receiver's ring.
     pub(super) fn await_ring(&mut self, now: Nanos, receiver: Place) {
         self.blocked.receivers.push(receiver);
         if self.blocked.at.is_none() {
@@ -318,8 +320,8 @@ impl Service {
         }
     }
 
-    /// Handles the end of a program's control connection: schedules an immediate check of the rings that it may have
-    /// left in an incomplete state.
+    /// Handles the end of a program's control connection: schedules an immediate check of the rings that the program
+    /// filled, and may have left in an incomplete state.
     pub(super) fn note_dead_producer(&mut self, client: Place) {
         let dead = self.sockets.places().filter(|(_, local)| {
             local.direct().is_some_and(|direct| {
@@ -354,8 +356,8 @@ impl Service {
         }
     }
 
-    /// Prepares the first message that a program has not received from its ring for the return to its sender: passes
-    /// the message to the node as if it had just been sent.
+    /// Prepares the return of the first message that a program has not received from its ring to the message's sender:
+    /// passes the message to the node as if it had just been sent.
     pub(super) fn take_unread_direct(&self, now: Nanos, node: &mut Node, local: &mut Local) {
         let Some(direct) = local.direct().filter(|_| local.kind == SocketKind::Seqpacket) else {
             return;

@@ -91,8 +91,8 @@ impl Service {
         usize::try_from(fd.as_raw_fd()).is_ok_and(|number| number >= self.shares.first_kept())
     }
 
-    /// Makes sure that a connection is free for an operator: if none is, closes the one that has been idle longest,
-    /// whose program can reconnect.
+    /// Tries to have a reserved connection free for an operator, and returns whether one is: if all are in use, closes
+    /// the one that has been idle longest, whose program can reconnect.
     fn make_way(&mut self, epoll: &Epoll) -> bool {
         if self.in_kept_places.len() >= self.limits.operators
             && let Some(oldest) = self.in_kept_places.front().copied()
@@ -199,7 +199,8 @@ impl Service {
         }
     }
 
-    /// Closes a control connection; the program's sockets, which another program may share, remain.
+    /// Closes a control connection, but keeps its entry while answers with descriptors may still be in flight. The
+    /// program's sockets, which another program may share, remain.
     pub(super) fn leave(&mut self, epoll: &Epoll, place: Place) {
         let Some(client) = self.clients.get_mut(place) else { return };
         let Some(control) = &client.control else { return };

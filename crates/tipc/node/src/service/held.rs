@@ -4,8 +4,8 @@
 //! A program that cannot send therefore blocks, as with the kernel, and a blocked program does not read. The kernel
 //! queues everything that arrives in the meantime; here, the queue is limited to what the program's descriptor can
 //! hold. Two programs that send to each other could then block each other for ever, although each reads before it
-//! sends. To prevent this, a program whose own descriptor is full gets *relief*, once after each time that it has read:
-//! everything that it has written is accepted, and its send returns.
+//! sends. To prevent this, a program whose own descriptor is full gets *relief*: everything that it has written is
+//! accepted, and its send returns. It gets relief again only after it has read.
 
 use std::collections::VecDeque;
 
@@ -49,7 +49,7 @@ impl Held {
         self.queue.push_back(message);
     }
 
-    /// Puts a message back to the front.
+    /// Puts a message back at the front of the queue.
     pub(super) fn push_front(&mut self, message: Stalled) {
         self.bytes += weight(&message);
         self.queue.push_front(message);
@@ -77,7 +77,7 @@ impl Held {
     }
 }
 
-/// The memory that a message occupies in bytes: all of it until its last byte has been sent.
+/// Memory in bytes that a waiting message occupies. It stays the same until the message's last byte has been sent.
 fn weight(message: &Stalled) -> usize {
     message.payload.len() + MESSAGE_OVERHEAD
 }

@@ -100,7 +100,7 @@ impl Service {
         }
     }
 
-    /// Reads a batch of messages of about this many bytes, estimated by the length of the last ones.
+    /// Reads a batch of messages with about `bytes` bytes in total, as estimated from the length of those read last.
     fn read_messages(&mut self, cx: &mut Context<'_>, place: Place, bytes: usize) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let most = (bytes / local.mean).clamp(1, MOST);
@@ -161,7 +161,7 @@ impl Service {
         self.note_taken(place, taken);
     }
 
-    /// Reads at most this many bytes.
+    /// Reads at most `bytes` bytes from a stream's descriptor.
     fn read_stream(&mut self, cx: &mut Context<'_>, place: Place, bytes: usize) {
         let Some(local) = self.sockets.get_mut(place) else { return };
         let most = bytes.min(self.scratch.len());
@@ -251,7 +251,7 @@ fn send_stalled(now: Nanos, node: &mut Node, local: &mut Local, undelivered: &mu
     moved
 }
 
-/// The destination in a message's header; `None` if it is invalid.
+/// The destination in a message's header: `Some(None)` if the header names none, `None` if it is invalid.
 pub(super) fn destination(address: &[u8; SEND_HEADER_LEN]) -> Option<Option<Address>> {
     match u16::from_ne_bytes([address[0], address[1]]) {
         0 => Some(None),

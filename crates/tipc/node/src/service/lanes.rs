@@ -1,5 +1,5 @@
-//! Creates and releases the lanes of busy sockets: rings in memory that a program shares with the service, used beside
-//! the socket's descriptor. See docs/decisions/0042 for the reasons.
+//! Creates and releases the lanes of busy sockets: rings in memory that a program shares with the service, used in
+//! addition to the socket's descriptor. See docs/decisions/0042 for the reasons.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;

@@ -56,8 +56,8 @@ impl Default for ServiceLimits {
 }
 
 impl ServiceLimits {
-    /// Size in bytes requested for the ring of a direct lane. `write_len` is the length of the sender's writes, as far
-    /// as it is known. The ring must hold many of them, otherwise the two ends wait for each other.
+    /// Size in bytes requested for the ring of a direct lane. `write_len` is the length of the sender's writes in
+    /// bytes, as far as it is known. The ring must hold many writes, otherwise the two ends wait for each other.
     pub(crate) fn direct_bytes(&self, write_len: usize) -> usize {
         let least = 4 * self.lane_bytes;
         if write_len < LONG_WRITE {
@@ -84,7 +84,8 @@ impl ServiceLimits {
 /// Length in bytes from which a program's writes are long, so that its direct lane gets a larger ring.
 const LONG_WRITE: usize = 8 << 10;
 
-/// Maximum size of such a ring in bytes, unless the lanes themselves are larger than a quarter of it.
+/// Maximum size in bytes of the ring of a direct lane for long writes, unless the lanes to the service are larger than
+/// a quarter of that.
 const LONG_RING_MAX: usize = 4 << 20;
 
 /// Maximum number of connection requests to one listening socket that its program has been offered and has not yet
@@ -102,9 +103,9 @@ pub(super) const STREAM_READ_BYTES: usize = 128 << 10;
 /// Assumed length of a program's messages in bytes before any have been read.
 pub(super) const MEAN_AT_FIRST: usize = 32 << 10;
 
-/// Approximate size in bytes of a batch of messages. Messages of a batch that cannot be sent on wait in the node,
-/// whatever the window. If a program continues to send while a batch is read, the batch becomes larger than a
-/// descriptor's capacity.
+/// Approximate size in bytes of a batch of messages. Messages of a batch that cannot be sent on wait in the service,
+/// whatever the size of the send window. If a program continues to send while a batch is read, the batch becomes larger
+/// than a descriptor's capacity.
 pub(super) const BATCH_BYTES: usize = 256 << 10;
 
 /// Maximum number of full batches read from a descriptor before others get their turn and the messages are sent: small messages share packets, and

@@ -125,8 +125,8 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Creates the state of a new socket. `held_most` limits the memory of its messages that wait in the service, in
-    /// bytes.
+    /// Creates the state of a new socket. `held_most` is the limit in bytes of the memory for its messages that wait in
+    /// the service.
     pub(super) fn new(
         fd: OwnedFd,
         (token, cookie): (u64, u64),

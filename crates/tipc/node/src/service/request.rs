@@ -226,8 +226,8 @@ impl Service {
         Some(Answer { bytes, fds: vec![region, epochs] })
     }
 
-    /// Answers a program that has got a socket from another program, and passes the socket's descriptor to learn its
-    /// token.
+    /// Answers a program that has got a socket from another program and sends the socket's descriptor to learn the
+    /// socket's token.
     fn adopt(&mut self, client: Place, fds: &[OwnedFd]) -> Option<Answer> {
         if !self.clients.get(client)?.is_greeted() {
             return None;
@@ -293,8 +293,8 @@ impl Service {
         }
     }
 
-    /// Handles the result of a listen or connect request. If it succeeded, the descriptor remains unwritable, otherwise
-    /// its padding is removed.
+    /// Handles the result of a listen or connect request, before which the program made its descriptor unwritable with
+    /// padding. If the request succeeded, the padding stays, otherwise it is removed.
     #[allow(clippy::too_many_arguments)] // three are the machinery that every step takes
     fn settle(
         &mut self,

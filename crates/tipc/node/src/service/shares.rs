@@ -98,7 +98,7 @@ impl Shares {
         (self.descriptors / 8).max(PROCESS_LEAST)
     }
 
-    /// Whether another `count` descriptors may be sent to a program.
+    /// Whether `count` more descriptors may be sent to a program.
     pub(super) fn may_send(&self, program: Option<Credentials>, count: usize) -> bool {
         let of_process = self.of_process(program).in_flight + count <= self.process_in_flight_max();
         let others = is_operator(program)

@@ -82,7 +82,7 @@ impl<T> Table<T> {
         self.slots.len()
     }
 
-    /// Adds the entry that `make` creates, which is given its place. Returns the place.
+    /// Adds the entry that `make` creates; `make` is called with the entry's place. Returns the place.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Place) -> T) -> Place {
         let generation = self.next_generation;
         self.next_generation = generation.wrapping_add(1);

@@ -2,7 +2,8 @@
 //!
 //! A program puts data into its lane only when the node has received everything that was written to the descriptor
 //! ([`slot::SENT`] equals [`slot::TAKEN`]). Whenever something is read from the descriptor, the contents of the lane at
-//! that time are therefore older. Data read from the lane alone is always next.
+//! that time are therefore older. If the lane is read and the descriptor is not, the lane's data is always next in
+//! order.
 
 use crossway_ring::RecvError;
 use crossway_tipc_client::protocol::control::SocketKind;
@@ -22,7 +23,8 @@ use super::{Context, Service};
 /// How much to take from a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// As much as one turn allows; nothing while earlier messages are waiting.
+    /// As much as one turn allows. While earlier messages are waiting, nothing, or for a program that gets relief (see
+    /// `held.rs`) the same as [`Extent::Whole`].
     Turn,
     /// All that the lane held at the start; nothing while earlier messages are waiting.
     Present,

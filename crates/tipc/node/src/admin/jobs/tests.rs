@@ -99,7 +99,7 @@ impl Site {
     }
 }
 
-/// Returns a free port that no other test gets in the meantime.
+/// Returns a free port that no other call in this process returns.
 fn port() -> u16 {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let from = 20_000 + std::process::id() as usize % 500 * 20;
