@@ -70,7 +70,11 @@ impl Pair {
             for other in others.iter_mut() {
                 while other.poll_event().is_some() {}
             }
-            assert!(start.elapsed() < WATCHDOG, "{what} does not come: {:?}", self.events);
+            assert!(
+                start.elapsed() < WATCHDOG,
+                "timed out while waiting for: {what}; events: {:?}",
+                self.events
+            );
         }
     }
 

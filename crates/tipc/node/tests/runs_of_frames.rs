@@ -64,7 +64,7 @@ impl Pair {
             while let Some(event) = one.poll_event() {
                 known |= matches!(event, Event::Published(b) if b.range == range);
             }
-            assert!(start.elapsed() < WATCHDOG, "the binding did not come: {:?}", one.node());
+            assert!(start.elapsed() < WATCHDOG, "the binding did not arrive: {:?}", one.node());
         }
         let sender = one.node().open(SocketKind::Rdm).unwrap();
         let mut pair = Self { one, two, sender, receiver, sent: 0 };
@@ -104,7 +104,7 @@ impl Pair {
             }
             assert!(
                 start.elapsed() < WATCHDOG,
-                "message {next} did not come: {:?}",
+                "message {next} did not arrive: {:?}",
                 self.two.node()
             );
         }

@@ -23,17 +23,18 @@ pub(crate) const PACE: Duration = Duration::from_millis(5);
 const LINK_STATE: u32 = 2;
 const WITHDRAWN: u32 = 2;
 
-/// A query, sent together with an instant of the guest's clock.
+/// A query, sent together with an instant. Instants and times are those of the guest's clock, in nanoseconds since
+/// 1970.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub(crate) enum Question {
     /// The current time.
     Clock,
-    /// The longest pause of any flow that ended after the instant, in nanoseconds.
+    /// The longest pause that ended after the instant, in any flow, in nanoseconds.
     Pause,
-    /// The time at which the first link went down after the instant; 0 if none did.
+    /// The first time after the instant at which a link went down; 0 if none did.
     Down,
-    /// The total number of messages received. The guest's end then exits.
+    /// The total number of messages received. After this query, the guest's end exits.
     Finish,
 }
 

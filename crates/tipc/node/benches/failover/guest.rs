@@ -24,7 +24,7 @@ const CLOCK_QUESTIONS: u32 = 100;
 pub(crate) struct BesideKernel {
     flows: Flows,
     questions: Socket,
-    /// By how much the guest's clock is ahead of this one, in nanoseconds.
+    /// By how much the guest's clock is ahead of this machine's, in nanoseconds.
     ahead: i64,
     _far_end: FarEnd,
     node: Tipcd,

@@ -57,19 +57,19 @@ struct Found {
 
 /// A network with traffic, in which the first host's media can be cut.
 trait Site {
-    /// Cuts a medium and returns the time.
+    /// Cuts medium `n` and returns the time of the cut.
     fn cut(&mut self, n: usize, how: Cut) -> Instant;
 
     fn restore(&mut self, n: usize, how: Cut);
 
-    /// How long after that instant the nodes of the first host and of the other lost their links on a medium. Fails if
-    /// they have lost anything else.
+    /// How long after the instant `cut` the nodes of the first host and of the other lost their links on medium `n`.
+    /// Fails if they have lost anything else.
     fn noticed(&mut self, n: usize, cut: Instant) -> [Duration; 2];
 
     /// Waits until every flow has delivered a message after this instant.
     fn await_arrivals_after(&self, instant: Instant);
 
-    /// The longest pause in any flow that ended after `begin`.
+    /// The longest pause that ended after `begin`, in any flow.
     fn longest_pause_since(&self, begin: Instant) -> Duration;
 
     /// Ends the traffic and returns the number of messages received, after checking that none is missing.
@@ -183,7 +183,7 @@ fn main() -> anyhow::Result<ExitCode> {
             continue;
         }
         println!(
-            "{}\n\n| tolerance | cut | it knows | the other knows | longest pause | pause without a cut |\n|---:|---|---:|---:|---:|---:|",
+            "{}\n\n| tolerance | cut | noticed at the first end | noticed at the other end | longest pause | pause without a cut |\n|---:|---|---:|---:|---:|---:|",
             match peer {
                 Peer::Tipcd => "A tipcd and another",
                 Peer::Kernel => "A tipcd and the kernel of a guest",

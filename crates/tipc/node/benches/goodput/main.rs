@@ -27,7 +27,7 @@ struct Args {
     /// Number of pairs of trials per case
     #[arg(long, default_value_t = 7)]
     pairs: u32,
-    /// Milliseconds before measuring, so that windows can grow
+    /// Milliseconds before measuring, so that send windows can grow
     #[arg(long, default_value_t = 300)]
     warmup_ms: u64,
     /// Milliseconds per trial; four times as many on slow or lossy links
@@ -36,7 +36,7 @@ struct Args {
     /// Only cases whose name contains one of these
     #[arg(long)]
     filter: Vec<String>,
-    /// An argument for each tipcd, as --tipcd-arg=--lane-after=0
+    /// An argument for each tipcd, such as --tipcd-arg=--lane-after=0
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     tipcd_arg: Vec<String>,
     /// Microseconds for which TIPC's receivers on a tipcd spin before they sleep

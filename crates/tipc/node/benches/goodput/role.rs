@@ -72,7 +72,7 @@ pub(crate) struct Role {
     pub(crate) carrier: Carrier,
     #[arg(long, value_enum)]
     pub(crate) work: Work,
-    /// The serving end; otherwise the one that connects
+    /// Run the serving end, not the one that connects
     #[arg(long)]
     pub(crate) serve: bool,
     #[arg(long)]
@@ -229,7 +229,7 @@ impl Role {
             return Ok(Channel::Tipc { socket, to: None });
         }
         let to = (!connected).then_some(service);
-        retry("the serving end's name does not arrive", || {
+        retry("the binding of the serving end did not reach this node", || {
             if connected {
                 Ok(socket.connect(Some(service), Patience::Until(Instant::now() + WATCHDOG))?)
             } else {

@@ -15,7 +15,7 @@ use crossway_tipc_client::LoneTipcd;
 use crate::cases::{Case, Place};
 use crate::role::{Carrier, Found, Role};
 
-/// Time that a trial may take in addition to its own duration.
+/// Time that a trial may take in addition to its warm-up and measurement.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Interval between two checks whether a link is idle.
@@ -78,7 +78,7 @@ impl Site {
         self.lab.as_ref().and_then(|lab| lab.network().hosts.get(index))
     }
 
-    /// The path of the socket of the tipcd on a host; `None` for a guest, which uses its kernel.
+    /// The path of the socket of the tipcd on a host; `None` for a guest, which uses the TIPC of its kernel.
     fn tipcd(&self, index: usize, carrier: Carrier) -> Option<&Path> {
         let index = if self.lab.is_none() { carrier.avoids_direct_lanes().into() } else { index };
         self.nodes.get(index).map(LoneTipcd::path)
@@ -160,9 +160,11 @@ impl Site {
         let limit = WATCHDOG + warmup + measure;
         let (server_part, from_server) =
             self.start(server, &role(true, self.tipcd(server, carrier)))?;
-        let word = from_server.recv_timeout(WATCHDOG).context("the serving end says nothing")?;
+        let word = from_server
+            .recv_timeout(WATCHDOG)
+            .context("the serving end does not report that it is ready")?;
         if word != "ready" {
-            bail!("the serving end says {word:?}");
+            bail!("the serving end reports {word:?}; expected \"ready\"");
         }
         let (caller_part, from_caller) =
             self.start(caller, &role(false, self.tipcd(caller, carrier)))?;
@@ -178,8 +180,8 @@ impl Site {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Waits until the queues that the trial left are empty. On a slow link that takes up to a second, and would count
-    /// as loss in the next trial.
+    /// Waits until the traffic that the trial left in queues has drained, which takes up to a second on a slow link.
+    /// Otherwise, that traffic would count as loss in the next trial.
     fn await_rest(&self) -> anyhow::Result<()> {
         let Some(host) = self.host(0) else { return Ok(()) };
         let bytes = || -> anyhow::Result<u64> {
@@ -222,7 +224,7 @@ fn boot(lab: &Lab, host: &Host) -> anyhow::Result<Guest> {
     let output =
         command.stdin(Stdio::null()).output().context("cannot run a command in the guest")?;
     if !output.status.success() {
-        bail!("the guest's kernel takes no bearer: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("the guest's kernel refuses the bearer: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(guest)
 }

@@ -1,5 +1,5 @@
-//! Direct lanes: two connected programs of one tipcd exchange messages without it, and everything else remains as it is
-//! without lanes.
+//! Direct lanes: two connected programs of one tipcd exchange messages without involving the tipcd, and everything else
+//! is the same as without lanes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

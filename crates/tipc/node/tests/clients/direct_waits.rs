@@ -1,5 +1,6 @@
-//! Receivers that block until a message arrives through a lane. They receive the bell in the call that waits for it,
-//! and whatever they do not take remains visible to others.
+//! Receivers that block until a message arrives through a lane. The blocking call itself receives the bell (the message
+//! in the socket that announces data in the ring; see `crossway_ring::doorbell`), and whatever the receiver does not
+//! take remains visible to others.
 
 use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
@@ -159,7 +160,7 @@ fn send_while_receiver_stops_waiting(
         for n in 0..total {
             while let Err(errno) = server.recv(&mut raw, Patience::Forever) {
                 assert_eq!(errno, Errno::AGAIN);
-                assert!(begin.elapsed() < WATCHDOG, "message {n} does not come");
+                assert!(begin.elapsed() < WATCHDOG, "message {n} did not arrive");
                 gave_up += 1;
             }
             assert_eq!(raw, n.to_ne_bytes());

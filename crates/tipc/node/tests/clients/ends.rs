@@ -1,6 +1,6 @@
-//! Connections whose program sends more than a window, shuts down and closes immediately, with and without lanes. Their
-//! other end reads all of it and then the end. `CROSSWAY_ORDERLY_ENDS=10000` makes this number of connections of each
-//! kind in each configuration; by default, there are only a few.
+//! Connections on which a program sends more data than a window, then shuts the connection down and closes the socket
+//! immediately, with and without lanes. The other end reads all data, and then the end. `CROSSWAY_ORDERLY_ENDS=10000`
+//! makes this number of connections of each kind in each configuration; by default, there are only a few.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const AT_ONCE: u32 = 4;
 const MESSAGES: usize = 400;
 const MESSAGE: usize = 1_000;
 
-/// Counts a connection. Returns whether it is still to be made.
+/// Counts a connection. Returns whether it is one of the first `ends`, and so is to be made.
 fn one_more(count: &AtomicU32, ends: u32) -> bool {
     count.fetch_add(1, Ordering::Relaxed) < ends
 }

@@ -1,5 +1,5 @@
-//! Programs that use up resources, or send requests without receiving the answers. Others still find room, operators
-//! always do, and refused programs get the reason.
+//! Programs that use up resources, or send requests without receiving the answers. Other programs still find room,
+//! operators always do, and refused programs get the reason.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -164,7 +164,7 @@ fn a_user_has_a_share_and_the_next_one_finds_room() {
     until("a free place", || of(1001).contains("opened"));
 }
 
-/// Starts a process of this user that occupies a connection, and waits until it does.
+/// Starts a process of this user that occupies a connection, and waits until the process has connected.
 fn holder(site: &Site, uid: u32) -> std::process::Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["exhaustion::as_a_holder_this_process_stays", "--exact", "--nocapture"])
@@ -178,7 +178,10 @@ fn holder(site: &Site, uid: u32) -> std::process::Child {
     let mut line = String::new();
     while !line.contains("have it") {
         line.clear();
-        assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0, "it has no place");
+        assert!(
+            std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0,
+            "the process got no connection"
+        );
     }
     child
 }

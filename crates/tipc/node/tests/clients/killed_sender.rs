@@ -1,4 +1,4 @@
-//! A program that is killed while it sends through a lane. Everything that it has sent before arrives, in order and
+//! A program that is killed while it sends through a lane. Everything that it had sent by then arrives, in order and
 //! complete.
 
 use std::process::{Command, Stdio};

@@ -60,7 +60,7 @@ impl Outlaw {
     }
 }
 
-/// Exchanges and checks numbers until `stop` is set. Returns how many there were.
+/// Sends numbers and checks that they arrive in order, until `stop` is set. Returns how many were sent.
 pub(crate) fn exchange(client: &NodeSocket, server: &NodeSocket, stop: &AtomicBool) -> u64 {
     let mut raw = [0; 64];
     let mut n = 0_u64;

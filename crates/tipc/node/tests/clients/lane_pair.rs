@@ -1,4 +1,4 @@
-//! Sockets whose messages pass through lanes, and the statistics that their `tipcd` reports of them.
+//! Sockets whose messages pass through lanes, and the statistics that their `tipcd` reports about them.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};

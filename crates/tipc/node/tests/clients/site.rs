@@ -76,7 +76,7 @@ pub(crate) fn is_writable(socket: &Socket) -> bool {
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < WATCHDOG, "{what} does not come");
+        assert!(begin.elapsed() < WATCHDOG, "timed out while waiting for: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

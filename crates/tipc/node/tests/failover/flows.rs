@@ -11,7 +11,8 @@ use crossway_tipc_client::{
     Address, Backend, Errno, Patience, Scope, ServiceRange, Socket, SocketKind,
 };
 
-/// Number of flows of each kind, enough that each half of the ports carries some of them.
+/// Number of flows of each kind: enough that some have even and some odd port numbers, by which a node divides its
+/// traffic between two links.
 const FLOWS_OF_A_KIND: u32 = 6;
 /// Default interval between two messages of a flow.
 const PACE: Duration = Duration::from_millis(1);
@@ -68,7 +69,7 @@ impl Flows {
         Self { stop, flows }
     }
 
-    /// The longest pause in any flow that ended after `begin`.
+    /// The longest pause that ended after `begin`, in any flow.
     pub(crate) fn longest_pause_since(&self, begin: Instant) -> Duration {
         let pause = |flow: &Flow| {
             let arrivals = flow.arrivals.lock().expect("no panic");

@@ -119,7 +119,7 @@ impl Planes {
     }
 
     /// Returns the times at which the two nodes logged that their link on a bearer was down. Panics if the nodes have
-    /// lost each other before.
+    /// lost each other by then.
     pub(crate) fn noticed(&self, n: usize) -> [Instant; 2] {
         [&self.nodes[0], &self.nodes[1]].map(|node| node.said_down(&format!(":p{n}-")))
     }

@@ -31,7 +31,7 @@ const KERNEL_SOCKETS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/kernel_sockets.py");
 /// Number of stream bytes in each direction among the other checks.
 const STREAM_BYTES: &str = "10000000";
-/// The same in the test of streams alone.
+/// The same number for the test that consists of streams alone.
 const LONG_STREAM_BYTES: &str = "100000000";
 /// Time limit for a part of the test. It is only reached if something hangs.
 const WATCHDOG: Duration = Duration::from_secs(900);

@@ -40,7 +40,7 @@ fn soon() -> Patience {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "{what} does not come");
+        assert!(begin.elapsed() < PATIENCE, "timed out while waiting for: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -123,7 +123,7 @@ const CHECKS: [Check; 10] = [
 ];
 
 /// Runs one of the two programs. `words` are `kernel`, or `node` with the tipcd's socket; then the index of the
-/// program, 0 or 1, the number of orderly ends, and `lanes` if they use lanes.
+/// program, 0 or 1, the number of orderly ends, and `lanes` if the tipcd's sockets use lanes.
 pub(crate) fn talk(words: &[&str]) {
     let (backend, rest) = match words {
         ["kernel", rest @ ..] => (Backend::Kernel, rest),
