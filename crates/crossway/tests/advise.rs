@@ -206,7 +206,7 @@ fn between_containers_what_they_share_decides() {
     assert!(compared(&answer).contains(&"fifo"), "{answer}: {errors}");
 }
 
-/// Records that belong to the repository. Their ends had a core each.
+/// The folder of the records that belong to the repository. In their trials, each end had a core of its own.
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records");
 
 /// Whether the placement of [`RECORDS`] exists here. Without it, all candidates are ruled out.

@@ -159,8 +159,8 @@ const LAST_CALL: &str = "9";
 
 impl Capture {
     /// Stops the capture after everything that was sent over the link is in the file. tshark receives packets in blocks
-    /// and loses an unfinished block when it stops. Therefore this attempts a last connection, and waits until it is in
-    /// the file.
+    /// and loses an unfinished block when it stops. Therefore this attempts a last connection, and waits until that
+    /// attempt is in the file.
     fn finish(self, lab: &Lab, host: &str, other: &str, file: &Path) {
         let call = format!("exec 3<>/dev/tcp/{other}/{LAST_CALL}");
         let refused = lab.host(host).unwrap().command("bash").args(["-c", &call]).output().unwrap();

@@ -8,7 +8,7 @@ use crossway_lab::record::Status;
 use crossway_lab::records_io::read_records;
 use serde_json::Value;
 
-/// A plan other than the studies'; the report evaluates the parts of both studies that it covers.
+/// A plan that is not one of the studies' own; the report judges the findings of both studies for which it has trials.
 const PLAN: &str = r#"
 [testbed.pair]
 kind = "guests"

@@ -114,7 +114,8 @@ impl Comparison {
     }
 }
 
-/// Formats a number with three or four digits and a unit prefix. Rates and nanoseconds share the columns.
+/// Formats a number with three or four digits and a prefix such as `k`, but without a unit, because a column contains
+/// both rates and nanoseconds.
 fn short(x: f64) -> String {
     match x {
         x if x >= 1e9 => format!("{:.2}G", x / 1e9),
@@ -124,7 +125,7 @@ fn short(x: f64) -> String {
     }
 }
 
-/// Prints the table to standard output.
+/// Prints the comparisons as a table to standard output.
 pub(crate) fn print(found: &[Comparison]) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

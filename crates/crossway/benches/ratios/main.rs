@@ -26,7 +26,8 @@ use crossway_mech::Wait;
 use crossway_sys::topology::Topology;
 use reference::{Reference, Touch};
 
-/// Warm-up time. In their first milliseconds, the wake-ups of a virtual machine are up to 50 % faster than later.
+/// Warm-up time of a trial. On a virtual machine, wake-ups in the first milliseconds of a trial are up to 50 % faster
+/// than later ones.
 const WARMUP_MS: u64 = 100;
 
 #[derive(Parser)]
@@ -37,8 +38,8 @@ struct Args {
     /// Milliseconds per trial
     #[arg(long, default_value_t = 100)]
     measure_ms: u64,
-    /// Select only cases whose GROUP/CASE matches (net-* and wire-* run between hosts; contender is a pipe through the
-    /// C helper)
+    /// Select only cases whose GROUP/CASE contains this pattern (the groups net-* and wire-* run between hosts; the
+    /// group contender is a pipe through the C helper)
     #[arg(long)]
     filter: Vec<String>,
     /// Also write the figures as JSON to this file
@@ -49,7 +50,8 @@ struct Args {
     bench: bool,
 }
 
-/// Returns a plan that has every case once; the cases in the group `loops` are compared with a C loop.
+/// Returns the plan of all comparisons on this machine. Its groups decide with what the cases are compared; see
+/// [`counterpart_of`].
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let common = format!(
         "placement = \"other-core\"\ntrials = {}\nwarmup_ms = {WARMUP_MS}\nmeasure_ms = {}\n",
@@ -117,7 +119,7 @@ fn counterpart_of(record: &Record) -> Option<Touch> {
 
 /// Prefix of the names of groups that are compared with a loop that does not touch the payload.
 const BARE: &str = "bare";
-/// The group with that prefix in which both ends share a CPU.
+/// The group, one of those whose names begin with [`BARE`], in which both ends share a CPU.
 const ONE_CORE: &str = "bare-one-core";
 
 const RATE: &str = "throughput";
@@ -319,7 +321,7 @@ fn against_limits(
         let alone = of_limits(64, |l| l.each_by_itself_msgs_per_s.median);
         let gathered = of_limits(64, |l| l.msgs_per_s.median);
         let target = Target::AtLeast(0.8);
-        let by_itself = format!("{name}, each handed over by itself");
+        let by_itself = format!("{name}, each message handed over by itself");
         found.push(Comparison::unpaired(by_itself, &f.crossway, &alone, target));
         found.push(Comparison::shown(format!("{name}, gathered"), &f.crossway, &gathered));
     }

@@ -1,6 +1,6 @@
 //! Comparisons between two hosts of a netlab network. TCP is compared with iperf3 and sockperf on the same link, and
-//! with what a slow link can carry given the headers. TIPC is compared only with the latter, in guests whose kernel
-//! supports it.
+//! with what a slow link can carry given the headers. TIPC is compared only with what the link can carry, in guests
+//! whose kernel supports TIPC.
 
 use std::path::PathBuf;
 
@@ -22,10 +22,10 @@ const SLOW_MEASURE_MS: u64 = 2_000;
 /// Number of trials on the slow link, which hardly vary.
 const SLOW_TRIALS: u32 = 3;
 
-/// Rate of the slow link, the same as between the study's boards.
+/// Rate of the slow link, the same as between the two boards of the Toshiba study.
 const SLOW: &str = "100mbit";
 const SLOW_BITS_PER_S: f64 = 100e6;
-/// Size of a full Ethernet frame as the token bucket counts it, in bytes: the packet and 14 bytes.
+/// Size of a full Ethernet frame in bytes, as the token bucket counts it: a packet of 1500 bytes and a header of 14.
 const FRAME_BYTES: f64 = 1514.0;
 /// TCP payload of a full frame in bytes: 1500 minus 20 for IPv4, 20 for TCP and 12 for time stamps.
 const TCP_PAYLOAD: f64 = 1448.0;

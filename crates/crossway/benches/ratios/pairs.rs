@@ -72,7 +72,7 @@ pub(crate) fn run(
         }
         _ => {}
     })
-    .context("the run did not come to its end")?;
+    .context("the run was not completed")?;
     eprintln!();
     Ok(())
 }

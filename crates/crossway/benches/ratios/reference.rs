@@ -55,9 +55,9 @@ impl Reference {
         Ok(Reference { dir: dir.to_owned(), working_set_bytes })
     }
 
-    /// Repeats a trial with the same size, the same CPUs, and the same numbers of messages before and in the measured
-    /// part. Returns the messages per second, or the median round trip in nanoseconds. A loop that touches nothing
-    /// reads the clock only at its start and end, and therefore reports the mean round trip.
+    /// Repeats a trial with a C loop, with the same size, the same CPUs, and the same numbers of messages in the
+    /// warm-up and in the measured window. Returns the messages per second, or the median round trip in nanoseconds. A
+    /// loop that touches nothing reads the clock only at its start and end, and therefore reports the mean round trip.
     pub(crate) fn run(&self, record: &Record, touch: Touch) -> anyhow::Result<f64> {
         let program = self.dir.join(record.mechanism.replace('-', "_"));
         let inputs = &record.inputs;
@@ -92,7 +92,9 @@ impl Reference {
         }
         let line: Line = serde_json::from_slice(&told.stdout)?;
         match inputs.workload {
-            Workload::PingPong => line.rtt_p50_ns.context("no round trip in its answer"),
+            Workload::PingPong => {
+                line.rtt_p50_ns.context("the C loop's answer contains no round trip")
+            }
             _ => Ok(line.messages as f64 * 1e9 / line.wall_ns as f64),
         }
     }

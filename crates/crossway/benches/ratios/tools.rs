@@ -134,8 +134,8 @@ fn client(ends: &Ends<'_>, program: &str, args: &[&str]) -> anyhow::Result<Strin
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// Returns the round trip that sockperf measures, in nanoseconds. It reports half the round trip in microseconds; its
-/// sockets send without delay (TCP_NODELAY).
+/// Returns the round trip that sockperf measures, in nanoseconds. sockperf itself reports half the round trip, in
+/// microseconds; its sockets send without delay (TCP_NODELAY).
 pub(crate) fn sockperf_round_trip_ns(ends: &Ends<'_>) -> anyhow::Result<f64> {
     let (port, at) = (free_port()?.to_string(), ends.address.as_str());
     let _server = server(ends, "sockperf", &["server", "--tcp", "-i", at, "-p", &port])?;

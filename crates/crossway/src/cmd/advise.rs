@@ -201,7 +201,7 @@ impl Advise {
     }
 
     /// Returns the time limit for measuring: `--time` if it is given, else the longer of [`USUAL_TIME`] and `least`,
-    /// which is the time that measuring takes at least. Refuses a `--time` shorter than `least`.
+    /// the shortest time in which the candidates can be measured. Refuses a `--time` shorter than `least`.
     fn budget(&self, least: Duration) -> anyhow::Result<Duration> {
         let least = Duration::from_secs(least.as_secs_f64().ceil() as u64);
         match self.time {
@@ -230,7 +230,7 @@ impl Advise {
         })
     }
 
-    /// If `--code` was given, says which candidates have starter programs before time is spent on measuring.
+    /// If `--code` was given, says which candidates have starter programs; called before time is spent on measuring.
     fn tell_starters(&self, candidates: &[Candidate]) {
         let Some(language) = self.code else { return };
         let available = starter::available(language);

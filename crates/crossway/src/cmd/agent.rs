@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use super::Run;
 use crate::ui::Ui;
 
-/// Run the processes of a measurement on this host, for a controller on another; started by `measure --hosts`, which
-/// communicates with it through standard input and output
+/// Run the processes of a measurement on this host, for a `crossway measure --hosts` on another host, which starts this
+/// agent and communicates with it through standard input and output
 #[derive(clap::Args)]
 pub(crate) struct Agent {}
 

@@ -25,7 +25,7 @@ use crate::ui::{self, Ui};
 /// Compare two runs, or two parts of one run, case by case: is B faster or slower than A?
 ///
 /// Each figure gets a verdict: faster, slower, same, or unclear if the trials leave it undecided. If only one run is
-/// given, it is compared with the latest run or, with both --a and --b, one part of it with another.
+/// given, it is compared with the latest run; with both --a and --b, one part of the run is compared with another.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
     /// Baseline run: its folder, its results.jsonl, its name, or `latest`
@@ -34,16 +34,16 @@ pub(crate) struct Compare {
     /// Run to judge [default: latest, or RUN_A if --a and --b select parts of it]
     #[arg(value_name = "RUN_B", add = args::known_runs())]
     b: Option<PathBuf>,
-    /// Use only records of A with these inputs, e.g. mechanism=pipe,size=64
+    /// Use only records of RUN_A with these inputs, e.g. mechanism=pipe,size=64
     #[arg(long = "a", value_name = "INPUT=VALUE,..", value_parser = parse_filter)]
     filter_a: Option<Filter>,
-    /// Use only records of B with these inputs
+    /// Use only records of RUN_B with these inputs
     #[arg(long = "b", value_name = "INPUT=VALUE,..", value_parser = parse_filter)]
     filter_b: Option<Filter>,
     #[command(flatten)]
     filters: Filters,
-    /// Exit with status 1 if a figure is slower by more than this percentage, or if that is undecided because the
-    /// figure's interval contains the percentage, e.g. slower:5%
+    /// Exit with status 1 if a figure shows a slowdown of more than this percentage, or if that is undecided because
+    /// the interval of the slowdown contains the percentage, e.g. slower:5%
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
     /// With --fail-on: accept figures that the trials leave undecided
@@ -53,7 +53,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = percent)]
     same_within: f64,
     /// Call a figure without a visible difference "unclear" instead of "same" if the noise could hide a difference
-    /// larger than this
+    /// larger than this percentage
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = percent)]
     unclear_beyond: f64,
     /// Compare the runs even if they are from different machines

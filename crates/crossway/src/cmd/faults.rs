@@ -36,7 +36,7 @@ pub(crate) struct Faults {
     /// Print the records, one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Write the records to this file; if it is the folder of a run, to faults.jsonl in it, where `crossway report`
+    /// Write the records to PATH or, if PATH is the folder of a run, to faults.jsonl in it, where `crossway report`
     /// finds them
     #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,

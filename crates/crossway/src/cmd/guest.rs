@@ -23,7 +23,8 @@ pub(crate) struct Guest {
 enum Action {
     /// Boot a guest, which runs until `crossway guest down`
     Up(Up),
-    /// Run a command in a guest, with the input, output and environment of this command, and return its exit status
+    /// Run a command in a guest, with the standard input, output and environment of this process, and exit with the
+    /// command's status
     Exec(Exec),
     /// Boot a guest, run one command in it, and shut it down
     Run(RunOnce),
@@ -38,7 +39,7 @@ struct Shape {
     /// Memory of the guest in MiB
     #[arg(long, default_value_t = 256)]
     memory: u32,
-    /// Attach the guest to this host of a network, NETWORK/HOST, which was created with `net up --guests`
+    /// Attach the guest to the host NETWORK/HOST, one of those that `crossway net up --guests` created for guests
     #[arg(long, add = args::hosts())]
     net: Option<String>,
 }

@@ -32,7 +32,7 @@ struct Row {
     probe: Probe,
 }
 
-/// Returns the mechanisms that are listed for completeness only.
+/// Returns the mechanisms that cannot be measured, which are listed for completeness.
 fn unmeasurable() -> impl Iterator<Item = Row> {
     history::ALL.iter().map(|entry| Row {
         id: entry.id,

@@ -27,7 +27,7 @@ pub(crate) struct Net {
 enum Action {
     /// Create a network, which exists until `crossway net down`
     Up(Up),
-    /// Take networks down and end the processes on their hosts: by SIGTERM, and after two seconds by SIGKILL
+    /// Take networks down and end the processes on their hosts: with SIGTERM, and after two seconds with SIGKILL
     Down(Down),
     /// List the networks that are up
     List(ListNetworks),

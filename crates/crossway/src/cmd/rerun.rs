@@ -19,7 +19,7 @@ pub(crate) struct Rerun {
     /// RUN:LINE or RUN:CASE, where RUN is a run's folder, its results.jsonl, its name or `latest`; LINE is a line
     /// number of results.jsonl; CASE is the name of a case, or GROUP/CASE
     record: String,
-    /// Path of crossway on the record's hosts, as for `crossway measure`
+    /// Path of crossway on the hosts on which the record was measured, as for `crossway measure`
     #[arg(long, value_name = "PATH")]
     agent_program: Option<String>,
     /// Folder in which a folder for the new run is created

@@ -11,7 +11,7 @@ const KILLS: u32 = 24;
 /// Time limit for the clean-up after a kill. It usually takes a fraction of a second.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(120);
 
-/// Mechanisms whose objects have names, on this machine and on hosts that are namespaces.
+/// A plan with mechanisms whose objects have names, on this machine and on hosts that are namespaces.
 const NAMED: &str = r#"
 [testbed.net]
 kind = "netlab"

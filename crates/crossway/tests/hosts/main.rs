@@ -20,7 +20,7 @@ use place::{Place, await_that, signal};
 
 pub(crate) const CROSSWAY: &str = env!("CARGO_BIN_EXE_crossway");
 
-/// Mechanisms that work between hosts, and some that do not.
+/// A plan with mechanisms that work between hosts, and some that do not.
 pub(crate) const PLAN: &str = r#"
 [testbed.pair]
 kind = "hosts"

@@ -89,7 +89,7 @@ fn the_manuals_commands_for_bearers_and_the_rest_work_in_their_order() {
     assert_eq!(text("bearer disable media udp name UDP1"), "");
     assert_eq!(text("bearer list"), "");
     for (command, says) in [
-        ("bearer enable media eth", "expected media eth device DEVICE"),
+        ("bearer enable media eth", "expected `media eth device DEVICE`"),
         ("bearer enable media ib device ib0", "no InfiniBand"),
         ("bearer enable domain 1.1.0 media udp name U localip 127.0.0.1", "domain 1.1.0"),
         ("bearer disable media eth device none0", "none0"),

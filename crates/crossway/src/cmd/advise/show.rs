@@ -14,9 +14,10 @@ use crossway_report::units::{Quantity, count};
 use crate::table::{Align, Grid};
 use crate::ui::Ui;
 
-/// Number of candidates ruled out whose reasons are shown without `--explain`.
+/// Maximum number of ruled-out candidates that are listed, with the reasons, without `--explain`.
 const RULED_OUT_SHOWN: usize = 12;
-/// Number of rows of the table of figures that are shown without `--explain`, or more if the choice has many equals.
+/// Number of rows of the table of figures that are shown without `--explain`; if the choice has many equals, more are
+/// shown.
 const COMPARED_SHOWN: usize = 6;
 
 /// Lists the ready-made questions.
@@ -26,7 +27,8 @@ pub(super) fn ready() -> anyhow::Result<ExitCode> {
         println!("{name:<16} {}", question.about.unwrap_or_default());
     }
     println!(
-        "\n`crossway advise NAME` answers one; `crossway advise NAME --print` prints its file."
+        "\n`crossway advise NAME` answers one of these questions; `crossway advise NAME --print` prints the question's \
+         file."
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -89,7 +89,9 @@ fn show(measured: &Measured) {
 fn origin(measured: &Measured, transport: Transport) -> String {
     match measured.trials.get(&transport) {
         None => "default costs".to_owned(),
-        Some((streams, 0)) => format!("trials: {streams} throughput; default cost of a wake-up"),
+        Some((streams, 0)) => format!(
+            "trials: {streams} throughput, 0 ping-pong; the cost of a wake-up is the default"
+        ),
         Some((streams, trips)) => format!("trials: {streams} throughput, {trips} ping-pong"),
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Bench {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Case {
-    /// Time from the request to close an endpoint until the attached signal arrives
+    /// Time from the request to close an endpoint until the signal arrives that an attach to the endpoint asked for
     AttachDelay,
     /// Time for a signal to the server and back
     RoundTrip,

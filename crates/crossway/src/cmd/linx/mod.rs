@@ -42,9 +42,9 @@ enum What {
     /// Write all signals, hunts, attaches and link messages to a capture file for tshark
     ///
     /// tshark needs the dissector that is installed in share/crossway below the installation prefix: tshark -X
-    /// lua_script:PREFIX/share/crossway/crossway_linx.lua -r FILE. Root, the node's user and the members of its group
-    /// may trace a node. Records that arrive faster than they can be written are dropped and counted; no endpoint is
-    /// delayed.
+    /// lua_script:PREFIX/share/crossway/crossway_linx.lua -r FILE. Only root, the user who runs the node and the
+    /// members of the node's group (--group) may trace it. Records that arrive faster than they can be written are
+    /// dropped and counted; no endpoint is delayed.
     Trace(trace::TraceTo),
     /// Run the measurements of linx_bmark, LINX's own benchmark: attach delay, round trips, bursts, ramps of sizes,
     /// many pairs

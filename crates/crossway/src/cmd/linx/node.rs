@@ -34,8 +34,8 @@ pub(super) struct Node {
     /// used when one fails
     #[arg(long, value_name = "NAME=ADDRESS,...", value_parser = link)]
     link: Vec<LinkSettings>,
-    /// Link to all nodes in the TIPC cluster that have the same TIPC service TYPE, 64 or larger. The links are named
-    /// after the nodes, so each node needs a different --name
+    /// Link to all nodes in the TIPC cluster that were started with the same TYPE, a TIPC service type of 64 or larger.
+    /// The links are named after the nodes, so each node needs a different --name
     #[arg(long, value_name = "TYPE", requires = "name", value_parser = clap::value_parser!(u32).range(64..))]
     cluster: Option<u32>,
     /// Milliseconds without traffic after which a connection is closed; if no other address answers, the link is down

@@ -18,8 +18,8 @@ pub(super) struct Send {
     /// Payload of the signal
     #[arg(default_value = "")]
     payload: String,
-    /// Signal number, decimal or hexadecimal such as 0x10000000
-    #[arg(long, value_name = "NUMBER", default_value_t = USER_BASE, value_parser = number)]
+    /// Signal number, decimal or hexadecimal [default: 0x10000000]
+    #[arg(long, value_name = "NUMBER", default_value_t = USER_BASE, hide_default_value = true, value_parser = number)]
     number: u32,
     /// Send the signal out of band, so that it overtakes signals in the receiver's queue
     #[arg(long)]

@@ -14,7 +14,7 @@ use crate::ui::{Interrupts, Ui};
 /// Size in bytes at which a batch of records is written to the file; a batch holds whole records only.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Time after the end of a trace within which records that the node has already reported are still written.
+/// How long after the end of a trace the records that the node has already reported are still written.
 const DRAINS_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]

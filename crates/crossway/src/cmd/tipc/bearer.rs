@@ -62,8 +62,9 @@ struct Meant {
 #[derive(clap::Args)]
 struct Enable {
     /// `eth:DEVICE` (the tipcd needs CAP_NET_RAW) or `udp:LOCAL-ADDRESS[%DEVICE][,mtu=BYTES][,REMOTE...]`, where `mtu`
-    /// is the largest packet without IP and UDP headers; or, in iproute2's syntax: [priority PRIORITY] media { eth device
-    /// DEVICE | udp name NAME localip ADDRESS [localport PORT] [remoteip ADDRESS] [remoteport PORT] }
+    /// is the size of the largest packet, not counting IP and UDP headers; or, in iproute2's syntax: [priority
+    /// PRIORITY] media { eth device DEVICE | udp name NAME localip ADDRESS [localport PORT] [remoteip ADDRESS]
+    /// [remoteport PORT] }
     #[arg(required = true, value_name = "BEARER | KEYWORDS")]
     words: Vec<String>,
     /// Name of the bearer's interface, up to 15 bytes [default: the device's name, or udp0, udp1 ...]
@@ -84,7 +85,7 @@ struct Remote {
 }
 
 /// Describes in error messages how to name a bearer.
-const BEARER: &str = "the bearer's name, or media eth device DEVICE, or media udp name NAME";
+const BEARER: &str = "the bearer's name, or `media eth device DEVICE`, or `media udp name NAME`";
 
 /// Returns the name of the bearer; all other keywords must have been removed before.
 fn name_of(mut words: Words) -> anyhow::Result<String> {
@@ -108,7 +109,7 @@ impl Remote {
             }
             None => self.remoteip,
         };
-        let remote = remote.context("no remote address is given; add remoteip ADDRESS")?;
+        let remote = remote.context("no remote address is given; add `--remoteip ADDRESS`")?;
         Ok((name_of(words)?, remote))
     }
 }
@@ -159,7 +160,7 @@ impl Enable {
         }
         let (bearer, name) = match bearer_to_enable(&mut words)? {
             Some(found) => {
-                words.end("media eth device DEVICE, or media udp name NAME localip ADDRESS")?;
+                words.end("`media eth device DEVICE`, or `media udp name NAME localip ADDRESS`")?;
                 found
             }
             None => {

@@ -1,5 +1,5 @@
-//! Formats captured frames. To each frame, the headers are added that it had on its medium: Ethernet, or Ethernet, IP
-//! and UDP. Header fields that the node does not know have placeholders.
+//! Formats captured frames. Each frame gets the headers that it had on its medium: Ethernet, or Ethernet, IP and UDP.
+//! Header fields that the node does not know are filled with placeholders.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -143,7 +143,7 @@ impl Link {
 }
 
 /// Describes in error messages how to name a link.
-const LINK: &str = "the link's name, or link LINK";
+const LINK: &str = "the link's name, or `link LINK`";
 
 /// Returns the name of the link, if one is given; all other keywords must have been removed before.
 fn link_of(mut words: Words) -> anyhow::Result<Option<String>> {

@@ -23,8 +23,8 @@ enum What {
     /// This node probes the nodes marked `direct`; other nodes probe those marked `indirect`. The nodes form a ring,
     /// ordered by address, and each monitors some of the nodes that follow it. The column applied_node_status shows
     /// what the node in the first column reports about these: a letter for each, in ring order, U for up or D for down.
-    /// The brackets contain nodes about which it reports, too, but which do not follow it in the ring as this node
-    /// knows it, each with its address and letter.
+    /// Brackets contain the other nodes in its report, each with its address and letter: those that do not match the
+    /// ring as this node knows it.
     List {
         /// Show one bearer only: media { eth device DEVICE | udp name NAME }
         #[arg(value_name = "KEYWORDS")]
@@ -75,7 +75,7 @@ impl Monitor {
                         "there is no bearer {name}; list the bearers with: crossway tipc bearer list"
                     );
                 }
-                words.end("media eth device DEVICE, or media udp name NAME")?;
+                words.end("`media eth device DEVICE`, or `media udp name NAME`")?;
                 site.show(&list(&view), |_| print_list(&view))
             }
             What::Get { .. } | What::Set { .. } => site

@@ -14,7 +14,7 @@ pub(super) struct Node {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// List this node and the others, by identity and address
+    /// List this node and the others: identity, address and state
     List,
     /// Print one property of this node
     Get {

@@ -64,7 +64,7 @@ impl Words {
         };
         match self.text(keyword)? {
             Some(name) => Ok(Some(format!("{media}:{name}"))),
-            None => bail!("'{keyword}' is missing: expected {what}"),
+            None => bail!("'{keyword}' is missing: expected `{what}`"),
         }
     }
 
@@ -115,7 +115,7 @@ pub(super) fn bearer_to_enable(
     match check_media(&media)? {
         Media::Ethernet => {
             let Some(device) = words.text("device")? else {
-                bail!("'device' is missing: expected media eth device DEVICE");
+                bail!("'device' is missing: expected `media eth device DEVICE`");
             };
             Ok(Some((format!("eth:{device}"), None)))
         }
@@ -123,7 +123,7 @@ pub(super) fn bearer_to_enable(
             let name = words.text("name")?;
             let local: Option<IpAddr> = words.value("localip")?;
             let Some(local) = local else {
-                bail!("'localip' is missing: expected media udp name NAME localip ADDRESS");
+                bail!("'localip' is missing: expected `media udp name NAME localip ADDRESS`");
             };
             let station = |ip: IpAddr, port: Option<u16>| match port {
                 Some(port) => SocketAddr::new(ip, port).to_string(),
