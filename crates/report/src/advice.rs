@@ -67,7 +67,8 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
     Ok(page)
 }
 
-/// What the heading of a choice must add if the trials leave some of its goals undecided.
+/// Returns what the heading of a choice must add if the trials leave some of the choice's goals undecided; otherwise an
+/// empty text.
 pub fn caveat(advice: &Advice) -> &'static str {
     let own = advice.compared.iter().find(|c| c.verdict == "chosen");
     if own.is_some_and(leaves_open) {
@@ -86,7 +87,8 @@ pub const AMONG_EQUALS: &str = "Among equals, one that meets all its goals comes
     then your preferences decide, then simplicity, by the first of these points in which they differ: no privilege or \
     kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no shared memory";
 
-/// Which candidates the choice was compared with.
+/// Describes the candidate with which the choice was compared: the best of all, or of those that were measured to the
+/// end.
 pub fn best_of(advice: &Advice) -> &'static str {
     if advice.compared.iter().any(|c| c.verdict == "not pursued") {
         "the best candidate that was measured to the end"
@@ -106,8 +108,8 @@ fn awake_of(advice: &Advice) -> Option<String> {
     marked.then(|| format!("{AWAKE} {}.", awake_explained()))
 }
 
-/// The rows of a short table: the choice, its equals and the runner-up, then those with the lowest cost that miss
-/// nothing, until there are `most` rows; lowest cost first.
+/// Returns the rows of a short table, in the order of `advice.compared`: the choice, its equals and the runner-up;
+/// then, up to `most` rows in all, the first of the other candidates, those that fail a requirement last.
 pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
     let named = |c: &Compared| {
         matches!(c.verdict, "chosen" | "equal") || advice.runner_up.as_ref() == Some(&c.candidate)
@@ -122,7 +124,8 @@ pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
     order.into_iter().map(|at| &advice.compared[at]).collect()
 }
 
-/// Describes how the choice's figure compares with those of the candidates that were measured as long as it was.
+/// Describes how the choice's figure compares with those of the candidates that were measured for as long as the
+/// choice; `None` without a choice.
 fn standing(advice: &Advice) -> Option<String> {
     let pursued = |c: &&Compared| matches!(c.verdict, "chosen" | "equal" | "admissible");
     let rivals: Vec<&Compared> = advice.compared.iter().filter(pursued).collect();

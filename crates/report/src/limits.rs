@@ -126,7 +126,7 @@ impl Limits {
         }
     }
 
-    /// Returns the limit, if the figure is better than it with its whole interval. In that case either the measurement
+    /// Returns the limit if the figure's whole interval is better than the limit. In that case either the measurement
     /// is wrong, or the mechanism avoids a cost that the limit includes.
     pub(crate) fn beyond(
         &self,

@@ -13,8 +13,8 @@ use crate::units::{Quantity, count};
 const TEMPLATE: &str = include_str!("../assets/profile.html");
 const STYLE: &str = include_str!("../assets/page.css");
 
-/// A part of the difference between two cases is named only if it is more than this share of all parts' differences,
-/// whatever their signs.
+/// A part of the difference between two cases is named only if its absolute value is more than this share of the sum of
+/// the absolute values of all parts.
 const NAMED_SHARE: f64 = 0.1;
 
 /// Returns a table that splits the CPU time of a message into parts. Two profiles are shown side by side, with their
@@ -79,7 +79,7 @@ pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
     })
 }
 
-/// Returns what the figures of a profile are per.
+/// Returns the name of what the figures of a profile refer to: one round trip or one message.
 fn unit(profile: &Profile) -> &'static str {
     if profile.workload == "ping-pong" { "round trip" } else { "message" }
 }
@@ -103,8 +103,9 @@ fn signed(ns: f64) -> String {
     format!("{}{}", if ns < 0.0 { "−" } else { "+" }, Quantity::Duration.show(ns.abs()))
 }
 
-/// Returns a sentence on how the CPU time changes from the first case to the second: the largest parts of both signs,
-/// and the sum of all others. The signs are those of the table. `None` without samples.
+/// Returns a sentence on how the CPU time changes from the first case to the second: its largest parts, positive and
+/// negative, and the sum of all others. A plus means that the second case takes more, as in the table. `None` without
+/// samples.
 fn change(a: &Profile, b: &Profile) -> Option<String> {
     let whole = b.cpu_ns_per_message() - a.cpu_ns_per_message();
     let mut parts: Vec<(Part, f64)> = Part::ALL

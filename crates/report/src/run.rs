@@ -148,8 +148,8 @@ impl Run {
         self.records.first().map_or("", |r| r.plan.as_str())
     }
 
-    /// Returns the name of the plan of a study that the run's plan is, or was made from: a changed copy of a preset is
-    /// called `enea.toml`.
+    /// Returns the name of the run's plan without the ending `.toml`, which a changed copy of a preset has: `enea` both
+    /// for the preset and for a file `enea.toml`.
     pub(crate) fn study_plan(&self) -> &str {
         self.plan_name().trim_end_matches(".toml")
     }

@@ -1,4 +1,4 @@
-//! Figures under load beside the idle ones, and the mechanisms whose order changes under load.
+//! Figures under load beside those without load, and the mechanisms whose order changes under load.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::ranking::Metric;
@@ -114,8 +114,8 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     })
 }
 
-/// Returns the contenders that are faster under some load than when idle, by figures whose intervals do not overlap.
-/// The first series is the idle one.
+/// Returns the contenders that are faster under some load than without load, by figures whose intervals do not overlap.
+/// The first series is the one without load.
 fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = usize> {
     let (idle, loaded) = series.split_at(1);
     idle.iter().flat_map(move |idle| {
@@ -135,7 +135,7 @@ fn faster_under_load(metric: Metric, series: &[Series]) -> impl Iterator<Item = 
 }
 
 /// Describes reversals of speed in sentences, one for each setting, load and mechanism: the sentence names the
-/// mechanisms that are slower than this one when idle, but faster under the load.
+/// mechanisms that are slower than this one without load, but faster under the load.
 fn in_words(reversals: &[Reversal]) -> Vec<String> {
     let mut groups: Vec<(&Reversal, Vec<String>)> = Vec::new();
     for reversal in reversals.iter().filter(|r| r.by == By::Speed) {

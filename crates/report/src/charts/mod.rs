@@ -83,7 +83,7 @@ impl Axis {
 /// A series of a chart: a line, or one kind of marker.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Series {
-    /// Index of the contender that is drawn; `None` if each point belongs to another contender.
+    /// Index of the contender that is drawn; `None` if the points belong to several contenders (see `who`).
     #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
     pub contender: Option<usize>,
     /// Name of the series; empty if it has a contender's name.

@@ -20,14 +20,14 @@ const PLACES_AT_LEAST: usize = 5;
 pub enum Shape {
     /// A jump between two points.
     Step {
-        /// Last point before the jump.
+        /// Last point before the jump: the value of the series' variable, bytes.
         after_x: f64,
-        /// First point after the jump.
+        /// First point after the jump: the value of the series' variable, bytes.
         at_x: f64,
-        /// Relative change of the figure: the throughput if messages go one way or the variable of the series is a
-        /// buffer size, else the time.
+        /// Relative change of the figure, which is the throughput if messages go one way or the variable of the series
+        /// is a buffer size, and the time otherwise; 0.1 is an increase of 10 %.
         change: f64,
-        /// Standard error of the change.
+        /// Standard error of `change`.
         error: f64,
         /// Packets per message before and after the jump, if the interface counts them.
         packets: Option<(f64, f64)>,
@@ -43,9 +43,9 @@ pub enum Shape {
     },
     /// The point at which a rising throughput reaches nine tenths of its plateau.
     Knee {
-        /// First point at or above nine tenths of the plateau.
+        /// First point at or above nine tenths of the plateau: the buffer size, bytes.
         x: f64,
-        /// Last point below nine tenths of the plateau; the one before `x`.
+        /// Last point below nine tenths of the plateau, which is the one before `x`: the buffer size, bytes.
         before_x: f64,
         /// The plateau, payload bytes per second.
         plateau: f64,

@@ -361,7 +361,7 @@ fn exchange_within(evidence: &Evidence<'_>) -> Finding {
         title: "Exchanges within a node",
         says: "With the same exchange within one node, TIPC's bandwidth is more than twice TCP's.",
         rule: "The ratio of TIPC's exchanges per second to TCP's. Confirmed: its interval lies above 2 at each size. \
-               Not confirmed: it lies below 2, or within 5 % of it, at one.",
+               Not confirmed: it lies below 2, or within 5 % of it, at one size.",
     };
     let Some((place, by_size)) = by_size(evidence, Ends::Within) else {
         return claim.without_records(

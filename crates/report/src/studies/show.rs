@@ -33,8 +33,8 @@ fn scale(run: &Run) -> Option<String> {
         })
         .collect();
     Some(format!(
-        "Messages per trial: {}. The other groups of the plan have a time or a number of their own. To use the study's \
-         numbers, add `--scale 1`, or set `scale = 1` in the plan.",
+        "Messages per trial: {}. The plan's other groups set the duration of a trial, or a number of messages of their \
+         own. To use the study's numbers, add `--scale 1`, or set `scale = 1` in the plan.",
         told.join(", ")
     ))
 }

@@ -14,7 +14,7 @@ const PLAN: &str = "toshiba";
 const LINK_BITS_PER_S: u64 = 100_000_000;
 /// Minimum number of decided sizes that show that there is no crossover among them.
 const SWEEP_SIZES: usize = 8;
-/// The largest of these sizes must be at least this many times the smallest.
+/// The largest of the decided sizes must be at least this many times the smallest.
 const SWEEP_FACTOR: u64 = 16;
 
 /// Returns all findings of the study.

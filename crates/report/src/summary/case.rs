@@ -43,9 +43,9 @@ pub struct LatencySummary {
 pub struct Pooled {
     /// Number of samples in all trials together.
     pub n: u64,
-    /// 99th percentile, nanoseconds; null where fewer than ten samples lie beyond it.
+    /// 99th percentile, nanoseconds; `None` where fewer than ten samples lie beyond it.
     pub p99: Option<u64>,
-    /// 99.9th percentile, nanoseconds; null where fewer than ten samples lie beyond it.
+    /// 99.9th percentile, nanoseconds; `None` where fewer than ten samples lie beyond it.
     pub p999: Option<u64>,
 }
 

@@ -77,7 +77,8 @@ fn one_trial_decides_nothing_but_counts() {
     assert_eq!(made.finding("T4").verdict, NotConfirmed, "packets were counted");
 }
 
-/// Adds trials of the sizes around the study's step with these numbers of packets; a packet costs a tenth of the total.
+/// Adds trials of the sizes around the study's step. `tipc` returns TIPC's packets per message at a size; each packet
+/// takes about a tenth of a message's time.
 fn zoom(made: &mut Made, tipc: impl Fn(u64) -> f64) {
     for bytes in 2940..=2966 {
         let packets = tipc(bytes);

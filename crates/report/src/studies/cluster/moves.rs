@@ -23,8 +23,8 @@ pub(super) fn transparency(evidence: &Evidence<'_>) -> Finding {
                Crossway channel; the listening one moves from the client's node to another and back while messages \
                flow, and each message is echoed and checked. Not confirmed: in each of at least five trials, the \
                channel left local transports for the network and came back to local ones, and each message arrived \
-               exactly once, in order. Confirmed: in one trial it did not, or a message was lost, duplicated, \
-               reordered or damaged.",
+               exactly once, in order. Confirmed: in one trial, the channel did not do so, or a message was lost, \
+               duplicated, reordered or damaged.",
     };
     let records = &evidence.run.moves;
     let results: Vec<&Checked> = records.iter().filter_map(|r| r.result.as_ref()).collect();

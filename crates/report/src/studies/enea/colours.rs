@@ -33,7 +33,8 @@ pub(crate) struct Thresholds {
     pub(crate) load_green: f64,
     /// A figure that is more than this many times worse under load is red.
     pub(crate) load_red: f64,
-    /// A median time from a peer's death to the survivor's error up to this is green, milliseconds.
+    /// Monitoring is green if the median time from a peer's death to the survivor's error is at most this,
+    /// milliseconds.
     pub(crate) told_green_ms: f64,
 }
 
@@ -234,7 +235,7 @@ pub(super) fn computed(
                 (quiet / busy, records),
                 t.load_green,
                 t.load_red,
-                "ratio of the throughput idle to that under load",
+                "ratio of the throughput without load to that under load",
             ))
         }
         Property::LatencyUnderLoad => {
@@ -245,7 +246,7 @@ pub(super) fn computed(
                 (busy / quiet, records),
                 t.load_green,
                 t.load_red,
-                "ratio of the round trip under load to that idle",
+                "ratio of the round trip under load to that without load",
             ))
         }
         Property::Integrity => integrity(run, usual),

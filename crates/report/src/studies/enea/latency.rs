@@ -142,7 +142,7 @@ fn tcp_longest(evidence: &Evidence<'_>) -> Finding {
     )
 }
 
-/// Returns the ratio of a mechanism's round trips under load to those when idle.
+/// Returns the ratio of a mechanism's round trips under load to those without load.
 fn slowed(evidence: &Evidence<'_>, id: &str, one_cpu: bool) -> Option<Estimate> {
     ratio(&over_pairs(evidence, id, one_cpu, true), &over_pairs(evidence, id, one_cpu, false))
 }
@@ -153,15 +153,20 @@ fn least_sensitive(evidence: &Evidence<'_>) -> Finding {
         title: "Round trips under load",
         says: "Shared memory is least sensitive to load. Pipe and unix show values of up to 110 and 116 µs, tcp does \
                not (Table 2).",
-        rule: "The ratio of the round trips under load to those idle, between two CPUs. Confirmed: the interval of \
-               each other mechanism lies above that of shm-spin. Not confirmed: one lies below it.",
+        rule: "The ratio of the round trips under load to those without load, between two CPUs. Confirmed: the \
+               interval of each other mechanism lies above that of shm-spin. Not confirmed: one lies below it.",
     };
     let Some(shm) = slowed(evidence, "shm-spin", false) else { return missing(claim, evidence) };
-    let mut figures = vec![Figure::new("shm-spin: loaded / idle", Quantity::Number, shm)];
+    let mut figures =
+        vec![Figure::new("shm-spin: under load / without load", Quantity::Number, shm)];
     let mut calls = Vec::new();
     for (_, id) in COLUMNS.iter().skip(1) {
         let Some(other) = slowed(evidence, id, false) else { continue };
-        figures.push(Figure::new(format!("{id}: loaded / idle"), Quantity::Number, other));
+        figures.push(Figure::new(
+            format!("{id}: under load / without load"),
+            Quantity::Number,
+            other,
+        ));
         calls.push(larger(&other, &shm));
     }
     if calls.is_empty() {
@@ -191,14 +196,15 @@ fn one_core_under_load(evidence: &Evidence<'_>) -> Finding {
         title: "One core under load",
         says: "With both ends on one core the sensitivity to load tends to be low for pipe, tcp and unix (Tables 1 and \
                2).",
-        rule: "The ratio of the round trips under load to those idle, with both ends on one CPU. Confirmed: its \
-               interval lies within 0.8 to 1.25 for each of the three. Not confirmed: it lies wholly outside for one.",
+        rule: "The ratio of the round trips under load to those without load, with both ends on one CPU. Confirmed: \
+               its interval lies within 0.8 to 1.25 for each of the three. Not confirmed: it lies wholly outside for \
+               one.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
     for (_, id) in COLUMNS.iter().skip(1) {
         let Some(r) = slowed(evidence, id, true) else { continue };
-        figures.push(Figure::new(format!("{id}: loaded / idle"), Quantity::Number, r));
+        figures.push(Figure::new(format!("{id}: under load / without load"), Quantity::Number, r));
         calls.push(equal(&r));
     }
     if calls.is_empty() {
@@ -218,15 +224,15 @@ fn faster_under_load(evidence: &Evidence<'_>) -> Finding {
         title: "Faster under load",
         says: "Between two cores mempipe and tcp are faster under load than without (Tables 1 and 2). The study gives \
                no reason.",
-        rule: "The ratio of the round trips under load to those idle, between two CPUs, for shm-spin (the study's \
-               mempipe here) and tcp. Confirmed: both intervals lie below 1. Not confirmed: one lies above 1, or \
-               within 5 % of it.",
+        rule: "The ratio of the round trips under load to those without load, between two CPUs, for shm-spin (which \
+               stands for the study's mempipe) and for tcp. Confirmed: both intervals lie below 1. Not confirmed: one \
+               lies above 1, or within 5 % of it.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
     for id in ["shm-spin", "tcp"] {
         let Some(r) = slowed(evidence, id, false) else { continue };
-        figures.push(Figure::new(format!("{id}: loaded / idle"), Quantity::Number, r));
+        figures.push(Figure::new(format!("{id}: under load / without load"), Quantity::Number, r));
         calls.push(above(&inverse(&r), 1.0));
     }
     if calls.len() < 2 {

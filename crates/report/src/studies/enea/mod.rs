@@ -1,4 +1,4 @@
-//! Enea 2014: mechanisms of the kernel within one machine, idle and under load (items E8 to E19 and E23).
+//! Enea 2014: mechanisms of the kernel within one machine, without load and under load (items E8 to E19 and E23).
 
 mod colours;
 mod latency;
@@ -40,7 +40,8 @@ pub(super) fn is_way(name: &str) -> bool {
 }
 
 /// Why the pipe is not compared with other mechanisms.
-const NOTHING_BESIDE: &str = "no mechanism besides the pipe was measured both idle and under load";
+const NOTHING_BESIDE: &str =
+    "no mechanism besides the pipe was measured both without load and under load";
 
 /// Returns all findings of the study.
 pub(super) fn study(evidence: &Evidence<'_>) -> Study {
@@ -126,7 +127,7 @@ fn sizes_of(evidence: &Evidence<'_>, placement: Placement) -> Vec<u64> {
     sizes
 }
 
-/// Returns the share of its idle figure that a mechanism retains under load.
+/// Returns the ratio of a mechanism's figure under load to its figure without load.
 fn kept(evidence: &Evidence<'_>, way: &str, of: Of, size: u64) -> Option<Estimate> {
     ratio(&at(evidence, way, of, size, true), &at(evidence, way, of, size, false))
 }

@@ -38,7 +38,7 @@ pub(super) fn sheet(run: &Run) -> Option<Sheet> {
         notes: vec![
             "Colours by the same thresholds, relative to the best of the study's four mechanisms. A dash means that \
              the property was not measured in this run. Spinning trials count only for mechanisms without blocking \
-             ones."
+             trials."
                 .to_owned(),
         ],
     })

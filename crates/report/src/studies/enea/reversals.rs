@@ -1,5 +1,5 @@
 //! Pairs of mechanisms whose order is reversed under load (item E9 of the Enea study). A pair counts only if the two
-//! mechanisms have different ranks, both idle and under load; their own intervals may overlap even then, because a rank
+//! mechanisms have different ranks, both without and under load; their own intervals may overlap even then, because a rank
 //! is shared with its first mechanism.
 
 use crossway_lab::rank::{By, Reversal, rank};
@@ -44,13 +44,13 @@ pub(super) fn sheet(records: &[Record]) -> Option<Sheet> {
                 }),
                 Cell::text(r.better_idle),
                 Cell::text(r.better_loaded),
-                Cell::text("the 95 % intervals put the two in different ranks, idle and loaded"),
+                Cell::text("the 95 % intervals put the two in different ranks, without load and under load"),
             ],
         })
         .collect();
     (!rows.is_empty()).then(|| Sheet {
         title: "Ranks reversed by load".to_owned(),
-        heads: ["Setting", "Ranked by", "Better idle", "Better under load", "Certainty"]
+        heads: ["Setting", "Ranked by", "Better without load", "Better under load", "Certainty"]
             .map(str::to_owned)
             .to_vec(),
         rows,

@@ -231,26 +231,30 @@ fn closer(evidence: &Evidence<'_>) -> Finding {
         title: "Large messages under load",
         says: "Load affects the pipe less than the others, particularly with large messages; tcp and unix come closer \
                to each other (Figure 8).",
-        rule: "The ratio of the throughput under load to that idle, with 64 KiB messages. Confirmed: the pipe's \
-               interval lies above that of each other mechanism, and the throughputs of unix and tcp differ by a \
-               smaller factor under load than idle. Not confirmed: one of these comparisons shows the opposite.",
+        rule: "The ratio of the throughput under load to that without load, with 64 KiB messages. Confirmed: the \
+               pipe's interval lies above that of each other mechanism, and the throughputs of unix and tcp differ by \
+               a smaller factor under load than without. Not confirmed: one of these comparisons shows the opposite.",
     };
     const BYTES: u64 = 65_536;
     let Some(pipe) = kept(evidence, "pipe", rate, BYTES) else {
         return claim.without_records(
-            evidence.missing("one-way trials of 64 KiB both idle and under load", PLAN),
+            evidence.missing("one-way trials of 64 KiB both without load and under load", PLAN),
         );
     };
-    let mut figures = vec![Figure::new("pipe: loaded / idle", Quantity::Number, pipe)];
+    let mut figures = vec![Figure::new("pipe: under load / without load", Quantity::Number, pipe)];
     let mut calls = Vec::new();
     for (way, _) in WAYS.iter().filter(|(way, _)| *way != "pipe") {
         let Some(other) = kept(evidence, way, rate, BYTES) else { continue };
-        figures.push(Figure::new(format!("{way}: loaded / idle"), Quantity::Number, other));
+        figures.push(Figure::new(
+            format!("{way}: under load / without load"),
+            Quantity::Number,
+            other,
+        ));
         calls.push(larger(&pipe, &other));
     }
     let [quiet, busy] = [false, true].map(|loaded| pair(evidence, "unix", "tcp", BYTES, loaded));
     if let (Some(quiet), Some(busy)) = (quiet, busy) {
-        figures.push(Figure::new("unix / tcp, idle", Quantity::Number, quiet));
+        figures.push(Figure::new("unix / tcp, without load", Quantity::Number, quiet));
         figures.push(Figure::new("unix / tcp, loaded", Quantity::Number, busy));
         let apart = |r: &Estimate| if r.value < 1.0 { inverse(r) } else { *r };
         calls.push(larger(&apart(&quiet), &apart(&busy)));
@@ -266,7 +270,8 @@ fn closer(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), why)
 }
 
-/// Returns the ratio of two idle mechanisms' throughputs at the sizes of Figures 9 to 11, in one placement.
+/// Returns the ratio of the throughput of mechanism `a` to that of `b` without load, at each of the sizes of Figures 9
+/// to 11, in one placement.
 fn alike(evidence: &Evidence<'_>, a: &str, b: &str, placement: Placement) -> Vec<(u64, Estimate)> {
     let of = |way: &str, bytes: u64| {
         figures(evidence, way, rate, |r| one_way(r, bytes, placement) && idle(r))

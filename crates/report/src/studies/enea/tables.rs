@@ -26,7 +26,7 @@ pub(crate) fn section(run: &Run, shapes: &Shapes) -> Option<Section> {
     let mut tables = Vec::new();
     let mut paragraphs = Vec::new();
     for (title, table, loaded) in [
-        ("Table 1: round trips in microseconds, idle", &TABLE_1, false),
+        ("Table 1: round trips in microseconds, without load", &TABLE_1, false),
         ("Table 2: round trips in microseconds, under load", &TABLE_2, true),
     ] {
         tables.extend(beside(&evidence, title, table, loaded));
@@ -131,7 +131,7 @@ fn every_mechanism(evidence: &Evidence<'_>, loaded: bool) -> Option<Sheet> {
         .collect();
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
     let shortest = rows.first().map(|(ns, _)| Quantity::Duration.show(*ns))?;
-    let state = if loaded { "under load" } else { "idle" };
+    let state = if loaded { "under load" } else { "without load" };
     Some(Sheet {
         title: format!(
             "Round trips of every mechanism by pair of CPUs in microseconds, {state} (shortest: {shortest})"

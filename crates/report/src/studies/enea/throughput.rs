@@ -1,5 +1,5 @@
-//! The study's Figures 4 to 6: throughput between two cores, idle and loaded, and bits per CPU-second (items E8 to
-//! E10).
+//! The study's Figures 4 to 6: throughput between two cores, without load and under load, and bits per CPU-second
+//! (items E8 to E10).
 
 use super::super::call::{above, all, enough, mostly};
 use super::super::evidence::{inverse, rate, ratio};
@@ -30,9 +30,9 @@ fn lower_under_load(evidence: &Evidence<'_>) -> Finding {
         id: "E9 load",
         title: "Throughput under load",
         says: "With CPU, memory and I/O load all throughputs are lower, by different amounts (Figures 4 and 5).",
-        rule: "The ratio of each mechanism's throughput under load to that idle, at three sizes. Confirmed: the \
-               interval lies below 1 in all but at most one in twenty of the decided cases. Not confirmed: in \
-               more of them, it lies above 1 or within 5 % of it.",
+        rule: "The ratio of each mechanism's throughput under load to that without load, at three sizes. Confirmed: \
+               the interval lies below 1 in all but at most one in twenty of the decided cases. Not confirmed: in more \
+               of them, it lies above 1 or within 5 % of it.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -41,18 +41,19 @@ fn lower_under_load(evidence: &Evidence<'_>) -> Finding {
             let Some(kept) = kept(evidence, way, rate, bytes) else { continue };
             calls.push(above(&inverse(&kept), 1.0));
             if bytes == LARGEST {
-                let what = format!("{way}, {}: loaded / idle", size(bytes));
+                let what = format!("{way}, {}: under load / without load", size(bytes));
                 figures.push(Figure::new(what, Quantity::Number, kept));
             }
         }
     }
     if calls.is_empty() {
-        return claim
-            .without_records(evidence.missing("one-way trials both idle and under load", PLAN));
+        return claim.without_records(
+            evidence.missing("one-way trials both without load and under load", PLAN),
+        );
     }
     let lower = calls.iter().filter(|c| **c == Call::Holds).count();
     let why = format!(
-        "throughput is certainly lower under load in {lower} of {} cases measured both idle and loaded",
+        "throughput is certainly lower under load in {lower} of {} cases measured both without load and under load",
         calls.len()
     );
     claim.judged(PLACE, figures, mostly(&calls), why)
@@ -64,9 +65,9 @@ fn reversed(evidence: &Evidence<'_>) -> Finding {
         id: "E9 ranks",
         title: "Ranks reversed by load",
         says: "At 8192 bytes load reverses the ranks of mempipe_spin and shmem_pipe, and of tcp and unix.",
-        rule: "For each pair, the ratio of the two throughputs, idle and under load. Confirmed: for both pairs, one of \
-               the two intervals lies above 1 and the other below. Not confirmed: for one pair, both lie on the same \
-               side of 1.",
+        rule: "For each pair, the ratio of the two throughputs, without load and under load. Confirmed: for both \
+               pairs, one of the two intervals lies above 1 and the other below. Not confirmed: for one pair, both lie \
+               on the same side of 1.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
@@ -75,7 +76,7 @@ fn reversed(evidence: &Evidence<'_>) -> Finding {
             ratio(&at(evidence, a, rate, LARGEST, loaded), &at(evidence, b, rate, LARGEST, loaded))
         };
         let (Some(quiet), Some(busy)) = (of(false), of(true)) else { continue };
-        figures.push(Figure::new(format!("{a} / {b}, idle"), Quantity::Number, quiet));
+        figures.push(Figure::new(format!("{a} / {b}, without load"), Quantity::Number, quiet));
         figures.push(Figure::new(format!("{a} / {b}, loaded"), Quantity::Number, busy));
         let side = |r: &crate::estimate::Estimate| match () {
             () if !enough(r) => 0,
@@ -94,8 +95,9 @@ fn reversed(evidence: &Evidence<'_>) -> Finding {
         });
     }
     if calls.len() < 2 {
-        return claim
-            .without_records(evidence.missing("one-way trials both idle and under load", PLAN));
+        return claim.without_records(
+            evidence.missing("one-way trials both without load and under load", PLAN),
+        );
     }
     let why = reversals::in_words(&evidence.run.records);
     claim.judged(PLACE, figures, all(calls), why)
@@ -107,18 +109,23 @@ fn pipe_keeps_most(evidence: &Evidence<'_>) -> Finding {
         id: "E9 pipe",
         title: "The pipe under load",
         says: "At the largest size the pipe is less sensitive to load than the others.",
-        rule: "The ratio of the throughput under load to that idle, with 8192-byte messages. Confirmed: the pipe's \
-               interval lies above that of each other mechanism. Not confirmed: it lies below that of one.",
+        rule: "The ratio of the throughput under load to that without load, with 8192-byte messages. Confirmed: the \
+               pipe's interval lies above that of each other mechanism. Not confirmed: it lies below that of one.",
     };
     let Some(pipe) = kept(evidence, "pipe", rate, LARGEST) else {
-        return claim
-            .without_records(evidence.missing("one-way trials both idle and under load", PLAN));
+        return claim.without_records(
+            evidence.missing("one-way trials both without load and under load", PLAN),
+        );
     };
-    let mut figures = vec![Figure::new("pipe: loaded / idle", Quantity::Number, pipe)];
+    let mut figures = vec![Figure::new("pipe: under load / without load", Quantity::Number, pipe)];
     let mut calls = Vec::new();
     for (way, _) in WAYS.iter().filter(|(way, _)| *way != "pipe") {
         let Some(other) = kept(evidence, way, rate, LARGEST) else { continue };
-        figures.push(Figure::new(format!("{way}: loaded / idle"), Quantity::Number, other));
+        figures.push(Figure::new(
+            format!("{way}: under load / without load"),
+            Quantity::Number,
+            other,
+        ));
         calls.push(larger(&pipe, &other));
     }
     let why = format!(
@@ -141,7 +148,7 @@ fn spinning_costs(evidence: &Evidence<'_>) -> Finding {
                spinning buys throughput with CPU time (Figure 6).",
         rule: "The ratio of mempipe's payload bits per CPU-second to mempipe_spin's, under load, at 1024 and 8192 \
                bytes. Confirmed: its interval lies above 1 at both sizes. Not confirmed: it lies below 1, or within 5 \
-               % of it, at one.",
+               % of it, at one size.",
     };
     let mut figures = Vec::new();
     let mut calls = Vec::new();
