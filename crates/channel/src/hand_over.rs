@@ -1,9 +1,10 @@
 //! Handing a listener's channels to another process while messages flow.
 //!
-//! A channel that is handed over first switches to no transport at all, by the usual protocol: each sender sends its
-//! marker and holds back later messages; each receiver follows the marker. Once both ends are settled, nothing is in
-//! transit, and the state of an end consists of a control connection, a shared page and two counts. The new process
-//! continues the counts, so the next marker is checked against all messages that the channel has ever carried.
+//! A channel that is handed over is first *parked*: by the usual protocol, it switches to no transport at all. Each
+//! sender sends its marker and holds back later messages; each receiver follows the marker. Once both ends are settled,
+//! nothing is in transit, and the state of an end consists of a control connection, a shared page and two counts. The
+//! new process continues the counts, so the next marker is checked against all messages that the channel has ever
+//! carried.
 //!
 //! Within a host, the new process receives the connection and the shared page, and the peer does not notice the change.
 //! Otherwise the peer leaves the old connection and makes a new one ([`crate::link::moving`] shows the order).

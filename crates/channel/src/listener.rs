@@ -114,12 +114,12 @@ impl Listener {
         self.core.network.as_ref()
     }
 
-    /// Returns the path of its socket in the directory.
+    /// Returns the path of the listener's socket in the directory.
     pub(crate) fn path(&self) -> &Path {
         self.entry.path()
     }
 
-    /// Returns the name on which it listens.
+    /// Returns the name on which this listener listens.
     pub fn name(&self) -> &str {
         &self.core.name
     }

@@ -98,7 +98,8 @@ pub(crate) struct Welcome {
     pub(crate) transports: Vec<Transport>,
 }
 
-/// An end of a parked channel that another process takes over; nothing is in transit in either direction.
+/// The state of an end that another process takes over. Its channel is parked (on no transport), so nothing is in
+/// transit in either direction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Handed {
     pub(crate) id: u64,
@@ -160,7 +161,7 @@ pub(crate) enum Message {
     AskStatus,
     /// Answer to [`Message::AskStatus`].
     Status(Vec<Status>),
-    /// First message of a program that asks this process's channels of a name to use a transport.
+    /// First message of a program that asks all channels of a name in this process to use a transport.
     AskSwitch { name: String, transport: Transport },
     /// Answer to [`Message::AskSwitch`]: the number of channels that were asked.
     Asked(usize),
@@ -177,7 +178,7 @@ pub(crate) enum Message {
     AllHanded,
     /// Between hosts: the number of items of the epoch's session that were received.
     Received { epoch: u32, items: u64 },
-    /// Between hosts, from the leader: the connection with this number of the epoch's session has broken.
+    /// Between hosts, from the leader: the epoch's session has lost its connection with this number.
     Broken { epoch: u32, connection: u64 },
     /// First packet of a new control connection between hosts, from a connector that lost the previous one: the number
     /// of packets that it has received, and how often the listening end had moved by the time of the lost connection.
@@ -204,7 +205,7 @@ pub(crate) enum Message {
     Rejoin(Rejoin),
     /// Within a host, the answer of a listener that does not have the channel, with the listener's id.
     NotHere(u64),
-    /// The follower's first packet on the new connection.
+    /// The follower's first packet on the new connection, once [`Message::Welcome`] has accepted that connection.
     Rejoined,
 }
 

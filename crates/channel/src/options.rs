@@ -27,7 +27,8 @@ use crate::protocol::{Marks, Role, Switch};
 use crate::reactor::{self, Source};
 use crate::transport::Shape;
 
-/// Time between two searches for a listener that does not exist yet: at first, and at most.
+/// Time between the first two searches for a listener that does not exist yet. It doubles each time, up to
+/// [`LAST_LOOK`].
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
@@ -197,7 +198,7 @@ impl Options {
         };
         let no_proof = |why: &str| Error::NotLocal { name: name.to_owned(), why: why.to_owned() };
         if welcome.boot_id != boot_id() {
-            return Err(no_proof("it runs on another kernel (boot id)"));
+            return Err(no_proof("it runs on another kernel (its boot id differs)"));
         }
         if welcome.read_nonce != wrote {
             return Err(no_proof("it did not read what this process wrote to the shared page"));

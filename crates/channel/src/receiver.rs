@@ -152,7 +152,7 @@ impl Receiver {
         self.hold_if_too_small(outcome)
     }
 
-    /// Keeps a message that does not fit for the next call.
+    /// Keeps a message that does not fit into the buffer, for the next call.
     #[inline]
     fn hold_if_too_small(&mut self, outcome: Result<usize, Big>) -> Result<usize, RecvError> {
         outcome.map_err(|big| {

@@ -171,8 +171,8 @@ impl Watch {
     }
 }
 
-/// Returns the number of runnable threads, without this one. Returns 0 without reading it where spinning is not
-/// considered.
+/// Returns the number of runnable threads, without this one. Where spinning is not considered, the number is not read,
+/// and 0 is returned.
 fn runnable(current: Transport, traffic: Traffic) -> u32 {
     if !current.spins() && traffic.rate_msgs_per_s == 0.0 {
         return 0;

@@ -57,7 +57,7 @@ enum Way {
     Back,
 }
 
-/// A role that is killed during a way of moving, and the step at which it is killed, as `STEP@COUNT`.
+/// A move during which the process with a certain role is killed, and the step at which that happens, as `STEP@COUNT`.
 #[derive(Clone, Copy, Debug)]
 struct Death {
     way: Way,
@@ -167,7 +167,7 @@ fn old(options: Options, met: impl FnOnce()) -> Result<usize, Error> {
     listener.hand_over(vec![channel], soon())
 }
 
-/// Takes the channel over; returns how the channel ended, if there was one.
+/// Takes the channel over; returns how the channel ended, or `None` if it was not taken over.
 fn new(options: Options) -> Option<Result<bool, RecvError>> {
     let TakenOver { listener, mut channels, .. } = options.take_over(NAME, soon()).ok()?;
     let mut channel = channels.pop()?;

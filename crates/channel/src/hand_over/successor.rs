@@ -61,8 +61,8 @@ impl Successor {
         }
     }
 
-    /// Sends a message that the old process received, but its program did not, to another host. Does nothing within a
-    /// host.
+    /// Sends to another host a message that the old process has taken from the transport, but not passed to its
+    /// program. Does nothing within a host.
     pub(super) fn send_held(&mut self, message: &[u8], until: Deadline) -> Result<(), Error> {
         let Successor::Far(ends) = self else { return Ok(()) };
         ends.0.write_frame(message, until).map_err(|errno| match errno {

@@ -63,8 +63,8 @@ impl Link {
         self.carry_out(&mut state);
     }
 
-    /// Control thread: does the pending work of halves that are in no call at the moment. Returns true if it should be
-    /// called again soon.
+    /// Control thread: does the pending work of halves that are in no call at the moment. Returns true if this function
+    /// should be called again soon.
     pub(crate) fn attend(&self) -> bool {
         self.open_offered();
         let (must_mark, installed, unsent, dropped, far, old) = {
@@ -104,7 +104,7 @@ impl Link {
         again | (dropped == [true; 2] && far)
     }
 
-    /// Between hosts: handles broken connections. Returns true if it should be called again soon.
+    /// Between hosts: handles broken connections. Returns true if this function should be called again soon.
     fn attend_connections(&self) -> bool {
         let state = self.lock();
         if state.over || state.leaving {

@@ -1,5 +1,5 @@
-//! Moving the listening end to a process that cannot take over its connections: a process on another host, or a channel
-//! between hosts.
+//! Moving the listening end to a process that cannot take over its connections, because the process is on another host
+//! or the channel is between hosts.
 //!
 //! ```text
 //!   old process                connecting end             new process
@@ -13,9 +13,10 @@
 //!                                       |  <- switch to one -> |
 //! ```
 //!
-//! `Gone` is the last packet to the old process and `Rejoined` the first to the new one. Packets that the connecting
-//! end has to send in between wait, so that none is lost with the old connection. The new process starts nothing before
-//! it has received `Rejoined`. If a connection breaks before that, the connecting end simply makes another one.
+//! `Gone` is the last packet to the old process; once the new one has answered with `Welcome`, `Rejoined` is the first
+//! packet of the new control connection. Packets that the connecting end has to send in between wait, so that none is
+//! lost with the old connection. The new process starts nothing before it has received `Rejoined`. If a connection
+//! breaks before that, the connecting end simply makes another one.
 
 use std::os::fd::OwnedFd;
 use std::sync::PoisonError;

@@ -129,7 +129,7 @@ impl Reader {
         &self.stream
     }
 
-    /// Whether it holds bytes that were received but not consumed.
+    /// Whether the reader holds bytes that were received but not consumed.
     pub(crate) fn holds_bytes(&self) -> bool {
         self.at < self.bytes.len()
     }

@@ -17,7 +17,7 @@ use crate::link::{Link, Moving};
 use crate::message::Message;
 use crate::transport::Transport;
 
-/// Pause between two searches: at first, and at most. It doubles each time.
+/// Pause between the first two searches. The pause doubles each time, up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(200);
 

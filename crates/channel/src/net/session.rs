@@ -1,9 +1,9 @@
 //! A session carries the messages of one epoch between two hosts, over one connection after another.
 //!
-//! Items are numbered by counting. The sender keeps each one until the receiver has acknowledged it. When the
-//! connection dies, the receiver reports how many items its program has received, and the sender continues there on the
-//! next connection. So each item arrives exactly once while both ends live, however often connections break.
-//! Acknowledgements travel on the control connection; each covers many items.
+//! Items (messages and markers) carry no numbers; both ends count them. The sender keeps each one until the receiver
+//! has acknowledged it. When the connection dies, the receiver reports how many items its program has received, and the
+//! sender continues there on the next connection. So each item arrives exactly once while both ends live, however often
+//! connections break. Acknowledgements travel on the control connection; each covers many items.
 
 mod bell;
 mod halves;

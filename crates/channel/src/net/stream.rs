@@ -65,14 +65,14 @@ impl Stream {
         }
     }
 
-    /// Returns this end's address and the peer's; `None` unless it is TCP.
+    /// Returns this end's address and the peer's; `None` unless the connection is TCP.
     pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         let Stream::Tcp(fd) = self else { return None };
         let (local, peer) = (socket::local_address(fd).ok()?, socket::peer_address(fd).ok()?);
         Some((socket::as_inet(&local)?, socket::as_inet(&peer)?))
     }
 
-    /// Returns the transport that it belongs to.
+    /// Returns the transport that uses such a connection.
     pub(crate) const fn transport(&self) -> Transport {
         match self {
             Stream::Tcp(_) => Transport::Tcp,

@@ -102,7 +102,7 @@ impl Wire {
         }
     }
 
-    /// Returns this end's address and the peer's; `None` unless it is TCP.
+    /// Returns this end's address and the peer's; `None` unless the connection is TCP.
     pub(crate) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
             Wire::Net(NetWire { ends: Some((_, reader)), .. }) => reader.stream().addresses(),
@@ -110,7 +110,7 @@ impl Wire {
         }
     }
 
-    /// Whether it is a connection between hosts.
+    /// Whether the connection is between hosts.
     pub(crate) const fn is_net(&self) -> bool {
         matches!(self, Wire::Net(_))
     }

@@ -227,7 +227,7 @@ impl RxState {
             }
             None => {
                 return Err(RecvError::Damaged(
-                    "it has an internal message of unknown kind".into(),
+                    "it contains an internal message of unknown kind".into(),
                 ));
             }
         }

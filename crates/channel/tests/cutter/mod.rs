@@ -1,5 +1,4 @@
-//! A middlebox that forwards TCP connections and cuts all of them on request, at whatever point of the data that
-//! happens to be.
+//! A middlebox that forwards TCP connections and cuts all of them on request, wherever in the data that happens to be.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +13,7 @@ pub(crate) struct Cutter {
 }
 
 impl Cutter {
-    /// Starts one in front of an address.
+    /// Starts a middlebox in front of an address.
     pub(crate) fn before(behind: SocketAddr) -> Cutter {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
