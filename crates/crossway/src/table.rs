@@ -23,9 +23,9 @@ pub(crate) enum Tone {
     Unsure,
 }
 
-/// Minimum width in characters of a column of text beside columns of figures, which are not wrapped.
+/// Width in characters that must be left for each long column of text; otherwise, columns of figures are wrapped, too.
 const LEAST_TEXT: usize = 10;
-/// Maximum width in characters of a column of text that is not wrapped if everything else fits.
+/// Maximum width in characters of a short column of text, which is not wrapped if there is room for it.
 const WHOLE_TEXT: usize = 16;
 /// Number of blanks beside each cell.
 const PADDING: usize = 2;

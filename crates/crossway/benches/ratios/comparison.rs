@@ -20,7 +20,8 @@ impl Target {
         }
     }
 
-    /// Returns the verdict on the median; it says "not certain" if the interval permits both answers.
+    /// Returns whether the median reaches the target, in words, with "not certain" if only a part of the interval does
+    /// so.
     fn verdict(self, median: f64, low: f64, high: f64) -> &'static str {
         let (met, all_met, none_met) = match self {
             Target::AtLeast(x) => (median >= x, low >= x, high < x),

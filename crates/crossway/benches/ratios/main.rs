@@ -101,7 +101,8 @@ wait = {{ hybrid = {{ spin_us = 20 }} }}
 struct Figures {
     crossway: Vec<f64>,
     reference: Vec<f64>,
-    /// Cache-line round trips over two cache lines, measured around each trial, nanoseconds.
+    /// Cache-line round trip over two cache lines for each trial, in nanoseconds: the median of one measured before and
+    /// one measured after the trial.
     cache_line_ns: Vec<f64>,
 }
 

@@ -13,9 +13,9 @@ use crossway_lab::record::{Record, Status};
 use crossway_lab::run::{self, Options, RunEvent};
 use crossway_lab::shutdown;
 
-/// Runs a plan. `counterpart` measures the other side of a pair and returns its figure. It receives a record of the
-/// same case: that of the trial of the pair or, if the counterpart runs first, that of the case's preceding trial.
-/// `each` receives every record that has figures, together with the figure of the counterpart.
+/// Runs a plan. `counterpart` measures the other side of a pair and returns its figure. Its argument is the record of
+/// the pair's trial or, if the counterpart runs first, the record of the preceding trial of the same case. `each`
+/// receives every record that has figures, together with the figure of the counterpart.
 pub(crate) fn run(
     plan: &Plan,
     filters: &[String],

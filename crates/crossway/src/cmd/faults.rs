@@ -130,7 +130,7 @@ fn taken(options: &Options) -> Result<Vec<FaultRecord>, MatrixError> {
     })
 }
 
-/// The columns of the table after the mechanism, each with the faults that it summarises.
+/// The columns of the table after the column of mechanisms, each with the faults that it summarises.
 const COLUMNS: [(&str, &[Fault]); 8] = [
     ("killed", &[Fault::Kill]),
     ("stopped", &[Fault::Stop]),
