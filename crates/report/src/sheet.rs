@@ -23,7 +23,8 @@ pub struct Cell {
     /// Number of trials of a figure that has too few for an interval; `None` for all other cells.
     #[serde(skip)]
     pub few_trials: Option<usize>,
-    /// The colour that marks the cell, which the text names, too: `green`, `yellow` or `red`; `None` for no mark.
+    /// The colour that marks the cell: `green`, `yellow` or `red`, which the cell's text names, too; `None` for no
+    /// mark.
     pub colour: Option<&'static str>,
 }
 

@@ -98,7 +98,7 @@ pub(super) fn against_idle(summary: &Summary) -> Option<Chart> {
     }
     Some(Chart {
         id: "load",
-        title: "Load against idle".to_owned(),
+        title: "With and without load".to_owned(),
         findings,
         reading: "For each mechanism, the chart shows the figure without added load and with load in the background. \
                   The further apart the markers, the more the load affects the mechanism. If a figure is better under \

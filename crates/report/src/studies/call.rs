@@ -28,7 +28,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Returns an open call for a figure whose interval contains one or more of `bounds`, the edges of the claim. An
+    /// Returns [`Call::Open`] for a figure whose interval contains one or more of `bounds`, the edges of the claim. An
     /// interval narrows with the square root of the number of trials, so the number needed follows from the distances
     /// of the median from these bounds.
     pub(super) fn open(figure: &Estimate, bounds: &[f64]) -> Call {
@@ -48,7 +48,7 @@ impl Call {
         Call::open_until(needed.fold(0.0f64, f64::max), figure.n)
     }
 
-    /// Returns an open call after `n` trials, given an estimate that `needed` trials would decide the claim. Suggests
+    /// Returns [`Call::Open`] after `n` trials, given an estimate that `needed` trials would decide the claim. Suggests
     /// at least `n + 1` trials, and makes no suggestion if `needed` exceeds [`TRIALS_AT_MOST`].
     fn open_until(needed: f64, n: usize) -> Call {
         let decides = (1.0..=TRIALS_AT_MOST).contains(&needed);
@@ -94,7 +94,7 @@ pub(super) fn larger(a: &Estimate, b: &Estimate) -> Call {
     }
 }
 
-/// Combines calls on a claim that holds if it holds in any one case.
+/// Combines the judgements of single cases for a claim that holds if it holds in any one case.
 pub(super) fn any(calls: &[Call]) -> Call {
     if calls.contains(&Call::Holds) {
         return Call::Holds;
@@ -125,8 +125,8 @@ pub(super) fn equal(ratio: &Estimate) -> Call {
     }
 }
 
-/// Combines calls on a claim that must hold in all cases: it fails if any fails, and is open if any is open and none
-/// fails.
+/// Combines the judgements of single cases for a claim that must hold in all cases: it fails if any fails, and is open
+/// if any is open and none fails.
 pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     let mut whole = Call::Holds;
     for call in calls {
@@ -140,9 +140,9 @@ pub(super) fn all(calls: impl IntoIterator<Item = Call>) -> Call {
     whole
 }
 
-/// Combines the result so far with an open call that needs `needed` trials. The combined call is open and needs the
-/// larger of the two numbers of trials; the number is unknown if either of the two is unknown. Trials alone do not
-/// decide what lacks something else.
+/// Combines the judgement so far with an open one that needs `needed` trials. The result is open and needs the larger
+/// of the two numbers of trials, which is unknown if either is unknown. [`Call::Lacking`] stays as it is, because more
+/// trials alone would not decide that claim.
 fn more_of(call: Call, needed: Option<u32>) -> Call {
     match call {
         Call::Open(before) => Call::Open(before.zip(needed).map(|(a, b)| a.max(b))),
@@ -151,8 +151,8 @@ fn more_of(call: Call, needed: Option<u32>) -> Call {
     }
 }
 
-/// Combines calls on a claim at many sizes. At most one in twenty of the decided sizes may contradict it, because a 95
-/// % interval is wrong that often.
+/// Combines the judgements of a claim at many sizes. At most one in twenty of the decided sizes may contradict it,
+/// because a 95 % interval is wrong that often.
 pub(super) fn mostly(calls: &[Call]) -> Call {
     let count = |wanted: Call| calls.iter().filter(|c| **c == wanted).count();
     let (holds, fails) = (count(Call::Holds), count(Call::Fails));

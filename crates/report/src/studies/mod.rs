@@ -183,8 +183,9 @@ pub struct Study {
     pub findings: Vec<Finding>,
 }
 
-/// Returns the studies that this run bears on. For the plan of a study, that is this study. For any other plan, it is
-/// the studies that have a finding which the run decides, with only these findings.
+/// Returns the studies that this run bears on. If the run's plan is that of a study, this is that study alone.
+/// Otherwise, these are the studies of which the run decides at least one finding, without the findings that are not
+/// measurable here.
 pub fn all(run: &Run, shapes: &Shapes) -> Vec<Study> {
     let evidence = Evidence { run, shapes };
     let studies = [toshiba::study(&evidence), cluster::study(&evidence), enea::study(&evidence)];

@@ -62,7 +62,8 @@ fn is_local(transport: Transport) -> bool {
     Transport::LOCAL.contains(&transport)
 }
 
-/// Returns whether a trial was on local transports before and after the moves, and on the network between them.
+/// Returns whether the channel of a trial used local transports before the first and after the second move, and the
+/// network between the two.
 fn went_and_came_back(checked: &Checked) -> bool {
     let [away, back] = checked.moves.as_slice() else { return false };
     let mut kinds: Vec<bool> = Vec::new();

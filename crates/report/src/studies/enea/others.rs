@@ -6,7 +6,8 @@ use super::colours::{COLUMNS, Computed, Property, ROWS, computed, thresholds};
 use crate::run::Run;
 use crate::sheet::{Cell, Row, Sheet};
 
-/// Returns the table of the same colours for every other mechanism and contender of the run, one per row.
+/// Returns the table of the colours of every mechanism and contender of the run that the study did not rate, one per
+/// row.
 pub(super) fn sheet(run: &Run) -> Option<Sheet> {
     let t = thresholds(run);
     let studied =
