@@ -181,9 +181,10 @@ fn runnable(current: Transport, traffic: Traffic) -> u32 {
     u32::try_from(now).unwrap_or(u32::MAX)
 }
 
-/// Returns the number of CPUs that are online on this machine. The CPUs on which this process may run do not count: the
-/// number of runnable threads, with which this one is compared, is that of the whole machine, and two ends that may run
-/// on one CPU each can still spin if it is not the same CPU. That they share one is observed ([`Watch::same_cpu`]).
+/// Returns the number of CPUs that are online on this machine. On how many of them this process may run does not
+/// matter: the number is compared with that of the runnable threads of the whole machine, and two ends that may run on
+/// one CPU each can still spin if these are two different CPUs. Whether they share a CPU is observed
+/// ([`Watch::same_cpu`]).
 fn cpus() -> u32 {
     static CPUS: OnceLock<u32> = OnceLock::new();
     *CPUS.get_or_init(|| {

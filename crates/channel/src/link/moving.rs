@@ -140,7 +140,7 @@ impl Link {
     /// New process: checks that a question is about this channel, and that the ends have a transport in common.
     fn check_question(&self, rejoin: &Rejoin, ours: &[Transport]) -> Result<(), String> {
         if rejoin.secret != self.marks.random() {
-            return Err("it is another channel".to_owned());
+            return Err("the request is about another channel".to_owned());
         }
         if !ours.iter().any(|transport| rejoin.transports.contains(transport)) {
             return Err("the policies of the two ends have no transport in common".to_owned());

@@ -155,13 +155,13 @@ impl Core {
         }
         let queue = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
         if queue >= WAITING {
-            return Err(format!("already {queue} channels wait to be accepted"));
+            return Err(format!("{queue} channels already wait to be accepted"));
         }
         if !ours.iter().any(|transport| hello.transports.contains(transport)) {
             let names =
                 |all: &[_]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             return Err(format!(
-                "they have no transport in common: it allows {}, the connector allows {}",
+                "the two ends have no transport in common: the listener allows {}, the connector {}",
                 names(ours),
                 names(&hello.transports)
             ));

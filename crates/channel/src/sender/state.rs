@@ -108,8 +108,8 @@ impl TxState {
         Ok(())
     }
 
-    /// Handles the raised flags. `waits` is the deadline for sending the marker; `None` means that it must not wait for
-    /// room.
+    /// Handles the raised flags. `waits` is the deadline for sending the marker; `None` means that this call must not
+    /// wait for room.
     #[cold]
     pub(super) fn attend(
         &mut self,
