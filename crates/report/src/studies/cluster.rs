@@ -179,7 +179,8 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
             let read = read_back.get(w).and_then(|b| u64::try_from(*b).ok());
             figures.push(Figure::new(
                 format!(
-                    "L {}: throughput at W {}{}, buffer / message = {}, from which on it stays above nine tenths of the plateau",
+                    "L {}: throughput at W {}{}, buffer / message = {}; from this W on it stays above nine tenths of \
+                     the plateau",
                     size(length),
                     size(*w),
                     read.map_or(String::new(), |b| format!(" (actual size {})", size(b))),
