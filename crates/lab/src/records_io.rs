@@ -99,17 +99,16 @@ pub fn read_records(path: &Path) -> Result<Loaded, ReadError> {
     let mut loaded = parse_records(&file, &bytes)?;
     // Ignore a run.json that cannot be read: the records do not depend on it.
     if let Ok(Some(info)) = read_beside::<RunInfo>(path, RUN) {
-        let missing = info.missing_trials(&loaded.records);
+        let (missing, all) = info.missing_trials(&loaded.records);
         if missing > 0 {
             let dir = file.parent().unwrap_or(Path::new("."));
             let what = match is_being_measured(&file) {
                 true => "it is still being measured".to_owned(),
                 false => format!("continue with: crossway measure --resume {}", dir.display()),
             };
-            loaded.warnings.push(format!(
-                "the run is incomplete ({missing} of {} trials missing); {what}",
-                info.trials.unwrap_or(0)
-            ));
+            loaded
+                .warnings
+                .push(format!("the run is incomplete ({missing} of {all} trials missing); {what}"));
         }
     }
     Ok(loaded)

@@ -32,9 +32,10 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// The number of trials that have no record yet; above 0 for a run that was interrupted or is still in progress. A
-    /// skipped case has one record for all of its trials.
-    pub fn missing_trials(&self, records: &[Record]) -> u64 {
+    /// Returns the number of trials that have no record yet, and the number of all trials of the cases that can run. The
+    /// first is above 0 for a run that was interrupted or is still in progress. A skipped case has one record for all
+    /// of its trials.
+    pub fn missing_trials(&self, records: &[Record]) -> (u64, u64) {
         // For each case the number of records, and whether one of them is of a trial that ran.
         let mut cases: BTreeMap<(&str, &str), (u64, bool, u64)> = BTreeMap::new();
         for record in records.iter().filter(|r| r.run == self.run) {
@@ -42,9 +43,12 @@ impl RunInfo {
             let ran = record.status != Status::Skipped;
             *of_case = (of_case.0 + 1, of_case.1 || ran, record.inputs.trials.into());
         }
-        // One record is enough for a case that cannot run.
-        let done = cases.values().map(|&(n, ran, trials)| if ran { n.min(trials) } else { trials });
-        self.trials.map_or(0, |all| all.saturating_sub(done.sum()))
+        let (mut done, mut skipped) = (0, 0);
+        for (n, ran, trials) in cases.into_values() {
+            if ran { done += n.min(trials) } else { skipped += trials }
+        }
+        let all = self.trials.unwrap_or(0).saturating_sub(skipped);
+        (all.saturating_sub(done), all)
     }
 }
 
@@ -67,13 +71,13 @@ mod tests {
             started_unix_ms: 0,
             trials: Some(15),
         };
-        assert_eq!(info.missing_trials(&records), 6);
+        assert_eq!(info.missing_trials(&records), (6, 15));
         // One record states that none of the five trials can run here.
         records[8].status = Status::Skipped;
-        assert_eq!(info.missing_trials(&records), 2);
+        assert_eq!(info.missing_trials(&records), (2, 10));
         // A trial that did not run although others of its case did needs no second record.
         records[7].status = Status::Skipped;
-        assert_eq!(info.missing_trials(&records), 2);
-        assert_eq!(RunInfo { trials: None, ..info }.missing_trials(&records), 0);
+        assert_eq!(info.missing_trials(&records), (2, 10));
+        assert_eq!(RunInfo { trials: None, ..info }.missing_trials(&records), (0, 0));
     }
 }

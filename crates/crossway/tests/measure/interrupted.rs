@@ -37,6 +37,24 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
     fs::write(&results, text).unwrap();
 
     let run = place.run();
+    // A changed plan would mix trials of different lengths, or never become complete.
+    let plan = run.join("plan.toml");
+    for (changed, why) in [
+        (
+            LONG.replace("measure_ms = 60", "measure_ms = 70"),
+            "but the plan has a warm-up of 20 ms and 70 ms",
+        ),
+        (LONG.replace("trials = 6", "trials = 7"), "it began with 24 trials, but the plan has 28"),
+        (LONG.replace("\"pipe\"", "\"fifo\""), "the plan lacks long/"),
+    ] {
+        fs::write(&plan, changed).unwrap();
+        let refused =
+            place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(why) && said.contains("plan.toml has been changed"), "{said}");
+    }
+    fs::write(&plan, LONG).unwrap();
     let resumed = place.command(&["measure", "--resume", run.to_str().unwrap()]).output().unwrap();
     assert_success(&resumed);
     let records = place.records();

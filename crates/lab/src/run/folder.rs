@@ -1,5 +1,6 @@
 //! The folder of a run: `results.jsonl`, to which records are only appended, and the files next to it.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,9 @@ use crossway_sys::OsError;
 use serde::Serialize;
 
 use super::Options;
+use crate::case::Case;
 use crate::env::{self, Build, Environment};
+use crate::inputs::Inputs;
 use crate::plan::{Plan, PlanError};
 use crate::preflight::Finding;
 use crate::record::Record;
@@ -48,6 +51,15 @@ pub enum RunError {
     #[error("{}: cannot continue this run: {why}; its records would mix figures of two machines or builds; start a \
              new run", dir.display())]
     OtherOrigin {
+        /// The folder.
+        dir: PathBuf,
+        /// What differs.
+        why: String,
+    },
+    /// The run's plan is no longer the one that its records come from.
+    #[error("{}: cannot continue this run: {why}, so its plan.toml has been changed; restore it, or measure it as a \
+             new run: crossway measure {}", dir.display(), dir.join(PLAN).display())]
+    OtherPlan {
         /// The folder.
         dir: PathBuf,
         /// What differs.
@@ -193,6 +205,35 @@ impl Folder {
             return Ok(());
         };
         Err(RunError::OtherOrigin { dir: dir.to_owned(), why })
+    }
+
+    /// Checks that the records of a run that is to be continued come from these cases.
+    pub(super) fn check_plan(&self, cases: &[Case]) -> Result<(), RunError> {
+        let refused = |why| Err(RunError::OtherPlan { dir: self.dir.clone(), why });
+        let planned: u64 = cases.iter().map(|case| u64::from(case.inputs.trials)).sum();
+        if let Some(begun) = self.info.trials.filter(|begun| *begun != planned) {
+            return refused(format!("it began with {begun} trials, but the plan has {planned}"));
+        }
+        let of_case: HashMap<(&str, &str), &Inputs> = cases
+            .iter()
+            .map(|case| ((case.group.as_str(), case.id.as_str()), &case.inputs))
+            .collect();
+        let times = |inputs: &Inputs| {
+            format!("a warm-up of {} ms and {} ms", inputs.warmup_ms, inputs.measure_ms)
+        };
+        for record in self.records()? {
+            let name = format!("{}/{}", record.group, record.case);
+            let Some(inputs) = of_case.get(&(record.group.as_str(), record.case.as_str())) else {
+                return refused(format!("the plan lacks {name}"));
+            };
+            let (begun, planned) = (times(&record.inputs), times(inputs));
+            if begun != planned {
+                return refused(format!(
+                    "{name} has trials with {begun}, but the plan has {planned}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Reads the plan stored in a run's folder.

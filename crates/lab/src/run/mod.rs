@@ -159,6 +159,9 @@ pub fn measure(
     let leases = lease::Run::begin(reaper)?;
     // Before the testbeds, so that a run that another process measures is refused at once.
     let reopened = options.resume.as_deref().map(Folder::reopen).transpose()?;
+    if let Some(folder) = &reopened {
+        folder.check_plan(&cases)?;
+    }
     let testbeds = LiveTestbeds::set_up(plan, &cases, options, launcher, &mut tell)?;
     let folder = match reopened {
         Some(folder) => folder,
