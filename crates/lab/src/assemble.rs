@@ -86,8 +86,8 @@ pub(crate) fn enter(
         ..throughput(&counts, wall, scheduled_ns, from_first_receipt)
     });
     let inputs = &record.inputs;
-    let arriving = inputs.reply_bytes.unwrap_or(inputs.size_bytes);
-    record.pacing = pacing(inputs.workload, arriving, &brought.outcomes, &counts, wall);
+    record.pacing =
+        pacing(inputs.workload, inputs.arriving_bytes(), &brought.outcomes, &counts, wall);
     match cost(record, &counts) {
         Ok(cost) => record.cost = Some(cost),
         Err(why) => drop(record.nulls.insert("cost".to_owned(), why)),
@@ -296,13 +296,12 @@ fn explain_nulls(record: &mut Record) {
 const SLOWER: &str = "choose a lower rate, or measure while the machine is idle";
 
 /// The reason why a paced trial does not represent its rate, if there is one.
-fn rate_missed(pacing: &Pacing, size_bytes: u64) -> Option<String> {
-    let message_bits = (size_bytes * 8).max(1) as f64;
+fn rate_missed(pacing: &Pacing, arriving_bytes: u64) -> Option<String> {
+    let intended = pacing.intended_msgs_per_s(arriving_bytes);
     (pacing.reached_share() < REACHED_SHARE).then(|| {
         format!(
-            "the rate was not achieved: {:.0} of {:.0} messages/s ({:.1} %)",
-            pacing.reached_bits_per_s / message_bits,
-            pacing.intended_bits_per_s / message_bits,
+            "the rate was not achieved: {:.0} of {intended:.0} messages/s ({:.1} %)",
+            intended * pacing.reached_share(),
             pacing.reached_share() * 100.0
         )
     })
@@ -318,7 +317,7 @@ fn spoilers(record: &mut Record) {
         record.warnings.push(format!("{lost} of {} messages were lost", counts.sent));
     }
     if let Some(pacing) = record.pacing.filter(|_| record.status == Status::Ok)
-        && let Some(why) = rate_missed(&pacing, record.inputs.size_bytes)
+        && let Some(why) = rate_missed(&pacing, record.inputs.arriving_bytes())
     {
         record.status = Status::Degraded;
         record.reason = Some(why);
@@ -385,5 +384,23 @@ mod tests {
         assert_eq!(record.status, Status::Degraded);
         let reason = record.reason.unwrap();
         assert_eq!(reason, "the rate was not achieved: 15800 of 20000 messages/s (79.0 %)");
+    }
+
+    #[test]
+    fn a_missed_rate_of_requests_counts_round_trips_whatever_the_size_of_the_replies() {
+        let mut record = crate::samples::ping_pong("pipe", 256, 0, 5000, 1000.0);
+        record.inputs.workload = Workload::Requests { period_ns: 1_000_000 };
+        record.inputs.reply_bytes = Some(2048);
+        record.pacing = Some(Pacing {
+            bursts: 1000,
+            late_bursts: 0,
+            drift_ns: 0,
+            intended_bits_per_s: 1000.0 * 2048.0 * 8.0,
+            reached_bits_per_s: 900.0 * 2048.0 * 8.0,
+            lateness_ns: None,
+        });
+        spoilers(&mut record);
+        let reason = record.reason.unwrap();
+        assert_eq!(reason, "the rate was not achieved: 900 of 1000 messages/s (90.0 %)");
     }
 }

@@ -195,4 +195,9 @@ impl Inputs {
     pub fn largest_bytes(&self) -> u64 {
         self.size_bytes.max(self.reply_bytes.unwrap_or(0))
     }
+
+    /// Size in bytes of the messages whose receipt counts: of the replies, if the workload has replies.
+    pub fn arriving_bytes(&self) -> u64 {
+        self.reply_bytes.unwrap_or(self.size_bytes)
+    }
 }

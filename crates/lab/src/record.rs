@@ -116,9 +116,9 @@ pub struct Pacing {
     pub late_bursts: u64,
     /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,
-    /// Intended rate, payload bits per second.
+    /// Intended rate, payload bits per second; of requests, the bits of their replies.
     pub intended_bits_per_s: f64,
-    /// Achieved rate, payload bits per second.
+    /// Achieved rate, payload bits per second; of requests, the bits of their replies.
     pub reached_bits_per_s: f64,
     /// How late the sender itself was when it began its bursts, before it called the mechanism; null in records from
     /// before 0.1.0.
@@ -145,6 +145,11 @@ impl Pacing {
     /// The achieved rate as a fraction of the intended one.
     pub fn reached_share(&self) -> f64 {
         self.reached_bits_per_s / self.intended_bits_per_s
+    }
+
+    /// The intended rate in messages per second. `arriving_bytes` is [`Inputs::arriving_bytes`].
+    pub fn intended_msgs_per_s(&self, arriving_bytes: u64) -> f64 {
+        self.intended_bits_per_s / (arriving_bytes.max(1) * 8) as f64
     }
 }
 

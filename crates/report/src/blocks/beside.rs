@@ -17,7 +17,6 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
     }
     let mut sheets = Vec::new();
     for (at, beside) in summary.settings[setting].beside.iter().enumerate() {
-        let message_bits = (beside.size_bytes.max(1) * 8) as f64;
         let paced = beside.workload.facts().paced();
         for &(workload, size) in &measured {
             let mut rows: Vec<Row> = cases
@@ -26,7 +25,7 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 .filter_map(|case| {
                     let contender = &summary.contenders[case.contender];
                     let mut cells = vec![Cell::text(contender.label())];
-                    cells.extend(figures(case.beside.get(at)?, paced, message_bits));
+                    cells.extend(figures(case.beside.get(at)?, paced));
                     Some(Row { class: marked(contender.discipline()), cells })
                 })
                 .collect();
@@ -62,9 +61,9 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
     sheets
 }
 
-fn figures(beside: &BesideSummary, paced: bool, message_bits: f64) -> Vec<Cell> {
+fn figures(beside: &BesideSummary, paced: bool) -> Vec<Cell> {
     let mut cells = if paced {
-        let offered = beside.intended_bits_per_s.map(|bits| bits / message_bits);
+        let offered = beside.intended_msgs_per_s;
         let share = beside.reached_share.map(|share| share.value);
         let mut achieved =
             text_figure(Quantity::MessageRate, offered.zip(share).map(|(o, share)| o * share));

@@ -34,13 +34,13 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
             let all = latency.filter(|l| own(l).is_none()).and_then(|l| pooled(l, of_all));
             all.unwrap_or_else(|| estimate(own))
         };
-        let offered = pacing.map(|p| p.intended_bits_per_s);
-        let achieved = pacing.map(|p| p.intended_bits_per_s * p.reached_share.value);
-        let mut achieved = rate(case, achieved);
+        let rate = |msgs_per_s| text_figure(Quantity::MessageRate, msgs_per_s);
+        let offered = pacing.map(|p| p.intended_msgs_per_s);
+        let mut achieved = rate(pacing.map(|p| p.intended_msgs_per_s * p.reached_share.value));
         achieved.note =
             pacing.map(|p| format!("{} %", three_digits(p.reached_share.value * 100.0)));
         vec![
-            rate(case, offered),
+            rate(offered),
             achieved,
             Cell::figure(Quantity::Duration, pacing.and_then(|p| p.lateness_p50_ns)),
             estimate(|l| Some(l.p50)),
@@ -86,10 +86,4 @@ fn leave_out_empty_percentiles(sheet: &mut Sheet) {
         names.join(" and "),
         needed.join(" and "),
     ));
-}
-
-/// Makes a cell with a payload rate converted to messages of the case's size per second.
-fn rate(case: &Case, bits_per_s: Option<f64>) -> Cell {
-    let size_bits = (case.size_bytes.max(1) * 8) as f64;
-    text_figure(Quantity::MessageRate, bits_per_s.map(|bits| bits / size_bits))
 }

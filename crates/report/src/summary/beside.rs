@@ -11,8 +11,8 @@ pub struct BesideSummary {
     pub msgs_per_s: Option<Estimate>,
     /// Payload bytes received per second.
     pub bytes_per_s: Option<Estimate>,
-    /// Rate requested by the plan, payload bits per second; paced streams only.
-    pub intended_bits_per_s: Option<f64>,
+    /// Rate requested by the plan, messages per second; paced streams only.
+    pub intended_msgs_per_s: Option<f64>,
     /// Rate achieved over rate requested; paced streams only.
     pub reached_share: Option<Estimate>,
     /// Median latency in nanoseconds: of round trips or, for a paced stream, one way.
@@ -41,7 +41,9 @@ impl BesideSummary {
         BesideSummary {
             msgs_per_s: over(&|b| Some(b.throughput.msgs_per_s)),
             bytes_per_s: over(&|b| Some(b.throughput.bytes_per_s)),
-            intended_bits_per_s: those.iter().find_map(|b| Some(b.pacing?.intended_bits_per_s)),
+            intended_msgs_per_s: those
+                .iter()
+                .find_map(|b| Some(b.pacing?.intended_msgs_per_s(b.size_bytes))),
             reached_share: over(&|b| Some(b.pacing?.reached_share())),
             p50: over(&|b| Some(b.latency_ns.first()?.p50 as f64)),
             p99: p99s.and_then(|values| Estimate::of(&values)),

@@ -97,10 +97,8 @@ pub struct Packets {
 /// How well a paced stream kept its pace, over the trials.
 #[derive(Clone, Debug)]
 pub struct PacingSummary {
-    /// Rate requested by the plan, payload bits per second.
-    pub intended_bits_per_s: f64,
-    /// Rate achieved, payload bits per second.
-    pub reached_bits_per_s: Estimate,
+    /// Rate requested by the plan, messages per second; a request with its reply is one message.
+    pub intended_msgs_per_s: f64,
     /// Median delay with which the sender began its bursts, nanoseconds; it is included in the one-way latency.
     pub lateness_p50_ns: Option<Estimate>,
     /// Largest such delay in any trial, nanoseconds.
@@ -258,19 +256,16 @@ pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Recor
             wasted_wakeups_per_msg: over(&|r| r.fairness.as_ref()?.wasted_wakeups_per_msg),
         })
     });
-    let pacing = last.and_then(|r| r.pacing).and_then(|p| {
+    let pacing = last.and_then(|r| Some((r, r.pacing?))).and_then(|(r, p)| {
         Some(PacingSummary {
-            intended_bits_per_s: p.intended_bits_per_s,
-            reached_bits_per_s: over(&|r| r.pacing.map(|p| p.reached_bits_per_s))?,
+            intended_msgs_per_s: p.intended_msgs_per_s(r.inputs.arriving_bytes()),
             lateness_p50_ns: over(&|r| r.pacing?.lateness_ns.map(|l| l.p50 as f64)),
             lateness_max_ns: used.iter().filter_map(|r| r.pacing?.lateness_ns.map(|l| l.max)).max(),
             late_share: over(&|r| {
                 r.pacing.filter(|p| p.bursts > 0).map(|p| p.late_bursts as f64 / p.bursts as f64)
             })?,
             reached_share: over(&|r| {
-                r.pacing
-                    .filter(|p| p.intended_bits_per_s > 0.0)
-                    .map(|p| p.reached_bits_per_s / p.intended_bits_per_s)
+                r.pacing.filter(|p| p.intended_bits_per_s > 0.0).map(|p| p.reached_share())
             })?,
         })
     });

@@ -76,6 +76,26 @@ fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
 }
 
 #[test]
+fn rates_of_requests_count_round_trips_whatever_the_size_of_the_replies() {
+    let workload = Workload::Paced { burst_bytes: 256, period_us: 1_000 };
+    let mut records = synthetic::run(&MADE[..4], &[Ask::idle(workload, 256)], 5, 21);
+    for record in &mut records {
+        record.inputs.workload = Workload::Requests { period_ns: 1_000_000 };
+        record.inputs.reply_bytes = Some(2048);
+        let pacing = record.pacing.as_mut().expect("paced");
+        pacing.intended_bits_per_s = 1_000.0 * 2048.0 * 8.0;
+        pacing.reached_bits_per_s = 998.0 * 2048.0 * 8.0;
+    }
+    let run = Run::of_records(Path::new("run"), records);
+    let (found, _) = blocks(&run.summary, 12);
+    let sheet = found.iter().flat_map(|b| &b.sheets).find(|s| s.heads[1] == "Offered").unwrap();
+    for row in &sheet.rows {
+        assert_eq!(row.cells[1].text, "1.00 k msg/s");
+        assert_eq!(row.cells[2].text, "998 msg/s");
+    }
+}
+
+#[test]
 fn percentiles_that_no_case_has_are_left_out_with_the_reason() {
     let workload = Workload::Paced { burst_bytes: 64, period_us: 1_000 };
     let mut records = synthetic::run(&MADE[..4], &[Ask::idle(workload, 64)], 5, 21);
