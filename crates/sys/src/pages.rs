@@ -36,7 +36,7 @@ impl Pages {
         let len = usize::try_from(len).unwrap_or(0);
         if !is_sealed(fd.as_fd(), len)? {
             let why = rustix::io::Errno::INVAL;
-            return Err(OsError::new("mmap", "memory that is not sealed in size", why));
+            return Err(OsError::new("mmap", "memory whose size is not sealed", why));
         }
         let mapping = Mapping::new(&fd, len)?;
         Ok(Pages { fd, mapping })

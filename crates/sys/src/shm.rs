@@ -21,7 +21,7 @@ pub fn page_len() -> usize {
     rustix::param::page_size()
 }
 
-/// Creates zeroed anonymous shared memory of `len` bytes, sealed in size. `label` appears in `/proc/<pid>/maps`.
+/// Creates zeroed anonymous shared memory of `len` bytes, whose size is sealed. `label` appears in `/proc/<pid>/maps`.
 pub fn create_sealed(label: &str, len: usize) -> Result<OwnedFd, OsError> {
     let fd = create_sealable(label, len)?;
     seal(&fd, SEALS)?;
@@ -42,7 +42,7 @@ pub(crate) fn seal(fd: &OwnedFd, seals: SealFlags) -> Result<(), OsError> {
         .map_err(|e| OsError::new("fcntl(F_ADD_SEALS)", "shared memory", e))
 }
 
-/// Whether the memory behind `fd` is sealed in size and exactly `len` bytes long.
+/// Whether the size of the memory behind `fd` is sealed and is exactly `len` bytes.
 pub fn is_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<bool, OsError> {
     let size =
         rustix::fs::fstat(fd).map_err(|e| OsError::new("fstat", "shared memory", e))?.st_size;

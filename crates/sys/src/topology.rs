@@ -167,7 +167,7 @@ impl Topology {
     /// Reads the topology of this machine, with the CPUs that the calling thread may use.
     ///
     /// # Errors
-    /// `/proc/self/status` cannot be read, or neither it nor `/sys` lists any CPU.
+    /// `/proc/thread-self/status` cannot be read, or neither it nor `/sys` lists any CPU.
     pub fn read() -> Result<Topology, OsError> {
         let status = fs::read_to_string("/proc/thread-self/status")
             .map_err(|e| OsError::new("read", "/proc/thread-self/status", e))?;
@@ -178,7 +178,9 @@ impl Topology {
         let topology =
             Self::read_at(Path::new("/sys/devices/system"), allowed.as_deref().unwrap_or(&[]));
         if topology.cpus.is_empty() {
-            let why = std::io::Error::other("no CPU is listed; is /proc mounted?");
+            let why = std::io::Error::other(
+                "neither /proc/thread-self/status nor /sys/devices/system lists a CPU; is /sys mounted?",
+            );
             return Err(OsError::new("read", "/proc/thread-self/status", why));
         }
         Ok(topology)
@@ -199,7 +201,10 @@ impl Topology {
         }
         if online.is_empty() {
             online = allowed.to_vec();
-            gaps.push("no CPU is listed, so the CPUs are taken from the affinity mask".to_owned());
+            gaps.push(
+                "the directory cpu lists no CPU, so the CPUs are taken from the affinity mask"
+                    .to_owned(),
+            );
         }
         let mut nodes = list(&root.join("node/online")).unwrap_or_default();
         if nodes.is_empty() {

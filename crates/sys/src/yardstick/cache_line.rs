@@ -90,7 +90,9 @@ mod tests {
     fn both_kinds_end_and_give_one_time_per_batch() {
         let allowed = crate::affinity::allowed().expect("affinity");
         let [a, b, ..] = allowed[..] else {
-            eprintln!("SKIP cache lines: one CPU only; widen the affinity");
+            eprintln!(
+                "SKIP cache lines: one CPU only; widen the affinity, or use a machine with more CPUs"
+            );
             return;
         };
         for lines in [Lines::One, Lines::Two] {

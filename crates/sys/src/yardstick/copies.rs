@@ -271,7 +271,9 @@ mod tests {
     fn every_byte_arrives_once_for_all_layouts() {
         let allowed = crate::affinity::allowed().expect("affinity");
         let [a, b, ..] = allowed[..] else {
-            eprintln!("SKIP copies: one CPU only; widen the affinity");
+            eprintln!(
+                "SKIP copies: one CPU only; widen the affinity, or use a machine with more CPUs"
+            );
             return;
         };
         for copies in [Copies::One, Copies::Two] {

@@ -117,7 +117,9 @@ mod tests {
     fn sleepers_wake_once_per_call() {
         let allowed = crate::affinity::allowed().expect("affinity");
         let [a, b, ..] = allowed[..] else {
-            eprintln!("SKIP wake-ups: one CPU only; widen the affinity");
+            eprintln!(
+                "SKIP wake-ups: one CPU only; widen the affinity, or use a machine with more CPUs"
+            );
             return;
         };
         for kind in [WakeKind::Futex, WakeKind::EventFd] {
