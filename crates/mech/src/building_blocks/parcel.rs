@@ -3,7 +3,7 @@
 //!
 //! The sender has a number of slots, which it uses in turn. Notices are sent over a UNIX SEQPACKET socket. Each time
 //! the receiver has taken half as many messages as there are slots, it sends an acknowledgement, which frees the slots
-//! of these messages. The end of the socket shows the end of the peer.
+//! of these messages. When the socket reports end of file, the peer has ended.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;

@@ -1,10 +1,11 @@
 //! Messages in memfds that are passed over a UNIX socket (`SCM_RIGHTS`), as kdbus did for large payloads.
 //!
-//! The sender has a pool of memfds, which are sealed in size and mapped once. The receiver gets the descriptor with
-//! each message, and either maps it and reads in place, or reads it into its own buffer. Each message costs one system
-//! call at the sender (`sendmsg`). At the receiver it costs six in place (`recvmsg`, `fstat` and `fcntl` to check the
-//! seals, `mmap`, `munmap`, `close`) or three by copy (`recvmsg`, `pread`, `close`). Each end makes one more call for
-//! an acknowledgement, which the receiver sends each time it has taken half as many messages as the pool has memfds.
+//! The sender has a pool of memfds, whose size is sealed and which are mapped once. The receiver gets the descriptor
+//! with each message, and either maps it and reads in place, or reads it into its own buffer. Each message costs one
+//! system call at the sender (`sendmsg`). At the receiver it costs six in place (`recvmsg`, `fstat` and `fcntl` to
+//! check the seals, `mmap`, `munmap`, `close`) or three by copy (`recvmsg`, `pread`, `close`). Each end makes one more
+//! call for an acknowledgement, which the receiver sends each time it has taken half as many messages as the pool has
+//! memfds.
 //!
 //! A new memfd for each message, sealed against writing, would make it unnecessary to trust the sender, but would cost
 //! several times as much: docs/decisions/0021-memfd-pool.md.
@@ -32,7 +33,7 @@ pub type MemfdTx = ParcelTx<Pool>;
 /// The receiving half: maps each memfd while its message is read, or copies out of it.
 pub type MemfdRx = ParcelRx<Mapper>;
 
-/// The sender's memfds, mapped and sealed in size, with one message each.
+/// The sender's memfds, mapped and with sealed size, one message each.
 #[derive(Debug)]
 pub struct Pool(Vec<Pages>);
 
