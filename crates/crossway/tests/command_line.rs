@@ -108,7 +108,7 @@ fn a_change_is_stated_as_the_figures_own() {
     let out = String::from_utf8_lossy(&gate.stdout);
     let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(gate.status.code(), Some(1));
-    assert!(out.contains("messages/s changed by -62.4 %, which is slower"), "{out}");
+    assert!(out.contains("messages/s: -62.4 %, which is slower"), "{out}");
 }
 
 #[test]

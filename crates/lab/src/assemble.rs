@@ -154,10 +154,12 @@ fn counts(workload: Workload, outcomes: &[Outcome], warmup: u64) -> Counts {
 fn judge(caps: &Caps, counts: &Counts, outcomes: &[Outcome]) -> (Status, Option<String>) {
     let missing: u64 = outcomes.iter().map(|o| o.missing).sum();
     let reliable = caps.reliability == Reliability::Reliable;
+    // Every role checks what it receives: in round trips, both the requests and the replies.
+    let checked: u64 = outcomes.iter().map(|o| o.received).sum();
     let reason = if counts.corrupt > 0 {
-        format!("messages with wrong content: {}", counts.corrupt)
+        format!("{} of {checked} messages had wrong content", counts.corrupt)
     } else if counts.out_of_order > 0 && caps.order == Order::Fifo {
-        format!("messages that arrived out of order: {}", counts.out_of_order)
+        format!("{} of {checked} messages arrived out of order", counts.out_of_order)
     } else if reliable && (missing > 0 || counts.received != counts.sent) {
         format!("{} messages were sent and {} received", counts.sent, counts.received)
     } else if counts.received == 0 {

@@ -213,7 +213,8 @@ fn impossible_there(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unp
         Placement::Unpinned | Placement::Cpus { .. } => None,
         _ => no(
             "two hosts share no cores",
-            "set placement = \"unpinned\" or { cpus = { a, b } }: a on the first host, b on the second",
+            "set placement = \"unpinned\" or { cpus = { a = 0, b = 1 } }: CPU a is on the first host, CPU b on \
+             the second",
         ),
     }
 }
@@ -249,18 +250,24 @@ fn impossible(mechanism: &str, inputs: &Inputs, caps: &Caps) -> Option<Unplaceab
     let facts = inputs.workload.facts();
     if catalogue::is_contender(mechanism) {
         if !facts.contenders {
-            let why =
-                format!("contenders do not support the workload '{}'", inputs.workload.word());
+            let why = format!(
+                "a contender that is a program does not support the workload '{}'",
+                inputs.workload.word()
+            );
             return no(why, "set workload = \"throughput\" or \"ping-pong\"");
         }
         if inputs.reply_bytes.is_some() {
             return no(
-                "replies of contenders always have the request's size".to_owned(),
+                "the replies of a contender that is a program always have the request's size"
+                    .to_owned(),
                 "omit reply_bytes",
             );
         }
         if matches!(inputs.wait, Wait::Hybrid { .. }) {
-            return no("contenders can only block or spin".to_owned(), "set wait = \"block\"");
+            return no(
+                "a contender that is a program can only block or spin".to_owned(),
+                "set wait = \"block\"",
+            );
         }
     }
     let spin = match inputs.placement {

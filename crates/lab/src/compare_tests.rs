@@ -170,7 +170,7 @@ fn a_gate_states_the_change_of_the_figure_itself() {
     let report = compare(&sides.0, &sides.1, &[], &Terms::default());
     let gate: FailOn = "slower:5%".parse().expect("understood");
     let failures = gate.failures(&report);
-    assert!(failures[0].contains("messages/s changed by -62.4 %, which is slower"), "{failures:?}");
+    assert!(failures[0].contains("messages/s: -62.4 %, which is slower"), "{failures:?}");
 }
 
 #[test]

@@ -128,7 +128,8 @@ fn two_cpus() -> Item {
     }
     let why = format!("this process may use only CPU {list}");
     let remedy =
-        "widen the affinity (taskset -c 0-1 crossway ...) or the cgroup's cpuset".to_owned();
+        "widen the affinity (taskset -c 0-1 crossway ...) or the cgroup's cpuset, or use a machine with more \
+         CPUs".to_owned();
     missing(CheckKind::Facility, "two-cpus", about, why, remedy)
 }
 

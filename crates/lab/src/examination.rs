@@ -149,7 +149,9 @@ fn carry(
             return Verdict::Broken(format!("{sent} messages were sent and {received} received"));
         }
         if out_of_order > 0 {
-            return Verdict::Broken(format!("messages that arrived out of order: {out_of_order}"));
+            return Verdict::Broken(format!(
+                "{out_of_order} of {received} messages arrived out of order"
+            ));
         }
     }
     Verdict::Holds

@@ -356,7 +356,9 @@ mod tests {
     fn everything_is_measured_once_for_a_small_ask() {
         let topology = Topology::read().expect("/proc");
         let Some(pair) = topology.pairs().first().copied() else {
-            eprintln!("SKIP limits: one CPU only; widen the affinity");
+            eprintln!(
+                "SKIP limits: one CPU only; widen the affinity, or use a machine with more CPUs"
+            );
             return;
         };
         let ask = Ask {

@@ -204,7 +204,12 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
             "only {} CPU can be used: both roles share it, and spinning roles cannot run",
             allowed.len()
         );
-        say(Warning, "cpus", what, "widen the affinity (taskset) or the cgroup's cpuset");
+        say(
+            Warning,
+            "cpus",
+            what,
+            "widen the affinity (taskset) or the cgroup's cpuset, or use a machine with more CPUs",
+        );
     } else if need.spins && need.roles >= allowed.len() {
         let what = format!(
             "{} roles, some of which spin, occupy all {} CPUs: every other process interrupts them",

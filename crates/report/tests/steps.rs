@@ -85,7 +85,7 @@ fn the_studies_step_is_found_explained_and_shown_everywhere() {
     assert_eq!(*packets, Some((2.0, 3.0)));
     assert_eq!(
         found.cause.as_deref(),
-        Some("a message needs 3 packets from 2 x 1476 + 1 bytes on")
+        Some("a message needs 3 packets once it exceeds 2 x 1476 bytes")
     );
 
     let line = "tipc-kernel-stream, one way, two cores, shared cache, no load added: step down at 2953 B, throughput −";
@@ -110,7 +110,7 @@ fn todays_cut_is_distinguished_from_the_studies() {
     let found = Shapes::of(&run).found;
     assert_eq!(found.len(), 1, "{found:?}");
     let cause = found[0].cause.as_deref().expect("explained");
-    assert_eq!(cause, "a message needs 3 packets from 2 x 1388 - 24 (its header) + 1 bytes on");
+    assert_eq!(cause, "a message needs 3 packets once it exceeds 2 x 1388 - 24 (its header) bytes");
     // The same jump on a byte stream has no such cause.
     let run = run_of(cut_series("tcp", 2730..=2775, 1388, 24));
     let found = Shapes::of(&run).found;

@@ -93,7 +93,7 @@ impl FailOn {
     fn undecided(&self, c: &Comparison, change: &str) -> String {
         let note = c.note.as_deref().unwrap_or("the trials do not decide whether it is slower");
         let Some(slowdown) = c.slowdown_interval else {
-            return format!("{}: {} undecided: {note}", c.case, c.figure);
+            return format!("{}: {}: undecided: {note}", c.case, c.figure);
         };
         let bound = format!("the bound of {:.1} %", self.slower_by * 100.0);
         let interval = change_range(slowdown.low, slowdown.high);
@@ -107,7 +107,7 @@ impl FailOn {
         } else {
             format!("the interval of the slowdown, {interval}, contains {bound}")
         };
-        format!("{}: {} changed by {change}, undecided: {why}", c.case, c.figure)
+        format!("{}: {}: {change}, undecided: {why}", c.case, c.figure)
     }
 
     /// Messages for everything that fails the gate: figures that are slower, cases that no longer have figures, and
@@ -118,8 +118,9 @@ impl FailOn {
             let change = change(c.ratio);
             match self.call(c) {
                 GateCall::Passes => {}
-                GateCall::Slower => failures
-                    .push(format!("{}: {} changed by {change}, which is slower", c.case, c.figure)),
+                GateCall::Slower => {
+                    failures.push(format!("{}: {}: {change}, which is slower", c.case, c.figure));
+                }
                 GateCall::Undecided if self.allow_unclear => {}
                 GateCall::Undecided => {
                     failures.push(self.undecided(c, &change));

@@ -18,8 +18,10 @@ pub(super) fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
 }
 
 pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {
-    const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes, period_us } }, { requests = { period_ns } }, \
-                           { pairs = { pairs } }, { fan-in = { senders, receiver_us? } }, { fan-out = { receivers } }";
+    const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes = N, period_us = N } }, \
+                           { requests = { period_ns = N } }, { pairs = { pairs = N } }, \
+                           { fan-in = { senders = N, receiver_us = N } } (receiver_us may be omitted), \
+                           { fan-out = { receivers = N } }";
     if let Some(word) = value.as_str() {
         return match word {
             "throughput" => Ok(Workload::Throughput),
@@ -77,7 +79,7 @@ fn one_entry<'a, 'v>(
 }
 
 pub(super) fn wait(at: &At<'_>, value: &Value) -> Result<Option<Wait>, PlanError> {
-    const ALLOWED: &str = "natural, block, spin, { hybrid = { spin_us } }";
+    const ALLOWED: &str = "natural, block, spin, { hybrid = { spin_us = N } }";
     match value.as_str() {
         Some("natural") => Ok(None),
         Some("block") => Ok(Some(Wait::Block)),
@@ -105,7 +107,7 @@ pub(super) fn access(at: &At<'_>, value: &Value) -> Result<Access, PlanError> {
 
 pub(crate) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, PlanError> {
     const ALLOWED: &str = "same-core, smt-sibling, shared-cache, other-core, cross-socket, unpinned, \
-                           every-pair, every-pair-and-self, { cpus = { a, b } }";
+                           every-pair, every-pair-and-self, { cpus = { a = 0, b = 1 } }";
     let one = |placement| Ok(PlacementAxis::One(placement));
     match value.as_str() {
         Some("same-core") => one(Placement::SameCore),
@@ -130,7 +132,8 @@ pub(crate) fn placement(at: &At<'_>, value: &Value) -> Result<PlacementAxis, Pla
 }
 
 pub(crate) fn load(at: &At<'_>, value: &Value) -> Result<Load, PlanError> {
-    const ALLOWED: &str = "idle, { cpu, memory, io } (numbers of workers)";
+    const ALLOWED: &str =
+        "idle, { cpu = N, memory = N, io = N } (numbers of workers; each may be omitted)";
     match value.as_str() {
         Some("idle") => return Ok(Load::default()),
         Some(word) => return Err(at.bad(format!("unknown load '{word}'; allowed: {ALLOWED}"))),

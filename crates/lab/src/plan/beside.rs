@@ -7,8 +7,9 @@ use super::axes::{placement, wait, workload};
 use super::{BesideAxis, PlacementAxis, PlanError, mechanisms, repeat, sizes};
 use crate::inputs::Beside;
 
-const ALLOWED: &str = "nothing, { mechanism?, workload, size_bytes, wait?, placement? }, or a list of such tables for several at the same time";
-const WORKLOADS: &str = "throughput, ping-pong, { paced = { burst_bytes, period_us } }";
+const ALLOWED: &str = "nothing; a table with workload, size_bytes and, optionally, mechanism, wait and placement; \
+                       or a list of such tables for several at the same time";
+const WORKLOADS: &str = "throughput, ping-pong, { paced = { burst_bytes = N, period_us = N } }";
 
 /// Parses one value of the axis `beside`.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<BesideAxis>, PlanError> {

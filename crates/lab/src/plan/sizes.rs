@@ -8,9 +8,9 @@ use super::at::{At, kind};
 /// Maximum message size, bytes. With larger messages, a trial would measure memory instead of communication.
 const LARGEST: u64 = 1 << 30;
 const MOST_SIZES: usize = 100_000;
-const ALLOWED: &str = "a number of bytes, 'N KiB', 'N MiB', { arithmetic = { from, to, step } }, \
-                       { geometric = { from, to, per_octave } } or { from, to, factor }, \
-                       { zoom = { around, radius } }";
+const ALLOWED: &str = "a number of bytes, 'N KiB', 'N MiB', { arithmetic = { from = N, to = N, step = N } }, \
+                       { geometric = { from = N, to = N, per_octave = N } } or the same with factor instead of \
+                       per_octave, { zoom = { around = N, radius = N } }";
 
 /// Parses all sizes of an axis; returns them ascending, without duplicates.
 pub(super) fn read(at: &At<'_>, value: &Value) -> Result<Vec<u64>, PlanError> {

@@ -226,8 +226,8 @@ pub fn profile(
         })?;
     if let Some(wrong) = brought.outcomes.iter().find(|o| o.corrupt + o.out_of_order > 0) {
         return Err(failed(format!(
-            "damaged messages: {}; messages that arrived out of order: {}",
-            wrong.corrupt, wrong.out_of_order
+            "of {} messages, {} had wrong content, and {} arrived out of order",
+            wrong.received, wrong.corrupt, wrong.out_of_order
         )));
     }
     let (sampling, mut sampled) = sampler.finish();

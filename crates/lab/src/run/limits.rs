@@ -140,7 +140,9 @@ mod tests {
     fn pair(topology: &Topology) -> Option<(u32, u32)> {
         let pair = topology.pairs().first().copied();
         if pair.is_none() {
-            eprintln!("SKIP limits between trials: one CPU only; widen the affinity");
+            eprintln!(
+                "SKIP limits between trials: one CPU only; widen the affinity, or use a machine with more CPUs"
+            );
         }
         pair
     }

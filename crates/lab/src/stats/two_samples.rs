@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{median, sorted};
 
-/// Maximum number of figures in both samples together for the exact distribution.
+/// The p-value is exact if both samples together have at most this many values, and otherwise approximate.
 const EXACT_AT_MOST: usize = 50;
 
 /// Result of Mann-Whitney's U test.

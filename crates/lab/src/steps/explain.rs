@@ -109,7 +109,7 @@ impl std::fmt::Display for Cause {
             Cause::Packet { packets, payload } => {
                 write!(
                     f,
-                    "a message needs {packets} packets from {} x {payload} + 1 bytes on",
+                    "a message needs {packets} packets once it exceeds {} x {payload} bytes",
                     packets - 1
                 )
             }
@@ -118,7 +118,7 @@ impl std::fmt::Display for Cause {
             }
             Cause::Fragment { packets, cutting: Cutting { piece, head, .. } } => write!(
                 f,
-                "a message needs {packets} packets from {} x {piece} - {head} (its header) + 1 bytes on",
+                "a message needs {packets} packets once it exceeds {} x {piece} - {head} (its header) bytes",
                 packets - 1
             ),
             Cause::BufferHoldsMessage => {
@@ -215,7 +215,7 @@ mod tests {
         let cause = &explain(&step(2952.0, 2953.0), &predictions).unwrap().cause;
         assert_eq!(*cause, Cause::Packet { packets: 3, payload: 1476 });
         assert_eq!(explain(&step(2953.0, 2954.0), &predictions), None);
-        assert_eq!(cause.to_string(), "a message needs 3 packets from 2 x 1476 + 1 bytes on");
+        assert_eq!(cause.to_string(), "a message needs 3 packets once it exceeds 2 x 1476 bytes");
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(all.iter().map(|p| p.x).collect::<Vec<_>>(), [1405.0, 2753.0]);
         assert_eq!(
             all[1].cause.to_string(),
-            "a message needs 3 packets from 2 x 1388 - 24 (its header) + 1 bytes on"
+            "a message needs 3 packets once it exceeds 2 x 1388 - 24 (its header) bytes"
         );
         // At large x, predictions are still made for the range of the series.
         let far = predict(&facts, 100_000.0, 103_000.0);

@@ -13,7 +13,8 @@ use crate::record::Transport;
 
 /// Time limit for a window as a multiple of its expected duration, in addition to the time limit of a step.
 const PATIENCE_FACTOR: u64 = 20;
-/// Time between the order and the start of paced and timed windows, in which all roles get ready, nanoseconds.
+/// Time from the order to begin a paced or timed window until the window starts, nanoseconds. All roles get ready
+/// during this time.
 const LEAD_NS: u64 = 3_000_000;
 /// Factor by which the number of send times grows from one warm-up window of a paced stream to the next.
 const WINDOW_GROWTH: u64 = 16;
