@@ -126,7 +126,7 @@ impl Topology {
         Topology { name: None, hosts, link }
     }
 
-    /// Whether the two hosts are joined without a switch between them.
+    /// Whether the network is two namespaces, joined without a switch.
     pub fn is_direct(&self) -> bool {
         self.hosts.len() == 2 && self.hosts.iter().all(|h| h.kind == HostKind::Namespace)
     }

@@ -66,7 +66,7 @@ pub struct GuestSpec {
 }
 
 impl GuestSpec {
-    /// Describes a guest of 256 MiB that is kept by the running program.
+    /// Describes a guest of 256 MiB; its keeper process runs the executable of this program.
     ///
     /// # Errors
     /// The path of the running program cannot be determined.
