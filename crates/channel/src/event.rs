@@ -33,7 +33,7 @@ pub enum Reason {
         /// The budget, in thousandths of a CPU.
         allowed_permille: u32,
     },
-    /// With the traffic measured, a message costs less on the new transport.
+    /// For the measured traffic, a message is expected to cost less on the new transport.
     Traffic {
         /// Messages per second, both directions.
         rate_msgs_per_s: u64,

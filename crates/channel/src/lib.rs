@@ -1,9 +1,9 @@
 //! Named channels between two processes, each over the transport that suits it best at the time.
 //!
 //! A program listens on a name or connects to it, and sends and receives whole messages. The channel begins on a pair
-//! of sockets, which always works, moves to shared memory as soon as that is open, and from then on to the transport
-//! that suits the traffic, the machine and the policy. A switch never loses, duplicates or reorders messages
-//! ([`protocol`] says why), blocks neither program, and is explained in a log.
+//! of sockets, because that always works. It moves to shared memory as soon as both ends have opened it, and later to
+//! whichever transport suits the traffic, the machine and the policy. A switch never loses, duplicates or reorders
+//! messages ([`protocol`] says why), blocks neither program, and is explained in a log.
 //!
 //! ```no_run
 //! use crossway_channel::{connect, listen};
