@@ -23,7 +23,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/unmodified").join(path)
 }
 
-/// Compiles a program of the folder in the way distributions do.
+/// Compiles `programs/NAME.c` with the flags that distributions use; `None` if there is no C compiler.
 fn compiled(name: &str, dir: &Path) -> Option<PathBuf> {
     compiled_with(name, dir, &[])
 }
