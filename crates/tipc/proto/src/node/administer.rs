@@ -80,8 +80,8 @@ impl core::fmt::Display for SettingError {
             Self::NoSuchBearer => f.write_str("no such bearer"),
             Self::NoSuchPeer => f.write_str("no such node"),
             Self::PeerUp => f.write_str(
-                "the node is up, and only a node that is down can be removed; first disable the bearer, or remove the \
-                 node's address from it",
+                "the node is up, and only a node that is down can be removed; first disable the bearer of its link, or \
+                 remove the node's address from that bearer",
             ),
             Self::Tolerance => {
                 let (least, most) = (TOLERANCE_MIN.as_millis(), TOLERANCE_MAX.as_millis());

@@ -210,8 +210,8 @@ impl Peer {
         }
     }
 
-    /// If the peer has the maximum number of links: the bearer of a link that may be replaced by a link over another
-    /// bearer, because it is down and has been silent for a while.
+    /// The bearer of a link that is down and has been silent for more than twice its tolerance; `None` if there is
+    /// none. If the peer has the maximum number of links, a link over another bearer may replace this one.
     pub(super) fn idle_link(&self, now: Nanos) -> Option<BearerId> {
         self.bearers().find(|b| {
             self.link(*b)
