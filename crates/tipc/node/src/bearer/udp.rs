@@ -109,7 +109,8 @@ impl UdpBearer {
         if !remotes.is_empty() {
             return Self::new(fd, None, local, remotes, mtu);
         }
-        // Datagrams to a group do not reach a socket bound to a unicast address. All that receive the group share its address.
+        // Datagrams to a group do not reach a socket bound to a unicast address. All sockets that receive the group's
+        // packets share its address.
         let group = SocketAddr::new(group(local.ip(), network), local.port());
         let receiver = socket::inet(Inet::Udp, local)?;
         set_buffers(&receiver, socket_bytes)?;
@@ -240,7 +241,7 @@ impl UdpBearer {
         self.fd.as_fd()
     }
 
-    /// The descriptor of the socket that receives the multicast group, if there is one.
+    /// The descriptor of the socket that receives the multicast group's packets, if there is one.
     pub(super) fn group_fd(&self) -> Option<BorrowedFd<'_>> {
         self.group.as_ref().map(AsFd::as_fd)
     }
@@ -298,7 +299,7 @@ mod tests {
             UdpBearer::open(at(last), None, remotes, None, (NetworkId(4711), 1 << 16))
         };
         let first = open(1, &[]).expect("no other test uses this port");
-        let listed = open(2, &[3]).expect("beside one that receives the group");
+        let listed = open(2, &[3]).expect("beside one that receives the group's packets");
         let second = open(3, &[]).expect("after one with listed remotes");
         for last in 1..4 {
             for remotes in [&[][..], &[4]] {

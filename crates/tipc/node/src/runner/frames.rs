@@ -159,7 +159,8 @@ mod tests {
     use super::*;
     use crate::runner::Pace;
 
-    /// Tests a runner whose only bearer does not wake the loop. A turn finds nothing to wait for, so it must not block.
+    /// Tests a runner whose only bearer is held, so that its frames do not wake the loop. Nothing would end a turn's
+    /// wait, so each turn has a time limit of zero.
     #[test]
     fn frames_of_a_held_bearer_wake_no_turn_before_they_are_due_and_later_ones_do() {
         let remote = UdpSocket::bind("127.0.0.1:0").unwrap();
