@@ -12,7 +12,8 @@ use crossway_tipc_proto::time::Nanos;
 const TIPC: u16 = 0x88ca;
 
 thread_local! {
-    /// Capture file to which networks created from now on in this thread write the frames sent.
+    /// This thread's capture file, if one is open. Networks created while it is open write to it every frame that they
+    /// send.
     static OPEN: RefCell<Option<BufWriter<File>>> = const { RefCell::new(None) };
 }
 

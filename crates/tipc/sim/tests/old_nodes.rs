@@ -38,7 +38,8 @@ fn known(net: &mut Network, host: HostId) -> BTreeSet<u32> {
         .unwrap()
 }
 
-/// The events for names of [`SERVICE`] at a host, in order.
+/// The events for names of [`SERVICE`] at a host, in order: whether the name was published (true) or withdrawn, and its
+/// instance. Discards the events of other hosts.
 fn news(net: &mut Network, of: HostId) -> Vec<(bool, u32)> {
     let all = net.take_events().into_iter().filter(|(host, _)| *host == of);
     all.filter_map(|(_, event)| match event {
