@@ -76,7 +76,8 @@ pub(super) unsafe fn has_socket(fds: *const pollfd, count: nfds_t) -> bool {
     !fds.is_null() && (0..count as usize).any(|n| find(unsafe { (*fds.add(n)).fd }).is_some())
 }
 
-/// Calls `real` to wait, or returns immediately if a connection has already ended, which is always reported.
+/// Calls `real`, which waits unless a connection among `fds` has ended: an ended connection is reported immediately,
+/// whatever was asked for.
 ///
 /// # Safety
 /// `fds` is NULL or has `count` structures.
