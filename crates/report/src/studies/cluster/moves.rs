@@ -96,8 +96,12 @@ fn figures(results: &[&Checked]) -> Vec<Figure> {
     [
         ("echoes while both programs are on one node", Quantity::MessageRate, of(&rate(is_local))),
         ("echoes while they are on two nodes", Quantity::MessageRate, of(&rate(|t| !is_local(t)))),
-        ("pause of the move to the other node", Quantity::Duration, of(&pause(0))),
-        ("pause of the move back", Quantity::Duration, of(&pause(1))),
+        (
+            "pause in the messages during the move to the other node",
+            Quantity::Duration,
+            of(&pause(0)),
+        ),
+        ("pause in the messages during the move back", Quantity::Duration, of(&pause(1))),
         ("messages lost in a trial", Quantity::Number, of(&|r| Some(r.lost as f64))),
         ("messages duplicated in a trial", Quantity::Number, of(&|r| Some(r.duplicated as f64))),
     ]

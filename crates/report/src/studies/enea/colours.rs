@@ -21,17 +21,17 @@ pub(crate) const THRESHOLDS: &str = "thresholds.json";
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Thresholds {
-    /// A round trip up to this many times the shortest is green.
+    /// A round trip is green if it is at most this many times the shortest.
     pub(crate) latency_green: f64,
-    /// A round trip above this many times the shortest is red.
+    /// A round trip is red if it is more than this many times the shortest.
     pub(crate) latency_red: f64,
-    /// A throughput of at least the best one divided by this is green.
+    /// A throughput is green if it is at least the best one divided by this.
     pub(crate) throughput_green: f64,
-    /// A throughput below the best one divided by this is red.
+    /// A throughput is red if it is below the best one divided by this.
     pub(crate) throughput_red: f64,
-    /// A figure that is up to this many times worse under load is green.
+    /// A figure is green if it is at most this many times worse under load.
     pub(crate) load_green: f64,
-    /// A figure that is more than this many times worse under load is red.
+    /// A figure is red if it is more than this many times worse under load.
     pub(crate) load_red: f64,
     /// Monitoring is green if the median time from a peer's death to the survivor's error is at most this,
     /// milliseconds.

@@ -103,7 +103,7 @@ fn shortest(evidence: &Evidence<'_>) -> Finding {
         return missing(claim, evidence);
     }
     let why = format!(
-        "shm-spin is certainly faster than {} of {} other mechanisms",
+        "the intervals show that shm-spin is faster than {} of {} other mechanisms",
         calls.iter().filter(|c| **c == Call::Holds).count(),
         calls.len()
     );
@@ -242,7 +242,7 @@ fn faster_under_load(evidence: &Evidence<'_>) -> Finding {
     let why = if faster {
         "the reason is unknown: neither the processor's frequency nor its idle states were recorded with these trials"
     } else {
-        "neither mechanism is certainly faster under load"
+        "for neither mechanism does the interval show that it is faster under load"
     };
     claim.judged(PLACE, figures, all([mostly(&calls), all(calls.clone())]), why)
 }

@@ -305,7 +305,7 @@ fn as_socket(evidence: &Evidence<'_>) -> Finding {
     let near = calls.iter().filter(|c| **c == Call::Holds).count();
     let few = few_sizes(calls.len(), PLAN);
     let why = format!(
-        "the two are within 25 % of each other at {near} of {}{few}",
+        "the two throughputs are within 25 % of each other at {near} of {}{few}",
         count(calls.len(), "size", "sizes")
     );
     let call = at_all_sizes(mostly(&calls), calls.len());
@@ -345,8 +345,8 @@ fn siblings(evidence: &Evidence<'_>) -> Finding {
     let holds = |calls: &[Call]| calls.iter().filter(|c| **c == Call::Holds).count();
     let (near, slower) = calls.split_at(ratios.len());
     let why = format!(
-        "the pipe is within 25 % of tcp at {} of {}, and throughput is certainly lower than on two cores in {} of {} \
-         comparisons{}",
+        "the pipe's throughput is within 25 % of tcp's at {} of {}; in {} of {} comparisons, the interval shows that \
+         throughput is lower than on two cores{}",
         holds(near),
         count(near.len(), "size", "sizes"),
         holds(slower),
@@ -384,7 +384,8 @@ fn same_core(evidence: &Evidence<'_>) -> Finding {
     let sizes = pipes.len().min(others.len());
     let few = few_sizes(sizes, PLAN);
     let why = format!(
-        "at {} of {}, shmem_pipe is faster than mempipe; at {} of {}, the pipe is within 25 % of tcp{spin}{few}",
+        "at {} of {}, shmem_pipe is faster than mempipe; at {} of {}, the pipe's throughput is within 25 % of \
+         tcp's{spin}{few}",
         first.iter().filter(|c| **c == Call::Holds).count(),
         count(first.len(), "size", "sizes"),
         second.iter().filter(|c| **c == Call::Holds).count(),

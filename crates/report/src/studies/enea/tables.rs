@@ -1,5 +1,5 @@
-//! Enea's tables beside the figures measured here: Tables 1 and 2 by pair of CPUs, every mechanism by pair, Table 3,
-//! and the ranks that load reverses.
+//! Enea's tables beside the figures measured here: the round trips of Tables 1 and 2 for each pair of CPUs, those of
+//! every mechanism for the same pairs, Table 3, and the ranks that load reverses.
 
 use crossway_lab::inputs::{Placement, Workload};
 use crossway_lab::record::{Record, Status};

@@ -53,7 +53,8 @@ fn lower_under_load(evidence: &Evidence<'_>) -> Finding {
     }
     let lower = calls.iter().filter(|c| **c == Call::Holds).count();
     let why = format!(
-        "throughput is certainly lower under load in {lower} of {} cases measured both without load and under load",
+        "in {lower} of {} cases measured both without load and under load, the interval shows that throughput is lower \
+         under load",
         calls.len()
     );
     claim.judged(PLACE, figures, mostly(&calls), why)
@@ -190,7 +191,8 @@ fn most_efficient(evidence: &Evidence<'_>) -> Finding {
         return claim.without_records(evidence.missing("one-way trials under load", PLAN));
     }
     let why = format!(
-        "the bits per CPU-second of shmem_pipe are certainly more than those of {} of {} other mechanisms",
+        "the intervals show that the bits per CPU-second of shmem_pipe are more than those of {} of {} other \
+         mechanisms",
         calls.iter().filter(|c| **c == Call::Holds).count(),
         calls.len()
     );
