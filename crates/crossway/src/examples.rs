@@ -184,8 +184,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "tipc media set",
         &[
-            "crossway tipc media set tolerance 500 media eth",
-            "crossway tipc media set window 100 media udp",
+            "crossway tipc bearer set tolerance 500 media eth device eth0",
+            "crossway tipc bearer set udp0 --window 100",
         ],
     ),
     (

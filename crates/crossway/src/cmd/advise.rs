@@ -74,7 +74,7 @@ pub(crate) struct Advise {
     /// Folder for the two programs [default: named after the question]
     #[arg(long, value_name = "DIR", requires = "code")]
     code_dir: Option<PathBuf>,
-    /// Print JSON
+    /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }

@@ -42,11 +42,11 @@ pub(crate) struct Compare {
     filter_b: Option<Filter>,
     #[command(flatten)]
     filters: Filters,
-    /// Exit with status 1 if a figure shows a slowdown of more than this percentage, or if that is undecided because
-    /// the interval of the slowdown contains the percentage, e.g. slower:5%
+    /// With e.g. slower:5%, exit with status 1 if a figure is slower by more than 5 %, if the trials do not decide
+    /// that, or if a case failed in B or was measured only in A
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
-    /// With --fail-on: accept figures that the trials leave undecided
+    /// With --fail-on: accept figures that the trials leave undecided, and cases that were measured only in A
     #[arg(long, requires = "fail_on")]
     allow_unclear: bool,
     /// Call differences up to this percentage "same" even if they are statistically significant
@@ -68,7 +68,7 @@ pub(crate) struct Compare {
     /// Print Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Print JSON
+    /// Print the comparison and the failures of --fail-on as JSON
     #[arg(long)]
     json: bool,
 }

@@ -36,7 +36,7 @@ enum Action {
         /// Ids of contenders [default: all]
         #[arg(add = args::contenders())]
         ids: Vec<String>,
-        /// Print JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },

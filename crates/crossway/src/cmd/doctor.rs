@@ -12,7 +12,7 @@ use crate::ui::Ui;
 /// missing
 #[derive(clap::Args)]
 pub(crate) struct Doctor {
-    /// Print JSON
+    /// Print the checks as JSON
     #[arg(long)]
     json: bool,
     /// Show only what is missing

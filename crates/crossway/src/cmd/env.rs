@@ -13,7 +13,7 @@ use crate::ui::Ui;
 /// Show the description of this machine that is stored with records, and conditions that would distort measurements now
 #[derive(clap::Args)]
 pub(crate) struct Env {
-    /// Print JSON
+    /// Print the description and the conditions as JSON
     #[arg(long)]
     json: bool,
     /// Include the host name, which records leave out

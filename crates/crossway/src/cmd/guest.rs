@@ -39,7 +39,8 @@ struct Shape {
     /// Memory of the guest in MiB
     #[arg(long, default_value_t = 256)]
     memory: u32,
-    /// Attach the guest to the host NETWORK/HOST, one of those that `crossway net up --guests` created for guests
+    /// Put the guest in the place of HOST on NETWORK (NETWORK/HOST); HOST must have been created with `crossway net up
+    /// --guests`
     #[arg(long, add = args::hosts())]
     net: Option<String>,
 }
@@ -51,7 +52,7 @@ struct Up {
     name: String,
     #[command(flatten)]
     shape: Shape,
-    /// Print JSON
+    /// Print the description of the guest as JSON
     #[arg(long)]
     json: bool,
 }
@@ -77,7 +78,7 @@ struct RunOnce {
 
 #[derive(clap::Args)]
 struct ListGuests {
-    /// Print JSON
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
 }
@@ -139,7 +140,7 @@ impl Up {
             ui.print_json(&guest)?;
         } else {
             print_table(ui, std::slice::from_ref(&guest));
-            println!("run a command in it: crossway guest exec {} -- COMMAND", guest.name);
+            println!("run a command in the guest: crossway guest exec {} -- COMMAND", guest.name);
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -28,7 +28,7 @@ const COPY_MOST: u64 = 64 << 20;
 /// directly, in several memory layouts, of which the fastest counts.
 #[derive(clap::Args)]
 pub(crate) struct Limits {
-    /// Print JSON, in the format of limits.json in a run's folder
+    /// Print the limits as JSON, in the format of limits.json in a run's folder
     #[arg(long)]
     json: bool,
     /// Write the JSON to this file as well

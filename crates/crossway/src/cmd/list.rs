@@ -15,7 +15,7 @@ use crate::ui::Ui;
 /// Mechanisms that cannot be measured, such as Binder, are listed last, each with the reason and what to use instead.
 #[derive(clap::Args)]
 pub(crate) struct List {
-    /// Print JSON
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
     /// List only what works here

@@ -79,7 +79,7 @@ struct Up {
     /// Name of the network [default: a generated one]
     #[arg(long)]
     name: Option<String>,
-    /// Print JSON
+    /// Print the description of the network as JSON
     #[arg(long)]
     json: bool,
 }
@@ -102,7 +102,7 @@ struct Down {
 
 #[derive(clap::Args)]
 struct ListNetworks {
-    /// Print JSON
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
 }
@@ -172,7 +172,10 @@ impl Up {
         } else {
             print_table(ui, std::slice::from_ref(&network));
             let host = &network.hosts[0].name;
-            println!("run a command in it: crossway net exec {}/{host} -- COMMAND", network.name);
+            println!(
+                "run a command on a host: crossway net exec {}/{host} -- COMMAND",
+                network.name
+            );
         }
         Ok(ExitCode::SUCCESS)
     }

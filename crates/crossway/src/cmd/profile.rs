@@ -51,7 +51,7 @@ pub(crate) struct Profile {
     /// HTML page to write
     #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
     out: PathBuf,
-    /// Print JSON
+    /// Print the profiles as JSON
     #[arg(long)]
     json: bool,
 }

@@ -31,7 +31,7 @@ pub(crate) struct Rank {
     /// Print Markdown tables
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Print JSON
+    /// Print the rankings as JSON
     #[arg(long)]
     json: bool,
 }

@@ -28,7 +28,7 @@ pub(super) struct Check {
     /// Seconds to wait for a listener
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait_s: u64,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -23,7 +23,7 @@ pub(super) struct Top {
     /// Print one update and exit; its rates cover one interval
     #[arg(long)]
     once: bool,
-    /// Print JSON, one array per update
+    /// Print each update as a JSON array
     #[arg(long)]
     json: bool,
     #[command(flatten)]

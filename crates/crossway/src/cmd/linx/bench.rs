@@ -39,7 +39,7 @@ pub(super) struct Bench {
     /// Give up if the server does not answer within this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = args::number)]
     timeout: f64,
-    /// Print JSON
+    /// Print the figures as JSON
     #[arg(long)]
     json: bool,
     /// Exit when standard input closes: for a server started by its client

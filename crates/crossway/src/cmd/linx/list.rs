@@ -11,7 +11,7 @@ use crate::ui::Ui;
 
 #[derive(clap::Args)]
 pub(super) struct List {
-    /// Print JSON
+    /// Print the list as JSON
     #[arg(long)]
     json: bool,
 }

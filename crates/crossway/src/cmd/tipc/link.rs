@@ -63,7 +63,7 @@ struct Statistics {
 
 #[derive(clap::Subcommand)]
 enum OfStatistics {
-    /// Show the counters, which `statistics` without a subcommand does, too
+    /// Show the counters (the default without a subcommand)
     Show {
         /// Name of the link; or, in iproute2's syntax: link LINK [default: all links]
         #[arg(value_name = "LINK")]
@@ -84,8 +84,8 @@ struct SetBroadcast {
     /// always sends one copy to each node
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// With autoselect: send one copy to each destination node if their number is at most 1 plus this percentage of the
-    /// peers; otherwise use the broadcast link
+    /// With autoselect: send separate copies if the destination nodes number at most 1 + PERCENT % of the peers;
+    /// otherwise use the broadcast link
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(..=100))]
     ratio: Option<u8>,
 }

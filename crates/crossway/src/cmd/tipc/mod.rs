@@ -38,7 +38,7 @@ pub(crate) struct Tipc {
     /// Socket of the tipcd [default: $TIPCD_SOCKET, /run/tipcd.sock, or tipcd.sock in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "PATH", global = true)]
     socket: Option<PathBuf>,
-    /// Print JSON; `tipc wait` and `tipc run` ignore this option
+    /// Print the output as JSON; `tipc wait` and `tipc run` ignore this option
     #[arg(short, long, global = true)]
     json: bool,
     /// Print readable JSON, as --json always does; accepted for scripts written for iproute2
@@ -62,7 +62,8 @@ enum View {
     Socket(socket::Socket),
     /// List the other nodes, or forget one
     Peer(peer::Peer),
-    /// Wait in a script until the tipcd runs and has its address, or until other nodes or services are available
+    /// Wait until the tipcd runs and everything that the options name is there: its address, other nodes, services (for
+    /// scripts)
     Wait(wait::Wait),
     /// Show traffic, links and the busiest sockets, and keep updating them
     Top(top::Top),

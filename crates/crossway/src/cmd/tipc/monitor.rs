@@ -44,13 +44,13 @@ enum What {
 
 #[derive(clap::Subcommand)]
 enum Get {
-    /// Show the number of nodes on a medium, this node included, up to which each node monitors all others
+    /// Show the threshold: on a medium with at most this many nodes, this one included, each node monitors all others
     Threshold,
 }
 
 #[derive(clap::Subcommand)]
 enum Set {
-    /// Set the number of nodes on a medium, this node included, up to which each node monitors all others
+    /// Set the threshold: on a medium with at most this many nodes, this one included, each node monitors all others
     Threshold {
         /// Number of nodes, 0 to 4095; the kernel's default is 32
         #[arg(value_name = "NODES")]
