@@ -44,7 +44,7 @@ impl GoalFigure {
     }
 
     /// How many samples a trial needs to have this figure.
-    fn samples_needed(self) -> u64 {
+    pub(crate) fn samples_needed(self) -> u64 {
         match self {
             GoalFigure::P99Us => 1_000,
             GoalFigure::P999Us => 10_000,

@@ -79,7 +79,7 @@ pub fn caveat(advice: &Advice) -> &'static str {
 }
 
 fn leaves_open(c: &Compared) -> bool {
-    c.goals.iter().any(|goal| goal.met.is_none())
+    c.open_rate.is_some() || c.goals.iter().any(|goal| goal.met.is_none())
 }
 
 /// How one of several equal candidates is chosen.
@@ -159,7 +159,8 @@ fn ns(x: f64) -> String {
 
 fn row(c: &Compared) -> Row {
     let goals = c.goals.iter().map(|g| format!("{}: {}", g.goal, g.words()));
-    let goals: Vec<String> = c.why.iter().cloned().chain(goals).collect();
+    let rate = c.open_rate.iter().map(|why| format!("rate: {why}"));
+    let goals: Vec<String> = c.why.iter().cloned().chain(rate).chain(goals).collect();
     Row {
         candidate: c.candidate.clone(),
         figure: ns(c.cost_ns.median),

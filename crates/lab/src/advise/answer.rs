@@ -40,6 +40,9 @@ pub struct Compared {
     pub kept_awake: bool,
     /// Whether each goal of the question is met.
     pub goals: Vec<GoalVerdict>,
+    /// Why the trials do not decide whether it reaches the stated rate, in words; `None` if they do, or if no rate was
+    /// stated.
+    pub open_rate: Option<String>,
     /// Reasons for the verdict that the goals do not show, in words: a missed rate, prohibited spinning, or why the
     /// candidate was not pursued.
     pub why: Vec<String>,
@@ -305,6 +308,7 @@ fn enter_table(
             cpu_ns: j.cpu,
             kept_awake: j.kept_awake,
             goals: j.goals.clone(),
+            open_rate: j.open_rate(),
             why,
             verdict,
             cases: j.cases.clone(),
@@ -350,6 +354,9 @@ fn enter_choice(
                 trials_words(chosen.cost.n)
             ),
         });
+    }
+    if let Some(open) = chosen.open_rate() {
+        advice.notes.push(format!("rate: {open} for {}; {remedy}", chosen.candidate.label()));
     }
     if chosen.cost.n < TRIALS_AT_LEAST {
         advice.abstained = Some(format!(

@@ -156,6 +156,26 @@ fn memory_is_judged_by_the_buffers_that_the_system_tells_of() {
 }
 
 #[test]
+fn the_buffers_of_a_fan_are_those_of_all_its_pairs() {
+    let judged = |mechanism: &str, facts: &[(&str, i64)]| {
+        let text =
+            format!("{UNPINNED}pattern = \"fan-in\"\npeers = 3\n[goal]\nmemory_bytes = 262144");
+        let mut records = with_facts(mechanism, 5000, facts);
+        records
+            .iter_mut()
+            .for_each(|r| r.inputs.workload = Workload::FanIn { senders: 3, receiver_us: 0 });
+        let advice = answer(&text, &records);
+        advice.compared[0].goals[0].measured.expect("measured").median
+    };
+    // Three channels of two pipes each; the senders to a FIFO share one.
+    assert_eq!(judged("pipe", &[("pipe_bytes", 65_536)]), 393_216.0);
+    assert_eq!(judged("fifo", &[("pipe_bytes", 65_536)]), 131_072.0);
+    // Four sockets.
+    let socket = [("so_sndbuf_bytes", 1_000), ("so_rcvbuf_bytes", 2_000)];
+    assert_eq!(judged("uds-dgram", &socket), 12_000.0);
+}
+
+#[test]
 fn requests_at_a_rate_are_open_loop_and_a_rate_out_of_reach_is_named() {
     let text = format!("{UNPINNED}rate_per_s = 30000");
     let workload = Workload::Requests { period_ns: 33_333 };

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::question::goal;
 use crate::goals;
-use crate::stats::{Interval, TRIALS_AT_LEAST, median, median_interval};
+use crate::stats::{self, Interval, TRIALS_AT_LEAST, median, median_interval};
 
 /// A candidate is not pursued if its first trials all exceed the limit of a goal by this factor, although fewer than
 /// [`TRIALS_AT_LEAST`] trials leave the goal undecided.
@@ -59,8 +59,11 @@ pub struct GoalVerdict {
     /// The maximum allowed, in the goal's unit.
     pub most: f64,
     /// Whether `measured` contains maxima, from trials with too few samples for the percentile. Such maxima can show
-    /// that the goal is met, but not that it is missed.
+    /// that the goal is met, but not that it is missed. If enough trials have enough samples, `measured` summarises
+    /// only those.
     pub of_maxima: bool,
+    /// The trials with too few samples for the percentile; `None` if there are none.
+    pub lacking: Option<Lacking>,
     /// For a goal on the maximum: the largest value in all good trials, which alone decides. `None` for other goals, or
     /// without good trials.
     pub largest: Option<f64>,
@@ -76,6 +79,32 @@ pub struct GoalVerdict {
     pub open: Option<Open>,
 }
 
+/// The trials with too few samples for a percentile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Lacking {
+    /// Number of these trials.
+    pub trials: usize,
+    /// Number of all trials.
+    pub of: usize,
+    /// Number of these trials whose largest sample exceeds the limit.
+    pub beyond: usize,
+    /// Number of samples that a trial needs for the percentile.
+    pub needed: u64,
+}
+
+/// The latencies from which a goal on a percentile is judged, in the goal's unit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Percentiles {
+    /// The percentiles of all trials that have enough samples.
+    pub(super) exact: Vec<f64>,
+    /// The largest samples of the trials that have too few.
+    pub(super) maxima: Vec<f64>,
+    /// The median latencies of all trials.
+    pub(super) medians: Vec<f64>,
+    /// Number of samples that a trial needs for the percentile.
+    pub(super) needed: u64,
+}
+
 /// Why the trials do not decide whether a goal is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,7 +117,7 @@ pub enum Open {
     NoGoodTrial,
     /// The interval of the trials contains the limit.
     Straddles,
-    /// Trials have too few samples for the percentile, and their largest samples exceed the limit.
+    /// Too many trials have too few samples for the percentile, and largest samples exceed the limit.
     FewSamples,
 }
 
@@ -115,13 +144,14 @@ impl GoalVerdict {
             (None, Some(_)) => Some(Open::Straddles),
         };
         let far_beyond = measured.is_some_and(|f| few(&f) && f.low > most * FAR_BEYOND);
-        let (of_maxima, largest, medians) = (false, None, None);
+        let (of_maxima, lacking, largest, medians) = (false, None, None, None);
         GoalVerdict {
             goal,
             measured,
             unit,
             most,
             of_maxima,
+            lacking,
             largest,
             medians,
             met,
@@ -156,24 +186,48 @@ impl GoalVerdict {
     /// The verdict in words.
     pub fn words(&self) -> String {
         let Some(f) = self.measured else { return "undecided: not measured".to_owned() };
+        // Trials that do not count.
+        let left_out = match self.lacking.filter(|_| !self.of_maxima) {
+            Some(l) => {
+                format!("; {} of {} trials have too few samples and do not count", l.trials, l.of)
+            }
+            None => String::new(),
+        };
         let largest = if self.of_maxima { MAXIMA } else { "" };
         let trials = format!("{} {}", f.n, if f.n == 1 { "trial" } else { "trials" });
         let range = format!("{} to {} {}", Short(f.low), Short(f.high), self.unit);
         match (self.met, self.open) {
-            (Some(true), _) => format!("met ({})", self.shown()),
-            (Some(false), _) => format!("missed ({})", self.shown()),
+            (Some(true), _) => format!("met ({}{left_out})", self.shown()),
+            (Some(false), _) => format!("missed ({}{left_out})", self.shown()),
             (None, Some(Open::NoGoodTrial)) => {
                 format!("undecided: the machine disturbed all trials ({range})")
             }
-            (None, Some(Open::FewSamples)) => format!(
-                "undecided: some trials have too few samples for the percentile, and their largest samples exceed the \
-                 goal ({range}); repeat the commands below with a larger --measure-ms"
-            ),
+            (None, Some(Open::FewSamples)) => self.few_samples(),
             (None, Some(Open::FewTrials)) => format!("undecided: only {trials} ({largest}{range})"),
             (None, _) => {
-                format!("undecided: the interval of {trials} contains the goal ({largest}{range})")
+                format!(
+                    "undecided: the interval of {trials} contains the goal ({largest}{range}{left_out})"
+                )
             }
         }
+    }
+
+    /// Says in words that the trials have too few samples, and what would decide the goal.
+    fn few_samples(&self) -> String {
+        let Some(l) = self.lacking else { return "undecided: too few samples".to_owned() };
+        let how_many = match l.of - l.trials {
+            0 => format!("each of the {} trials has", l.of),
+            _ => format!("{} of {} trials have", l.trials, l.of),
+        };
+        let beyond = match l.beyond {
+            1 => "in 1 of these, the largest sample exceeds the goal".to_owned(),
+            n => format!("in {n} of these, the largest sample exceeds the goal"),
+        };
+        format!(
+            "undecided: {how_many} fewer than the {} samples that this percentile needs, and {beyond}; repeat the \
+             commands below with a larger --measure-ms, then the question with --no-measure",
+            l.needed
+        )
     }
 
     /// The figure that decides, in words: for a goal on the maximum, the largest value; if the goal is missed and
@@ -194,28 +248,38 @@ impl GoalVerdict {
         }
     }
 
-    /// Judges the same goal for a figure whose trials contain maxima in place of percentiles. `exact` summarises the
-    /// percentiles of those trials that have enough samples, and `medians` the median latencies of the trials: the goal
-    /// is missed only if even the median latencies exceed the limit.
-    pub(super) fn of_maxima(
-        mut self,
-        exact: Option<Figure>,
-        medians: Option<Figure>,
+    /// Judges a goal on a percentile. If at least [`TRIALS_AT_LEAST`] trials have enough samples for the percentile,
+    /// these alone count. Otherwise, the largest samples take the place of the percentiles that are missing; they can
+    /// show that the goal is met, but it is missed only if even the median latencies exceed the limit.
+    pub(super) fn of_percentiles(
+        what: &str,
+        most: f64,
+        unit: &'static str,
+        latencies: &Percentiles,
     ) -> GoalVerdict {
-        self.of_maxima = true;
-        self.medians = medians;
-        if medians.is_none_or(|f| f.low <= self.most) {
-            self.far_beyond = false;
-            self.met = self.met.filter(|met| *met);
+        let Percentiles { exact, maxima, medians, needed } = latencies;
+        let lacking = (!maxima.is_empty()).then(|| Lacking {
+            trials: maxima.len(),
+            of: exact.len() + maxima.len(),
+            beyond: maxima.iter().filter(|largest| **largest > most).count(),
+            needed: *needed,
+        });
+        if lacking.is_none() || stats::enough(exact) {
+            return GoalVerdict { lacking, ..Self::of(what, most, unit, Figure::of(exact)) };
         }
-        // More samples decide nothing where the trials with enough of them lie on both sides of the limit.
-        let straddles = exact.is_some_and(|f| f.low <= self.most && f.high > self.most);
-        self.open = match (self.met, straddles) {
+        let all: Vec<f64> = exact.iter().chain(maxima).copied().collect();
+        let medians = Figure::of(medians);
+        let mut verdict = Self::of(what, most, unit, Figure::of(&all));
+        if medians.is_none_or(|f| f.low <= most) {
+            verdict.far_beyond = false;
+            verdict.met = verdict.met.filter(|met| *met);
+        }
+        verdict.open = match (verdict.met, verdict.open) {
             (Some(_), _) => None,
-            (None, true) => self.open.or(Some(Open::Straddles)),
-            (None, false) => Some(Open::FewSamples),
+            (None, Some(few)) if all.len() < TRIALS_AT_LEAST => Some(few),
+            (None, _) => Some(Open::FewSamples),
         };
-        self
+        GoalVerdict { of_maxima: true, lacking, medians, ..verdict }
     }
 
     /// The measured figure as a multiple of the limit; 1 if nothing was measured.
@@ -230,40 +294,55 @@ impl GoalVerdict {
 mod tests {
     use super::*;
 
+    fn judged(exact: &[f64], maxima: &[f64], median: f64) -> GoalVerdict {
+        let medians = vec![median; exact.len() + maxima.len()];
+        let (exact, maxima) = (exact.to_vec(), maxima.to_vec());
+        let latencies = Percentiles { exact, maxima, medians, needed: 1_000 };
+        GoalVerdict::of_percentiles("p99", 500.0, "us", &latencies)
+    }
+
     #[test]
     fn maxima_show_that_a_percentile_is_within_a_limit_but_not_that_it_exceeds_it() {
-        let figure = |us: f64| Figure::of(&[us, us + 1.0, us + 2.0, us + 3.0, us + 4.0]);
-        let met = |maxima: f64, medians: f64| {
-            let goal = GoalVerdict::of("p99", 500.0, "us", figure(maxima));
-            goal.of_maxima(None, figure(medians)).met
-        };
-        assert_eq!(GoalVerdict::of("p99", 500.0, "us", figure(4000.0)).met, Some(false));
+        let maxima = |us: f64| [us, us + 1.0, us + 2.0, us + 3.0, us + 4.0];
+        let met = |us: f64, median: f64| judged(&[], &maxima(us), median).met;
+        assert_eq!(judged(&maxima(4000.0), &[], 30.0).met, Some(false));
         assert_eq!(met(4000.0, 30.0), None);
         assert_eq!(met(400.0, 30.0), Some(true));
         assert_eq!(met(4000.0, 600.0), Some(false));
         // What is shown is not the largest sample, which does not show a miss.
-        let goal = GoalVerdict::of("p99", 500.0, "us", figure(4000.0));
-        let words = goal.of_maxima(None, figure(600.0)).words();
+        let words = judged(&[], &maxima(4000.0), 602.0).words();
         assert_eq!(words, "missed (even the median is 602 us)");
     }
 
     #[test]
-    fn trials_on_both_sides_of_a_goal_leave_it_open_and_not_a_lack_of_samples() {
-        // Two trials of seven lack samples; the other five lie on both sides of the goal.
-        let exact = Figure::of(&[56.0, 80.0, 145.0, 723.0, 1277.0]);
-        let all = Figure::of(&[56.0, 80.0, 145.0, 723.0, 1277.0, 900.0, 2000.0]);
-        let goal =
-            GoalVerdict::of("p99", 500.0, "us", all).of_maxima(exact, Figure::of(&[30.0; 7]));
-        assert_eq!((goal.met, goal.open), (None, Some(Open::Straddles)));
-        assert!(
-            goal.words().contains("the interval of 7 trials contains the goal"),
-            "{}",
-            goal.words()
+    fn trials_with_enough_samples_decide_however_many_others_there_are() {
+        let short = [4_000.0; 40];
+        let goal = judged(&[4_600.0, 5_000.0, 7_000.0, 9_000.0, 13_400.0], &short, 30.0);
+        assert_eq!(goal.met, Some(false));
+        assert_eq!(
+            goal.words(),
+            "missed (7000 us; 40 of 45 trials have too few samples and do not count)"
         );
-        // All that have enough samples meet it.
-        let exact = Figure::of(&[56.0, 80.0, 145.0, 123.0, 277.0]);
-        let goal =
-            GoalVerdict::of("p99", 500.0, "us", all).of_maxima(exact, Figure::of(&[30.0; 7]));
-        assert_eq!(goal.open, Some(Open::FewSamples));
+        assert_eq!(judged(&[56.0, 80.0, 145.0, 123.0, 277.0], &short, 30.0).met, Some(true));
+        let open = judged(&[56.0, 80.0, 145.0, 723.0, 1277.0], &short, 30.0);
+        assert_eq!((open.met, open.open), (None, Some(Open::Straddles)));
+        assert!(open.words().contains("the interval of 5 trials contains"), "{}", open.words());
+        // Four are not enough.
+        assert_eq!(judged(&[5_000.0; 4], &short, 30.0).open, Some(Open::FewSamples));
+    }
+
+    #[test]
+    fn a_lack_of_samples_is_told_with_the_trials_that_it_concerns() {
+        let goal = judged(&[], &[156.0, 158.0, 4_000.0, 5_000.0, 150.0, 6_000.0], 30.0);
+        let words = goal.words();
+        assert!(
+            words.contains("each of the 6 trials has fewer than the 1000 samples")
+                && words.contains("in 3 of these, the largest sample exceeds the goal"),
+            "{words}"
+        );
+        // Largest samples within the limit leave the goal open only for want of trials.
+        let few = judged(&[], &[156.0, 158.0], 30.0);
+        assert_eq!(few.open, Some(Open::FewTrials));
+        assert!(few.words().starts_with("undecided: only 2 trials"), "{}", few.words());
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of how goals and the stated rate decide an answer, and of what the answer says about them.
 
 use super::candidate::Known;
-use super::figure::GoalVerdict;
+use super::figure::{Figure, GoalVerdict};
 use super::question::Question;
 use super::tests::UNPINNED;
 use super::*;
@@ -92,10 +92,23 @@ fn figures_of_records_that_do_not_decide_are_not_cured_by_time() {
 #[test]
 fn a_rate_just_missed_is_not_rounded_to_the_share_that_counts_as_reached() {
     let mut judged = samples_judged();
-    judged.share_of_rate = Some(0.9896);
+    let share = |low: f64, median: f64, high: f64| Some(Figure { n: 7, median, low, high });
+    judged.share_of_rate = share(0.98, 0.9896, 0.9899);
     assert_eq!(judged.failures(), ["achieves 98.9 % of the stated rate"]);
-    judged.share_of_rate = Some(0.2);
+    judged.share_of_rate = share(0.2, 0.2, 0.2);
     assert_eq!(judged.failures(), ["achieves 20 % of the stated rate"]);
+    // An interval that contains the bound decides nothing, whatever the median.
+    let before = judged.undecided_goals();
+    judged.share_of_rate = share(0.958, 0.9896, 1.0);
+    assert!(judged.admissible() && judged.violation() == 1.0);
+    assert_eq!(judged.undecided_goals(), before + 1);
+    assert_eq!(
+        judged.open_rate().as_deref(),
+        Some(
+            "undecided: the interval of 7 trials contains 99 % of the stated rate (95.8 to 100 %)"
+        )
+    );
+    judged.share_of_rate = share(0.2, 0.2, 0.2);
     // Three trials do not rule a candidate out.
     judged.cost.n = 3;
     assert!(judged.failures().is_empty() && !judged.admissible());
@@ -139,4 +152,52 @@ fn commands_name_the_folder_in_which_a_run_lies() {
     let advice = advise(&question(UNPINNED), &sources, &mut NoBench, &mut |_| {}).expect("answer");
     let command = format!("crossway measure {}", run.join("plan.toml").display());
     assert_eq!(advice.commands, [command]);
+}
+
+/// Records of round trips with this many samples each and this p99; `None` if there are too few samples for one.
+fn with_p99(trials: usize, run: &str, p99_us: Option<u64>, max_us: u64) -> Vec<Record> {
+    let mut records = with_maxima("pipe", 900.0, &vec![max_us; trials]);
+    for record in &mut records {
+        record.run = run.to_owned();
+        record.latency_ns.iter_mut().for_each(|l| l.p99 = p99_us.map(|us| us * 1_000));
+    }
+    records
+}
+
+#[test]
+fn trials_with_enough_samples_decide_a_percentile_beside_many_that_lack_them() {
+    let asked = format!("{UNPINNED}[goal]\np99_us = 400");
+    let mut records = with_p99(34, "first", None, 4_000);
+    let open = answer(&asked, &records);
+    assert_eq!(goal(&open, "pipe").met, None);
+    assert!(goal(&open, "pipe").words().contains("each of the 34 trials has fewer than the 1000"));
+    records.extend(with_p99(12, "second", Some(9_000), 13_000));
+    let missed = answer(&asked, &records);
+    assert_eq!(goal(&missed, "pipe").met, Some(false));
+    assert_eq!(missed.choice, None);
+}
+
+#[test]
+fn a_rate_is_judged_by_its_interval() {
+    let text = format!("{UNPINNED}rate_per_s = 2000");
+    let reached = |shares: &[f64]| {
+        let mut records = with_maxima("pipe", 900.0, &vec![100; shares.len()]);
+        for (record, share) in records.iter_mut().zip(shares) {
+            record.inputs.workload = crate::inputs::Workload::Requests { period_ns: 500_000 };
+            record.pacing = Some(crate::record::Pacing {
+                bursts: 1000,
+                late_bursts: 0,
+                drift_ns: 0,
+                intended_bits_per_s: 1e6,
+                reached_bits_per_s: share * 1e6,
+                lateness_ns: None,
+            });
+        }
+        answer(&text, &records)
+    };
+    let open = reached(&[1.0, 1.0, 1.0, 1.0, 1.0, 0.958, 0.96, 0.965, 0.97, 0.979]);
+    assert_eq!(open.choice.as_deref(), Some("pipe"), "{:?}", open.abstained);
+    assert!(open.compared[0].open_rate.as_ref().is_some_and(|why| why.contains("contains 99 %")));
+    assert!(open.notes.iter().any(|n| n.starts_with("rate: undecided")), "{:?}", open.notes);
+    assert_eq!(reached(&[0.958, 0.96, 0.965, 0.97, 0.979, 0.98]).choice, None);
 }

@@ -7,13 +7,13 @@ pub use judged::Judged;
 
 use super::belief::within;
 use super::candidate::Candidate;
-use super::figure::{Figure, GoalVerdict};
+use super::figure::{Figure, GoalVerdict, Open, Percentiles};
 use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
 use super::trials::Trial;
 use crate::inputs::{Ends, Load};
 use crate::record::Status;
-use crate::stats::{TRIALS_AT_LEAST, median};
+use crate::stats::TRIALS_AT_LEAST;
 use crate::testbed::Testbed;
 
 /// Minimum fraction of an offered rate that counts as achieved.
@@ -149,9 +149,11 @@ pub fn judge<'a>(
         .map(|&(percentile, most)| {
             // In a mix, the slowest size decides, since a percentile of the whole cannot be computed from those of
             // its parts.
-            let us: Vec<f64> =
-                worst(&|t: &Trial| t.latency_ns(percentile)).iter().map(|ns| ns / 1e3).collect();
             if percentile == Percentile::Max {
+                let us: Vec<f64> = worst(&|t: &Trial| t.latency_ns(percentile))
+                    .iter()
+                    .map(|ns| ns / 1e3)
+                    .collect();
                 let good: Vec<f64> = by_size
                     .iter()
                     .flat_map(|(_, trials)| trials)
@@ -161,16 +163,8 @@ pub fn judge<'a>(
                 let name = percentile.name();
                 return GoalVerdict::of_largest(name, most, "us", Figure::of(&us), &good);
             }
-            let verdict = GoalVerdict::of(percentile.name(), most, "us", Figure::of(&us));
-            if !by_size.iter().any(|(_, trials)| trials.iter().any(|t| t.lacks(percentile))) {
-                return verdict;
-            }
-            let in_us = |of: &dyn Fn(&Trial) -> Option<f64>| {
-                Figure::of(&worst(of).iter().map(|ns| ns / 1e3).collect::<Vec<_>>())
-            };
-            let exact =
-                in_us(&|t: &Trial| t.latency_ns(percentile).filter(|_| !t.lacks(percentile)));
-            verdict.of_maxima(exact, in_us(&|t: &Trial| t.latency_ns(Percentile::P50)))
+            let latencies = percentiles(&by_size, percentile);
+            GoalVerdict::of_percentiles(percentile.name(), most, "us", &latencies)
         })
         .collect();
     if let Some(most) = question.goals.cpu_percent {
@@ -190,7 +184,7 @@ pub fn judge<'a>(
         goals.push(GoalVerdict::of("CPU", most, "%", Figure::of(&percent)));
     }
     if let Some(most) = question.goals.memory_bytes {
-        let bytes = worst(&Trial::buffer_bytes);
+        let bytes = worst(&|t: &Trial| t.buffer_bytes(&candidate.caps));
         goals.push(GoalVerdict::of("buffers", most as f64, "bytes", Figure::of(&bytes)));
     }
     let all = || by_size.iter().flat_map(|(_, t)| t.iter());
@@ -200,14 +194,15 @@ pub fn judge<'a>(
         names.sort();
         names.dedup();
     }
-    let shares = by_size.iter().filter_map(|(_, t)| {
-        median(&t.iter().filter_map(|t| t.share_of_rate()).collect::<Vec<_>>())
-    });
     let rates: Vec<f64> = times.iter().map(|ns| 1e9 / ns).collect();
-    // Fans are measured at full speed: the rate that they achieve must be at least the stated one.
-    let fan_rate = question.rate_per_s.filter(|_| question.workload(1).facts().timed());
-    let fan_share =
-        fan_rate.and_then(|rate| median(&rates).map(|reached| (reached / rate).min(1.0)));
+    let shares: Vec<f64> = match question.rate_at_full_speed() {
+        Some(rate) => rates.iter().map(|reached| (reached / rate).min(1.0)).collect(),
+        None => Vec::new(),
+    };
+    let by_size_shares = by_size.iter().filter_map(|(_, t)| {
+        Figure::of(&t.iter().filter_map(|t| t.share_of_rate()).collect::<Vec<_>>())
+    });
+    let share_of_rate = by_size_shares.chain(Figure::of(&shares)).min_by(by_shortfall);
     Some(Judged {
         candidate: candidate.clone(),
         cost: Figure::of(&costs)?,
@@ -216,7 +211,7 @@ pub fn judge<'a>(
         rate: Figure::of(&rates),
         cpu: Figure::of(&cpus),
         goals,
-        share_of_rate: shares.reduce(f64::min).or(fan_share),
+        share_of_rate,
         has_server: all().any(|t| t.has_server()),
         kept_awake: candidate.wait == crossway_mech::Wait::Block
             && 2 * all().filter(|t| t.kept_awake()).count() > all().count(),
@@ -225,6 +220,56 @@ pub fn judge<'a>(
         runs,
         former: false,
     })
+}
+
+/// The latencies of a candidate's trials for a goal on a percentile, in microseconds. In a mix, the k-th trials of all
+/// sizes together are one trial, and the slowest size decides.
+fn percentiles(by_size: &[(f64, Vec<&Trial>)], percentile: Percentile) -> Percentiles {
+    let slowest = |wanted: &dyn Fn(&Trial) -> bool, of: Percentile| -> Vec<f64> {
+        let sizes: Vec<Vec<&Trial>> = by_size
+            .iter()
+            .map(|(_, trials)| trials.iter().copied().filter(|t| wanted(t)).collect())
+            .collect();
+        let n = sizes.iter().map(Vec::len).min().unwrap_or(0);
+        let of_one = |k: usize| {
+            let mut latencies = sizes.iter().map(|trials| trials[k].latency_ns(of));
+            latencies.try_fold(0.0, |most: f64, ns| Some(most.max(ns? / 1e3)))
+        };
+        (0..n).filter_map(of_one).collect()
+    };
+    let n = by_size.iter().map(|(_, trials)| trials.len()).min().unwrap_or(0);
+    let exact = slowest(&|t| !t.lacks(percentile), percentile);
+    // In a mix, the earliest trials that the exact ones leave.
+    let maxima = match by_size {
+        [_] => slowest(&|t| t.lacks(percentile), percentile),
+        _ => {
+            let mut all = slowest(&|_| true, percentile);
+            all.truncate(n.saturating_sub(exact.len()));
+            all
+        }
+    };
+    let medians = slowest(&|_| true, Percentile::P50);
+    Percentiles { exact, maxima, medians, needed: percentile.samples_needed() }
+}
+
+/// Orders the shares of a rate by how surely they miss it, and then by the median.
+fn by_shortfall(a: &Figure, b: &Figure) -> std::cmp::Ordering {
+    let key = |f: &Figure| match rate_reached(f) {
+        Some(false) => 0,
+        None => 1,
+        Some(true) => 2,
+    };
+    key(a).cmp(&key(b)).then(a.median.total_cmp(&b.median))
+}
+
+/// Whether a share of the stated rate counts as all of it: judged by the interval of the trials, or by their range if
+/// they are few; `None` if [`RATE_REACHED`] lies within it.
+fn rate_reached(share: &Figure) -> Option<bool> {
+    match share {
+        f if f.low >= RATE_REACHED => Some(true),
+        f if f.high < RATE_REACHED => Some(false),
+        _ => None,
+    }
 }
 
 /// The choice among judged candidates.
@@ -247,8 +292,13 @@ impl Choice<'_> {
     /// Whether more trials are unlikely to change the choice: the confidence is high enough, and every goal that was
     /// measured is decided.
     pub fn is_settled(&self) -> bool {
-        let open = |g: &GoalVerdict| g.met.is_none() && g.measured.is_some();
-        self.confidence >= CERTAIN && !self.chosen.goals.iter().any(open)
+        // Further trials that are as short cannot cure a lack of samples.
+        let open = |g: &GoalVerdict| {
+            g.met.is_none() && g.measured.is_some() && g.open != Some(Open::FewSamples)
+        };
+        self.confidence >= CERTAIN
+            && !self.chosen.goals.iter().any(open)
+            && self.chosen.open_rate().is_none()
     }
 }
 

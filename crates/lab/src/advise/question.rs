@@ -291,6 +291,12 @@ impl Question {
         }
     }
 
+    /// The stated rate of a question that is measured at full speed, as fans are: the rate that a candidate achieves
+    /// must be at least this.
+    pub(super) fn rate_at_full_speed(&self) -> Option<f64> {
+        self.rate_per_s.filter(|_| self.workload(1).facts().timed())
+    }
+
     /// How a stream is sent whose rate is too high for a schedule of single messages, in words; `None` for all other
     /// questions.
     fn bursts(&self) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crossway_mech::{Access, Wait};
+use crossway_mech::{Access, Caps, Wait};
 use serde::Deserialize;
 
 use super::question::Percentile;
@@ -267,10 +267,27 @@ impl Trial {
         self.pacing.map(|p| p.reached_bits_per_s / p.intended_bits_per_s)
     }
 
-    /// Maximum size of the channel's buffers in bytes, both directions together, as reported by the system when the
-    /// channel was opened; `None` if the system reports nothing.
-    pub fn buffer_bytes(&self) -> Option<f64> {
-        self.facts.both_ways()
+    /// Maximum size of the buffers in bytes, both directions of all pairs of processes together, as reported by the
+    /// system when the channels were opened; `None` if the system reports nothing. `caps` are the mechanism's
+    /// capabilities.
+    pub fn buffer_bytes(&self, caps: &Caps) -> Option<f64> {
+        Some(self.facts.both_ways()? * self.channels(caps))
+    }
+
+    /// The number of channels, in units of one channel between two processes. Where several senders can share the
+    /// receiver's end of a channel, that end exists once.
+    fn channels(&self, caps: &Caps) -> f64 {
+        match self.inputs.workload {
+            Workload::FanIn { senders, .. } if caps.fan_in => match self.facts.so_rcvbuf_bytes {
+                // Each process has a socket.
+                Some(_) => (f64::from(senders) + 1.0) / 2.0,
+                // All have the same queue.
+                None => 1.0,
+            },
+            Workload::FanIn { senders, .. } => f64::from(senders),
+            Workload::FanOut { receivers } => f64::from(receivers),
+            _ => 1.0,
+        }
     }
 
     /// Number of processes at the ends of the channel.

@@ -110,6 +110,9 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
         for goal in &own.goals {
             ui.print_wrapped(2, &format!("{}: {}", goal.goal, goal.words()));
         }
+        if let Some(why) = &own.open_rate {
+            ui.print_wrapped(2, &format!("rate: {why}"));
+        }
     }
     if !advice.equal.is_empty() {
         ui.print_wrapped(2, &format!("Equally good: {}. {AMONG_EQUALS}.", advice.equal.join(", ")));

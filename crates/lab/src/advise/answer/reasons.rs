@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::super::candidate::Candidate;
-use super::super::judge::{EQUAL_WITHIN, Judged, RATE_REACHED, choose, judge};
+use super::super::judge::{EQUAL_WITHIN, Judged, choose, judge};
 use super::super::property::Wish;
 use super::super::question::{Objective, Pattern, Question, Site};
 use super::super::survey::{Survey, describe};
@@ -191,9 +191,7 @@ pub(super) fn nothing_admissible(
     };
     let label = nearest.candidate.label();
     let mut text = format!("{whose} meets every requirement. The closest is {label}: {why}");
-    if let (Some(rate), Some(share)) = (question.rate_per_s, nearest.share_of_rate)
-        && share < RATE_REACHED
-    {
+    if let (Some(rate), Some(share)) = (question.rate_per_s, nearest.missed_share()) {
         let remedy = match question.pattern {
             Pattern::RequestReply => {
                 "keep several requests outstanding, or combine several into one"

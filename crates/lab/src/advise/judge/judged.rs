@@ -4,7 +4,7 @@ use super::super::candidate::Candidate;
 use super::super::figure::{Figure, GoalVerdict, Short};
 use super::super::property::{Property, Wish};
 use super::super::question::Question;
-use super::RATE_REACHED;
+use super::{RATE_REACHED, rate_reached};
 use crate::awake::SLEPT;
 use crate::stats::TRIALS_AT_LEAST;
 
@@ -25,8 +25,9 @@ pub struct Judged {
     pub cpu: Option<Figure>,
     /// Verdicts on the goals.
     pub goals: Vec<GoalVerdict>,
-    /// Fraction of the offered rate that was achieved, the lowest of all sizes; `None` if no rate was offered.
-    pub share_of_rate: Option<f64>,
+    /// Fraction of the stated rate that was achieved, of the size that falls shortest of it; `None` if no rate was
+    /// stated.
+    pub share_of_rate: Option<Figure>,
     /// Whether the candidate needs a process other than the two ends.
     pub has_server: bool,
     /// Whether the candidate's ends may block but hardly ever slept in most of the trials, so that each kept its CPU
@@ -56,13 +57,33 @@ impl Judged {
     /// What the trials say against the candidate besides the goals.
     fn objections(&self) -> Vec<String> {
         let mut why = Vec::new();
-        if let Some(share) = self.share_of_rate.filter(|s| *s < RATE_REACHED) {
+        if let Some(share) = self.missed_share() {
             why.push(format!("achieves {} % of the stated rate", percent_below(share)));
         }
         if self.kept_awake && self.must_sleep {
             why.push(format!("spinning is prohibited, and its ends {SLEPT}"));
         }
         why
+    }
+
+    /// The median share of the stated rate if all of the interval is below [`RATE_REACHED`].
+    pub fn missed_share(&self) -> Option<f64> {
+        self.share_of_rate.filter(|f| rate_reached(f) == Some(false)).map(|f| f.median)
+    }
+
+    /// Says in words that the trials do not decide whether the candidate reaches the stated rate; `None` if they do.
+    pub fn open_rate(&self) -> Option<String> {
+        let share = self.share_of_rate.filter(|f| rate_reached(f).is_none())?;
+        let percent = |share: f64| Short(share * 100.0);
+        let (low, high) = (percent(share.low), percent(share.high));
+        let whose = match share.n {
+            n if n < TRIALS_AT_LEAST => format!("{n} trials are on both sides of"),
+            n => format!("the interval of {n} trials contains"),
+        };
+        Some(format!(
+            "undecided: {whose} {:.0} % of the stated rate ({low} to {high} %)",
+            RATE_REACHED * 100.0
+        ))
     }
 
     /// The reasons other than goals that rule the candidate out, in words.
@@ -97,9 +118,10 @@ impl Judged {
         why
     }
 
-    /// Number of goals that the trials leave undecided.
-    pub(super) fn undecided_goals(&self) -> usize {
-        self.goals.iter().filter(|g| g.met.is_none()).count()
+    /// Number of goals that the trials leave undecided, including the rate.
+    pub(in crate::advise) fn undecided_goals(&self) -> usize {
+        let goals = self.goals.iter().filter(|g| g.met.is_none()).count();
+        goals + usize::from(self.open_rate().is_some())
     }
 
     /// The largest factor by which a goal or the rate is missed; 1 if all are met, infinite if a prohibition is
@@ -108,7 +130,7 @@ impl Judged {
         if self.kept_awake && self.must_sleep {
             return f64::INFINITY;
         }
-        let rate = self.share_of_rate.map_or(1.0, |s| (RATE_REACHED / s.max(1e-9)).max(1.0));
+        let rate = self.missed_share().map_or(1.0, |s| (RATE_REACHED / s.max(1e-9)).max(1.0));
         self.goals.iter().map(GoalVerdict::excess).fold(rate, f64::max)
     }
 

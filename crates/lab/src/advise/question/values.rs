@@ -1,5 +1,7 @@
 //! The values of a question's keys: pattern, site, objective, goals and sizes.
 
+use crate::inputs::GoalFigure;
+
 /// The communication pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -112,6 +114,15 @@ impl Percentile {
             Percentile::P99 => "p99",
             Percentile::P999 => "p99.9",
             Percentile::Max => "max",
+        }
+    }
+
+    /// How many samples a trial needs for this percentile.
+    pub(in crate::advise) fn samples_needed(self) -> u64 {
+        match self {
+            Percentile::P99 => GoalFigure::P99Us.samples_needed(),
+            Percentile::P999 => GoalFigure::P999Us.samples_needed(),
+            Percentile::P50 | Percentile::P90 | Percentile::Max => 1,
         }
     }
 }
