@@ -139,7 +139,7 @@ pub fn parse_records(path: &Path, bytes: &[u8]) -> Result<Loaded, ReadError> {
     let torn_at = (bytes.last() != Some(&b'\n')).then(|| lines.last().map(|(n, _)| *n)).flatten();
     let mut left_out = LeftOut { path, bad: Vec::new(), repeated: Vec::new() };
     let mut first_bad = None;
-    let mut seen: HashMap<(String, String, String, u32), usize> = HashMap::new();
+    let mut seen: HashMap<Identity, usize> = HashMap::new();
     loaded.records.reserve_exact(lines.len());
     for (line, parsed) in parse_lines(path, &lines).into_iter().flatten() {
         match parsed {
@@ -199,7 +199,9 @@ pub fn read_line(path: &Path, line: usize) -> Result<Record, ReadError> {
 }
 
 /// What identifies a trial: run, group, case, and the number of the trial.
-fn identity(record: &Record) -> (String, String, String, u32) {
+pub(crate) type Identity = (String, String, String, u32);
+
+fn identity(record: &Record) -> Identity {
     (record.run.clone(), record.group.clone(), record.case.clone(), record.inputs.trial)
 }
 

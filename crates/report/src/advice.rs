@@ -61,6 +61,7 @@ pub fn page(advice: &Advice) -> Result<String, HtmlError> {
         caveat => caveat(advice),
         among_equals => AMONG_EQUALS,
         best_of => best_of(advice),
+        no_confidence => NO_CONFIDENCE,
         awake => awake_of(advice),
         flips => Value::from(Serde(variations(advice))),
     })?;
@@ -86,6 +87,10 @@ fn leaves_open(c: &Compared) -> bool {
 pub const AMONG_EQUALS: &str = "Among equals, one that meets all its goals comes before one with undecided goals; \
     then your preferences decide, then simplicity, by the first of these points in which they differ: no privilege or \
     kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no shared memory";
+
+/// Why a choice has no confidence.
+pub const NO_CONFIDENCE: &str = "No confidence is stated, because it would compare the choice with the other candidates \
+    that were measured to the end and miss no requirement, and there are none";
 
 /// Describes the candidate with which the choice was compared: the best of all, or of those that were measured to the
 /// end.

@@ -3,7 +3,7 @@
 mod disturbed;
 mod reasons;
 
-use disturbed::disturbances;
+use disturbed::{disturbances, durations};
 pub use reasons::Reason;
 use reasons::{
     commands, enter_flips, not_pursued, nothing_admissible, objective_words, prefer_if, remedy,
@@ -108,7 +108,9 @@ pub struct Advice {
     pub runner_up: Option<String>,
     /// Conditions under which to prefer the runner-up.
     pub prefer_runner_up_if: Vec<String>,
-    /// Probability, given all trials, that the choice costs at most 5 % more than the best.
+    /// Probability, given all trials, that the choice costs at most 5 % more than the best of the candidates that were
+    /// measured to the end and that no trial speaks against; `None` with too few trials, or if there is no other such
+    /// candidate.
     pub confidence: Option<f64>,
     /// Settings to make in the program.
     pub settings: Vec<String>,
@@ -188,7 +190,7 @@ pub(super) fn put_together(
     }
     let judged = all_judged(question, &field.candidates, sources, survey, &mut advice);
     let choice = choose(question, &judged);
-    enter_table(&mut advice, &judged, choice.as_ref(), survey);
+    enter_table(&mut advice, &judged, choice.as_ref());
     let mut runs: Vec<&String> = judged.iter().flat_map(|j| &j.runs).collect();
     runs.sort();
     runs.dedup();
@@ -200,10 +202,11 @@ pub(super) fn put_together(
         ));
     }
     advice.warnings = disturbances(sources, survey, &runs);
+    advice.warnings.extend(durations(&judged));
     advice.commands = commands(question, sources, &runs);
     match &choice {
         None => advice.abstained = Some(nothing_admissible(question, &judged, survey)),
-        Some(choice) => enter_choice(&mut advice, question, sources, choice, &judged, survey),
+        Some(choice) => enter_choice(&mut advice, question, sources, choice, survey),
     }
     advice
 }
@@ -260,21 +263,7 @@ fn all_judged(
     judged
 }
 
-fn enter_table(
-    advice: &mut Advice,
-    judged: &[Judged],
-    choice: Option<&Choice<'_>>,
-    survey: &Survey,
-) {
-    // Each stage of a survey is a run.
-    let dropped = |j: &Judged, chosen: &Judged| {
-        let goes_on = chosen.runs.iter().any(|run| !j.runs.contains(run));
-        if survey.trials.is_empty() {
-            // Among earlier records, only runs with trials of both show that one was dropped and the other was not.
-            return goes_on && j.runs.iter().all(|run| chosen.runs.contains(run));
-        }
-        j.former && !chosen.former || goes_on
-    };
+fn enter_table(advice: &mut Advice, judged: &[Judged], choice: Option<&Choice<'_>>) {
     for j in judged {
         let same = |other: &Judged| std::ptr::eq(j, other);
         let verdict = match choice {
@@ -282,10 +271,7 @@ fn enter_table(
             Some(c) if c.equal.iter().any(|e| same(e)) => "equal",
             _ if !j.failures().is_empty() => "fails",
             _ if !j.admissible() => "not pursued",
-            Some(c) if dropped(j, c.chosen) => "not pursued",
-            Some(c) if c.chosen.cost.n >= TRIALS_AT_LEAST && j.cost.n < TRIALS_AT_LEAST => {
-                "not pursued"
-            }
+            Some(c) if !c.pursued.iter().any(|p| same(p)) => "not pursued",
             _ => "admissible",
         };
         let why = match verdict {
@@ -330,12 +316,12 @@ fn enter_choice(
     question: &Question,
     sources: &Sources<'_>,
     choice: &Choice<'_>,
-    judged: &[Judged],
     survey: &Survey,
 ) {
     let chosen = choice.chosen;
     let confidence = choice.confidence;
-    advice.confidence = (chosen.cost.n >= TRIALS_AT_LEAST).then_some(confidence);
+    let comparable = chosen.cost.n >= TRIALS_AT_LEAST && choice.pursued.len() > 1;
+    advice.confidence = comparable.then_some(confidence);
     advice.equal = choice.equal.iter().map(|j| j.candidate.label()).collect();
     advice.runner_up = choice.runner_up.map(|j| j.candidate.label());
     if let Some(other) = choice.runner_up {
@@ -367,10 +353,10 @@ fn enter_choice(
         return;
     }
     if confidence < CONFIDENT {
-        let near: Vec<String> = judged
+        let near: Vec<String> = choice
+            .pursued
             .iter()
-            .filter(|j| j.admissible() && j.cost.overlaps(&chosen.cost))
-            .filter(|j| j.cost.n >= TRIALS_AT_LEAST)
+            .filter(|j| j.cost.overlaps(&chosen.cost))
             .map(|j| j.candidate.label())
             .collect();
         advice.abstained = Some(format!(
@@ -388,5 +374,5 @@ fn enter_choice(
     advice.choice = Some(chosen.candidate.label());
     advice.mechanism = Some(chosen.candidate.mechanism.to_owned());
     advice.settings = settings(question, chosen);
-    enter_flips(advice, question, judged, chosen, survey);
+    enter_flips(advice, question, chosen, survey);
 }

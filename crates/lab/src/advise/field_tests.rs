@@ -318,3 +318,50 @@ fn a_candidate_that_an_earlier_run_dropped_was_not_pursued() {
         advice.notes
     );
 }
+
+/// Records of [`in_runs`], in the groups of a survey: an early stage, then a last one.
+fn surveyed(mechanism: &str, p50_ns: u64, early: usize, last: usize) -> Vec<Record> {
+    let mut records = in_runs(mechanism, p50_ns, early, last);
+    for record in &mut records {
+        record.group =
+            if record.run == "first" { "early-block-64" } else { "last-block-64" }.to_owned();
+    }
+    records
+}
+
+#[test]
+fn what_an_early_stage_dropped_is_neither_equal_nor_the_runner_up() {
+    // The candidates that were dropped cost no more than the choice.
+    let mut records = surveyed("tcp", 5_000, 10, 24);
+    records.extend(surveyed("pipe", 5_000, 10, 0));
+    records.extend(surveyed("uds-stream", 5_000, 10, 0));
+    records.extend(surveyed("fifo", 9_000, 10, 24));
+    // A tie of the choice was measured once more.
+    let mut again = in_runs("tcp", 5_000, 0, 40).split_off(34);
+    again.iter_mut().for_each(|r| (r.run, r.group) = ("again".into(), "last-block-64".into()));
+    records.extend(again);
+    let advice = answer(UNPINNED, &records);
+    let verdict = |id: &str| advice.compared.iter().find(|c| c.mechanism == id).map(|c| c.verdict);
+    assert_eq!(advice.choice.as_deref(), Some("tcp"), "{:?}", advice.abstained);
+    assert_eq!(
+        (verdict("pipe"), verdict("uds-stream")),
+        (Some("not pursued"), Some("not pursued"))
+    );
+    // It went through the last stage, though not through the tie.
+    assert_eq!(verdict("fifo"), Some("admissible"));
+    assert_eq!((&advice.equal[..], advice.runner_up.as_deref()), (&[][..], Some("fifo")));
+    assert!(advice.confidence.is_some());
+    // Without another candidate, there is nothing that a confidence could refer to.
+    records.retain(|r| r.mechanism != "fifo");
+    let alone = answer(UNPINNED, &records);
+    assert_eq!((alone.choice.as_deref(), alone.confidence), (Some("tcp"), None));
+}
+
+#[test]
+fn a_fan_is_called_measured_at_full_speed_and_a_stream_at_a_rate_is_not() {
+    let sentence = |pattern: &str| {
+        question(&format!("size_bytes = 64\npattern = \"{pattern}\"\nrate_per_s = 1000")).sentence()
+    };
+    assert!(sentence("fan-in").contains("1000 per second (measured at full speed, which must"));
+    assert!(!sentence("stream").contains("full speed"));
+}

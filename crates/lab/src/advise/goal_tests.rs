@@ -150,8 +150,35 @@ fn commands_name_the_folder_in_which_a_run_lies() {
     let known = Known { probes: &[], faults: &[] };
     let sources = Sources { known, library: &library, folder: dir.path(), budget: None };
     let advice = advise(&question(UNPINNED), &sources, &mut NoBench, &mut |_| {}).expect("answer");
-    let command = format!("crossway measure {}", run.join("plan.toml").display());
+    // The repetition goes where the question looks for it.
+    let (plan, folder) = (run.join("plan.toml"), dir.path());
+    let command = format!("crossway measure {} -o {}", plan.display(), folder.display());
     assert_eq!(advice.commands, [command]);
+}
+
+#[test]
+fn copies_of_a_run_and_folders_named_twice_count_once() {
+    let lines: Vec<String> = with_maxima("pipe", 900.0, &[100; 7])
+        .iter()
+        .map(|r| serde_json::to_string(r).expect("JSON"))
+        .collect();
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = |name: &str| {
+        let run = dir.path().join(name);
+        std::fs::create_dir(&run).expect("a run");
+        std::fs::write(run.join(crate::records_io::RESULTS), lines.join("\n")).expect("written");
+    };
+    let read = |folders: &[&std::path::Path]| {
+        let folders: Vec<PathBuf> = folders.iter().map(|f| f.to_path_buf()).collect();
+        Library::read(&folders, "this machine", &question(UNPINNED))
+    };
+    folder("run");
+    let twice = read(&[dir.path(), &dir.path().join("."), &dir.path().join("run")]);
+    assert_eq!((twice.foreign.len(), &twice.warnings[..]), (7, &[][..]));
+    folder("copy");
+    let copied = read(&[dir.path()]);
+    assert_eq!(copied.foreign.len(), 7);
+    assert!(copied.warnings[0].starts_with("7 trials are copies of others"), "{copied:?}");
 }
 
 /// Records of round trips with this many samples each and this p99; `None` if there are too few samples for one.
@@ -172,8 +199,11 @@ fn trials_with_enough_samples_decide_a_percentile_beside_many_that_lack_them() {
     assert_eq!(goal(&open, "pipe").met, None);
     assert!(goal(&open, "pipe").words().contains("each of the 34 trials has fewer than the 1000"));
     records.extend(with_p99(12, "second", Some(9_000), 13_000));
+    records.iter_mut().skip(34).for_each(|r| r.inputs.measure_ms = 400);
     let missed = answer(&asked, &records);
     assert_eq!(goal(&missed, "pipe").met, Some(false));
+    let told = "the trials have different durations (100 ms after a warm-up of 10 ms, or 400 ms";
+    assert!(missed.warnings.iter().any(|w| w.starts_with(told)), "{:?}", missed.warnings);
     assert_eq!(missed.choice, None);
 }
 

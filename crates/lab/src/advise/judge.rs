@@ -10,7 +10,7 @@ use super::candidate::Candidate;
 use super::figure::{Figure, GoalVerdict, Open, Percentiles};
 use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
-use super::trials::Trial;
+use super::trials::{SurveyPart, Trial};
 use crate::inputs::{Ends, Load};
 use crate::record::Status;
 use crate::stats::TRIALS_AT_LEAST;
@@ -216,6 +216,8 @@ pub fn judge<'a>(
         kept_awake: candidate.wait == crossway_mech::Wait::Block
             && 2 * all().filter(|t| t.kept_awake()).count() > all().count(),
         must_sleep: question.wish(Property::Spinning) == Wish::Prohibit,
+        part: all().filter_map(|t| t.survey_part()).max(),
+        durations: all().map(|t| t.planned()).collect(),
         cases,
         runs,
         former: false,
@@ -284,11 +286,19 @@ pub struct Choice<'a> {
     /// Probability, given all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best. 0 with fewer
     /// than [`TRIALS_AT_LEAST`] trials, since a handful of equal figures would suggest certainty.
     pub confidence: f64,
+    /// The candidates among which the choice was made, including it: those that were measured to the end and that no
+    /// trial speaks against.
+    pub pursued: Vec<&'a Judged>,
     /// The candidates that may be the best or within [`EQUAL_WITHIN`] of it, including the choice.
     pub possible: Vec<&'a Judged>,
 }
 
 impl Choice<'_> {
+    /// Whether the confidence is so high that no other candidate is likely to be better.
+    pub fn is_certain(&self) -> bool {
+        self.confidence >= CERTAIN
+    }
+
     /// Whether more trials are unlikely to change the choice: the confidence is high enough, and every goal that was
     /// measured is decided.
     pub fn is_settled(&self) -> bool {
@@ -296,17 +306,39 @@ impl Choice<'_> {
         let open = |g: &GoalVerdict| {
             g.met.is_none() && g.measured.is_some() && g.open != Some(Open::FewSamples)
         };
-        self.confidence >= CERTAIN
+        self.is_certain()
             && !self.chosen.goals.iter().any(open)
             && self.chosen.open_rate().is_none()
     }
 }
 
-/// Chooses a candidate. Two admissible candidates are equal if their intervals overlap and their probabilities of
-/// costing at most [`EQUAL_WITHIN`] more than the best hardly differ. Among those equal to the most probable candidate,
-/// the one with the fewest undecided goals is chosen; then the one that satisfies the most preferences; then the
-/// simplest. `None` if no candidate is admissible.
+/// Chooses a candidate among those that were measured to the end, as [`among`] does. Those that an earlier stage of a
+/// survey dropped take no part, because their trials are not interleaved with those of the others; they do if no other
+/// is admissible. `None` if no candidate is admissible.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
+    let mut admissible = admissible(judged);
+    let is_early = |j: &&Judged| j.part == Some(SurveyPart::Early);
+    if !admissible.iter().all(is_early) {
+        admissible.retain(|j| !is_early(j));
+    }
+    // The records of other runs do not name the stages. There, only runs with trials of both show that one was dropped
+    // and the other was not.
+    let first = among(question, admissible.clone())?.chosen;
+    admissible.retain(|j| {
+        let is_part =
+            first.runs.len() > j.runs.len() && j.runs.iter().all(|r| first.runs.contains(r));
+        j.part == Some(SurveyPart::Last) || !is_part
+    });
+    among(question, admissible)
+}
+
+/// Chooses a candidate as [`choose`] does, but also among those that an earlier stage dropped.
+pub(super) fn choose_of_all<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
+    among(question, admissible(judged))
+}
+
+/// The admissible candidates that can be compared with each other.
+fn admissible(judged: &[Judged]) -> Vec<&Judged> {
     let mut admissible: Vec<&Judged> = judged.iter().filter(|j| j.admissible()).collect();
     // Candidates dropped after a brief measurement have too few trials to be compared with those that were measured
     // thoroughly, and earlier runs may have met the machine in a different state.
@@ -315,6 +347,13 @@ pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a
             admissible.retain(|j| better(j));
         }
     }
+    admissible
+}
+
+/// Chooses one of these candidates. Two are equal if their intervals overlap and their probabilities of costing at most
+/// [`EQUAL_WITHIN`] more than the best hardly differ. Among those equal to the most probable candidate, the one with the
+/// fewest undecided goals is chosen; then the one that satisfies the most preferences; then the simplest.
+fn among<'a>(question: &Question, mut admissible: Vec<&'a Judged>) -> Option<Choice<'a>> {
     admissible.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
     let least = admissible.first()?.cost.median;
     let rivals: Vec<&Judged> =
@@ -341,5 +380,6 @@ pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a
         runner_up,
         confidence: if chosen.cost.n < TRIALS_AT_LEAST { 0.0 } else { confidence },
         possible: possible.map(|(j, _)| *j).collect(),
+        pursued: admissible,
     })
 }

@@ -4,7 +4,7 @@
 //! size are next to each other and near the beginning of a line. A line whose workload or size is not one of the
 //! question's is skipped without parsing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -59,12 +59,15 @@ impl Library {
     pub fn read(folders: &[PathBuf], machine_id: &str, question: &Question) -> Library {
         let mut library = Library::default();
         let mut runs = Vec::new();
+        let mut places = BTreeSet::new();
         for folder in folders {
             let found = runs_of(folder);
             if found.is_empty() {
                 library.empty.push(folder.clone());
             }
-            runs.extend(found);
+            // A folder may be named twice, or a link may lead to it.
+            let place = |run: &PathBuf| run.canonicalize().unwrap_or_else(|_| run.clone());
+            runs.extend(found.into_iter().filter(|run| places.insert(place(run))));
         }
         let mut parts = Vec::new();
         for (run, dir) in runs.iter().enumerate() {
@@ -91,7 +94,27 @@ impl Library {
             }
             library.enter(dir, all, machine_id);
         }
+        library.leave_out_copies();
         library
+    }
+
+    /// Leaves out trials that occur several times, as in a copy of a run. Trials of this machine take precedence.
+    fn leave_out_copies(&mut self) {
+        let mut seen = HashSet::new();
+        let before = self.own.len() + self.foreign.len();
+        for trials in [&mut self.own, &mut self.foreign] {
+            trials.retain(|trial| seen.insert(trial.identity()));
+        }
+        let copies = before - self.own.len() - self.foreign.len();
+        if copies > 0 {
+            let trials = if copies == 1 {
+                "1 trial is a copy"
+            } else {
+                &format!("{copies} trials are copies")
+            };
+            self.warnings
+                .push(format!("{trials} of others (as in a copy of a run); copies do not count"));
+        }
     }
 
     fn enter(&mut self, dir: PathBuf, found: Found, machine_id: &str) {

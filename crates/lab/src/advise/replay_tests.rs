@@ -72,6 +72,7 @@ impl Bench for Simulated {
                 let mut record =
                     samples::ping_pong(case.mechanism, case.inputs.size_bytes, trial, p50, truth);
                 record.inputs = case.inputs.clone();
+                record.group.clone_from(&case.group);
                 trials.push(Trial::of(&record));
             }
         }
@@ -140,6 +141,27 @@ fn variations_include_the_choice_even_if_equals_have_lower_medians() {
             assert!(measured, "seed {seed}: {choice} is missing in {flip:?}");
         }
     }
+}
+
+#[test]
+fn another_rate_of_a_fan_is_judged_by_the_figures_at_full_speed() {
+    let text = "size_bytes = 512\nplacement = \"unpinned\"\npattern = \"fan-in\"\npeers = 2\nrate_per_s = 10\n[properties]\ndelivery = \"require\"";
+    let question = Question::parse("scenario", "scenario", text).expect("a question");
+    let mut stages = Vec::new();
+    let library = Library::default();
+    let sources = Sources {
+        known: Known { probes: &[], faults: &[] },
+        library: &library,
+        folder: std::path::Path::new("out"),
+        budget: Some(BUDGET),
+    };
+    let mut bench = Simulated::new(1);
+    let advice = advise(&question, &sources, &mut bench, &mut |s| stages.push(s.purpose.clone()))
+        .expect("an answer");
+    assert!(!stages.iter().any(|s| s.contains("per second")), "{stages:?}");
+    let rate =
+        advice.flips.iter().find(|f| f.variation == "40 messages per second").expect("a rate");
+    assert!(!rate.differs && rate.costs_ns.len() <= 3, "{rate:?}");
 }
 
 #[test]

@@ -11,13 +11,13 @@ mod plan;
 use std::time::{Duration, Instant};
 
 pub use plan::plan;
-use plan::{WARMUP_MS, measure_ms};
+use plan::{WARMUP_MS, measure_ms, plan_of};
 
 use super::AdviseError;
 use super::candidate::Candidate;
-use super::judge::{Judged, LATEST_TRIALS, Setting, choose, judge};
+use super::judge::{Judged, LATEST_TRIALS, Setting, choose, choose_of_all, judge};
 use super::question::{Question, Site};
-use super::trials::Trial;
+use super::trials::{SurveyPart, Trial};
 use crate::cases::size_words;
 use crate::inputs::Load;
 use crate::plan::Plan;
@@ -77,6 +77,8 @@ pub struct Survey {
     pub trials: Vec<Trial>,
     /// Settings other than the question's own.
     pub variations: Vec<Setting>,
+    /// The candidates that are compared in these settings.
+    pub varied: Vec<Candidate>,
     /// Time spent measuring.
     pub took: Duration,
 }
@@ -143,13 +145,14 @@ impl Surveyor<'_> {
             let trials = self.affordable(unknown.len(), time).clamp(1, FIRST_TRIALS);
             // Between hosts, a mechanism that does not work there fails only after its deadline: one trial shows that.
             let first = if self.question.site == Site::OtherHost { 1 } else { trials };
-            self.stage("all candidates briefly", &unknown, &own, first)?;
+            self.stage("all candidates briefly", Some(SurveyPart::Early), &unknown, &own, first)?;
             if first < trials {
                 let works =
                     |c: &Candidate| judge(self.question, c, self.survey.trials.iter()).is_some();
                 let working: Vec<Candidate> = unknown.into_iter().filter(works).collect();
                 self.stage(
                     "the candidates that work between the hosts",
+                    Some(SurveyPart::Early),
                     &working,
                     &own,
                     trials - first,
@@ -163,7 +166,9 @@ impl Surveyor<'_> {
             let share = if last { time } else { time / 2 };
             let trials = self.affordable(left.len(), share).min(MOST_TRIALS);
             if last {
-                self.stage("the best candidates at length", &left, &own, trials.max(LAST_TRIALS))?;
+                let trials = trials.max(LAST_TRIALS);
+                let part = Some(SurveyPart::Last);
+                self.stage("the best candidates at length", part, &left, &own, trials)?;
                 self.settle(candidates)?;
                 return Ok(self.finalists(candidates, left, known));
             }
@@ -171,7 +176,8 @@ impl Surveyor<'_> {
                 left.truncate(LAST_CANDIDATES);
                 continue;
             }
-            self.stage("the better half", &left, &own, trials.min(LAST_TRIALS))?;
+            let trials = trials.min(LAST_TRIALS);
+            self.stage("the better half", Some(SurveyPart::Early), &left, &own, trials)?;
         }
     }
 
@@ -203,8 +209,14 @@ impl Surveyor<'_> {
         let left: Vec<Candidate> = looked_at.into_iter().map(|j| j.candidate).collect();
         loop {
             let judged = judged(&left, &self.survey);
-            let Some(choice) = choose(self.question, &judged).filter(|c| !c.is_settled()) else {
+            // A candidate that an earlier stage dropped may return.
+            let Some(choice) = choose_of_all(self.question, &judged).filter(|c| !c.is_settled())
+            else {
                 return Ok(());
+            };
+            let purpose = match choice.is_certain() {
+                true => "the best, to decide its goals",
+                false => "candidates that are still tied",
             };
             let open: Vec<Candidate> =
                 choice.possible.iter().map(|j| j.candidate.clone()).collect();
@@ -214,7 +226,7 @@ impl Surveyor<'_> {
             if trials < FIRST_TRIALS || most >= LATEST_TRIALS {
                 return Ok(());
             }
-            self.stage("candidates that are still tied", &open, &own, trials)?;
+            self.stage(purpose, Some(SurveyPart::Last), &open, &own, trials)?;
         }
     }
 
@@ -244,13 +256,19 @@ impl Surveyor<'_> {
         if finalists.len() < 2 {
             return Ok(());
         }
+        self.survey.varied = finalists.to_vec();
         for variation in variations(self.question) {
+            // What runs at full speed is measured in the same way whatever the stated rate.
+            if variation.rate_factor != 1.0 && self.question.rate_at_full_speed().is_some() {
+                self.survey.variations.push(variation);
+                continue;
+            }
             let left = self.budget.saturating_sub(self.elapsed());
             if self.affordable(finalists.len(), left) < VARIED_TRIALS {
                 break;
             }
             let purpose = format!("variation: {}", describe(&variation, self.question));
-            self.stage(&purpose, finalists, &variation, VARIED_TRIALS)?;
+            self.stage(&purpose, None, finalists, &variation, VARIED_TRIALS)?;
             self.survey.variations.push(variation);
         }
         Ok(())
@@ -259,6 +277,7 @@ impl Surveyor<'_> {
     fn stage(
         &mut self,
         purpose: &str,
+        part: Option<SurveyPart>,
         candidates: &[Candidate],
         setting: &Setting,
         trials: u32,
@@ -269,7 +288,7 @@ impl Surveyor<'_> {
         }
         let question = setting.apply(self.question);
         self.seed += 1;
-        let plan = plan(&question, candidates, trials, self.seed)?;
+        let plan = plan_of(part, &question, candidates, trials, self.seed)?;
         let count = candidates.len() * question.sizes.len() * trials as usize;
         let about = self.trial_time() * count as u32;
         let purpose = purpose.to_owned();

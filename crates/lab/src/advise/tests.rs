@@ -353,7 +353,8 @@ fn of_many_records_only_those_that_may_answer_are_parsed() {
         lines.extend(samples::trials("pipe", size, &[5000], 1.0).iter().map(line));
     }
     // The format of another program: it may answer the question, so it is parsed.
-    lines.push(lines[64].replace("\"size_bytes\":", "\"size_bytes\": "));
+    let other = lines[64].replace("\"size_bytes\":", "\"size_bytes\": ");
+    lines.push(other.replace("\"trial\":0", "\"trial\":1"));
     assert!(lines.iter().map(String::len).sum::<usize>() > 5_000_000);
     let dir = run_of(&lines);
     let asked = question("size_bytes = [{ bytes = 64, share = 1 }, { bytes = 3999, share = 1 }]");

@@ -7,12 +7,14 @@ use serde::Deserialize;
 
 use super::question::Percentile;
 use crate::awake::hardly_slept;
+use crate::compare::durations::Planned;
 use crate::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
 use crate::other_work::OtherWork;
 use crate::record::{HostMeters, Record, Span, Status, one_or_several};
+use crate::records_io::Identity;
 use crate::testbed::Testbed;
 
-/// The inputs that determine whether a trial answers a question.
+/// The inputs that determine whether a trial answers a question, how long it lasts, and its number.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TrialInputs {
     /// The testbed's name.
@@ -46,6 +48,34 @@ pub struct TrialInputs {
     pub socket_buffer_bytes: Option<u64>,
     /// Requested capacity in bytes.
     pub capacity_bytes: Option<u64>,
+    /// Fixed number of messages; `None` if the trial lasts for a fixed time.
+    #[serde(default)]
+    pub messages: Option<u64>,
+    /// Duration of the warm-up.
+    pub warmup_ms: u64,
+    /// Duration of the measured part.
+    pub measure_ms: u64,
+    /// Number of the trial in its case.
+    pub trial: u32,
+}
+
+/// The part of a survey that a trial belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SurveyPart {
+    /// A stage after which candidates are dropped.
+    Early,
+    /// The stages that the last candidates go through.
+    Last,
+}
+
+impl SurveyPart {
+    /// Beginning of the names of the groups in the plans of this part.
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            SurveyPart::Early => "early-",
+            SurveyPart::Last => "last-",
+        }
+    }
 }
 
 /// Latency percentiles of one trial, nanoseconds.
@@ -144,6 +174,8 @@ impl Buffers {
 pub struct Trial {
     /// The run's name.
     pub run: String,
+    /// The plan's group.
+    pub group: String,
     /// The readable id of the trial's case.
     pub case: String,
     /// The mechanism's id.
@@ -174,6 +206,7 @@ impl Trial {
         let i = &record.inputs;
         Trial {
             run: record.run.clone(),
+            group: record.group.clone(),
             case: record.case.clone(),
             mechanism: record.mechanism.clone(),
             inputs: TrialInputs {
@@ -190,6 +223,10 @@ impl Trial {
                 beside: i.beside.clone(),
                 socket_buffer_bytes: i.socket_buffer_bytes,
                 capacity_bytes: i.capacity_bytes,
+                messages: i.messages,
+                warmup_ms: i.warmup_ms,
+                measure_ms: i.measure_ms,
+                trial: i.trial,
             },
             status: record.status,
             reason: record.reason.clone(),
@@ -225,6 +262,24 @@ impl Trial {
             servers: record.servers.iter().map(|s| Server { cpu_ns: s.cpu_ns }).collect(),
             host_cpu: record.host_cpu.clone(),
         }
+    }
+
+    /// What identifies the trial, as in [`crate::records_io`].
+    pub(super) fn identity(&self) -> Identity {
+        (self.run.clone(), self.group.clone(), self.case.clone(), self.inputs.trial)
+    }
+
+    /// The part of a survey that the trial belongs to; `None` if it is not from a survey, or from one of an earlier
+    /// version.
+    pub(super) fn survey_part(&self) -> Option<SurveyPart> {
+        let of = |part: &SurveyPart| self.group.starts_with(part.prefix());
+        [SurveyPart::Early, SurveyPart::Last].into_iter().find(of)
+    }
+
+    /// How long the trial was planned to last.
+    pub(super) fn planned(&self) -> Planned {
+        let i = &self.inputs;
+        (i.warmup_ms, i.messages.is_none().then_some(i.measure_ms))
     }
 
     /// Latency at a percentile in nanoseconds: of the round trip, of one way from the intended time, or of a whole

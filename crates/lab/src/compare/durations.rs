@@ -12,17 +12,30 @@ pub(super) struct Durations {
     /// Number of matched cases whose durations differ.
     differing: usize,
     /// The durations of A and of B in these cases.
-    of: [BTreeSet<Duration>; 2],
+    of: [BTreeSet<Planned>; 2],
 }
 
 /// Warm-up and measured time of a trial, milliseconds. The measured time of a trial with a fixed number of messages is
 /// not planned.
-type Duration = (u64, Option<u64>);
+pub(crate) type Planned = (u64, Option<u64>);
+
+/// Why trials of different durations should not be compared.
+pub(crate) const CHANGES_FIGURES: &str =
+    "which changes figures by itself: short trials have faster wake-ups (docs/BIAS.md)";
+
+/// The durations in words.
+pub(crate) fn names(of: &BTreeSet<Planned>) -> String {
+    let name = |(warmup, measured): &Planned| match measured {
+        Some(measured) => format!("{measured} ms after a warm-up of {warmup} ms"),
+        None => format!("a fixed number of messages after a warm-up of {warmup} ms"),
+    };
+    of.iter().map(name).collect::<Vec<_>>().join(", or ")
+}
 
 impl Durations {
     /// Adds a case of A and the matching one of B.
     pub(super) fn add(&mut self, a: &Case, b: &Case) {
-        let [of_a, of_b] = [a, b].map(|case| -> BTreeSet<Duration> {
+        let [of_a, of_b] = [a, b].map(|case| -> BTreeSet<Planned> {
             case.good()
                 .map(|r| &r.inputs)
                 .map(|i| (i.warmup_ms, i.messages.is_none().then_some(i.measure_ms)))
@@ -44,19 +57,13 @@ impl Durations {
         if self.differing == 0 {
             return None;
         }
-        let name = |(warmup, measured): &Duration| match measured {
-            Some(measured) => format!("{measured} ms after a warm-up of {warmup} ms"),
-            None => format!("a fixed number of messages after a warm-up of {warmup} ms"),
-        };
-        let side = |of: &BTreeSet<Duration>| of.iter().map(name).collect::<Vec<_>>().join(", or ");
         Some(format!(
-            "trials of the two sides have different durations in {} of {} cases (A: {}; B: {}), which changes figures \
-             by itself: short trials have faster wake-ups (docs/BIAS.md); measure both with the same --measure-ms and \
-             --warmup-ms",
+            "trials of the two sides have different durations in {} of {} cases (A: {}; B: {}), \
+             {CHANGES_FIGURES}; measure both with the same --measure-ms and --warmup-ms",
             self.differing,
             self.cases,
-            side(&self.of[0]),
-            side(&self.of[1])
+            names(&self.of[0]),
+            names(&self.of[1])
         ))
     }
 }

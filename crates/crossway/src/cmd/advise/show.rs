@@ -7,7 +7,7 @@ use crossway_lab::advise::question::Objective;
 use crossway_lab::advise::ready::READY;
 use crossway_lab::advise::{Advice, Question};
 use crossway_report::advice::{
-    AMONG_EQUALS, AWAKE, awake_explained, best_of, caveat, shortlist, verdict,
+    AMONG_EQUALS, AWAKE, NO_CONFIDENCE, awake_explained, best_of, caveat, shortlist, verdict,
 };
 use crossway_report::units::{Quantity, count};
 
@@ -127,6 +127,8 @@ fn print_choice(advice: &Advice, choice: &str, ui: &Ui) {
                 best_of(advice)
             ),
         );
+    } else {
+        ui.print_wrapped(2, &format!("{}.", NO_CONFIDENCE));
     }
     if let Some(other) = &advice.runner_up {
         let when = advice.prefer_runner_up_if.join("; or ");

@@ -1,8 +1,12 @@
 //! What disturbed the machine before and during the runs whose trials answer a question.
 
+use std::collections::BTreeSet;
+
 use super::super::Sources;
+use super::super::judge::Judged;
 use super::super::survey::Survey;
 use super::super::trials::Trial;
+use crate::compare::durations::{CHANGES_FIGURES, Planned, names};
 use crate::other_work::{OtherWork, other_cpus, warning_about};
 use crate::preflight::{self, Finding};
 
@@ -13,6 +17,15 @@ pub(super) fn disturbances(
     runs: &[&String],
 ) -> Vec<String> {
     before(sources, runs).into_iter().chain(during(sources, survey, runs)).collect()
+}
+
+/// Says that the trials of the figures were planned to last differently long; `None` if they were not.
+pub(super) fn durations(judged: &[Judged]) -> Option<String> {
+    let current = judged.iter().filter(|j| !j.former);
+    let all: BTreeSet<Planned> = current.flat_map(|j| j.durations.iter().copied()).collect();
+    (all.len() > 1).then(|| {
+        format!("the trials have different durations ({}), {CHANGES_FIGURES}", names(&all))
+    })
 }
 
 /// What the checks before the runs found: for each subject, a sentence with the first finding and the number of runs.

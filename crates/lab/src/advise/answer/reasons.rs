@@ -1,9 +1,10 @@
 //! The reasons in an answer: what was ruled out and why, when to prefer the runner-up, what would change the choice,
 //! and why no mechanism was chosen.
 
+use std::path::Path;
+
 use serde::Serialize;
 
-use super::super::candidate::Candidate;
 use super::super::judge::{EQUAL_WITHIN, Judged, choose, judge};
 use super::super::property::Wish;
 use super::super::question::{Objective, Pattern, Question, Site};
@@ -111,15 +112,13 @@ pub(super) fn settings(question: &Question, chosen: &Judged) -> Vec<String> {
 pub(super) fn enter_flips(
     advice: &mut Advice,
     question: &Question,
-    judged: &[Judged],
     chosen: &Judged,
     survey: &Survey,
 ) {
-    let candidates: Vec<Candidate> = judged.iter().map(|j| j.candidate.clone()).collect();
     for variation in &survey.variations {
         let varied = variation.apply(question);
         let mut there: Vec<Judged> =
-            candidates.iter().filter_map(|c| judge(&varied, c, survey.trials.iter())).collect();
+            survey.varied.iter().filter_map(|c| judge(&varied, c, survey.trials.iter())).collect();
         there.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
         let choice = choose(&varied, &there);
         let own = there.iter().find(|j| j.candidate == chosen.candidate);
@@ -249,7 +248,14 @@ pub(super) fn commands(
         let dir = sources.run_dir(run);
         let filters = Folder::info(&dir).map(|info| info.filters).unwrap_or_default();
         let filters: String = filters.iter().map(|f| format!(" --filter {}", quoted(f))).collect();
-        format!("crossway measure {}{filters}{hosts}", dir.join("plan.toml").display())
+        // The question looks for the repetition beside the run.
+        let beside = match dir.parent() {
+            Some(folder) if folder == Path::new("out") => String::new(),
+            Some(folder) if folder == Path::new("") => " -o .".to_owned(),
+            Some(folder) => format!(" -o {}", folder.display()),
+            None => String::new(),
+        };
+        format!("crossway measure {}{beside}{filters}{hosts}", dir.join("plan.toml").display())
     };
     runs.iter().map(one).collect()
 }

@@ -1,11 +1,15 @@
 //! A candidate with its figures, and what they say for and against it.
 
+use std::collections::BTreeSet;
+
 use super::super::candidate::Candidate;
 use super::super::figure::{Figure, GoalVerdict, Short};
 use super::super::property::{Property, Wish};
 use super::super::question::Question;
+use super::super::trials::SurveyPart;
 use super::{RATE_REACHED, rate_reached};
 use crate::awake::SLEPT;
+use crate::compare::durations::Planned;
 use crate::stats::TRIALS_AT_LEAST;
 
 /// A candidate with its figures.
@@ -39,6 +43,10 @@ pub struct Judged {
     pub cases: Vec<String>,
     /// Names of the runs that contain these trials.
     pub runs: Vec<String>,
+    /// The last part of a survey of which there are trials; `None` if none of them is from a survey.
+    pub part: Option<SurveyPart>,
+    /// The durations for which the trials were planned.
+    pub durations: BTreeSet<Planned>,
     /// Whether the trials are from earlier runs, although other candidates have trials measured for this question.
     pub former: bool,
 }

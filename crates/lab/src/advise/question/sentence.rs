@@ -71,8 +71,10 @@ impl Question {
         };
         text += &match self.rate_per_s {
             Some(rate) => {
-                let bursts = self.bursts().map(|how| format!(" ({how})")).unwrap_or_default();
-                format!(", {rate} per second{bursts}")
+                let full_speed = "measured at full speed, which must reach this rate".to_owned();
+                let how = self.bursts().or(self.rate_at_full_speed().map(|_| full_speed));
+                let how = how.map(|how| format!(" ({how})")).unwrap_or_default();
+                format!(", {rate} per second{how}")
             }
             None => ", as fast as possible".to_owned(),
         };

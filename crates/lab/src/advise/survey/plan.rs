@@ -5,6 +5,7 @@ use toml::{Table, Value};
 use super::super::AdviseError;
 use super::super::candidate::Candidate;
 use super::super::question::Question;
+use super::super::trials::SurveyPart;
 use crate::inputs::{Ends, Extent};
 use crate::plan::{Plan, number, table, testbed_table, value};
 
@@ -32,6 +33,19 @@ pub fn plan(
     trials: u32,
     seed: u64,
 ) -> Result<Plan, AdviseError> {
+    plan_of(None, question, candidates, trials, seed)
+}
+
+/// The plan of a part of a survey, which the names of its groups and so the records tell; `None` for trials that take no
+/// part in the choice.
+pub(super) fn plan_of(
+    part: Option<SurveyPart>,
+    question: &Question,
+    candidates: &[Candidate],
+    trials: u32,
+    seed: u64,
+) -> Result<Plan, AdviseError> {
+    let prefix = part.map_or("", SurveyPart::prefix);
     let testbed = question.testbed();
     let mut groups = Table::new();
     for share in &question.sizes {
@@ -57,7 +71,7 @@ pub fn plan(
                 group.insert("testbed".into(), testbed.name.clone().into());
                 group.insert("ends".into(), Ends::Between.name().into());
             }
-            groups.insert(format!("{word}-{}", share.bytes), Value::Table(group));
+            groups.insert(format!("{prefix}{word}-{}", share.bytes), Value::Table(group));
         }
     }
     let mut top = Table::new();
