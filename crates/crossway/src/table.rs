@@ -1,7 +1,8 @@
 //! Tables on standard output: wrapped to the terminal's width, or as Markdown.
 
 use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets,
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
+    presets,
 };
 
 use crate::ui::Ui;
@@ -90,13 +91,16 @@ impl Grid {
                 }
             }));
         }
-        let whole = self.whole_columns(ui.width);
+        let (whole, words_fit) = self.whole_columns(ui.width);
         for (at, column) in table.column_iter_mut().enumerate() {
             if self.heads.get(at).is_some_and(|(_, align)| *align == Align::Right) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
             if whole.contains(&at) {
                 column.set_constraint(ColumnConstraint::ContentWidth);
+            } else if words_fit {
+                let least = (self.longest_word(at) + PADDING).try_into().unwrap_or(u16::MAX);
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
             }
         }
         let text = table.to_string().replace('\u{a0}', " ");
@@ -104,29 +108,49 @@ impl Grid {
         lines.join("\n")
     }
 
-    /// Returns the columns that are not wrapped: those of figures and of short text if they fit; else those of figures
-    /// if they fit; else none.
-    fn whole_columns(&self, width: u16) -> Vec<usize> {
-        let widest = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|(text, _)| text);
-            let widths = cells.chain([&self.heads[column].0]).map(|text| text.chars().count());
-            widths.max().unwrap_or(0)
+    /// The texts in a column, with its heading.
+    fn texts(&self, column: usize) -> impl Iterator<Item = &str> {
+        let cells = self.rows.iter().filter_map(move |row| row.get(column)).map(|(text, _)| text);
+        cells.chain([&self.heads[column].0]).map(String::as_str)
+    }
+
+    /// Width in characters of the longest word in a column. A number and its per cent sign are one word.
+    fn longest_word(&self, column: usize) -> usize {
+        let of_text = |text: &str| {
+            let text = text.replace(" %", "\u{a0}%");
+            text.split([' ', '\n']).map(|word| word.chars().count()).max().unwrap_or(0)
         };
+        self.texts(column).map(of_text).max().unwrap_or(0)
+    }
+
+    /// Returns the columns that are not wrapped, and whether all others are wide enough for their longest words. Not
+    /// wrapped are the columns of figures and of short text if they fit; else those of figures if they fit; else none.
+    fn whole_columns(&self, width: u16) -> (Vec<usize>, bool) {
+        let widest =
+            |column: usize| self.texts(column).map(|text| text.chars().count()).max().unwrap_or(0);
         let columns = 0..self.heads.len();
         let figures = |column: &usize| self.heads[*column].1 == Align::Right;
         let short = |column: &usize| figures(column) || widest(*column) <= WHOLE_TEXT;
-        let fit = |whole: &Vec<usize>| {
-            let needed = |column: usize| match whole.contains(&column) {
-                true => widest(column),
-                false => widest(column).min(LEAST_TEXT),
+        let fit = |whole: &Vec<usize>, words: bool| {
+            let needed = |column: usize| match (whole.contains(&column), words) {
+                (true, _) => widest(column),
+                (false, true) => self.longest_word(column).max(widest(column).min(LEAST_TEXT)),
+                (false, false) => widest(column).min(LEAST_TEXT),
             };
             columns.clone().map(|column| needed(column) + PADDING).sum::<usize>()
                 <= usize::from(width)
         };
-        [columns.clone().filter(short).collect(), columns.clone().filter(figures).collect()]
-            .into_iter()
-            .find(fit)
-            .unwrap_or_default()
+        let choices: [Vec<usize>; 3] = [
+            columns.clone().filter(short).collect(),
+            columns.clone().filter(figures).collect(),
+            Vec::new(),
+        ];
+        // Words are broken only if no choice has room for them.
+        let found = |words: bool| choices.iter().find(|whole| fit(whole, words)).cloned();
+        match found(true) {
+            Some(whole) => (whole, true),
+            None => (found(false).unwrap_or_default(), false),
+        }
     }
 
     /// Renders the table as Markdown.
@@ -174,6 +198,31 @@ mod tests {
         for width in 36..60 {
             let text = grid.text(&Ui { width, ..Ui::plain() });
             assert!(text.contains("CPU/message") && text.contains("11.2 %"), "{width}: {text}");
+        }
+    }
+
+    #[test]
+    fn no_word_is_broken_if_there_is_room_for_all() {
+        let mut grid = Grid::new([
+            ("candidate", Align::Left),
+            ("95 % interval", Align::Right),
+            ("", Align::Left),
+        ]);
+        grid.row([
+            "tipc-node-seqpacket",
+            "80.1–95.3 µs",
+            "not pursued after 3 trials (achieves 66 %)",
+        ]);
+        grid.row(["cma", "too few trials", "not pursued"]);
+        for width in 46..80 {
+            let text = grid.text(&Ui { width, ..Ui::plain() });
+            for word in ["candidate", "tipc-node-seqpacket", "interval", "pursued", "(achieves"] {
+                assert!(text.contains(word), "{width}: {word} is broken:\n{text}");
+            }
+            assert!(
+                text.lines().all(|l| l.chars().count() <= usize::from(width)),
+                "{width}: {text}"
+            );
         }
     }
 

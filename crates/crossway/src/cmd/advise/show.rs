@@ -142,38 +142,28 @@ fn print_compared(advice: &Advice, explain: bool, ui: &Ui) {
         return;
     }
     println!("\nCompared by {}:", advice.objective_words);
-    let mut grid = Grid::new([
-        ("candidate", Align::Left),
-        ("figure", Align::Right),
-        ("95 % interval", Align::Right),
-        ("CPU/message", Align::Right),
-        ("trials", Align::Right),
-        ("", Align::Left),
-    ]);
+    // If CPU time is what is compared, a column of its own would repeat the figures.
+    let with_cpu = advice.objective != Objective::Cpu;
+    let cpu_head = with_cpu.then_some(("CPU/message", Align::Right));
+    let heads =
+        [("candidate", Align::Left), ("figure", Align::Right), ("95 % interval", Align::Right)];
+    let more = [("trials", Align::Right), ("", Align::Left)];
+    let mut grid = Grid::new(heads.into_iter().chain(cpu_head).chain(more));
     let shown = if explain { advice.compared.len() } else { COMPARED_SHOWN };
     let rows = shortlist(advice, shown);
     for c in &rows {
-        let interval = format!(
-            "{} to {}",
-            Quantity::Duration.show(c.cost_ns.low),
-            Quantity::Duration.show(c.cost_ns.high)
-        );
-        grid.row([
-            c.candidate.clone(),
-            ns(&c.cost_ns),
-            if c.cost_ns.n < crossway_lab::stats::TRIALS_AT_LEAST {
-                "too few trials".to_owned()
-            } else {
-                interval
-            },
-            c.cpu_ns.as_ref().map_or("-".to_owned(), ns),
-            c.cost_ns.n.to_string(),
-            if c.verdict == "not pursued" && !c.why.is_empty() {
-                format!("{} {}", verdict(c), c.why.join("; "))
-            } else {
-                verdict(c)
-            },
-        ]);
+        let cost = &c.cost_ns;
+        let interval = match cost.n < crossway_lab::stats::TRIALS_AT_LEAST {
+            true => "too few trials".to_owned(),
+            false => Quantity::Duration.show_interval(cost.median, cost.low, cost.high),
+        };
+        let cpu = with_cpu.then(|| c.cpu_ns.as_ref().map_or("-".to_owned(), ns));
+        let verdict = match c.verdict == "not pursued" && !c.why.is_empty() {
+            true => format!("{} {}", verdict(c), c.why.join("; ")),
+            false => verdict(c),
+        };
+        let figures = [c.candidate.clone(), ns(cost), interval];
+        grid.row(figures.into_iter().chain(cpu).chain([cost.n.to_string(), verdict]));
     }
     println!("{}", grid.text(ui));
     if rows.iter().any(|c| c.kept_awake) {
