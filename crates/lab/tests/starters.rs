@@ -73,7 +73,7 @@ fn address(mechanism: &str, dir: &Path) -> String {
 fn survives_both_deaths(mechanism: &str, language: Language) {
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
-    starter::write(mechanism, language, 64, dir).unwrap_or_else(|e| panic!("{e}"));
+    starter::write(mechanism, mechanism, language, 64, dir).unwrap_or_else(|e| panic!("{e}"));
     let (server, client): (&[&str], &[&str]) = match language {
         Language::C => {
             compile(
@@ -150,12 +150,21 @@ fn python_programs_survive_the_death_of_either_end() {
 #[test]
 fn what_has_no_starter_is_refused_and_nothing_is_overwritten() {
     let dir = tempfile::tempdir().expect("a folder");
-    let error = starter::write("shm-futex", Language::C, 64, dir.path()).expect_err("none");
+    let write = |mechanism: &str, recommended: &str| {
+        starter::write(mechanism, recommended, Language::C, 64, dir.path())
+    };
+    let error = write("shm-futex", "shm-futex").expect_err("none");
     assert!(
         error.to_string().contains("they are available for uds-stream, uds-seqpacket, tcp"),
         "{error}"
     );
-    starter::write("tcp", Language::C, 64, dir.path()).expect("written");
-    let again = starter::write("tcp", Language::C, 64, dir.path()).expect_err("refused");
+    write("tcp", "shm-pipe").expect("written");
+    let again = write("tcp", "tcp").expect_err("refused");
     assert!(matches!(again, StarterError::Exists { .. }), "{again}");
+    // What is written is not called recommended if something else was.
+    let readme = std::fs::read_to_string(dir.path().join("README.md")).expect("a README");
+    assert!(
+        readme.contains("recommended shm-pipe") && readme.contains("These are for tcp"),
+        "{readme}"
+    );
 }

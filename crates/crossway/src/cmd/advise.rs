@@ -273,7 +273,7 @@ impl Advise {
         };
         let dir = self.code_dir.clone().unwrap_or_else(|| PathBuf::from(&advice.name));
         let largest = question.sizes.iter().map(|s| s.bytes).chain(question.reply_bytes).max();
-        let files = starter::write(subject, language, largest.unwrap_or_default(), &dir)?;
+        let files = starter::write(subject, mechanism, language, largest.unwrap_or_default(), &dir)?;
         if subject != mechanism {
             let text = format!(
                 "there are no starter programs for {mechanism} in this language; those written are for {subject}, the \

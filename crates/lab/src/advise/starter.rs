@@ -92,12 +92,13 @@ pub fn available(language: Language) -> Vec<&'static str> {
 }
 
 /// Writes the programs and a README for messages of up to `largest` bytes to a folder, which is created if necessary;
-/// returns the files.
+/// returns the files. The README says which mechanism was recommended, which may be another one.
 ///
 /// # Errors
 /// There are no starter programs for the mechanism, or a file already exists or cannot be written.
 pub fn write(
     mechanism: &str,
+    recommended: &str,
     language: Language,
     largest: u64,
     dir: &Path,
@@ -129,7 +130,17 @@ pub fn write(
     };
     let largest = largest.max(4096).to_string();
     let flag = |yes: &'static str, no: &'static str| if kind.nodelay { yes } else { no };
+    let why = if mechanism == recommended {
+        format!("`crossway advise` recommended {mechanism}; these programs are a starting point.")
+    } else {
+        format!(
+            "`crossway advise` recommended {recommended}, for which there are no starter programs in this \
+             language.\nThese are for {mechanism}, the best admissible candidate that has them; they are a starting \
+             point."
+        )
+    };
     let words = [
+        ("@WHY@", why.as_str()),
         ("@MECHANISM@", mechanism),
         ("@FAMILY@", kind.family),
         ("@FAMILY_C@", kind.family),
