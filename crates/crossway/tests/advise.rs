@@ -22,6 +22,19 @@ fn ready_questions_are_listed_and_printed() {
     let (code, out, _) = advise(&["camera", "--print"]);
     assert_eq!(code, Some(0));
     assert!(out.contains("size_bytes = \"2 MiB\""), "{out}");
+    // Options change the question that is printed, and what is printed is a question.
+    let (code, changed, _) = advise(&["camera", "--print", "--size", "999", "--p99-us", "7000"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        changed.contains("size_bytes = \"999\"") && !changed.contains("\"2 MiB\""),
+        "{changed}"
+    );
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("mine.toml");
+    std::fs::write(&file, &changed).expect("written");
+    let (code, out, err) = advise(&[file.to_str().expect("a name"), "--print"]);
+    assert_eq!((code, &out), (Some(0), &changed), "{err}");
+    assert_eq!(advise(&["camera", "--print", "--size", "x"]).0, Some(2));
 }
 
 #[test]

@@ -48,7 +48,8 @@ pub(crate) struct Advise {
     /// List the ready-made questions
     #[arg(long)]
     ready: bool,
-    /// Print the question's file, to copy and adapt
+    /// Print the question's file, to copy and adapt; if options change the question, print the changed one, without
+    /// the file's comments
     #[arg(long, requires = "question")]
     print: bool,
     #[command(flatten)]
@@ -116,12 +117,16 @@ impl Run for Advise {
             return show::ready();
         }
         let (name, file, mut table) = self.load()?;
-        if self.print {
-            print!("{}", self.text_of_question()?);
-            return Ok(ExitCode::SUCCESS);
-        }
+        let in_file = table.clone();
         self.asked.enter(&mut table)?;
         let question = Question::from_table(&name, &file, &table)?;
+        if self.print {
+            match table == in_file {
+                true => print!("{}", self.text_of_question()?),
+                false => print!("{table}"),
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         if self.no_measure
             && let Some(missing) = self.records.iter().find(|folder| !folder.exists())
         {
@@ -273,7 +278,8 @@ impl Advise {
         };
         let dir = self.code_dir.clone().unwrap_or_else(|| PathBuf::from(&advice.name));
         let largest = question.sizes.iter().map(|s| s.bytes).chain(question.reply_bytes).max();
-        let files = starter::write(subject, mechanism, language, largest.unwrap_or_default(), &dir)?;
+        let files =
+            starter::write(subject, mechanism, language, largest.unwrap_or_default(), &dir)?;
         if subject != mechanism {
             let text = format!(
                 "there are no starter programs for {mechanism} in this language; those written are for {subject}, the \
