@@ -52,6 +52,20 @@ fn a_failed_comparison_fails_even_if_nobody_reads_it_to_the_end() {
 }
 
 #[test]
+fn a_gate_does_not_pass_a_case_without_figures() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let a = write_run(dir.path(), "a", 1_000, "ok");
+    for status in ["degraded", "failed"] {
+        let b = write_run(dir.path(), status, 1_000, status);
+        let gate = ["compare", path(&a), path(&b), "--fail-on", "slower:50%", "--allow-unclear"];
+        let output = crossway(&gate).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("5 of 5 trials {status}: ")), "{said}");
+    }
+}
+
+#[test]
 fn a_comparison_says_what_disturbed_the_machine_before_a_run() {
     let dir = tempfile::tempdir().expect("a folder");
     let a = write_run(dir.path(), "a", 1_000, "ok");

@@ -7,6 +7,7 @@
 
 pub(crate) mod durations;
 mod gate;
+mod without_figures;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::cases::{self, Case, CaseKey, latency};
 use crate::inputs::Measure;
 use crate::limits::cores_moved;
-use crate::record::{Record, Span, Status};
+use crate::record::{Record, Span};
 use crate::stats::{self, Interval, Summary, TRIALS_AT_LEAST};
 use durations::Durations;
 pub use gate::{FailOn, GateCall, change, change_range, parse_percent};
@@ -40,12 +41,16 @@ pub enum Figure {
         /// The span.
         span: Span,
     },
-    /// CPU time of all roles per message, nanoseconds.
+    /// CPU time of all roles per message of a one-way workload, nanoseconds.
     CpuPerMessage,
+    /// CPU time of all roles per round trip, nanoseconds.
+    CpuPerRoundTrip,
+    /// CPU time of all roles per exchange with connecting and closing, nanoseconds.
+    CpuPerExchange,
 }
 
 /// All figures, in display order.
-pub const FIGURES: [Figure; 12] = [
+pub const FIGURES: [Figure; 14] = [
     Figure::Rate,
     Figure::LatencyP50 { span: Span::RoundTrip },
     Figure::LatencyP99 { span: Span::RoundTrip },
@@ -58,14 +63,17 @@ pub const FIGURES: [Figure; 12] = [
     Figure::LatencyP50 { span: Span::TearDown },
     Figure::LatencyP99 { span: Span::TearDown },
     Figure::CpuPerMessage,
+    Figure::CpuPerRoundTrip,
+    Figure::CpuPerExchange,
 ];
 
 impl Figure {
     /// The figure of a trial. `None` if the trial does not have the figure, or if another figure already expresses it:
     /// the rate of a closed loop is the reciprocal of its round trip, and that of a paced stream is fixed.
     pub fn of(&self, record: &Record) -> Option<f64> {
+        let measure = record.inputs.workload.facts().measure;
         match self {
-            Figure::Rate => match record.inputs.workload.facts().measure {
+            Figure::Rate => match measure {
                 Measure::Rate => record.throughput.map(|t| t.msgs_per_s),
                 Measure::RoundTrip | Measure::OneWay | Measure::Exchange => None,
             },
@@ -73,7 +81,19 @@ impl Figure {
             Figure::LatencyP99 { span } => {
                 latency(record, *span).and_then(|l| l.p99).map(|p| p as f64)
             }
-            Figure::CpuPerMessage => record.cost.map(|c| c.cpu_ns_per_msg),
+            Figure::CpuPerMessage | Figure::CpuPerRoundTrip | Figure::CpuPerExchange => {
+                record.cost.filter(|_| *self == Figure::cpu(measure)).map(|c| c.cpu_ns_per_msg)
+            }
+        }
+    }
+
+    /// The figure that expresses the CPU time of workloads with this measure. They are different figures, because the
+    /// same mechanism takes several times the CPU time for a round trip that it takes for a message.
+    fn cpu(measure: Measure) -> Figure {
+        match measure {
+            Measure::Rate | Measure::OneWay => Figure::CpuPerMessage,
+            Measure::RoundTrip => Figure::CpuPerRoundTrip,
+            Measure::Exchange => Figure::CpuPerExchange,
         }
     }
 
@@ -97,6 +117,8 @@ impl fmt::Display for Figure {
             Figure::LatencyP50 { span } => write!(f, "{} p50", span_name(span)),
             Figure::LatencyP99 { span } => write!(f, "{} p99", span_name(span)),
             Figure::CpuPerMessage => write!(f, "CPU/message"),
+            Figure::CpuPerRoundTrip => write!(f, "CPU/RTT"),
+            Figure::CpuPerExchange => write!(f, "CPU/exchange"),
         }
     }
 }
@@ -181,12 +203,24 @@ impl Default for Terms {
 pub struct ComparisonReport {
     /// All figures of all matched cases.
     pub comparisons: Vec<Comparison>,
-    /// Cases measured in A only.
+    /// Cases that have figures only in A.
     pub only_in_a: Vec<String>,
-    /// Cases measured in B only.
+    /// Cases that have figures only in B.
     pub only_in_b: Vec<String>,
-    /// Cases that have figures in A and fail in B, with the reason.
+    /// Cases of A with failed trials, with their number and the reason.
+    #[serde(default)]
+    pub failed_in_a: Vec<String>,
+    /// Cases of B with failed trials, with their number and the reason.
     pub failed_in_b: Vec<String>,
+    /// Matched cases that have figures on both sides, but none that both have, with the reason.
+    #[serde(default)]
+    pub not_compared: Vec<String>,
+    /// Cases that have figures in A, but whose trials in B are all degraded, with the reason.
+    #[serde(default)]
+    pub degraded_in_b: Vec<String>,
+    /// Cases that have no figures on either side and whose trials in B are all degraded, with the reason.
+    #[serde(default)]
+    pub degraded_in_both: Vec<String>,
     /// Remarks on the comparison as a whole.
     pub warnings: Vec<String>,
 }
@@ -223,8 +257,10 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
         }
         matched.insert(key);
     }
-    report.only_in_b =
-        cases_b.iter().filter(|c| !matched.contains(&key(c))).map(|c| c.key.label()).collect();
+    let unmatched = cases_b.iter().filter(|c| !matched.contains(&key(c)));
+    report.only_in_b.extend(unmatched.map(|c| c.key.label()));
+    report.failed_in_a = cases_a.iter().filter_map(without_figures::failed).collect();
+    report.failed_in_b = cases_b.iter().filter_map(without_figures::failed).collect();
     report.warnings.extend(durations.warning());
     let n = report.comparisons.len();
     let copies = report.comparisons.iter().filter(|c| c.same_trials).count();
@@ -259,14 +295,8 @@ fn compare_case(
         };
         format!("{}: {} -> {}", a.key.clone().without(ignoring).label(), side(a), side(b))
     };
-    if a.trials() > 0 && b.trials() == 0 {
-        let failed = b.records.iter().find(|r| r.status == Status::Failed);
-        if let Some(record) = failed {
-            let reason = record.reason.as_deref().unwrap_or("no reason given");
-            report.failed_in_b.push(format!("{label}: {reason}"));
-        } else {
-            report.only_in_a.push(label);
-        }
+    if a.trials() == 0 || b.trials() == 0 {
+        without_figures::list(a, b, label, report);
         return;
     }
     let between = Between {
@@ -274,9 +304,13 @@ fn compare_case(
         very_same: a.trials() == b.trials() && a.good().zip(b.good()).all(|(x, y)| x == y),
         trials: [a.trials(), b.trials()],
     };
+    let before = report.comparisons.len();
     for figure in FIGURES {
         let (x, y) = (a.figures(|r| figure.of(r)), b.figures(|r| figure.of(r)));
         report.comparisons.extend(compare_figure(&label, figure, &x, &y, between, terms));
+    }
+    if report.comparisons.len() == before {
+        report.not_compared.push(format!("{label}: {}", without_figures::why_not_compared(a, b)));
     }
 }
 

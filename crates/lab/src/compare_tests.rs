@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::inputs::Workload;
+use crate::record::Status;
 use crate::samples;
 
 const A: [u64; 7] = [1000, 1010, 1005, 995, 1002, 998, 1008];
@@ -35,7 +36,7 @@ fn twice_the_time_is_slower_and_half_is_faster() {
     assert_eq!(p50(&faster).verdict, Verdict::Faster);
     // The rate of a closed loop is not compared, because its round trips say the same; p99 and CPU time are.
     assert_eq!(faster.comparisons.len(), 3);
-    assert_eq!(faster.comparisons[2].figure, Figure::CpuPerMessage);
+    assert_eq!(faster.comparisons[2].figure, Figure::CpuPerRoundTrip);
     assert_eq!(faster.comparisons[2].verdict, Verdict::Same);
 }
 
@@ -196,8 +197,70 @@ fn cases_of_one_side_and_failed_ones_are_listed() {
     let report = against(&b);
     assert!(report.comparisons.is_empty());
     assert_eq!(report.only_in_b, ["fifo ping-pong 64 B block shared-cache"]);
-    assert!(report.failed_in_b[0].ends_with("the receiver stalled"));
+    assert!(report.failed_in_b[0].ends_with("7 of 7 trials failed: the receiver stalled"));
+    assert!(report.only_in_a.is_empty() && report.degraded_in_b.is_empty());
     assert_eq!(FailOn { slower_by: 0.5, allow_unclear: false }.failures(&report).len(), 1);
+}
+
+/// The gate with undecided figures allowed.
+const LENIENT: FailOn = FailOn { slower_by: 0.5, allow_unclear: true };
+
+#[test]
+fn a_single_failed_trial_is_named_and_fails_every_gate() {
+    let mut b = repeated(samples::trials("pipe", 64, &A, 500.0));
+    b[3].status = Status::Failed;
+    b[3].reason = Some("messages with wrong content: 1".to_owned());
+    let failed = "1 of 7 trials failed: messages with wrong content: 1";
+    let report = against(&b);
+    assert_eq!(p50(&report).verdict, Verdict::Same);
+    assert!(report.failed_in_b[0].ends_with(failed), "{report:?}");
+    assert!(LENIENT.failures(&report)[0].ends_with(failed));
+    // Failed trials of the baseline are named, but say nothing against B.
+    let a = samples::trials("pipe", 64, &A, 500.0);
+    let (b, a) = (b.iter().collect::<Vec<_>>(), a.iter().collect::<Vec<_>>());
+    let report = compare(&b, &a, &[], &Terms::default());
+    assert!(report.failed_in_a[0].ends_with(failed) && report.failed_in_b.is_empty());
+    assert!(LENIENT.failures(&report).is_empty());
+}
+
+#[test]
+fn a_case_whose_trials_are_all_degraded_is_named_with_its_reason() {
+    let missed = |mut records: Vec<Record>| {
+        for r in &mut records {
+            r.status = Status::Degraded;
+            r.reason = Some("the rate was not achieved".to_owned());
+        }
+        records
+    };
+    let b = missed(repeated(samples::trials("pipe", 64, &A, 500.0)));
+    let report = against(&b);
+    assert!(report.only_in_a.is_empty(), "{report:?}");
+    let why = "7 of 7 trials degraded: the rate was not achieved";
+    assert!(report.degraded_in_b[0].ends_with(why), "{report:?}");
+    assert!(LENIENT.failures(&report)[0].contains(why));
+    // Without figures in A, nothing has become worse, but nothing is decided either.
+    let a = missed(samples::trials("pipe", 64, &A, 500.0));
+    let sides = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
+    let report = compare(&sides.0, &sides.1, &[], &Terms::default());
+    assert!(report.degraded_in_both[0].ends_with(why), "{report:?}");
+    assert!(LENIENT.failures(&report).is_empty());
+    assert_eq!(FailOn { allow_unclear: false, ..LENIENT }.failures(&report).len(), 1);
+}
+
+#[test]
+fn round_trips_and_messages_have_no_cpu_time_in_common() {
+    let a = samples::trials("pipe", 64, &A, 500.0);
+    let mut b = a.clone();
+    for r in &mut b {
+        r.inputs.workload = Workload::Throughput;
+        r.latency_ns.clear();
+    }
+    let sides = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
+    let report = compare(&sides.0, &sides.1, &["workload"], &Terms::default());
+    assert_eq!(report.comparisons, []);
+    assert_eq!(LENIENT.failures(&report), Vec::<String>::new());
+    let why = "A counts round trips and B counts one-way messages";
+    assert!(report.not_compared[0].contains(why), "{:?}", report.not_compared);
 }
 
 #[test]

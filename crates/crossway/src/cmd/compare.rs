@@ -186,7 +186,15 @@ impl Run for Compare {
         let mut report = compare(&a, &b, &differing, &self.terms());
         warnings.append(&mut report.warnings);
         report.warnings = warnings;
-        for cases in [&mut report.only_in_a, &mut report.only_in_b, &mut report.failed_in_b] {
+        for cases in [
+            &mut report.only_in_a,
+            &mut report.only_in_b,
+            &mut report.failed_in_a,
+            &mut report.failed_in_b,
+            &mut report.degraded_in_b,
+            &mut report.degraded_in_both,
+            &mut report.not_compared,
+        ] {
             cases.sort_by_cached_key(|case| natural(case));
         }
         match self.sort {
@@ -199,16 +207,25 @@ impl Run for Compare {
         let failures = self.fail_on.map_or(Vec::new(), |gate| {
             FailOn { allow_unclear: self.allow_unclear, ..gate }.failures(&report)
         });
-        if report.comparisons.is_empty() {
+        let worse = report.failed_in_b.iter().chain(&report.degraded_in_b).next();
+        if report.comparisons.is_empty() && worse.is_none() {
             let example = |cases: &[String]| match cases {
                 [] => "none".to_owned(),
                 [first, ..] => format!("{}, for example {first}", cases.len()),
             };
+            let others = [
+                ("only in A", &report.only_in_a),
+                ("only in B", &report.only_in_b),
+                ("degraded in both", &report.degraded_in_both),
+                ("that differ in what they count", &report.not_compared),
+            ]
+            .into_iter()
+            .filter(|(what, cases)| what.starts_with("only") || !cases.is_empty())
+            .map(|(what, cases)| format!("cases {what}: {}", example(cases)));
             bail!(
-                "nothing to compare: no case has figures in both A and B (cases only in A: {}; cases only in B: {}); give two \
-                 runs of the same plan, or use --a and --b to select two parts that differ in one input",
-                example(&report.only_in_a),
-                example(&report.only_in_b)
+                "nothing to compare: no case has figures in both A and B ({}); give two runs of the same plan, or use \
+                 --a and --b to select two parts that differ in one input",
+                others.collect::<Vec<_>>().join("; ")
             );
         }
         let failed = !failures.is_empty();
@@ -314,6 +331,10 @@ impl Compare {
         };
         list("only in A:", &report.only_in_a);
         list("only in B:", &report.only_in_b);
+        list("not compared:", &report.not_compared);
+        list("degraded in both:", &report.degraded_in_both);
+        list("degraded in B:", &report.degraded_in_b);
+        list("fails in A:", &report.failed_in_a);
         list("fails in B:", &report.failed_in_b);
         for warning in &report.warnings {
             ui.print_noted("33", "warning", warning);

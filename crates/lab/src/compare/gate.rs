@@ -110,8 +110,8 @@ impl FailOn {
         format!("{}: {}: {change}, undecided: {why}", c.case, c.figure)
     }
 
-    /// Messages for everything that fails the gate: figures that are slower, cases that no longer have figures, and
-    /// undecided figures unless these are allowed.
+    /// Messages for everything that fails the gate: figures that are slower, failed trials, cases that no longer have
+    /// figures because the trials are degraded, and undecided figures unless these are allowed.
     pub fn failures(&self, report: &ComparisonReport) -> Vec<String> {
         let mut failures = Vec::new();
         for c in &report.comparisons {
@@ -127,8 +127,15 @@ impl FailOn {
                 }
             }
         }
-        failures.extend(report.failed_in_b.iter().map(|f| format!("{f} (failed)")));
+        failures.extend(report.failed_in_b.iter().cloned());
+        let lost = report.degraded_in_b.iter();
+        failures.extend(lost.map(|case| format!("{case}, so that it has no figures any more")));
         if !self.allow_unclear {
+            let neither = report.degraded_in_both.iter();
+            failures
+                .extend(neither.map(|case| format!("{case}; A has no figures either, undecided")));
+            let other = report.not_compared.iter();
+            failures.extend(other.map(|case| format!("{case}, undecided")));
             let missing = report.only_in_a.iter();
             failures.extend(missing.map(|case| format!("{case}: measured in A only, undecided")));
         }
