@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub use cache_line::{Lines, cache_line_round_trips};
 pub use calls::{CallKind, call_times, memcpy_times};
 pub use copies::{Copies, CopyPlan, copy_run};
-pub use exchange::{ExchangeKind, blocking_exchanges};
+pub use exchange::{ExchangeKind, Exchanges, blocking_exchanges};
 pub use wake::{WakeKind, wake_times};
 
 use crate::{OsError, affinity};

@@ -2,13 +2,14 @@
 //! without other overhead.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::io::{read, write};
 
 use super::{Apart, Patience, on_two_cpus};
 use crate::clock::monotonic_ns;
+use crate::usage::thread_switches;
 use crate::{OsError, futex, pipe};
 
 /// How the two threads wake each other.
@@ -21,8 +22,19 @@ pub enum ExchangeKind {
     Pipe,
 }
 
-/// Measures the nanoseconds of each round trip between threads on two CPUs, or on the same CPU: at most `samples` round
-/// trips, limited to those that begin within `span` after `warmup`.
+/// Round trips between two threads that may sleep while they wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exchanges {
+    /// Nanoseconds of each round trip.
+    pub times: Vec<f64>,
+    /// How often the thread that slept less often slept per round trip, counted as voluntary context switches during
+    /// the round trips in `times`: about 1 if both slept each time. A thread does not sleep if the word has changed, or
+    /// the byte has arrived, before it begins to wait.
+    pub sleeps_per_round_trip: f64,
+}
+
+/// Measures round trips between threads on two CPUs, or on the same CPU: at most `samples` round trips, limited to those
+/// that begin within `span` after `warmup`.
 ///
 /// # Errors
 /// A CPU cannot be used, or a call fails.
@@ -32,12 +44,12 @@ pub fn blocking_exchanges(
     warmup: Duration,
     span: Duration,
     samples: usize,
-) -> Result<Vec<f64>, OsError> {
+) -> Result<Exchanges, OsError> {
     let (there, back) = (pipe::pipe()?, pipe::pipe()?);
     let wires = Wires {
         request: Apart(AtomicU32::new(0)),
         reply: Apart(AtomicU32::new(0)),
-        over: AtomicBool::new(false),
+        phase: AtomicU8::new(WARM_UP),
         failed: AtomicBool::new(false),
         there,
         back,
@@ -49,43 +61,63 @@ pub fn blocking_exchanges(
         let first = last + warmup.as_nanos() as u64;
         let end = first + span.as_nanos() as u64;
         let mut round = 0u32;
+        let mut before = None;
         while taken < samples && last < end {
+            if before.is_none() && last >= first {
+                before = Some(thread_switches().0);
+                wires.phase.store(MEASURED, Ordering::Release);
+                last = monotonic_ns();
+            }
             round = round.wrapping_add(1);
             wires.ask(kind, round)?;
             let now = monotonic_ns();
-            if last >= first {
+            if before.is_some() {
                 times[taken] = (now - last) as f64;
                 taken += 1;
             }
             last = now;
         }
-        wires.over.store(true, Ordering::Release);
+        let sleeps = before.map_or(0, |before| thread_switches().0 - before);
+        wires.phase.store(OVER, Ordering::Release);
         wires.ask(kind, round.wrapping_add(1))?;
         times.truncate(taken);
-        Some(times)
+        Some((times, sleeps))
     };
     let answer = |_: &Patience| {
         let mut round = 0u32;
+        let mut before = None;
         loop {
             round = round.wrapping_add(1);
             wires.hear_request(kind, round)?;
-            // Read between the request and its reply: `over` is set before the last request and after the reply to the
+            // Read between the request and its reply: OVER is set before the last request and after the reply to the
             // one before it, so neither side can leave while the other waits.
-            let last = wires.over.load(Ordering::Acquire);
+            let phase = wires.phase.load(Ordering::Acquire);
+            if phase == MEASURED && before.is_none() {
+                before = Some(thread_switches().0);
+            }
+            let sleeps = (phase == OVER).then(thread_switches).map(|(sleeps, _)| sleeps);
             wires.reply(kind, round)?;
-            if last {
-                return Some(());
+            if let Some(sleeps) = sleeps {
+                return Some(before.map_or(0, |before| sleeps - before));
             }
         }
     };
-    on_two_cpus(cpus, ask, answer).map(|(times, ())| times)
+    on_two_cpus(cpus, ask, answer).map(|((times, asker), answerer)| Exchanges {
+        sleeps_per_round_trip: asker.min(answerer) as f64 / times.len().max(1) as f64,
+        times,
+    })
 }
+
+/// The phases of the exchange: round trips that do not count, those that do, and the last one, which does not.
+const WARM_UP: u8 = 0;
+const MEASURED: u8 = 1;
+const OVER: u8 = 2;
 
 struct Wires {
     request: Apart<AtomicU32>,
     reply: Apart<AtomicU32>,
-    /// Set before the last request.
-    over: AtomicBool,
+    /// The asking side's phase, set before the request.
+    phase: AtomicU8,
     /// A call of one side failed: the other must stop sleeping.
     failed: AtomicBool,
     there: (OwnedFd, OwnedFd),
@@ -178,13 +210,15 @@ mod tests {
                     blocking_exchanges(cpus, kind, warmup, span, samples).expect("CPUs")
                 };
                 let long = Duration::from_secs(60);
-                let times = exchange(Duration::ZERO, long, 20);
+                let Exchanges { times, sleeps_per_round_trip } = exchange(Duration::ZERO, long, 20);
                 assert_eq!(times.len(), 20);
                 assert!(times.iter().all(|t| *t > 0.0));
+                assert!(sleeps_per_round_trip >= 0.0);
                 // The shortest possible exchanges, so that the end arrives at every point of a round.
                 for _ in 0..300 {
-                    assert!(exchange(Duration::ZERO, Duration::ZERO, 20).is_empty());
-                    assert_eq!(exchange(Duration::ZERO, long, 1).len(), 1);
+                    let none = exchange(Duration::ZERO, Duration::ZERO, 20);
+                    assert!(none.times.is_empty() && none.sleeps_per_round_trip == 0.0);
+                    assert_eq!(exchange(Duration::ZERO, long, 1).times.len(), 1);
                 }
             }
         }
