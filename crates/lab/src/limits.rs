@@ -380,11 +380,19 @@ mod tests {
         assert_eq!(limits.copy_limit(2, 1 << 20).map(|c| c.size_bytes), Some(4096));
         assert!(limits.copies.iter().all(|c| c.bytes_per_s.median > 0.0));
         let mut turned = limits.clone();
-        for c in &mut turned.copies {
-            c.bytes_per_s.median = f64::from(c.copies);
-        }
-        let slower: Vec<bool> = turned.copies.iter().map(|c| turned.two_copies_faster(c)).collect();
-        assert_eq!(slower, turned.copies.iter().map(|c| c.copies == 1).collect::<Vec<_>>());
+        let mut slower = |n: usize, spread: f64| -> Vec<bool> {
+            for c in &mut turned.copies {
+                let middle = f64::from(c.copies);
+                let readings = (0..n).map(|i| middle + spread * i as f64 / n as f64);
+                c.bytes_per_s = Spread::of(&readings.collect::<Vec<_>>()).expect("readings");
+            }
+            turned.copies.iter().map(|c| turned.two_copies_faster(c)).collect()
+        };
+        let ones: Vec<bool> = limits.copies.iter().map(|c| c.copies == 1).collect();
+        assert_eq!(slower(5, 0.5), ones);
+        // Readings that overlap, or too few, do not show it.
+        assert_eq!(slower(5, 2.0), [false; 4]);
+        assert_eq!(slower(3, 0.0), [false; 4]);
         assert!(told.len() >= 5);
         let text = serde_json::to_string(&limits).expect("JSON");
         assert_eq!(serde_json::from_str::<Limits>(&text).expect("read back"), limits);

@@ -121,8 +121,26 @@ impl Limits {
         // What is reached with two copies can be reached with one; where the loop with one copy is slower, it is no
         // limit.
         match limit(2).filter(|two| copies == 1 && two.value > own.value) {
-            Some(two) => Some(("two copies (faster here than one)", two)),
+            Some(two) if self.two_copies_faster(case) => {
+                Some(("two copies (faster here than one)", two))
+            }
+            Some(two) => Some(("two copies (as fast here as one)", two)),
             None => Some((name, own)),
+        }
+    }
+
+    /// Whether the loop with two copies is certainly faster than that with one: by the readings between the trials or, if
+    /// there are none, by those from before the run.
+    fn two_copies_faster(&self, case: &Case) -> bool {
+        match (&case.copy_bytes_per_s, &self.0) {
+            ([Some(one), Some(two)], _) => {
+                one.has_interval() && two.has_interval() && two.low > one.high
+            }
+            (_, Some(limits)) => {
+                let one = limits.copy_limit(1, case.size_bytes);
+                one.is_some_and(|one| limits.two_copies_faster(one))
+            }
+            _ => false,
         }
     }
 

@@ -6,6 +6,7 @@ use crossway_sys::yardstick::{Copies, CopyPlan, copy_run};
 use serde::{Deserialize, Serialize};
 
 use super::{Ask, Limits, Spread, spread_of};
+use crate::stats::TRIALS_AT_LEAST;
 
 /// The layout of the ring in the best measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,14 +44,17 @@ pub struct CopyLimit {
 }
 
 impl Limits {
-    /// Whether this limit with two copies is faster than `one`, the limit with a single copy between the same CPUs and
-    /// at the same size.
+    /// Whether the limit with two copies is certainly faster than `one`, the limit with a single copy between the same
+    /// CPUs and at the same size: there are enough readings of both, and their middle 80 % do not overlap.
     pub fn two_copies_faster(&self, one: &CopyLimit) -> bool {
         let twin = |c: &&CopyLimit| {
             (c.copies, c.a, c.b, c.size_bytes) == (2, one.a, one.b, one.size_bytes)
         };
         let two = self.copies.iter().find(twin).filter(|_| one.copies == 1);
-        two.is_some_and(|two| two.bytes_per_s.median > one.bytes_per_s.median)
+        two.is_some_and(|two| {
+            let (one, two) = (one.bytes_per_s, two.bytes_per_s);
+            one.n.min(two.n) >= TRIALS_AT_LEAST && two.p10 > one.p90
+        })
     }
 }
 
