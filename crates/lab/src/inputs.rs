@@ -11,7 +11,7 @@ pub use crate::testbed::Ends;
 use crate::testbed::Testbed;
 pub use goals::{GoalFigure, Goals};
 pub use span::Span;
-pub use workload::{Extent, Measure, Workload, WorkloadFacts};
+pub use workload::{Extent, Measure, Workload, WorkloadFacts, messages_per_burst};
 
 /// Where the roles run, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

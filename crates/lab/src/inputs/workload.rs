@@ -120,6 +120,12 @@ impl Workload {
     }
 }
 
+/// Number of whole messages in a burst of a paced stream, at least one. Plans allow only bursts of whole messages; records
+/// of earlier versions may have others.
+pub fn messages_per_burst(burst_bytes: u64, size_bytes: u64) -> u64 {
+    (burst_bytes / size_bytes.max(1)).max(1)
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

@@ -17,6 +17,24 @@ pub(super) fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
     }
 }
 
+/// Rejects a burst that is not a whole number of messages, for any of these sizes: it would send other bytes than it
+/// says.
+pub(super) fn whole_messages(
+    at: &At<'_>,
+    workload: Workload,
+    sizes: &[u64],
+) -> Result<(), PlanError> {
+    let Workload::Paced { burst_bytes, .. } = workload else { return Ok(()) };
+    let Some(size) = sizes.iter().find(|size| burst_bytes % (**size).max(1) != 0) else {
+        return Ok(());
+    };
+    Err(at.bad(format!(
+        "a burst of {burst_bytes} bytes is not a whole number of messages of {size} bytes; set burst_bytes to a \
+         multiple of size_bytes, such as {}",
+        burst_bytes.next_multiple_of(*size)
+    )))
+}
+
 pub(super) fn workload(at: &At<'_>, value: &Value) -> Result<Workload, PlanError> {
     const ALLOWED: &str = "throughput, ping-pong, exchange, { paced = { burst_bytes = N, period_us = N } }, \
                            { requests = { period_ns = N } }, { pairs = { pairs = N } }, \

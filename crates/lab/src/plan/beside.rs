@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use super::at::{At, kind};
-use super::axes::{placement, wait, workload};
+use super::axes::{placement, wait, whole_messages, workload};
 use super::{BesideAxis, PlacementAxis, PlanError, mechanisms, repeat, sizes};
 use crate::inputs::Beside;
 
@@ -43,8 +43,9 @@ fn one(at: &At<'_>, table: &Table) -> Result<BesideAxis, PlanError> {
         let why = format!("the workload {word} is not supported in `beside`; allowed: {WORKLOADS}");
         return Err(here.bad(why));
     }
-    let (here, value) = needed("size_bytes")?;
-    let size_bytes = sizes::bytes(&here, value, 1)?;
+    let (at_size, value) = needed("size_bytes")?;
+    let size_bytes = sizes::bytes(&at_size, value, 1)?;
+    whole_messages(&here, workload, &[size_bytes])?;
     let wait = get("wait").map(|(at, value)| wait(&at, value)).transpose()?.flatten();
     let placement = match get("placement") {
         None => None,

@@ -4,7 +4,9 @@ use crossway_mech::Access;
 use toml::{Table, Value};
 
 use super::at::{At, kind};
-use super::axes::{access, bytes_or_default, ends, load, placement, wait, workload};
+use super::axes::{
+    access, bytes_or_default, ends, load, placement, wait, whole_messages, workload,
+};
 use super::{
     Group, MOST_TRIALS, OVERRIDES, Plan, PlanError, beside, mechanisms, require, sizes, testbeds,
 };
@@ -132,7 +134,11 @@ fn group(at: &At<'_>, name: &str, own: &Table, above: &Above<'_>) -> Result<Grou
         None => return Err(here.key("mechanisms").bad("missing")),
     };
     let workloads = match get("workload") {
-        Some((at, value)) => at.axis(value, workload)?,
+        Some((at, value)) => {
+            let workloads = at.axis(value, workload)?;
+            workloads.iter().try_for_each(|one| whole_messages(&at, *one, &sizes))?;
+            workloads
+        }
         None => return Err(here.key("workload").bad("missing")),
     };
     let require = get("require")

@@ -10,8 +10,6 @@ mod throughput;
 
 use std::os::fd::BorrowedFd;
 
-pub(crate) use paced::messages_per_burst;
-
 use crossway_mech::{Mechanism, RecvError, Rx, SendError, Tx};
 use crossway_sys::clock::monotonic_ns;
 

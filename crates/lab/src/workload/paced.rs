@@ -9,7 +9,7 @@ use crossway_sys::clock::{monotonic_ns, sleep_until_ns};
 use super::throughput::{acknowledge, end_lossy, receive_lossy};
 use super::{ByCopy, InPlace, Put, enter, metered, take};
 use crate::control::{Outcome, PaceSeen, Window};
-use crate::inputs::Span;
+use crate::inputs::{Span, messages_per_burst};
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
 /// A burst that begins later than this, in nanoseconds, counts as late; a tenth of the period applies if that is less.
@@ -140,11 +140,6 @@ impl Punctuality {
         self.seen.lateness = self.lateness.encode();
         self.seen
     }
-}
-
-/// Number of whole messages in a burst, at least one.
-pub(crate) fn messages_per_burst(burst_bytes: u64, size: u64) -> u64 {
-    (burst_bytes / size.max(1)).max(1)
 }
 
 pub(super) fn send<M: Mechanism>(

@@ -1,9 +1,7 @@
 //! Tables of paced streams: one per pace and size. Percentiles that no case has are left out.
 
-use crossway_lab::record::Span;
-
 use super::by_workload::by_workload;
-use super::{duration, pooled, text_figure};
+use super::{CPU_ROUND_TRIP, duration, pooled, text_figure};
 use crate::estimate::Estimate;
 use crate::sheet::{Cell, Sheet};
 use crate::summary::{Case, LatencySummary, Summary};
@@ -11,18 +9,9 @@ use crate::units::{Quantity, three_digits};
 
 /// Returns the tables of paced streams (open loop): one per pace and size.
 pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
-    let heads = [
-        "Offered",
-        "Achieved",
-        "Sender late",
-        "p50",
-        "p99",
-        "p99.9",
-        "max",
-        "Late bursts",
-        "CPU / message",
-    ];
-    let is_paced = |case: &Case| case.workload.facts().paced();
+    let heads = |cpu| {
+        ["Offered", "Achieved", "Sender late", "p50", "p99", "p99.9", "max", "Late bursts", cpu]
+    };
     let row = |case: &Case| {
         let latency = case.workload.facts().measure.span().and_then(|span| case.latency(span));
         let pacing = case.pacing.as_ref();
@@ -51,8 +40,18 @@ pub(super) fn sheets(summary: &Summary, setting: usize) -> Vec<Sheet> {
             Cell::figure(Quantity::Duration, case.cpu_ns_per_msg),
         ]
     };
-    let order = |case: &Case| case.latency(Span::OneWay).map_or(f64::INFINITY, |l| l.p50.value);
-    let mut sheets = by_workload(summary, setting, is_paced, &heads, row, order);
+    let order = |case: &Case| {
+        let latency = case.workload.facts().measure.span().and_then(|span| case.latency(span));
+        latency.map_or(f64::INFINITY, |l| l.p50.value)
+    };
+    let mut sheets = Vec::new();
+    for (has_replies, cpu) in [(false, "CPU / message"), (true, CPU_ROUND_TRIP)] {
+        let of_kind = |case: &Case| {
+            let facts = case.workload.facts();
+            facts.paced() && facts.has_replies == has_replies
+        };
+        sheets.extend(by_workload(summary, setting, of_kind, &heads(cpu), row, order));
+    }
     sheets.iter_mut().for_each(leave_out_empty_percentiles);
     sheets
 }

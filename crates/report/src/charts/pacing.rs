@@ -1,6 +1,6 @@
 //! Latency and CPU share of paced streams by rate.
 
-use crossway_lab::inputs::Workload;
+use crossway_lab::inputs::{Workload, messages_per_burst};
 use crossway_lab::record::Span;
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact};
@@ -11,7 +11,7 @@ use crate::summary::{Case, Summary};
 fn rate(workload: Workload, size: u64) -> Option<f64> {
     match workload {
         Workload::Paced { burst_bytes, period_us } if size > 0 && period_us > 0 => {
-            Some((burst_bytes as f64 / size as f64).max(1.0) * 1e6 / period_us as f64)
+            Some(messages_per_burst(burst_bytes, size) as f64 * 1e6 / period_us as f64)
         }
         _ => None,
     }

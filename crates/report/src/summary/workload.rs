@@ -1,6 +1,6 @@
 //! The names and the order of workloads.
 
-use crossway_lab::inputs::Workload;
+use crossway_lab::inputs::{Workload, messages_per_burst};
 
 use crate::units;
 
@@ -26,10 +26,10 @@ pub fn workload_name(workload: Workload, size: u64) -> String {
         }
         Workload::Paced { burst_bytes, period_us } => {
             let period = units::Quantity::Duration.show(period_us as f64 * 1e3);
-            if burst_bytes == size {
-                format!("one message every {period}")
-            } else {
-                format!("{} every {period}", units::size(burst_bytes))
+            // What is sent, not what the plan says: the burst in a record may end with part of a message.
+            match messages_per_burst(burst_bytes, size) {
+                1 => format!("one message every {period}"),
+                messages => format!("{} every {period}", units::size(messages * size)),
             }
         }
     }

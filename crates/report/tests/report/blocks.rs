@@ -76,6 +76,20 @@ fn a_paced_plan_shows_rates_percentiles_and_late_bursts() {
 }
 
 #[test]
+fn a_paced_stream_is_called_by_the_bytes_that_it_sends() {
+    let named = |burst_bytes, size| {
+        let workload = Workload::Paced { burst_bytes, period_us: 1_000 };
+        let run = run(&[Ask::idle(workload, size)]);
+        let (found, _) = blocks(&run.summary, 12);
+        found.last().expect("a block").sheets[0].title.clone()
+    };
+    assert_eq!(named(64, 64), "64 B messages, one message every 1.00 ms");
+    // Records of earlier versions may have bursts that are not whole messages.
+    assert_eq!(named(100, 64), "64 B messages, one message every 1.00 ms");
+    assert_eq!(named(300, 64), "64 B messages, 256 B every 1.00 ms");
+}
+
+#[test]
 fn rates_of_requests_count_round_trips_whatever_the_size_of_the_replies() {
     let workload = Workload::Paced { burst_bytes: 256, period_us: 1_000 };
     let mut records = synthetic::run(&MADE[..4], &[Ask::idle(workload, 256)], 5, 21);
@@ -89,6 +103,7 @@ fn rates_of_requests_count_round_trips_whatever_the_size_of_the_replies() {
     let run = Run::of_records(Path::new("run"), records);
     let (found, _) = blocks(&run.summary, 12);
     let sheet = found.iter().flat_map(|b| &b.sheets).find(|s| s.heads[1] == "Offered").unwrap();
+    assert_eq!(sheet.heads.last().unwrap(), "CPU / round trip");
     for row in &sheet.rows {
         assert_eq!(row.cells[1].text, "1.00 k msg/s");
         assert_eq!(row.cells[2].text, "998 msg/s");
