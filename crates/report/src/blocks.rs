@@ -144,7 +144,7 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
                 .iter()
                 .flat_map(|class| rows(summary, setting, size, *class, &heads))
                 .collect();
-            let notes = notes(&rows);
+            let notes = notes(&heads, &rows);
             let title = format!("{} messages", units::size(size));
             Sheet { title, heads, rows, sortable: true, notes }
         })
@@ -152,9 +152,9 @@ fn comparison(summary: &Summary, setting: usize) -> Vec<Sheet> {
 }
 
 /// Returns the footnotes that explain the marks in these rows.
-fn notes(rows: &[Row]) -> Vec<String> {
+fn notes(heads: &[String], rows: &[Row]) -> Vec<String> {
     let has = |mark| rows.iter().flat_map(|r| &r.cells).any(|c| c.marks.contains(mark));
-    let (awake, moved, few) = (awake_explained(), moved_explained(), few_explained(rows));
+    let (awake, moved, few) = (awake_explained(), moved_explained(), few_explained(heads, rows));
     let marks: [(char, &str); 5] = [
         (POOLED, POOLED_MEANS),
         (BEYOND, BEYOND_MEANS),
@@ -226,13 +226,21 @@ fn mark_few(cell: &mut Cell, degraded: bool) {
     }
 }
 
-/// Explains [`FEW`] with the number of trials of each row that has the mark.
-fn few_explained(rows: &[Row]) -> String {
+/// Explains [`FEW`] with the number of trials of each row that has the mark. If the marked figures of a row are from
+/// different numbers of trials, their columns are named.
+fn few_explained(heads: &[String], rows: &[Row]) -> String {
     let mut by_trials: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for row in rows {
-        let few = row.cells.iter().filter_map(|cell| cell.few_trials).min();
-        if let (Some(trials), Some(name)) = (few, row.cells.first()) {
-            by_trials.entry(trials).or_default().push(name.text.clone());
+        let Some(name) = row.cells.first() else { continue };
+        let mut columns: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for (head, cell) in heads.iter().zip(&row.cells).filter(|(_, c)| c.marks.contains(FEW)) {
+            columns.entry(cell.few_trials.unwrap_or(0)).or_default().push(head);
+        }
+        let several = columns.len() > 1;
+        for (trials, columns) in columns {
+            let figures =
+                if several { format!(" ({})", columns.join(", ")) } else { String::new() };
+            by_trials.entry(trials).or_default().push(format!("{}{figures}", name.text));
         }
     }
     let of = |(trials, names): (usize, Vec<String>)| {

@@ -86,8 +86,9 @@ fn trials(run: &Run) -> Raw {
         .map(|r: &Record| {
             let latency =
                 r.latency_ns.iter().find(|l| l.span == Span::RoundTrip).or(r.latency_ns.first());
-            let mut warnings = r.reason.iter().cloned().chain(r.warnings.iter().cloned());
-            let note = warnings.by_ref().collect::<Vec<_>>().join("; ");
+            // Records of earlier versions repeat the reason among the warnings.
+            let others = r.warnings.iter().filter(|warning| r.reason.as_ref() != Some(warning));
+            let note = r.reason.iter().chain(others).cloned().collect::<Vec<_>>().join("; ");
             vec![
                 words.index(&r.case),
                 words.index(&r.mechanism),

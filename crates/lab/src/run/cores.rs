@@ -95,10 +95,11 @@ fn mark(record: &mut Record, before: f64, after: f64) {
     let what = format!(
         "the virtual CPUs moved to other cores: a cache-line round trip took {before:.0} ns before the trial and {after:.0} ns after it"
     );
-    record.warnings.push(what.clone());
     if record.status == Status::Ok {
         record.status = Status::Degraded;
         record.reason = Some(what);
         record.remedy = Some("measure again, on a machine whose cores are not shared".to_owned());
+    } else {
+        record.warnings.push(what);
     }
 }

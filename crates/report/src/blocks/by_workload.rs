@@ -82,13 +82,12 @@ pub(super) fn by_workload(
         let place = |class: WaitClass| WaitClass::ALL.iter().position(|c| *c == class);
         rows.sort_by(|(a, _), (b, _)| place(a.0).cmp(&place(b.0)).then(a.1.total_cmp(&b.1)));
         let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
+        let heads: Vec<String> =
+            std::iter::once("Mechanism").chain(heads.iter().copied()).map(str::to_owned).collect();
         Sheet {
             title: format!("{} messages, {name}", units::size(size)),
-            heads: std::iter::once("Mechanism")
-                .chain(heads.iter().copied())
-                .map(str::to_owned)
-                .collect(),
-            notes: notes(&rows),
+            notes: notes(&heads, &rows),
+            heads,
             rows,
             sortable: true,
         }

@@ -61,7 +61,7 @@ pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<
         y: Axis::new("Latency", Scale::Log, "s"),
         views,
         initial: 0,
-        workloads: &["ping-pong", "paced"],
+        workloads: &["ping-pong", "paced", "requests"],
     })
 }
 

@@ -184,11 +184,16 @@ impl Case {
     }
 }
 
+/// The trials from which the figures of a case come. Degraded trials are kept and listed, but used only if there are no
+/// others.
+pub(super) fn used<'a>(trials: &[&'a Record]) -> Vec<&'a Record> {
+    let degraded = trials.iter().all(|r| r.status == Status::Degraded);
+    trials.iter().copied().filter(|r| degraded || r.status == Status::Ok).collect()
+}
+
 pub(super) fn case(contender: usize, setting: usize, key: &Key, trials: &[&Record]) -> Case {
     let degraded = trials.iter().all(|r| r.status == Status::Degraded);
-    // Degraded trials are kept and listed, but used for figures only if there are no others.
-    let used: Vec<&Record> =
-        trials.iter().copied().filter(|r| degraded || r.status == Status::Ok).collect();
+    let used = used(trials);
     let over = |get: &dyn Fn(&Record) -> Option<f64>| {
         let values: Vec<f64> = used.iter().filter_map(|r| get(r)).collect();
         Estimate::of(&values)

@@ -18,8 +18,8 @@ use crate::contender::Contender;
 use crate::histograms::Histograms;
 
 pub use beside::BesideSummary;
-use case::case;
 pub use case::{Case, FairnessSummary, LatencySummary, PacingSummary, Packets, Pooled, RoleShare};
+use case::{case, used};
 use moved::UsualCores;
 pub(crate) use reasons::{Reason, by_reason};
 pub use setting::{Setting, beside_name, load_name, placement_name};
@@ -43,15 +43,17 @@ pub struct Trouble {
     pub trials: usize,
 }
 
-/// Messages lost in verified trials by a mechanism that is allowed to lose some.
+/// Messages lost by a mechanism that is allowed to lose some, over all trials from which its figures come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// Messages sent in the trials that lost some.
+    /// Messages sent in all these trials.
     pub sent: u64,
     /// Messages that did not arrive.
     pub lost: u64,
-    /// Number of trials that lost some.
+    /// Number of these trials that lost some.
     pub trials: usize,
+    /// Number of all these trials.
+    pub of_trials: usize,
 }
 
 /// All records of a run, aggregated by case.
@@ -91,7 +93,6 @@ impl Summary {
         let mut troubles: BTreeMap<Cause<'_>, (Vec<&str>, usize)> = BTreeMap::new();
         let mut warnings: HashMap<&str, usize> = HashMap::new();
         let mut trials_by_status = BTreeMap::new();
-        let mut losses: BTreeMap<String, Loss> = BTreeMap::new();
         for record in records {
             *trials_by_status.entry(record.status).or_insert(0) += 1;
             for warning in &record.warnings {
@@ -107,12 +108,6 @@ impl Summary {
             }
             if matches!(record.status, Status::Ok | Status::Degraded) {
                 groups.entry(key(record)).or_default().push(record);
-                if let Some(counts) = record.counts.filter(|c| c.received < c.sent) {
-                    let loss = losses.entry(record.mechanism.clone()).or_default();
-                    loss.sent += counts.sent;
-                    loss.lost += counts.sent - counts.received;
-                    loss.trials += 1;
-                }
             }
         }
 
@@ -176,7 +171,7 @@ impl Summary {
             settings,
             cases,
             troubles,
-            losses,
+            losses: losses(groups.values().map(Vec::as_slice)),
             warnings,
             reversals,
             trials_by_status,
@@ -231,6 +226,22 @@ impl Summary {
         sizes.dedup();
         sizes
     }
+}
+
+/// What was lost in the trials from which the figures of these cases come, by mechanism.
+fn losses<'a>(cases: impl Iterator<Item = &'a [&'a Record]>) -> BTreeMap<String, Loss> {
+    let mut losses: BTreeMap<String, Loss> = BTreeMap::new();
+    for record in cases.flat_map(used) {
+        let Some(counts) = record.counts else { continue };
+        let loss = losses.entry(record.mechanism.clone()).or_default();
+        let lost = counts.sent.saturating_sub(counts.received);
+        loss.sent += counts.sent;
+        loss.lost += lost;
+        loss.trials += usize::from(lost > 0);
+        loss.of_trials += 1;
+    }
+    losses.retain(|_, loss| loss.lost > 0);
+    losses
 }
 
 fn key(record: &Record) -> Key {

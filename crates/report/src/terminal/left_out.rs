@@ -61,9 +61,11 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
         let _ = writeln!(out, "\n{}", wrap(text, width));
         for (mechanism, loss) in &summary.losses {
             let share = three_digits(loss.lost as f64 / loss.sent as f64 * 100.0);
-            let trials = count(loss.trials, "trial", "trials");
-            let text =
-                format!("- {mechanism}: {} of {} ({share} %) in {trials}", loss.lost, loss.sent);
+            let trials = count(loss.of_trials, "trial", "trials");
+            let text = format!(
+                "- {mechanism}: {} of {} ({share} %), in {} of {trials}",
+                loss.lost, loss.sent, loss.trials
+            );
             let _ = writeln!(out, "{}", wrap(&text, width));
         }
     }

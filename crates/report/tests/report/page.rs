@@ -179,6 +179,29 @@ fn a_large_run_embeds_one_row_per_case_and_stays_small() {
 }
 
 #[test]
+fn a_reason_that_is_also_a_warning_is_shown_once() {
+    let mut records = round_trips("pipe", Wait::Block, &FAST);
+    records[0].status = Status::Degraded;
+    records[0].reason = Some("the cores moved".to_owned());
+    records[0].warnings = vec!["the cores moved".to_owned(), "a lost message".to_owned()];
+    let raw = Raw::of(&run_of(vec![records]));
+    assert!(raw.words.contains(&"the cores moved; a lost message".to_owned()), "{:?}", raw.words);
+}
+
+#[test]
+fn the_command_of_a_chart_selects_the_requests_that_it_shows() {
+    let mut records = round_trips("pipe", Wait::Block, &FAST);
+    for record in &mut records {
+        record.inputs.workload = Workload::Requests { period_ns: 1_000_000 };
+    }
+    let run = run_of(vec![records]);
+    let charts = charts::all(&run.summary, &run.limits, &run.histograms);
+    let chart = charts.iter().find(|c| c.id == "distribution").expect("the requests are timed");
+    let command = run.command(chart.workloads);
+    assert!(command.contains("|*/requests*'"), "{command}");
+}
+
+#[test]
 fn the_command_repeats_what_was_measured() {
     let (preset, text) = PRESETS[0];
     let mut run = run_of(vec![round_trips("pipe", Wait::Block, &FAST)]);

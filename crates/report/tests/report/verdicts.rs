@@ -154,6 +154,17 @@ fn fewer_than_five_trials_have_no_winner_no_interval_and_no_noise() {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("2 good trials of shm-futex; 4 good trials of pipe"), "{text}");
     }
+    // If the marked figures of a mechanism are from different numbers of trials, each number has its columns.
+    let mut streams = round_trips("pipe", Wait::Block, &SLOW[..2]);
+    for record in &mut streams {
+        record.case = "synthetic/pipe/stream".to_owned();
+        record.inputs.workload = Workload::Throughput;
+        record.latency_ns.clear();
+    }
+    let run = run_of(vec![round_trips("pipe", Wait::Block, &SLOW[..1]), streams]);
+    let text = terminal::markdown(&run).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("1 good trial of pipe (Round trip p50"), "{text}");
+    assert!(text.contains("2 good trials of pipe (Throughput, "), "{text}");
 }
 
 #[test]
