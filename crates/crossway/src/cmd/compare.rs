@@ -43,10 +43,11 @@ pub(crate) struct Compare {
     #[command(flatten)]
     filters: Filters,
     /// With e.g. slower:5%, exit with status 1 if a figure is slower by more than 5 %, if the trials do not decide
-    /// that, or if a case failed in B or was measured only in A
+    /// that, if a trial of B failed, or if a case has figures only in A
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
-    /// With --fail-on: accept figures that the trials leave undecided, and cases that were measured only in A
+    /// With --fail-on: accept figures that the trials leave undecided, and cases that were measured only in A, unless
+    /// all their trials in B are degraded
     #[arg(long, requires = "fail_on")]
     allow_unclear: bool,
     /// Call differences up to this percentage "same" even if they are statistically significant
