@@ -32,7 +32,7 @@ measure_ms = 10
 [group.between]
 testbed = "pair"
 mechanisms = ["tcp", "udp"]
-workload = ["throughput", "ping-pong", { paced = { burst_bytes = 64, period_us = 1000 } }]
+workload = ["throughput", "ping-pong", { paced = { burst_bytes = 4096, period_us = 1000 } }]
 [group.within]
 testbed = "pair"
 ends = "within"
