@@ -43,7 +43,8 @@ pub struct Trouble {
     pub trials: usize,
 }
 
-/// Messages lost by a mechanism that is allowed to lose some, over all trials from which its figures come.
+/// Messages lost by a mechanism that is allowed to lose some, over all trials from which the figures of its cases with
+/// losses come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     /// Messages sent in all these trials.
@@ -228,19 +229,24 @@ impl Summary {
     }
 }
 
-/// What was lost in the trials from which the figures of these cases come, by mechanism.
+/// What was lost in the trials from which the figures of these cases come, by mechanism. Cases without losses are left
+/// out: the many messages of round trips would hide what a stream loses.
 fn losses<'a>(cases: impl Iterator<Item = &'a [&'a Record]>) -> BTreeMap<String, Loss> {
     let mut losses: BTreeMap<String, Loss> = BTreeMap::new();
-    for record in cases.flat_map(used) {
-        let Some(counts) = record.counts else { continue };
-        let loss = losses.entry(record.mechanism.clone()).or_default();
-        let lost = counts.sent.saturating_sub(counts.received);
-        loss.sent += counts.sent;
-        loss.lost += lost;
-        loss.trials += usize::from(lost > 0);
-        loss.of_trials += 1;
+    for trials in cases.map(used) {
+        let counts = || trials.iter().filter_map(|r| Some((&r.mechanism, r.counts?)));
+        if counts().all(|(_, counts)| counts.received >= counts.sent) {
+            continue;
+        }
+        for (mechanism, counts) in counts() {
+            let loss = losses.entry(mechanism.clone()).or_default();
+            let lost = counts.sent.saturating_sub(counts.received);
+            loss.sent += counts.sent;
+            loss.lost += lost;
+            loss.trials += usize::from(lost > 0);
+            loss.of_trials += 1;
+        }
     }
-    losses.retain(|_, loss| loss.lost > 0);
     losses
 }
 

@@ -57,7 +57,7 @@ pub(super) fn left_out(summary: &Summary, width: u16) -> String {
         }
     }
     if !summary.losses.is_empty() {
-        let text = "Lost messages; throughput counts only what arrived:";
+        let text = "Lost messages, in the cases with losses; throughput counts only what arrived:";
         let _ = writeln!(out, "\n{}", wrap(text, width));
         for (mechanism, loss) in &summary.losses {
             let share = three_digits(loss.lost as f64 / loss.sent as f64 * 100.0);
