@@ -286,7 +286,8 @@ impl Compare {
         Ok(vec![what])
     }
 
-    /// Prints one table of all figures; on a terminal, one table per case with the case as its title.
+    /// Prints one table of all figures in Markdown; otherwise one table per case, with the case as its title and the
+    /// notes on the verdicts below it.
     fn print_figures(&self, ui: &Ui, report: &ComparisonReport) {
         let shown: Vec<&Comparison> = report
             .comparisons
@@ -298,6 +299,10 @@ impl Compare {
             for c in &shown {
                 let mut row = vec![(c.case.clone(), Tone::Plain)];
                 row.extend(cells(c));
+                let note = c.note.as_ref().filter(|_| !c.same_trials);
+                if let (Some((verdict, _)), Some(note)) = (row.last_mut(), note) {
+                    *verdict = format!("{verdict}: {note}");
+                }
                 grid.toned_row(row);
             }
             if !grid.is_empty() {
@@ -307,8 +312,20 @@ impl Compare {
         }
         for figures in shown.chunk_by(|x, y| x.case == y.case) {
             let mut grid = Grid::new(HEADS);
-            figures.iter().for_each(|c| grid.toned_row(cells(c)));
-            println!("{}\n{}\n", ui.paint("1", &figures[0].case), grid.text(ui));
+            let mut notes: Vec<(&str, Vec<String>)> = Vec::new();
+            for c in figures {
+                grid.toned_row(cells(c));
+                let Some(note) = c.note.as_deref().filter(|_| !c.same_trials) else { continue };
+                match notes.iter_mut().find(|(noted, _)| *noted == note) {
+                    Some((_, of)) => of.push(c.figure.to_string()),
+                    None => notes.push((note, vec![c.figure.to_string()])),
+                }
+            }
+            println!("{}\n{}", ui.paint("1", &figures[0].case), grid.text(ui));
+            for (note, of) in notes {
+                ui.print_wrapped(1, &format!("{}: {note}", of.join(", ")));
+            }
+            println!();
         }
     }
 
@@ -378,17 +395,13 @@ fn verdict(c: &Comparison) -> (String, Tone) {
     if c.same_trials {
         return ("same trials".to_owned(), Tone::Plain);
     }
-    let (word, tone) = match c.verdict {
+    match c.verdict {
         Verdict::Faster => ("faster".to_owned(), Tone::Good),
         Verdict::Slower => ("slower".to_owned(), Tone::Bad),
         Verdict::Same => {
             (format!("same within {:.1} %", c.same_within.unwrap_or(0.0) * 100.0), Tone::Plain)
         }
         Verdict::Unclear => ("unclear".to_owned(), Tone::Unsure),
-    };
-    match &c.note {
-        Some(note) => (format!("{word}: {note}"), tone),
-        None => (word, tone),
     }
 }
 
