@@ -312,7 +312,7 @@ impl Choice<'_> {
     }
 }
 
-/// Chooses a candidate among those that were measured to the end, as [`among`] does. Those that an earlier stage of a
+/// Chooses a candidate among those that were measured to the end, as `among` does. Those that an earlier stage of a
 /// survey dropped take no part, because their trials are not interleaved with those of the others; they do if no other
 /// is admissible. `None` if no candidate is admissible.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
