@@ -268,8 +268,8 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     // Each leader's interval overlaps the first one's, but not necessarily that of another leader.
     if leaders.len() == ranking.entries.len() {
         return Some(format!(
-            "For {subject}, this run cannot tell which of the {} contenders {}: their intervals overlap that of {}, \
-             {}.",
+            "For {subject}, this run cannot tell which of the {} contenders {}: their intervals overlap that of the best \
+             one, {}: {}.",
             leaders.len(),
             words.has,
             name(summary, first),
@@ -278,7 +278,7 @@ fn best(summary: &Summary, metric: Metric, size: u64, class: WaitClass) -> Optio
     }
     if leaders.len() > 1 {
         return Some(format!(
-            "For {subject}, this run cannot tell which of {} {}: their intervals overlap that of {}, {}.",
+            "For {subject}, this run cannot tell which of {} {}: their intervals overlap that of the best one, {}: {}.",
             list(leaders.iter().map(|e| name(summary, e))),
             words.has,
             name(summary, first),

@@ -37,8 +37,8 @@ fn overlapping_intervals_are_a_tie_and_said_to_be_one() {
     assert_eq!(
         verdict.sentences[0],
         "For 64-byte messages with both ends blocking, this run cannot tell which of pipe and fifo has the shortest \
-         median round trip: their intervals overlap that of pipe, 10.3 µs (median of 5 trials, 95 % interval 10.0–11.0 \
-         µs)."
+         median round trip: their intervals overlap that of the best one, pipe: 10.3 µs (median of 5 trials, 95 % \
+         interval 10.0–11.0 µs)."
     );
 }
 
@@ -53,8 +53,8 @@ fn a_tie_claims_an_overlap_with_the_best_only() {
     assert_eq!(
         run.verdict().sentences[0],
         "For 64-byte messages with both ends blocking, this run cannot tell which of the 3 contenders has the shortest \
-         median round trip: their intervals overlap that of pipe, 15.0 µs (median of 5 trials, 95 % interval 10.0–20.0 \
-         µs)."
+         median round trip: their intervals overlap that of the best one, pipe: 15.0 µs (median of 5 trials, 95 % \
+         interval 10.0–20.0 µs)."
     );
 }
 
