@@ -98,6 +98,12 @@ impl Bench for Unable {
 }
 
 fn answer(question: &Question, bench: &mut dyn Bench) -> Advice {
+    answer_in_stages(question, bench).0
+}
+
+/// Returns the answer and the purposes of the stages that were measured for it.
+fn answer_in_stages(question: &Question, bench: &mut dyn Bench) -> (Advice, Vec<String>) {
+    let mut stages = Vec::new();
     let library = Library::default();
     let sources = Sources {
         known: Known { probes: &[], faults: &[] },
@@ -105,7 +111,8 @@ fn answer(question: &Question, bench: &mut dyn Bench) -> Advice {
         folder: std::path::Path::new("out"),
         budget: Some(BUDGET),
     };
-    advise(question, &sources, bench, &mut |_| {}).expect("an answer")
+    let advice = advise(question, &sources, bench, &mut |stage| stages.push(stage.purpose.clone()));
+    (advice.expect("an answer"), stages)
 }
 
 #[test]
@@ -147,17 +154,7 @@ fn variations_include_the_choice_even_if_equals_have_lower_medians() {
 fn another_rate_of_a_fan_is_judged_by_the_figures_at_full_speed() {
     let text = "size_bytes = 512\nplacement = \"unpinned\"\npattern = \"fan-in\"\npeers = 2\nrate_per_s = 10\n[properties]\ndelivery = \"require\"";
     let question = Question::parse("scenario", "scenario", text).expect("a question");
-    let mut stages = Vec::new();
-    let library = Library::default();
-    let sources = Sources {
-        known: Known { probes: &[], faults: &[] },
-        library: &library,
-        folder: std::path::Path::new("out"),
-        budget: Some(BUDGET),
-    };
-    let mut bench = Simulated::new(1);
-    let advice = advise(&question, &sources, &mut bench, &mut |s| stages.push(s.purpose.clone()))
-        .expect("an answer");
+    let (advice, stages) = answer_in_stages(&question, &mut Simulated::new(1));
     assert!(!stages.iter().any(|s| s.contains("per second")), "{stages:?}");
     let rate =
         advice.flips.iter().find(|f| f.variation == "40 messages per second").expect("a rate");
