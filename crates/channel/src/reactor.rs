@@ -366,7 +366,7 @@ impl Reactor {
 /// Reads all packets that have arrived; returns false at the end of the connection.
 fn read_link(link: &Arc<Link>) -> bool {
     loop {
-        let packet = link.lock().wire.receive();
+        let packet = link.lock().receive();
         match packet {
             Packet::Nothing => return true,
             // The link looks for another connection.

@@ -61,7 +61,8 @@ impl Link {
             }
             Message::Rejoined if self.role == Role::Leader => self.is_found(&mut state),
             Message::Deaf => self.tx.raise(flag::DEAF),
-            Message::Bye => state.peer_said_bye = true,
+            // Noted when it was read.
+            Message::Bye => {}
             other => return Err(format!("unexpected packet in an open channel: {other:?}")),
         }
         Ok(())
@@ -89,8 +90,7 @@ impl Link {
         self.tx.raise(flag::DEAF);
         let what = match violation {
             Some(why) => EventKind::Violated(why),
-            // A transport may report the peer's end before the control thread has read the peer's last packets.
-            None if state.peer_said_bye || state.wire.ends_with_goodbye() => EventKind::PeerClosed,
+            None if state.has_heard_goodbye() => EventKind::PeerClosed,
             None => EventKind::PeerDied,
         };
         let died = what == EventKind::PeerDied;
@@ -101,5 +101,48 @@ impl Link {
             // If the listener was killed, its socket is still in the directory.
             self.directory.sweep(&self.name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossway_sys::socket::{SocketType, unix_pair};
+
+    use super::*;
+    use crate::net::wire::Wire;
+    use crate::{Directory, Options};
+
+    /// Ends a channel because its transport reports the peer's end, after the peer has sent these packets and the
+    /// control thread has read some of them. Returns what the log then says.
+    fn logged_after(packets: &[Message], read: usize) -> Option<EventKind> {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { directory: Directory::at(dir.path()), ..Options::default() };
+        let listener = options.clone().listen("ends").unwrap();
+        let _there = options.connect("ends", None).unwrap();
+        let here = listener.accept(None).unwrap();
+        let link = here.link();
+        let (near, far) = unix_pair(SocketType::Seqpacket).unwrap();
+        let mut far = Wire::unix(far);
+        let own = std::mem::replace(&mut link.lock().wire, Wire::unix(near));
+        packets.iter().for_each(|packet| far.send(packet, Vec::new()));
+        for _ in 0..read {
+            link.lock().receive();
+        }
+        // With an unread packet at its end, the first read after the peer's end fails.
+        link.lock().wire.send(&Message::Deaf, Vec::new());
+        drop(far);
+        link.lost(None);
+        let last = link.lock().last_event().cloned();
+        link.lock().wire = own;
+        last
+    }
+
+    #[test]
+    fn a_peer_that_said_goodbye_has_closed_even_if_its_transport_ends_first() {
+        for read in 0..=2 {
+            let what = logged_after(&[Message::Deaf, Message::Bye], read);
+            assert_eq!(what, Some(EventKind::PeerClosed), "{read} packets read before");
+        }
+        assert_eq!(logged_after(&[Message::Deaf], 0), Some(EventKind::PeerDied));
     }
 }

@@ -9,7 +9,7 @@ use super::Parts;
 use super::release::Release;
 use crate::event::{Event, EventKind, Reason};
 use crate::judge::Judge;
-use crate::message::{Message, OfferText};
+use crate::message::{Message, OfferText, Packet};
 use crate::net::Network;
 use crate::net::session::Session;
 use crate::net::stream::Route;
@@ -165,6 +165,22 @@ impl State {
             left: false,
             over: false,
         }
+    }
+
+    /// Reads the next packet from the peer, and notes if it is goodbye.
+    pub(crate) fn receive(&mut self) -> Packet {
+        let packet = self.wire.receive();
+        self.peer_said_bye |= matches!(packet, Packet::Message(Message::Bye, _));
+        packet
+    }
+
+    /// Whether the peer has said goodbye. For a peer within this host that has ended, this reads its last packets: a
+    /// transport may report the peer's end before the control thread has read them.
+    pub(super) fn has_heard_goodbye(&mut self) -> bool {
+        while !self.peer_said_bye && !self.wire.is_net() {
+            let Packet::Message(..) = self.receive() else { break };
+        }
+        self.peer_said_bye
     }
 
     /// Returns the last entry of the log.

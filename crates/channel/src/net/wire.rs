@@ -159,18 +159,6 @@ impl Wire {
         }
     }
 
-    /// Reads the packets that a peer within this host sent before it ended. Returns whether goodbye is among them.
-    pub(crate) fn ends_with_goodbye(&mut self) -> bool {
-        while let Wire::Unix(..) = self {
-            match self.receive() {
-                Packet::Message(Message::Bye, _) => return true,
-                Packet::Message(..) => {}
-                _ => break,
-            }
-        }
-        false
-    }
-
     /// Drops the connection; returns how many packets were received.
     pub(crate) fn disconnect(&mut self) -> u64 {
         let Wire::Net(net) = self else { return 0 };
@@ -289,29 +277,6 @@ impl NetWire {
                     return Packet::Broken;
                 }
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crossway_sys::socket::{SocketType, unix_pair};
-
-    use super::*;
-
-    #[test]
-    fn a_goodbye_behind_unread_packets_is_found_after_the_end() {
-        for said in [true, false] {
-            let (here, there) = unix_pair(SocketType::Seqpacket).unwrap();
-            let (mut here, mut there) = (Wire::unix(here), Wire::unix(there));
-            // With an unread packet at its end, the first read after the peer's end fails.
-            here.send(&Message::Deaf, Vec::new());
-            there.send(&Message::Deaf, Vec::new());
-            if said {
-                there.send(&Message::Bye, Vec::new());
-            }
-            drop(there);
-            assert_eq!(here.ends_with_goodbye(), said);
         }
     }
 }
