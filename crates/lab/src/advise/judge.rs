@@ -216,12 +216,25 @@ pub fn judge<'a>(
         kept_awake: candidate.wait == crossway_mech::Wait::Block
             && 2 * all().filter(|t| t.kept_awake()).count() > all().count(),
         must_sleep: question.wish(Property::Spinning) == Wish::Prohibit,
-        part: all().filter_map(|t| t.survey_part()).max(),
+        part: part(all().map(|t| t.survey_part())),
         durations: all().map(|t| t.planned()).collect(),
         cases,
         runs,
         former: false,
     })
+}
+
+/// The part of a survey up to which a candidate was measured. It was dropped early only if it has no other trials.
+fn part(mut parts: impl Iterator<Item = Option<SurveyPart>>) -> Option<SurveyPart> {
+    let mut to = parts.next()?;
+    for part in parts {
+        to = match (to, part) {
+            (Some(SurveyPart::Last), _) | (_, Some(SurveyPart::Last)) => Some(SurveyPart::Last),
+            (Some(SurveyPart::Early), Some(SurveyPart::Early)) => to,
+            _ => None,
+        };
+    }
+    to
 }
 
 /// The latencies of a candidate's trials for a goal on a percentile, in microseconds. In a mix, the k-th trials of all

@@ -15,7 +15,7 @@ use plan::{WARMUP_MS, measure_ms, plan_of};
 
 use super::AdviseError;
 use super::candidate::Candidate;
-use super::judge::{Judged, LATEST_TRIALS, Setting, choose, choose_of_all, judge};
+use super::judge::{Choice, Judged, LATEST_TRIALS, Setting, choose, choose_of_all, judge};
 use super::question::{Question, Site};
 use super::trials::{SurveyPart, Trial};
 use crate::cases::size_words;
@@ -209,9 +209,10 @@ impl Surveyor<'_> {
         let left: Vec<Candidate> = looked_at.into_iter().map(|j| j.candidate).collect();
         loop {
             let judged = judged(&left, &self.survey);
-            // A candidate that an earlier stage dropped may return.
-            let Some(choice) = choose_of_all(self.question, &judged).filter(|c| !c.is_settled())
-            else {
+            // A candidate that an earlier stage dropped may return, but then it needs trials beside the others.
+            let is_open =
+                |c: &Choice<'_>| !c.is_settled() || c.chosen.part == Some(SurveyPart::Early);
+            let Some(choice) = choose_of_all(self.question, &judged).filter(is_open) else {
                 return Ok(());
             };
             let purpose = match choice.is_certain() {
@@ -265,7 +266,7 @@ impl Surveyor<'_> {
             }
             let left = self.budget.saturating_sub(self.elapsed());
             if self.affordable(finalists.len(), left) < VARIED_TRIALS {
-                break;
+                continue;
             }
             let purpose = format!("variation: {}", describe(&variation, self.question));
             self.stage(&purpose, None, finalists, &variation, VARIED_TRIALS)?;
@@ -292,7 +293,12 @@ impl Surveyor<'_> {
         let count = candidates.len() * question.sizes.len() * trials as usize;
         let about = self.trial_time() * count as u32;
         let purpose = purpose.to_owned();
-        (self.tell)(&Stage { purpose, candidates: candidates.len(), trials: count, about });
+        (self.tell)(&Stage {
+            purpose,
+            candidates: candidates.len(),
+            trials: trials as usize,
+            about,
+        });
         let begun = self.bench.now();
         let brought = self.bench.run(&plan)?;
         // A failure may have waited for a deadline, which says nothing about the next trials.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::question::Percentile;
 use crate::awake::hardly_slept;
+use crate::cases::wait_name;
 use crate::compare::durations::Planned;
 use crate::inputs::{Beside, Ends, Load, Measure, Placement, Workload};
 use crate::other_work::OtherWork;
@@ -60,7 +61,7 @@ pub struct TrialInputs {
 }
 
 /// The part of a survey that a trial belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurveyPart {
     /// A stage after which candidates are dropped.
     Early,
@@ -68,14 +69,15 @@ pub enum SurveyPart {
     Last,
 }
 
-impl SurveyPart {
-    /// Beginning of the names of the groups in the plans of this part.
-    pub(super) fn prefix(self) -> &'static str {
-        match self {
-            SurveyPart::Early => "early-",
-            SurveyPart::Last => "last-",
-        }
-    }
+/// The name of a group in the plans of a survey: its part, if it is for the choice, how its candidates wait, and the
+/// message size in bytes.
+pub(super) fn survey_group(part: Option<SurveyPart>, wait: Wait, size_bytes: u64) -> String {
+    let prefix = match part {
+        Some(SurveyPart::Early) => "early-",
+        Some(SurveyPart::Last) => "last-",
+        None => "",
+    };
+    format!("{prefix}{}-{size_bytes}", wait_name(&wait))
 }
 
 /// Latency percentiles of one trial, nanoseconds.
@@ -272,7 +274,8 @@ impl Trial {
     /// The part of a survey that the trial belongs to; `None` if it is not from a survey, or from one of an earlier
     /// version.
     pub(super) fn survey_part(&self) -> Option<SurveyPart> {
-        let of = |part: &SurveyPart| self.group.starts_with(part.prefix());
+        let i = &self.inputs;
+        let of = |part: &SurveyPart| self.group == survey_group(Some(*part), i.wait, i.size_bytes);
         [SurveyPart::Early, SurveyPart::Last].into_iter().find(of)
     }
 

@@ -11,6 +11,7 @@ use super::super::question::{Objective, Pattern, Question, Site};
 use super::super::survey::{Survey, describe};
 use super::{Advice, Flip, Sources};
 use crate::run::Folder;
+use crate::runs::OUT;
 
 /// Candidates that were ruled out for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -248,16 +249,23 @@ pub(super) fn commands(
         let dir = sources.run_dir(run);
         let filters = Folder::info(&dir).map(|info| info.filters).unwrap_or_default();
         let filters: String = filters.iter().map(|f| format!(" --filter {}", quoted(f))).collect();
-        // The question looks for the repetition beside the run.
+        // The repetition belongs beside the run, where a question that names the folder finds it.
         let beside = match dir.parent() {
-            Some(folder) if folder == Path::new("out") => String::new(),
+            Some(folder) if folder == Path::new(OUT) => String::new(),
             Some(folder) if folder == Path::new("") => " -o .".to_owned(),
-            Some(folder) => format!(" -o {}", folder.display()),
+            Some(folder) => format!(" -o {}", word(folder)),
             None => String::new(),
         };
-        format!("crossway measure {}{beside}{filters}{hosts}", dir.join("plan.toml").display())
+        format!("crossway measure {}{beside}{filters}{hosts}", word(&dir.join("plan.toml")))
     };
     runs.iter().map(one).collect()
+}
+
+/// Returns a path as one word for a shell, quoted if necessary.
+fn word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/-+".contains(c);
+    if text.chars().all(is_plain) { text } else { quoted(&text) }
 }
 
 /// Quotes the text as one word for a shell.

@@ -43,7 +43,8 @@ pub struct Judged {
     pub cases: Vec<String>,
     /// Names of the runs that contain these trials.
     pub runs: Vec<String>,
-    /// The last part of a survey of which there are trials; `None` if none of them is from a survey.
+    /// The last part of a survey of which there are trials; `None` if there are also trials from elsewhere and none from
+    /// the last part.
     pub part: Option<SurveyPart>,
     /// The durations for which the trials were planned.
     pub durations: BTreeSet<Planned>,

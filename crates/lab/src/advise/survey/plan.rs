@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::super::AdviseError;
 use super::super::candidate::Candidate;
 use super::super::question::Question;
-use super::super::trials::SurveyPart;
+use super::super::trials::{SurveyPart, survey_group};
 use crate::inputs::{Ends, Extent};
 use crate::plan::{Plan, number, table, testbed_table, value};
 
@@ -45,7 +45,6 @@ pub(super) fn plan_of(
     trials: u32,
     seed: u64,
 ) -> Result<Plan, AdviseError> {
-    let prefix = part.map_or("", SurveyPart::prefix);
     let testbed = question.testbed();
     let mut groups = Table::new();
     for share in &question.sizes {
@@ -58,7 +57,6 @@ pub(super) fn plan_of(
             if mechanisms.is_empty() {
                 continue;
             }
-            let word = crate::cases::wait_name(&wait);
             let mut group = Table::new();
             group.insert("mechanisms".into(), Value::Array(mechanisms));
             group.insert("workload".into(), value(question.workload(share.bytes))?);
@@ -66,12 +64,12 @@ pub(super) fn plan_of(
             if let Some(reply) = question.reply_bytes {
                 group.insert("reply_bytes".into(), number(reply));
             }
-            group.insert("wait".into(), word.clone().into());
+            group.insert("wait".into(), crate::cases::wait_name(&wait).into());
             if let Some(testbed) = &testbed {
                 group.insert("testbed".into(), testbed.name.clone().into());
                 group.insert("ends".into(), Ends::Between.name().into());
             }
-            groups.insert(format!("{prefix}{word}-{}", share.bytes), Value::Table(group));
+            groups.insert(survey_group(part, wait, share.bytes), Value::Table(group));
         }
     }
     let mut top = Table::new();
