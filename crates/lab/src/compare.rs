@@ -218,9 +218,12 @@ pub struct ComparisonReport {
     /// Cases that have figures in A, but whose trials in B are all degraded, with the reason.
     #[serde(default)]
     pub degraded_in_b: Vec<String>,
-    /// Cases that have no figures on either side and whose trials in B are all degraded, with the reason.
+    /// Cases without figures on either side, with the reason; not those of which no trial ran on either side.
     #[serde(default)]
-    pub degraded_in_both: Vec<String>,
+    pub without_figures: Vec<String>,
+    /// Number of cases of A that B has, too.
+    #[serde(default)]
+    pub matched: usize,
     /// Remarks on the comparison as a whole.
     pub warnings: Vec<String>,
 }
@@ -257,6 +260,7 @@ pub fn compare(a: &[&Record], b: &[&Record], ignoring: &[&str], terms: &Terms) -
         }
         matched.insert(key);
     }
+    report.matched = matched.len();
     let unmatched = cases_b.iter().filter(|c| !matched.contains(&key(c)));
     report.only_in_b.extend(unmatched.map(|c| c.key.label()));
     report.failed_in_a = cases_a.iter().filter_map(without_figures::failed).collect();

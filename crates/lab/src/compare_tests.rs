@@ -242,8 +242,17 @@ fn a_case_whose_trials_are_all_degraded_is_named_with_its_reason() {
     let a = missed(samples::trials("pipe", 64, &A, 500.0));
     let sides = (a.iter().collect::<Vec<_>>(), b.iter().collect::<Vec<_>>());
     let report = compare(&sides.0, &sides.1, &[], &Terms::default());
-    assert!(report.degraded_in_both[0].ends_with(why), "{report:?}");
+    assert!(report.without_figures[0].ends_with(why), "{report:?}");
     assert!(LENIENT.failures(&report).is_empty());
+    assert_eq!(FailOn { allow_unclear: false, ..LENIENT }.failures(&report).len(), 1);
+    // The same holds if no trial runs in B.
+    let skipped = |mut record: Record| {
+        record.status = Status::Skipped;
+        record
+    };
+    let b: Vec<Record> = b.iter().take(1).cloned().map(skipped).collect();
+    let report = compare(&sides.0, &b.iter().collect::<Vec<_>>(), &[], &Terms::default());
+    assert!(report.without_figures[0].contains(why), "{report:?}");
     assert_eq!(FailOn { allow_unclear: false, ..LENIENT }.failures(&report).len(), 1);
 }
 

@@ -193,7 +193,7 @@ impl Run for Compare {
             &mut report.failed_in_a,
             &mut report.failed_in_b,
             &mut report.degraded_in_b,
-            &mut report.degraded_in_both,
+            &mut report.without_figures,
             &mut report.not_compared,
         ] {
             cases.sort_by_cached_key(|case| natural(case));
@@ -208,8 +208,8 @@ impl Run for Compare {
         let failures = self.fail_on.map_or(Vec::new(), |gate| {
             FailOn { allow_unclear: self.allow_unclear, ..gate }.failures(&report)
         });
-        let worse = report.failed_in_b.iter().chain(&report.degraded_in_b).next();
-        if report.comparisons.is_empty() && worse.is_none() {
+        let is_worse = !report.failed_in_b.is_empty() || !report.degraded_in_b.is_empty();
+        if report.comparisons.is_empty() && (report.matched == 0 || !is_worse) {
             let example = |cases: &[String]| match cases {
                 [] => "none".to_owned(),
                 [first, ..] => format!("{}, for example {first}", cases.len()),
@@ -217,7 +217,7 @@ impl Run for Compare {
             let others = [
                 ("only in A", &report.only_in_a),
                 ("only in B", &report.only_in_b),
-                ("degraded in both", &report.degraded_in_both),
+                ("without figures", &report.without_figures),
                 ("that differ in what they count", &report.not_compared),
             ]
             .into_iter()
@@ -350,7 +350,7 @@ impl Compare {
         list("only in A:", &report.only_in_a);
         list("only in B:", &report.only_in_b);
         list("not compared:", &report.not_compared);
-        list("degraded in both:", &report.degraded_in_both);
+        list("without figures:", &report.without_figures);
         list("degraded in B:", &report.degraded_in_b);
         list("fails in A:", &report.failed_in_a);
         list("fails in B:", &report.failed_in_b);

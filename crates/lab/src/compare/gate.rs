@@ -131,7 +131,7 @@ impl FailOn {
         let lost = report.degraded_in_b.iter();
         failures.extend(lost.map(|case| format!("{case}, so that it has no figures any more")));
         if !self.allow_unclear {
-            let neither = report.degraded_in_both.iter();
+            let neither = report.without_figures.iter();
             failures
                 .extend(neither.map(|case| format!("{case}; A has no figures either, undecided")));
             let other = report.not_compared.iter();

@@ -20,8 +20,16 @@ pub(super) fn list(a: &Case, b: &Case, label: String, report: &mut ComparisonRep
         _ if fails => {}
         (true, false, Some(why)) => report.degraded_in_b.push(format!("{label}: {why}")),
         (true, false, None) => report.only_in_a.push(label),
-        (false, false, Some(why)) => report.degraded_in_both.push(format!("{label}: {why}")),
-        (false, false, None) => {}
+        (false, false, degraded) => {
+            // Where no trial ran on either side, nothing could have changed.
+            let in_a = || {
+                let status = [Status::Degraded, Status::Failed];
+                let why = status.into_iter().find_map(|status| trials_with(a, status))?;
+                Some(format!("{why} in A; no trial ran in B"))
+            };
+            let why = degraded.or_else(in_a);
+            report.without_figures.extend(why.map(|why| format!("{label}: {why}")));
+        }
     }
 }
 

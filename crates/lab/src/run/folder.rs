@@ -56,9 +56,9 @@ pub enum RunError {
         /// What differs.
         why: String,
     },
-    /// The run's plan is no longer the one that its records come from.
-    #[error("{}: cannot continue this run: {why}, so its plan.toml has been changed; restore it, or measure it as a \
-             new run: crossway measure {}", dir.display(), dir.join(PLAN).display())]
+    /// The cases are no longer those that the run's records come from.
+    #[error("{}: cannot continue this run: {why}, so its plan.toml or the declared contenders have been changed; \
+             restore them, or measure the plan as a new run: crossway measure {}", dir.display(), dir.join(PLAN).display())]
     OtherPlan {
         /// The folder.
         dir: PathBuf,
@@ -107,6 +107,20 @@ pub enum RunError {
 
 fn between(hosts: bool) -> &'static str {
     if hosts { " of a mechanism that works between hosts" } else { "" }
+}
+
+/// Returns the name of the first input that differs between a trial and its case; the inputs that are set for each
+/// trial do not count.
+fn differs(trial: &Inputs, case: &Inputs) -> Option<String> {
+    let planned = |inputs: &Inputs| {
+        let inputs = Inputs { trial: 0, order: 0, cpus: Vec::new(), ..inputs.clone() };
+        match serde_json::to_value(inputs) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        }
+    };
+    let (trial, case) = (planned(trial), planned(case));
+    trial.keys().chain(case.keys()).find(|key| trial.get(*key) != case.get(*key)).cloned()
 }
 
 /// The open folder of a run.
@@ -218,19 +232,13 @@ impl Folder {
             .iter()
             .map(|case| ((case.group.as_str(), case.id.as_str()), &case.inputs))
             .collect();
-        let times = |inputs: &Inputs| {
-            format!("a warm-up of {} ms and {} ms", inputs.warmup_ms, inputs.measure_ms)
-        };
         for record in self.records()? {
             let name = format!("{}/{}", record.group, record.case);
             let Some(inputs) = of_case.get(&(record.group.as_str(), record.case.as_str())) else {
                 return refused(format!("the plan lacks {name}"));
             };
-            let (begun, planned) = (times(&record.inputs), times(inputs));
-            if begun != planned {
-                return refused(format!(
-                    "{name} has trials with {begun}, but the plan has {planned}"
-                ));
+            if let Some(what) = differs(&record.inputs, inputs) {
+                return refused(format!("{name} has trials with another {what} than the plan"));
             }
         }
         Ok(())
