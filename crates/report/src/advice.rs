@@ -132,8 +132,7 @@ pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
 /// Describes how the choice's figure compares with those of the candidates that were measured for as long as the
 /// choice; `None` without a choice.
 fn standing(advice: &Advice) -> Option<String> {
-    let pursued = |c: &&Compared| matches!(c.verdict, "chosen" | "equal" | "admissible");
-    let rivals: Vec<&Compared> = advice.compared.iter().filter(pursued).collect();
+    let rivals: Vec<&Compared> = advice.compared.iter().filter(|c| c.is_pursued()).collect();
     let own = rivals.iter().find(|c| c.verdict == "chosen")?;
     let lowest = rivals.iter().all(|c| c.cost_ns.median >= own.cost_ns.median);
     let what = &advice.objective_words;

@@ -264,7 +264,7 @@ impl Advise {
         };
         let available = starter::available(language);
         let has = |id: &str| available.contains(&id);
-        let others = advice.compared.iter().filter(|c| c.verdict != "fails");
+        let others = advice.compared.iter().filter(|c| c.is_pursued());
         let other = others.map(|c| c.mechanism.as_str()).find(|id| has(id));
         let subject = if has(mechanism) { Some(mechanism.as_str()) } else { other };
         let Some(subject) = subject else {

@@ -55,6 +55,13 @@ pub struct Compared {
     pub runs: Vec<String>,
 }
 
+impl Compared {
+    /// Whether the candidate was measured to the end and no trial speaks against it.
+    pub fn is_pursued(&self) -> bool {
+        matches!(self.verdict, "chosen" | "equal" | "admissible")
+    }
+}
+
 /// A variation of the question that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Flip {
@@ -211,8 +218,7 @@ pub(super) fn put_together(
     advice
 }
 
-/// The figures of every candidate that has trials. Trials measured for this question take precedence over earlier ones.
-/// Trials of other machines are used only if there are none of this machine.
+/// The figures of every candidate that has trials. Trials of other machines are used only if there are none of this machine.
 fn all_judged(
     question: &Question,
     candidates: &[Candidate],
@@ -220,11 +226,7 @@ fn all_judged(
     survey: &Survey,
     advice: &mut Advice,
 ) -> Vec<Judged> {
-    let best_of = |c: &Candidate| {
-        let fresh = judge(question, c, survey.trials.iter());
-        let former = || judge(question, c, sources.library.own.iter());
-        fresh.or_else(|| Some(Judged { former: !survey.trials.is_empty(), ..former()? }))
-    };
+    let best_of = |c: &Candidate| survey.judge(question, c, &sources.library.own);
     let mut judged: Vec<Judged> = candidates.iter().filter_map(best_of).collect();
     if judged.is_empty() && !sources.library.foreign.is_empty() {
         judged = candidates
@@ -249,9 +251,10 @@ fn all_judged(
                 trial.reason.clone().unwrap_or_default(),
                 format!("trials of {} in run {}", trial.case, trial.run),
             ),
-            (None, Some(trial)) => {
-                (without_figure(question), format!("trials of {} in run {}", trial.case, trial.run))
-            }
+            (None, Some(trial)) => (
+                without_figure(question, trial),
+                format!("trials of {} in run {}", trial.case, trial.run),
+            ),
             (None, None) => (
                 "no record was taken under the conditions of this question".to_owned(),
                 "the existing records".to_owned(),

@@ -64,6 +64,35 @@ fn one_good_trial_beyond_a_maximum_misses_it() {
 }
 
 #[test]
+fn in_a_mix_exact_percentiles_are_combined_with_each_other() {
+    let asked = "size_bytes = [{ bytes = 64, share = 0.9 }, { bytes = 4096, share = 0.1 }]\n\
+                 placement = \"unpinned\"\noptimise = \"latency\"\n[goal]\np99_us = 30";
+    // Of the small messages, the first two trials have too few samples, of the large ones the last two. Their maxima
+    // exceed the goal, and their medians do not.
+    let mut records = Vec::new();
+    for (size, short) in [(64, [0, 1]), (4096, [5, 6])] {
+        let mut some = samples::trials("pipe", size, &[5_000; 7], 900.0);
+        for (k, record) in some.iter_mut().enumerate() {
+            record.inputs.placement = Placement::Unpinned;
+            let lacks = short.contains(&k);
+            for l in &mut record.latency_ns {
+                (l.p99, l.max) = ((!lacks).then_some(20_000), 90_000);
+            }
+        }
+        records.extend(some);
+    }
+    let advice = answer(asked, &records);
+    let goal = goal(&advice, "pipe");
+    let lacking = goal.lacking.as_ref().expect("short trials");
+    assert_eq!((lacking.trials, lacking.of), (2, 7));
+    assert!(!goal.of_maxima && goal.met == Some(true), "{}", goal.words());
+    // The latency that is compared and shown is that of the exact trials, too.
+    let latency = advice.compared[0].latency_ns.expect("latencies");
+    assert_eq!((latency.n, latency.high), (5, 20_000.0));
+    assert_eq!(advice.compared[0].cost_ns.median, 20_000.0);
+}
+
+#[test]
 fn of_equals_one_that_meets_the_goals_precedes_a_simpler_one_that_may_miss_them() {
     let mut records = with_maxima("pipe", 900.0, &[100; 7]);
     records.extend(with_maxima("shm-futex", 900.0, &[100; 7]));

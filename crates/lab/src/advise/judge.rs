@@ -2,12 +2,14 @@
 //! confidence.
 
 mod judged;
+mod mix;
 
 pub use judged::Judged;
+use mix::Mix;
 
 use super::belief::within;
 use super::candidate::Candidate;
-use super::figure::{Figure, GoalVerdict, Open, Percentiles};
+use super::figure::{Figure, GoalVerdict, Open};
 use super::property::{Property, Wish};
 use super::question::{Objective, Percentile, Question};
 use super::trials::{SurveyPart, Trial};
@@ -94,52 +96,20 @@ pub fn judge<'a>(
     candidate: &Candidate,
     trials: impl Iterator<Item = &'a Trial> + Clone,
 ) -> Option<Judged> {
-    let by_size: Vec<(f64, Vec<&Trial>)> = question
-        .sizes
-        .iter()
-        .map(|share| {
-            let mine = trials.clone().filter(|t| answers(t, question, share.bytes, candidate));
-            // A trial is degraded if it missed its rate; its figures show by how much. Trials disturbed by the
-            // machine are used only if there are no better ones: the disturbance is not the candidate's fault.
-            let usable = |t: &&Trial| {
-                t.status == Status::Ok || t.share_of_rate().is_some_and(|s| s < RATE_REACHED)
-            };
-            let (mut mine, degraded): (Vec<&Trial>, Vec<&Trial>) =
-                mine.filter(|t| t.status != Status::Failed).partition(usable);
-            if mine.is_empty() {
-                mine = degraded;
-            }
-            mine.drain(..mine.len().saturating_sub(LATEST_TRIALS));
-            (share.share, mine)
-        })
-        .collect();
-    if by_size.iter().any(|(_, t)| t.is_empty()) {
-        return None;
-    }
-    let n = by_size.iter().map(|(_, t)| t.len()).min()?;
-    // The k-th trials of all sizes together are one sample of the mix.
+    let mix = Mix::of(question, candidate, trials)?;
+    let rows = mix.rows();
     let mixed = |of: &dyn Fn(&Trial) -> Option<f64>| -> Vec<f64> {
-        (0..n)
-            .filter_map(|k| by_size.iter().map(|(share, t)| Some(share * of(t[k])?)).sum())
-            .collect()
-    };
-    let worst = |of: &dyn Fn(&Trial) -> Option<f64>| -> Vec<f64> {
-        (0..n)
-            .filter_map(|k| {
-                by_size
-                    .iter()
-                    .map(|(_, t)| of(t[k]))
-                    .try_fold(0.0, |most: f64, ns| Some(most.max(ns?)))
-            })
-            .collect()
+        rows.iter().filter_map(|row| row.mean(of)).collect()
     };
     let percentile = question.percentile();
     let latency = |t: &Trial| t.latency_ns(percentile);
+    let latency_rows = mix.rows_for(percentile);
     let costs = match question.objective {
-        Objective::Latency => mixed(&latency),
+        Objective::Latency => latency_rows.iter().filter_map(|row| row.mean(latency)).collect(),
         Objective::Throughput => mixed(&Trial::ns_per_message),
         Objective::Cpu => mixed(&Trial::cpu_ns_per_message),
     };
+    let latencies: Vec<f64> = latency_rows.iter().filter_map(|row| row.largest(latency)).collect();
     let cpus = mixed(&Trial::cpu_ns_per_message);
     let times = mixed(&Trial::ns_per_message);
     let mut goals: Vec<GoalVerdict> = question
@@ -147,24 +117,15 @@ pub fn judge<'a>(
         .latency_us
         .iter()
         .map(|&(percentile, most)| {
-            // In a mix, the slowest size decides, since a percentile of the whole cannot be computed from those of
-            // its parts.
+            let us = |t: &Trial| Some(t.latency_ns(percentile)? / 1e3);
             if percentile == Percentile::Max {
-                let us: Vec<f64> = worst(&|t: &Trial| t.latency_ns(percentile))
-                    .iter()
-                    .map(|ns| ns / 1e3)
-                    .collect();
-                let good: Vec<f64> = by_size
-                    .iter()
-                    .flat_map(|(_, trials)| trials)
-                    .filter(|t| t.status == Status::Ok)
-                    .filter_map(|t| Some(t.latency_ns(percentile)? / 1e3))
-                    .collect();
+                let largest: Vec<f64> = rows.iter().filter_map(|row| row.largest(us)).collect();
+                let good: Vec<f64> =
+                    mix.trials().filter(|t| t.status == Status::Ok).filter_map(us).collect();
                 let name = percentile.name();
-                return GoalVerdict::of_largest(name, most, "us", Figure::of(&us), &good);
+                return GoalVerdict::of_largest(name, most, "us", Figure::of(&largest), &good);
             }
-            let latencies = percentiles(&by_size, percentile);
-            GoalVerdict::of_percentiles(percentile.name(), most, "us", &latencies)
+            GoalVerdict::of_percentiles(percentile.name(), most, "us", &mix.percentiles(percentile))
         })
         .collect();
     if let Some(most) = question.goals.cpu_percent {
@@ -173,7 +134,7 @@ pub fn judge<'a>(
         // An end that does not sleep uses all the CPU time that it gets. If other programs took the CPU from it, it used
         // less, but on an idle machine it would not.
         let at_least = |k: usize| {
-            let awake = by_size.iter().map(|(_, t)| t[k]).filter(|t| t.kept_awake());
+            let awake = rows[k].trials().filter(|t| t.kept_awake());
             awake.map(|t| 100.0 * t.ends() as f64).fold(0.0, f64::max)
         };
         let percent: Vec<f64> = cpus
@@ -184,12 +145,14 @@ pub fn judge<'a>(
         goals.push(GoalVerdict::of("CPU", most, "%", Figure::of(&percent)));
     }
     if let Some(most) = question.goals.memory_bytes {
-        let bytes = worst(&|t: &Trial| t.buffer_bytes(&candidate.caps));
+        let bytes: Vec<f64> = rows
+            .iter()
+            .filter_map(|row| row.largest(|t| t.buffer_bytes(&candidate.caps)))
+            .collect();
         goals.push(GoalVerdict::of("buffers", most as f64, "bytes", Figure::of(&bytes)));
     }
-    let all = || by_size.iter().flat_map(|(_, t)| t.iter());
-    let mut cases: Vec<String> = all().map(|t| t.case.clone()).collect();
-    let mut runs: Vec<String> = all().map(|t| t.run.clone()).collect();
+    let mut cases: Vec<String> = mix.trials().map(|t| t.case.clone()).collect();
+    let mut runs: Vec<String> = mix.trials().map(|t| t.run.clone()).collect();
     for names in [&mut cases, &mut runs] {
         names.sort();
         names.dedup();
@@ -199,25 +162,25 @@ pub fn judge<'a>(
         Some(rate) => rates.iter().map(|reached| (reached / rate).min(1.0)).collect(),
         None => Vec::new(),
     };
-    let by_size_shares = by_size.iter().filter_map(|(_, t)| {
-        Figure::of(&t.iter().filter_map(|t| t.share_of_rate()).collect::<Vec<_>>())
+    let by_size_shares = mix.by_size().filter_map(|trials| {
+        Figure::of(&trials.iter().filter_map(|t| t.share_of_rate()).collect::<Vec<_>>())
     });
     let share_of_rate = by_size_shares.chain(Figure::of(&shares)).min_by(by_shortfall);
     Some(Judged {
         candidate: candidate.clone(),
         cost: Figure::of(&costs)?,
         costs,
-        latency: Figure::of(&worst(&latency)),
+        latency: Figure::of(&latencies),
         rate: Figure::of(&rates),
         cpu: Figure::of(&cpus),
         goals,
         share_of_rate,
-        has_server: all().any(|t| t.has_server()),
+        has_server: mix.trials().any(|t| t.has_server()),
         kept_awake: candidate.wait == crossway_mech::Wait::Block
-            && 2 * all().filter(|t| t.kept_awake()).count() > all().count(),
+            && 2 * mix.trials().filter(|t| t.kept_awake()).count() > mix.trials().count(),
         must_sleep: question.wish(Property::Spinning) == Wish::Prohibit,
-        part: part(all().map(|t| t.survey_part())),
-        durations: all().map(|t| t.planned()).collect(),
+        part: part(mix.trials().map(|t| t.survey_part())),
+        durations: mix.trials().map(|t| t.planned()).collect(),
         cases,
         runs,
         former: false,
@@ -235,36 +198,6 @@ fn part(mut parts: impl Iterator<Item = Option<SurveyPart>>) -> Option<SurveyPar
         };
     }
     to
-}
-
-/// The latencies of a candidate's trials for a goal on a percentile, in microseconds. In a mix, the k-th trials of all
-/// sizes together are one trial, and the slowest size decides.
-fn percentiles(by_size: &[(f64, Vec<&Trial>)], percentile: Percentile) -> Percentiles {
-    let slowest = |wanted: &dyn Fn(&Trial) -> bool, of: Percentile| -> Vec<f64> {
-        let sizes: Vec<Vec<&Trial>> = by_size
-            .iter()
-            .map(|(_, trials)| trials.iter().copied().filter(|t| wanted(t)).collect())
-            .collect();
-        let n = sizes.iter().map(Vec::len).min().unwrap_or(0);
-        let of_one = |k: usize| {
-            let mut latencies = sizes.iter().map(|trials| trials[k].latency_ns(of));
-            latencies.try_fold(0.0, |most: f64, ns| Some(most.max(ns? / 1e3)))
-        };
-        (0..n).filter_map(of_one).collect()
-    };
-    let n = by_size.iter().map(|(_, trials)| trials.len()).min().unwrap_or(0);
-    let exact = slowest(&|t| !t.lacks(percentile), percentile);
-    // In a mix, the earliest trials that the exact ones leave.
-    let maxima = match by_size {
-        [_] => slowest(&|t| t.lacks(percentile), percentile),
-        _ => {
-            let mut all = slowest(&|_| true, percentile);
-            all.truncate(n.saturating_sub(exact.len()));
-            all
-        }
-    };
-    let medians = slowest(&|_| true, Percentile::P50);
-    Percentiles { exact, maxima, medians, needed: percentile.samples_needed() }
 }
 
 /// Orders the shares of a rate by how surely they miss it, and then by the median.

@@ -83,6 +83,22 @@ pub struct Survey {
     pub took: Duration,
 }
 
+impl Survey {
+    /// A candidate's figures: from the survey's own trials if there are any, since they are interleaved with those of
+    /// the other candidates, and otherwise from `known`, the trials of earlier runs. `None` without trials.
+    pub(super) fn judge(
+        &self,
+        question: &Question,
+        candidate: &Candidate,
+        known: &[Trial],
+    ) -> Option<Judged> {
+        judge(question, candidate, self.trials.iter()).or_else(|| {
+            let former = !self.trials.is_empty();
+            Some(Judged { former, ..judge(question, candidate, known.iter())? })
+        })
+    }
+}
+
 struct Surveyor<'a> {
     question: &'a Question,
     bench: &'a mut dyn Bench,
@@ -189,9 +205,7 @@ impl Surveyor<'_> {
         last: Vec<Candidate>,
         known: &[Trial],
     ) -> Vec<Candidate> {
-        let trials = || known.iter().chain(&self.survey.trials);
-        let judged: Vec<Judged> =
-            candidates.iter().filter_map(|c| judge(self.question, c, trials())).collect();
+        let judged = self.judged(candidates, known);
         let chosen = choose(self.question, &judged).map(|choice| choice.chosen.candidate.clone());
         let others = self.better_half(last, known).into_iter();
         chosen.iter().cloned().chain(others.filter(|c| Some(c) != chosen.as_ref())).collect()
@@ -201,14 +215,11 @@ impl Surveyor<'_> {
     /// choice is used up.
     fn settle(&mut self, candidates: &[Candidate]) -> Result<(), AdviseError> {
         let own = Setting::of(self.question);
-        let judged = |of: &[Candidate], survey: &Survey| -> Vec<Judged> {
-            of.iter().filter_map(|c| judge(self.question, c, survey.trials.iter())).collect()
-        };
-        let mut looked_at = judged(candidates, &self.survey);
+        let mut looked_at = self.judged(candidates, &[]);
         looked_at.retain(|j| j.cost.n >= TRIALS_AT_LEAST);
         let left: Vec<Candidate> = looked_at.into_iter().map(|j| j.candidate).collect();
         loop {
-            let judged = judged(&left, &self.survey);
+            let judged = self.judged(&left, &[]);
             // A candidate that an earlier stage dropped may return, but then it needs trials beside the others.
             let is_open =
                 |c: &Choice<'_>| !c.is_settled() || c.chosen.part == Some(SurveyPart::Early);
@@ -231,13 +242,15 @@ impl Surveyor<'_> {
         }
     }
 
+    /// The figures of those candidates that have trials.
+    fn judged(&self, candidates: &[Candidate], known: &[Trial]) -> Vec<Judged> {
+        candidates.iter().filter_map(|c| self.survey.judge(self.question, c, known)).collect()
+    }
+
     /// The better half of the candidates: those that meet every goal come first, each group ordered by cost. Returns
     /// all of them if there are few.
     fn better_half(&self, candidates: Vec<Candidate>, known: &[Trial]) -> Vec<Candidate> {
-        // The latest trials count, which are the survey's.
-        let trials = || known.iter().chain(&self.survey.trials);
-        let mut judged: Vec<Judged> =
-            candidates.iter().filter_map(|c| judge(self.question, c, trials())).collect();
+        let mut judged = self.judged(&candidates, known);
         judged.sort_by(|a, b| {
             let key = |j: &Judged| {
                 (!j.admissible(), if j.admissible() { j.cost.median } else { j.violation() })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crossway_mech::{Access, Caps, Wait};
 use serde::Deserialize;
 
-use super::question::Percentile;
+use super::question::{Objective, Percentile};
 use crate::awake::hardly_slept;
 use crate::cases::wait_name;
 use crate::compare::durations::Planned;
@@ -126,6 +126,13 @@ struct Received {
     received: u64,
 }
 
+/// Why a trial lacks a figure, by figure.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+struct Nulls {
+    latency_ns: Option<String>,
+    cost: Option<String>,
+}
+
 /// Sizes of a channel's buffers, as reported by the system when the channel was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 struct Buffers {
@@ -197,6 +204,8 @@ pub struct Trial {
     counts: Option<Received>,
     roles: Vec<Role>,
     #[serde(default)]
+    nulls: Nulls,
+    #[serde(default)]
     servers: Vec<Server>,
     #[serde(default, deserialize_with = "one_or_several")]
     host_cpu: Vec<HostMeters>,
@@ -261,6 +270,10 @@ impl Trial {
                     switches_voluntary: r.switches_voluntary,
                 })
                 .collect(),
+            nulls: Nulls {
+                latency_ns: record.nulls.get("latency_ns").cloned(),
+                cost: record.nulls.get("cost").cloned(),
+            },
             servers: record.servers.iter().map(|s| Server { cpu_ns: s.cpu_ns }).collect(),
             host_cpu: record.host_cpu.clone(),
         }
@@ -318,6 +331,15 @@ impl Trial {
     /// CPU time of all ends and of servers between them, per message, nanoseconds; `None` if it is unknown.
     pub fn cpu_ns_per_message(&self) -> Option<f64> {
         self.cost.map(|c| c.cpu_ns_per_msg)
+    }
+
+    /// Why the trial has no figure for the objective, as its record states; `None` if the record does not say.
+    pub(super) fn why_none(&self, objective: Objective) -> Option<&str> {
+        match objective {
+            Objective::Latency => self.nulls.latency_ns.as_deref(),
+            Objective::Cpu => self.nulls.cost.as_deref(),
+            Objective::Throughput => None,
+        }
     }
 
     /// Fraction of the offered rate that was achieved; `None` if no rate was offered.

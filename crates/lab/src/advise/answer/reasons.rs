@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::super::judge::{EQUAL_WITHIN, Judged, choose, judge};
 use super::super::property::Wish;
-use super::super::question::{Objective, Pattern, Question, Site};
+use super::super::question::{Objective, Pattern, Question};
 use super::super::survey::{Survey, describe};
+use super::super::trials::Trial;
 use super::{Advice, Flip, Sources};
 use crate::run::Folder;
 use crate::runs::OUT;
@@ -209,16 +210,12 @@ pub(super) fn nothing_admissible(
     text
 }
 
-/// Why a candidate has no figure for a question although trials of it answer the question.
-pub(super) fn without_figure(question: &Question) -> String {
+/// Why a candidate has no figure for a question although this trial of it answers the question.
+pub(super) fn without_figure(question: &Question, trial: &Trial) -> String {
     let why = format!("its trials have no {}", objective_words(question));
-    let round_trips =
-        matches!(question.pattern, Pattern::RequestReply | Pattern::ConnectPerExchange);
-    match (question.objective, question.site) {
-        (Objective::Latency, Site::OtherHost) if !round_trips => format!(
-            "{why}; between hosts without a common clock, round trips and rates can be measured, but not one-way latencies"
-        ),
-        _ => why,
+    match trial.why_none(question.objective) {
+        Some(cause) => format!("{why}: {cause}"),
+        None => why,
     }
 }
 
@@ -271,30 +268,4 @@ fn word(path: &Path) -> String {
 /// Quotes the text as one word for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_missing_one_way_latency_between_hosts_is_blamed_on_the_clocks() {
-        let why = |text: &str| {
-            let text = format!("size_bytes = 64\n{text}");
-            without_figure(&Question::parse("test", "test.toml", &text).expect("a question"))
-        };
-        let hosts = "where = \"other-host\"\n";
-        let one_way =
-            why(&format!("{hosts}pattern = \"stream\"\nrate_per_s = 1000\noptimise = \"latency\""));
-        assert!(one_way.contains("one-way latency") && one_way.contains("clock"), "{one_way}");
-        for other in [
-            format!("{hosts}optimise = \"cpu\""),
-            format!("{hosts}pattern = \"stream\"\noptimise = \"throughput\""),
-            hosts.to_owned(),
-            "pattern = \"stream\"\nrate_per_s = 1000\noptimise = \"latency\"".to_owned(),
-        ] {
-            let why = why(&other);
-            assert!(why.starts_with("its trials have no ") && !why.contains("clock"), "{why}");
-        }
-    }
 }
