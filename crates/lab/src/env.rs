@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use machine::{difference, machine_id};
 pub use processor::{Clock, Frequency, Processor};
+pub(crate) use system::sysctl;
 pub use system::{Kernel, Memory, Power, Virtualisation};
 
 use crate::tools::{self, Found};

@@ -63,7 +63,7 @@ pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
     }
     rows.push(Row { class: None, cells: all });
     Some(Sheet {
-        title: format!("CPU time per {} by part", unit(&profiles[0])),
+        title: format!("CPU time per {} by part", profiles[0].unit),
         heads,
         rows,
         sortable: false,
@@ -77,11 +77,6 @@ pub fn parts(profiles: &[Profile]) -> Option<Sheet> {
             },
         ),
     })
-}
-
-/// Returns the name of what the figures of a profile refer to: one round trip or one message.
-fn unit(profile: &Profile) -> &'static str {
-    if profile.workload == "ping-pong" { "round trip" } else { "message" }
 }
 
 fn per_message(profile: &Profile, role: &RoleProfile) -> f64 {
@@ -176,7 +171,7 @@ pub fn counted(profiles: &[Profile]) -> Sheet {
         }
     }
     Sheet {
-        title: format!("What the kernel counted per {}", unit(&profiles[0])),
+        title: format!("What the kernel counted per {}", profiles[0].unit),
         heads: heads.map(str::to_owned).to_vec(),
         rows,
         sortable: false,
@@ -208,7 +203,7 @@ pub fn hot(profile: &Profile, at_most: usize) -> Sheet {
             ],
         })
         .collect();
-    let per = format!("Per {}", unit(profile));
+    let per = format!("Per {}", profile.unit);
     Sheet {
         title: format!("Hottest functions of {}", profile.mechanism),
         heads: ["Function", "Role", per.as_str(), "Part", "Binary", "Line"]
@@ -242,7 +237,7 @@ pub fn sentences(profiles: &[Profile]) -> Vec<String> {
             "{} takes {} of CPU time per {}, {} {}: {:.2} times as much.",
             less.mechanism,
             Quantity::Duration.show(low),
-            unit(a),
+            a.unit,
             more.mechanism,
             Quantity::Duration.show(high),
             high / low.max(f64::MIN_POSITIVE)
@@ -262,7 +257,7 @@ pub fn sentences(profiles: &[Profile]) -> Vec<String> {
                 "{} takes {} of CPU time per {}; the largest part of it is {} ({:.0} %).",
                 only.mechanism,
                 Quantity::Duration.show(only.cpu_ns_per_message()),
-                unit(only),
+                only.unit,
                 part.words(),
                 100.0 * ns / only.cpu_ns_per_message().max(f64::MIN_POSITIVE)
             ));
@@ -325,7 +320,7 @@ pub fn case_line(profile: &Profile) -> String {
         }
         None => "no samples".to_owned(),
     };
-    let unit = unit(profile);
+    let unit = &profile.unit;
     let passed = count(profile.messages as usize, unit, &format!("{unit}s"));
     format!(
         "{} ({}): {}, {} bytes, {}; {how}",
@@ -357,17 +352,17 @@ mod tests {
             stacks: Vec::new(),
         };
         let text = serde_json::json!({
-            "case": mechanism, "mechanism": mechanism, "version": "linux", "workload": "throughput", "size_bytes": 64,
+            "case": mechanism, "mechanism": mechanism, "version": "linux", "workload": "throughput", "unit": "message", "size_bytes": 64,
             "messages": 1, "sampling": Sampling::default(), "roles": [role],
         });
         serde_json::from_value(text).expect("a profile")
     }
 
     #[test]
-    fn a_ping_pong_counts_round_trips() {
+    fn the_number_of_messages_has_the_unit_of_the_workload() {
         let mut one = profile("pipe", &[]);
         assert!(case_line(&one).contains(", 64 bytes, 1 message; "), "{}", case_line(&one));
-        (one.workload, one.messages) = ("ping-pong".to_owned(), 20);
+        (one.unit, one.messages) = ("round trip".to_owned(), 20);
         assert!(case_line(&one).contains(", 64 bytes, 20 round trips; "), "{}", case_line(&one));
     }
 

@@ -311,6 +311,12 @@ pub fn why_missing(error: &OsError) -> (String, &'static str) {
         _ if error.errno() == libc::ENOSYS => {
             (error.to_string(), "use Linux 5.11 or later with CONFIG_IO_URING")
         }
+        _ if matches!(error.errno(), libc::EMFILE | libc::ENFILE) => {
+            (error.to_string(), "close descriptors, or raise the limit of open files (ulimit -n)")
+        }
+        _ if error.errno() == libc::ENOMEM => {
+            (error.to_string(), "free memory, or raise the limit of locked memory (ulimit -l)")
+        }
         _ => (
             error.to_string(),
             "a seccomp filter forbids io_uring, as in many containers: run this outside of the container, or start the \

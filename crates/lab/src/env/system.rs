@@ -173,10 +173,17 @@ pub(super) fn sysctls() -> BTreeMap<String, String> {
     SYSCTLS
         .iter()
         .filter_map(|name| {
-            let value = text(&format!("/proc/sys/{}", name.replace('.', "/")))?;
-            Some(((*name).to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" ")))
+            Some((
+                (*name).to_owned(),
+                sysctl(name)?.split_whitespace().collect::<Vec<_>>().join(" "),
+            ))
         })
         .collect()
+}
+
+/// The value of a kernel setting, named as sysctl(8) does; `None` if it does not exist, cannot be read or is empty.
+pub(crate) fn sysctl(name: &str) -> Option<String> {
+    text(&format!("/proc/sys/{}", name.replace('.', "/")))
 }
 
 /// Memory.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::observation::NoObservation;
 use super::{Leftover, LeftoverKind, Remover};
+use crate::env::sysctl;
 
 /// Shell script that mounts private file systems, small enough to be filled quickly, and runs the rest of the command
 /// there. The program is opened first, since it may be below /tmp.
@@ -50,9 +51,7 @@ impl NotPrivate {
     pub(super) fn refused() -> NotPrivate {
         NotPrivate {
             why: "private file systems and IPC namespaces cannot be created here".to_owned(),
-            remedy: remedy(proc::is_root(), |name| {
-                fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()
-            }),
+            remedy: remedy(proc::is_root(), sysctl),
         }
     }
 
@@ -90,7 +89,7 @@ fn remedy(is_root: bool, setting: impl Fn(&str) -> Option<String>) -> String {
     }
     let forbidding = FORBIDDING
         .iter()
-        .find(|(name, forbids, _)| setting(name).is_some_and(|value| value.trim() == *forbids));
+        .find(|(name, forbids, _)| setting(name).is_some_and(|value| value == *forbids));
     match forbidding {
         Some((name, _, allows)) => {
             format!("run as root, or allow user namespaces: sudo sysctl {name}={allows}")
@@ -225,7 +224,7 @@ mod tests {
     #[test]
     fn the_remedy_names_only_a_setting_that_this_kernel_has_and_that_forbids_namespaces() {
         let with = |name: &'static str, value: &'static str| {
-            remedy(false, move |asked| (asked == name).then(|| format!("{value}\n")))
+            remedy(false, move |asked| (asked == name).then(|| value.to_owned()))
         };
         let ubuntu = with("kernel.apparmor_restrict_unprivileged_userns", "1");
         assert!(ubuntu.ends_with("sysctl kernel.apparmor_restrict_unprivileged_userns=0"));

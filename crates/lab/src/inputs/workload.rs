@@ -153,6 +153,15 @@ impl Measure {
             Measure::Exchange => Some(Span::Exchange),
         }
     }
+
+    /// What the messages of a record count, and its CPU time refers to.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Measure::Rate | Measure::OneWay => "message",
+            Measure::RoundTrip => "round trip",
+            Measure::Exchange => "exchange",
+        }
+    }
 }
 
 /// What ends a window of a workload, and when its messages are sent.

@@ -157,8 +157,10 @@ pub struct Profile {
     pub workload: String,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// Messages, or round trips, in the measured window.
+    /// Number of messages in the measured window, or of round trips or exchanges: see `unit`.
     pub messages: u64,
+    /// What is counted, and what the figures refer to: `message`, `round trip` or `exchange`.
+    pub unit: String,
     /// How the samples were taken.
     pub sampling: Sampling,
     /// The roles.
@@ -246,6 +248,7 @@ pub fn profile(
         workload: case.inputs.workload.word().to_owned(),
         size_bytes: case.inputs.size_bytes,
         messages: brought.window.messages,
+        unit: case.inputs.workload.facts().measure.unit().to_owned(),
         sampling,
         roles,
     })

@@ -222,7 +222,7 @@ impl Folder {
     }
 
     /// Checks that the records of a run that is to be continued come from these cases.
-    pub(super) fn check_plan(&self, cases: &[Case]) -> Result<(), RunError> {
+    pub(super) fn check_plan(&self, cases: &[Case], records: &[Record]) -> Result<(), RunError> {
         let refused = |why| Err(RunError::OtherPlan { dir: self.dir.clone(), why });
         let planned: u64 = cases.iter().map(|case| u64::from(case.inputs.trials)).sum();
         if let Some(begun) = self.info.trials.filter(|begun| *begun != planned) {
@@ -232,7 +232,7 @@ impl Folder {
             .iter()
             .map(|case| ((case.group.as_str(), case.id.as_str()), &case.inputs))
             .collect();
-        for record in self.records()? {
+        for record in records {
             let name = format!("{}/{}", record.group, record.case);
             let Some(inputs) = of_case.get(&(record.group.as_str(), record.case.as_str())) else {
                 return refused(format!("the plan lacks {name}"));

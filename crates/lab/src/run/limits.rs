@@ -24,7 +24,7 @@ const EXCHANGES_AT_MOST: usize = 20_000;
 /// An exchange between two CPUs counts only if each thread slept in at least this share of its round trips. Two threads
 /// that find each other's answer before they begin to wait never sleep, and take a fraction of the time.
 const SLEPT: f64 = 0.9;
-/// Number of times that an exchange is measured until it counts.
+/// Maximum number of times that an exchange is measured until it counts; only once if the latest reading did not count.
 const ATTEMPTS: usize = 3;
 
 /// Length of the shortest trial, in milliseconds, for which the layout of a copy is optimised. Shorter trials only test
@@ -83,12 +83,13 @@ impl LimitsBetween {
     /// nanoseconds.
     fn exchange(&mut self, cpus: (u32, u32), warmup: Duration, span: Duration) -> Reading {
         let key = (cpus.0, cpus.1, span);
-        if let Some((at, reading)) = self.exchanges.get(&key)
-            && at.elapsed() < FRESH
-        {
-            return reading.clone();
-        }
-        let reading = exchange_ns(cpus, warmup, span);
+        let attempts = match self.exchanges.get(&key) {
+            Some((at, reading)) if at.elapsed() < FRESH => return reading.clone(),
+            // What did not count in several attempts will hardly count now, and each attempt delays the run.
+            Some((_, Err(_))) => 1,
+            _ => ATTEMPTS,
+        };
+        let reading = exchange_ns(cpus, warmup, span, attempts);
         self.exchanges.insert(key, (Instant::now(), reading.clone()));
         reading
     }
@@ -120,11 +121,11 @@ impl LimitsBetween {
 }
 
 /// Measures the exchange in both ways; returns the smaller median of those in which the threads slept.
-fn exchange_ns(cpus: (u32, u32), warmup: Duration, span: Duration) -> Reading {
+fn exchange_ns(cpus: (u32, u32), warmup: Duration, span: Duration, attempts: usize) -> Reading {
     let mut best = None;
     let mut why_not = String::new();
     for kind in [ExchangeKind::Futex, ExchangeKind::Pipe] {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..attempts {
             let exchanges = blocking_exchanges(cpus, kind, warmup, span, EXCHANGES_AT_MOST)
                 .map_err(|e| e.to_string())?;
             match asleep(cpus, &exchanges) {

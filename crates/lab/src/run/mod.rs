@@ -159,8 +159,12 @@ pub fn measure(
     let leases = lease::Run::begin(reaper)?;
     // Before the testbeds, so that a run that another process measures is refused at once.
     let reopened = options.resume.as_deref().map(Folder::reopen).transpose()?;
+    let records = match &reopened {
+        Some(folder) => folder.records()?,
+        None => Vec::new(),
+    };
     if let Some(folder) = &reopened {
-        folder.check_plan(&cases)?;
+        folder.check_plan(&cases, &records)?;
     }
     let testbeds = LiveTestbeds::set_up(plan, &cases, options, launcher, &mut tell)?;
     let folder = match reopened {
@@ -172,7 +176,8 @@ pub fn measure(
     };
     let ready = probe(&cases);
     let slots = order::interleave(&cases, plan.seed);
-    let mut done = Done::of(&folder.records()?, &cases);
+    let mut done = Done::of(&records, &cases);
+    drop(records);
     let mut run = Running {
         plan,
         launcher,
