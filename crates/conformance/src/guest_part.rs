@@ -1,5 +1,6 @@
-//! Helper program of the suite. It is the keeper, the first program and the exec command of the guest in which the
-//! suite tests mechanisms that this machine's kernel lacks, and the `tipcd` for the mechanisms that need one.
+//! Helper program of the suite. In a guest, the suite tests mechanisms that this machine's kernel lacks; this program
+//! is the guest's keeper, its first program and its exec command. It is also the `tipcd` for the mechanisms that need
+//! one.
 
 use std::process::ExitCode;
 

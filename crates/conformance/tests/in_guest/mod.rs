@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use crossway_netlab::{Guest, GuestSpec, NetError};
 
-/// Runs a program in a guest and asserts that it succeeds; returns its output and its error output. Returns `None`
-/// where no guest can be booted, after printing the reason. `name` distinguishes two suites that run at the same time,
-/// and `what` names what is tested.
+/// Runs the command `words` in a guest and asserts that it succeeds; returns its standard output and its standard
+/// error. If no guest can be booted here, prints the reason and returns `None`. `name` distinguishes suites that run at
+/// the same time; `what` is the subject of the test, for messages.
 pub(crate) fn run<W: AsRef<OsStr>>(
     name: &str,
     what: &str,

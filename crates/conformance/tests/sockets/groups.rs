@@ -1,4 +1,4 @@
-//! Tests groups as programs use them.
+//! Tests TIPC's groups: how members meet, send to each other, and leave.
 
 use std::time::{Duration, Instant};
 

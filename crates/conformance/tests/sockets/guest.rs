@@ -1,4 +1,4 @@
-//! Runs the same suite on a kernel's TIPC, in a guest with such a kernel.
+//! Runs this suite again on a kernel's TIPC, in a guest whose kernel has TIPC.
 
 use crate::in_guest;
 use crate::site::{KERNEL_VARIABLE, on_kernel};

@@ -1,4 +1,4 @@
-//! Repeats every check with lanes from each socket's first message on, and without any lanes.
+//! Repeats every check twice: with lanes from each socket's first message on, and without any lanes.
 
 use std::process::Command;
 

@@ -1,8 +1,7 @@
-//! The one suite for both back ends of the client library's socket: a `tipcd` here, and the AF_TIPC of a kernel in a
-//! guest.
+//! Tests the client library's sockets on both of their back ends: a `tipcd` here, and a kernel's AF_TIPC in a guest.
 //!
-//! Tests everything that a socket of a lone node can do, including errors. A test that distinguishes the back ends
-//! explains why.
+//! The tests cover everything that a socket of a lone node can do, including errors. A test that distinguishes the back
+//! ends explains why.
 
 mod connections;
 mod ends;

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use crossway_sys::poll::{Interest, wait_ready};
 use crossway_tipc_client::{Backend, LoneTipcd, Patience, Socket, SocketKind};
 
-/// Time limit of a wait: long enough for a busy machine, and reached only in case of an error.
+/// Time limit of a wait. It is long enough for a busy machine, so that only an error reaches it.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
 pub(crate) fn soon() -> Patience {
     Patience::Until(Instant::now() + WATCHDOG)
 }
 
-/// A tipcd that is stopped when this value is dropped. A test that closes a socket and then binds its service again has
-/// to use a `Site` of its own: a closed socket keeps its names as long as a process that another test is just starting
-/// has a copy of its descriptor.
+/// A tipcd that is stopped when this value is dropped. A test that closes a socket and later binds the same service
+/// again uses a new `Site` for that. A process that another test is just starting may have a copy of the closed
+/// socket's descriptor, and the socket keeps its names as long as that copy exists.
 pub(crate) struct Site {
     tipcd: Option<LoneTipcd>,
     _dir: tempfile::TempDir,
@@ -65,7 +65,7 @@ pub(crate) fn is_writable(socket: &Socket) -> bool {
     wait_ready(socket, Interest::Writable, Some(Instant::now())).unwrap()
 }
 
-/// Waits until `holds` returns true.
+/// Waits until `holds` returns true. Panics after [`WATCHDOG`] with a message that contains `what`, the awaited event.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {

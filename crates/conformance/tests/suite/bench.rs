@@ -13,8 +13,8 @@ use crossway_sys::signal_queue;
 
 use super::peer::this_program;
 
-/// Time after which a check counts as hung. In an emulated kernel that eight checks share, some take 20 s; on a busy
-/// machine, several times that.
+/// Time after which a check counts as hung. In an emulated kernel that eight checks share, some checks take 20 s, and
+/// on a busy machine several times as long.
 const WATCHDOG: Duration = Duration::from_secs(240);
 
 /// Time limit of a step of a check. Shorter than the limit of the check, so that the error names the step.
@@ -25,7 +25,7 @@ pub(crate) fn soon() -> Deadline {
     Some(Instant::now() + STEP_WATCHDOG)
 }
 
-/// The command that takes a tipcd's arguments.
+/// The command that starts a tipcd; the tipcd's arguments must be appended.
 fn tipcd() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_conformance-guest-part"));
     command.arg("tipcd");

@@ -7,8 +7,8 @@ use super::closing::must_say_closed;
 use super::peer::{Job, Peer, Side};
 use crossway_mech::{Mechanism, RecvError, Reliability, Rx, SendError, Tx};
 
-/// Kills a peer during its job, once as the connecting and once as the listening end, and asserts what the survivor
-/// must notice.
+/// Kills a peer during its job, and asserts that the survivor receives what was sent before and then notices the death.
+/// The peer is once the connecting and once the listening end.
 fn kill_at<M: Mechanism>(job: Job) {
     check::<M>(move || {
         for side in [Side::Connects, Side::Listens] {
@@ -31,7 +31,7 @@ fn room<M: Mechanism>() -> Vec<u8> {
     vec![0; if keeps_boundaries::<M>() { 64 * 1024 } else { 64 }]
 }
 
-/// Receives everything that the dead peer had sent.
+/// Receives and discards everything that the dead peer had sent.
 fn drain_whole_messages<M: Mechanism>(end: &mut End<M>) {
     let mut buf = room::<M>();
     while end.rx.try_recv(&mut buf).is_ok() {}

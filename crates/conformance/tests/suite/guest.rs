@@ -7,7 +7,7 @@ use crossway_mech::registry;
 
 use crate::in_guest;
 
-/// Prefixes of the ids of mechanisms that the guest's kernel has and others may lack.
+/// Prefixes of the ids of the mechanisms that the guest's kernel supports and that other kernels may lack.
 const KERNELS_OWN: [&str; 2] = ["tipc-kernel-", "sctp"];
 
 /// Time limit in the guest in seconds; when it runs alone it takes about one minute.

@@ -1,4 +1,5 @@
-//! Tests that nothing remains: no name, queue, segment, file, descriptor or thread, whichever end died and however.
+//! Tests that nothing remains of a channel (no name, queue, segment, file, descriptor or thread), no matter which end
+//! died and how.
 //!
 //! The places to check belong to the whole machine, where other programs create and remove things. So the check runs in
 //! a child with its own IPC namespace and mounts, where everything found comes from the mechanism.
@@ -12,7 +13,7 @@ use super::peer::{Job, Peer, Side};
 use crossway_mech::{Mechanism, Rx, Tx};
 
 /// The shell commands that mount empty file systems over the places to check and then run a program. The program is
-/// opened first, since it may be below /tmp. A kernel without /dev/shm leaves nothing there.
+/// opened first, since it may be below /tmp. If there is no /dev/shm, nothing is mounted over it.
 const PRIVATE: &str = "exec 9<\"$0\" && if [ -d /dev/shm ]; then mount -t tmpfs crossway /dev/shm; fi \
      && mount -t tmpfs crossway /tmp && mkdir /tmp/mqueue \
      && if grep -q mqueue /proc/filesystems; then mount -t mqueue crossway /tmp/mqueue; fi \
@@ -107,7 +108,8 @@ pub(crate) fn in_private_places<M: Mechanism>() {
     }
 }
 
-/// Waits until nothing has changed for a while: something that the first use started may still be ending.
+/// Waits until nothing has changed for a while, because something that the first use started may still be ending.
+/// Returns what exists then.
 fn calm() -> BTreeSet<String> {
     let (begin, mut since, mut last) = (Instant::now(), Instant::now(), settled(|_| true));
     while since.elapsed() < Duration::from_millis(200) && begin.elapsed() < Duration::from_secs(5) {

@@ -1,6 +1,8 @@
-//! Counts, with strace, the notifications for receivers whose client library spins by itself.
+//! Tests that a receiver needs hardly any notifications while its client library spins. strace counts the
+//! notifications.
 //!
-//! The test runs itself under strace with few and with many round trips; the difference is the cost of the round trips.
+//! The test runs itself under strace twice, with few and with many round trips. The difference between the two counts
+//! is the number of notifications in the additional round trips.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The one test suite for every mechanism.
+//! The test suite that every mechanism must pass.
 //!
 //! A check is a generic function; `instantiate` makes a test of each check for each mechanism of the registry. A check
 //! tests both the capabilities that a mechanism declares in its `Caps` and those that it declares not to have. A

@@ -7,7 +7,8 @@ use crossway_sys::fallback::{Newer, VARIABLE};
 
 use super::peer::this_program;
 
-/// Runs the checks of one mechanism in a process that does without `newer`, including its peers.
+/// Runs the checks of one mechanism in a process that does not use the kernel feature `newer`; nor do the peers that it
+/// starts.
 fn passes_without(newer: Newer, checks: &str) {
     if !cfg!(debug_assertions) {
         eprintln!(

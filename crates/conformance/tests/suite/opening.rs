@@ -10,7 +10,8 @@ use crossway_sys::socket::{self, SocketType};
 use crossway_sys::tipc::{self, TipcAddress};
 use crossway_tipc_client as node;
 
-/// The service types in the offers of the TIPC mechanisms: those over the kernel, and those over a `tipcd`.
+/// The service types in the offers of the TIPC mechanisms; `KERNEL_SERVICE` is for mechanisms over the kernel,
+/// `NODE_SERVICE` for those over a `tipcd`.
 const KERNEL_SERVICE: u32 = 0x4357_0001;
 const NODE_SERVICE: u32 = 0x4357_0002;
 
@@ -21,8 +22,8 @@ enum Unnamed {
 }
 
 impl Unnamed {
-    /// A listening socket for a mechanism whose names spread over a network, and the offer for it once it is
-    /// published.
+    /// A listening socket that is not yet published, and the offer that will be valid once it is. `None` unless the
+    /// mechanism's names spread over a network.
     fn listening<M: Mechanism>() -> Option<(Unnamed, Offer)> {
         let stream = M::ID.ends_with("-stream");
         if M::ID.starts_with("tipc-kernel-") {

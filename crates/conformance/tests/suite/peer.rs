@@ -153,7 +153,7 @@ impl Peer {
         (listens, connects)
     }
 
-    /// Waits until the child has started its job; if the job is a wait, until it sleeps.
+    /// Waits until the child has started its job. If the job is to wait, also waits until the child sleeps.
     pub(crate) fn wait_until_at_work(&self) {
         let tid = match read_note(&self.control) {
             Some((Note::Begun { tid }, _)) => tid,

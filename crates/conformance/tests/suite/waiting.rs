@@ -1,4 +1,5 @@
-//! Tests calls that do not wait, calls that wait until a deadline, and the descriptor to wait for.
+//! Tests calls that do not wait, calls that wait until a deadline, and the descriptor with which a program can wait for
+//! messages.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,9 @@ const SLEEPS_AT_MOST: u64 = 16;
 /// A number of bytes far above what any channel here holds.
 const FAR_TOO_MUCH: usize = 256 << 20;
 
-/// Far more bytes than a receiver that drops what exceeds its room can hold. When several such checks run at the same
-/// time in an emulated kernel that is itself short of CPU time, they take seconds to send this much; ten times as much
-/// was observed to take minutes.
+/// Number of bytes sent to a receiver that drops messages for which it has no room: far more than it has room for. It
+/// is not larger, because sending it takes seconds if several checks share a slow emulated kernel, and sending ten
+/// times as much took minutes.
 const FAR_TOO_MUCH_TO_DROP: usize = 24 << 20;
 
 pub(crate) fn an_empty_channel_is_empty_at_once<M: Mechanism>() {
@@ -86,8 +87,8 @@ pub(crate) fn a_full_channel_is_full_at_once_and_keeps_what_it_took<M: Mechanism
     });
 }
 
-/// Makes a call with a deadline, and returns whether `call` says that it waited in vain. If so, asserts that it waited
-/// until the deadline and, if it should sleep, that it hardly used a CPU.
+/// Calls `call` with a deadline, and returns what `call` returns: whether it waited in vain. If so, asserts that it
+/// waited until the deadline and, if it should sleep, that it hardly used a CPU.
 fn waits_in_vain(wait: Wait, mut call: impl FnMut(Instant) -> bool) -> bool {
     // Where CPU time is counted in ticks, another process's tick may be charged here; a call that spins is detected
     // every time.

@@ -104,8 +104,8 @@ fn connections_end_in_good_order_between_two_tipcds() {
     between(&program, "between two tipcds", SERVICE, [one, other], ends(ENDS), PROCESSES);
 }
 
-/// The link loses frames. A packet that IP sends as ten fragments is lost if one of them is, so a sixth of these
-/// packets is lost.
+/// The link loses frames. IP sends a large packet as ten fragments, and the packet is lost if one of them is. So a
+/// sixth of these packets is lost.
 #[test]
 fn connections_end_in_good_order_over_a_lossy_link() {
     let impairment = Impairment { loss: 0.02, duplicate: 0.01, ..Impairment::default() };

@@ -32,8 +32,8 @@ struct LongLived {
     child: Child,
     stdin: Option<ChildStdin>,
     said: BufReader<ChildStdout>,
-    /// The file with the standard error of the program and its processes, in which each process reports, a single time,
-    /// that there is no tipcd.
+    /// The file with the standard error of the program and its processes. Without a tipcd, each process reports that
+    /// here once.
     errors: PathBuf,
 }
 
@@ -135,7 +135,8 @@ fn programs_that_stay_cost_no_more_and_outlive_their_tipcd() {
     let (first, second) = memory.split_at(memory.len() / 2);
     let (before, after) = (first.iter().max().unwrap(), second.iter().max().unwrap());
     eprintln!(
-        "{rounds} rounds of {CONNECTIONS} echoes in {:?}: the tipcd's memory, KiB: at most {before} in the first half, {after} in the second",
+        "{rounds} rounds of {CONNECTIONS} echoes in {:?}; the tipcd's memory was at most {before} KiB in the first \
+         half and {after} KiB in the second",
         begin.elapsed(),
     );
     assert!(*after < before + GROWTH_KIB, "KiB after each round: {memory:?}");

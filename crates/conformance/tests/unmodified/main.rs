@@ -1,5 +1,5 @@
-//! Programs that know nothing of a `tipcd` run on one, with the library of `crates/tipc/preload` loaded before the C
-//! library. They must print the same here as on a kernel's AF_TIPC in a guest.
+//! Tests that programs written for AF_TIPC run unmodified on a `tipcd`, with the library of `crates/tipc/preload`
+//! loaded before the C library. They must print the same on a `tipcd` as on a kernel's AF_TIPC in a guest.
 
 mod bypassing;
 mod ends;

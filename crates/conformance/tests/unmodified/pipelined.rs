@@ -1,6 +1,6 @@
-//! An echo without lock step: the client receives what poll() reports before each blocking send, and the server sends
-//! back everything it receives; neither waits for the other. Traffic that passes through a kernel's sockets, and
-//! between two kernels, must pass here, too.
+//! Tests an echo without lock step. Before each blocking send, the client receives what poll() reports; the server
+//! sends back everything that it receives. Neither end waits for the other's answer. This traffic must not stall on a
+//! `tipcd`, between two of them, or between a `tipcd` and a kernel.
 
 use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};

@@ -64,7 +64,7 @@ fn started(node: &Node, words: &[&str]) -> (Child, BufReader<std::process::Child
     (child, said)
 }
 
-/// The output of the script's part `part` with its peer on another node, or on the same.
+/// The output of the script's part `part` on `node`, with its peer on `others`, which may be the same node.
 fn asked(part: &str, node: &Node, others: &Node, words: &[&str]) -> Vec<Table> {
     let (mut peer, _) = started(others, &["peer"]);
     let (mut child, mut said) = started(node, &[&[part], words].concat());
@@ -168,7 +168,7 @@ impl Answers {
         tables
     }
 
-    /// The parts from which tables were merged.
+    /// The inverse of [`Answers::merged`]: the results from which `tables` were merged.
     fn parts(mut tables: Vec<Table>) -> Self {
         let begins = |of: &str| {
             let is_there = |table: &Table| table[0][0].ends_with(of);
@@ -221,7 +221,8 @@ fn printed(tables: &[Table]) -> String {
     tables.iter().map(table).collect::<Vec<_>>().join("\n")
 }
 
-/// The result here, from a cell that may show a kernel's result before it.
+/// The result of a `tipcd` in a cell. If a kernel's result differs, the cell contains it first and that of the `tipcd`
+/// in parentheses.
 fn ours(cell: &str) -> String {
     let here = cell.split_once(" (here ").and_then(|(_, rest)| rest.strip_suffix(')'));
     here.unwrap_or(cell).to_owned()
