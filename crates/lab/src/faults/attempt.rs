@@ -23,7 +23,8 @@ const STOPPED: Duration = Duration::from_millis(200);
 const MESSAGES: u64 = 1000;
 const GAP_US: u32 = 100;
 
-/// A sender that makes no progress for a quarter of this time is considered to wait for its receiver.
+/// How long a sender is watched to find out whether it waits for its receiver: it is considered to wait if it makes no
+/// progress in the last quarter of this time.
 const SETTLED: Duration = Duration::from_millis(400);
 
 /// Number of messages in the channel when garbage is written to it; few enough for every channel.
@@ -188,7 +189,7 @@ impl Bench<'_> {
         Ok(seen)
     }
 
-    /// Waits for the end of an act as long as the act makes progress. `first` is the result of the wait before.
+    /// Waits for the end of an act as long as the act makes progress. `first` is the result of the preceding wait.
     fn rest_of(&self, actor: &mut Actor, first: Ended) -> Ended {
         match first {
             Ended::Silent { .. } => {

@@ -265,7 +265,7 @@ impl Actor {
             if begin.elapsed() > STEP_LIMIT {
                 let progress = self.progress();
                 return Err(NoObservation::Failed(format!(
-                    "the {} did not reach the state for the fault within {STEP_LIMIT:?}: {progress:?}",
+                    "the {} did not reach the state in which the fault is injected within {STEP_LIMIT:?}: {progress:?}",
                     self.process.name
                 )));
             }

@@ -9,8 +9,8 @@ use crate::catalogue::Entry;
 const ATTEMPT: Duration = Duration::from_millis(70);
 /// Approximate duration of an attempt with a contender; some contenders start an interpreter or a broker.
 const CONTENDER_ATTEMPT: Duration = Duration::from_millis(350);
-/// Number of attempts per mechanism in which the survivor is watched for the whole time because its calls do not
-/// return, if the mechanism does not report a peer's death.
+/// Number of attempts with a mechanism that does not report a peer's death in which the survivor's calls do not return,
+/// so that the survivor is watched for the whole time.
 const SILENCES: u32 = 14;
 
 /// Approximate duration of the attempts with `entries`, one after the other.

@@ -24,7 +24,7 @@ use crate::shutdown;
 /// Options of the matrix.
 #[derive(Debug)]
 pub struct Options {
-    /// Ids of the mechanisms and contenders; empty: all.
+    /// Ids of the mechanisms and contenders to test; an empty list stands for all.
     pub mechanisms: Vec<String>,
     /// How long a silent survivor is watched before it counts as hung.
     pub watch: Duration,

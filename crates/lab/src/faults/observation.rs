@@ -26,8 +26,8 @@ pub(super) enum Ended {
     Over(Option<ReportedError>),
     /// The act did not end while it was watched; `moving` is set if the act's message counts were still increasing.
     Silent { moving: bool },
-    /// The process died or reported a failure. The text, e.g. with the exit status, completes a sentence whose subject
-    /// is the process.
+    /// The process died or reported a failure. The text says how, for example with the exit status; it completes a
+    /// sentence whose subject is the process.
     Dead(String),
 }
 

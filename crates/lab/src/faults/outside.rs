@@ -334,8 +334,8 @@ fn left_behind(before: &Things, mut ends: Ends) -> Vec<Leftover> {
 }
 
 impl Observation {
-    /// Records that at least one message was received that was not sent. Either the checksum of a window is wrong, or a
-    /// window was received although none was sent.
+    /// Records that at least one received message was never sent: either the checksum of a window is wrong, or a window
+    /// was received although none was sent.
     fn deceived(&mut self) {
         self.received_not_sent = Some(1);
         self.outcome = Some(Outcome::Deceived);

@@ -47,7 +47,8 @@ pub(super) struct NotPrivate {
 }
 
 impl NotPrivate {
-    /// The value if private file systems and IPC cannot be created: the kernel refuses them, or the tools are missing.
+    /// Reason and remedy if private file systems and IPC cannot be created, because the kernel refuses them or the
+    /// tools are missing.
     pub(super) fn refused() -> NotPrivate {
         NotPrivate {
             why: "private file systems and IPC namespaces cannot be created here".to_owned(),
@@ -55,7 +56,7 @@ impl NotPrivate {
         }
     }
 
-    /// The value if a private `/tmp` would hide the contender's program.
+    /// Reason and remedy if a private `/tmp` would hide the contender's program.
     pub(super) fn program_in_tmp() -> NotPrivate {
         NotPrivate {
             why: "a private /tmp would hide the contender's program, which is below /tmp"
@@ -98,7 +99,8 @@ fn remedy(is_root: bool, setting: impl Fn(&str) -> Option<String>) -> String {
     }
 }
 
-/// The warning for an attempt without private file systems and IPC, where leftovers cannot be told from other objects.
+/// The warning for an attempt without private file systems and IPC, where leftovers cannot be distinguished from other
+/// objects.
 pub(super) fn unchecked(not_private: &NotPrivate) -> String {
     format!("leftovers were not checked, because {}; {}", not_private.why, not_private.remedy)
 }
@@ -146,7 +148,7 @@ fn files(dir: &Path, kind: LeftoverKind, found: &mut Things) {
     }
 }
 
-/// The objects that existed when an end had died, each with what removed it. Of these objects, `closed` are those that
+/// The objects that existed after an end had died (`at_death`), each with what removed it. `closed` contains those that
 /// still existed after the survivor had closed its end, and `swept` those that still existed after a sweep of the
 /// leases.
 pub(super) fn leftovers(at_death: &Things, closed: &Things, swept: &Things) -> Vec<Leftover> {

@@ -106,7 +106,8 @@ pub struct Detection {
     pub call: String,
     /// The text of the mechanism's error.
     pub error: String,
-    /// Whether the error tells that the peer is gone, so that a program can handle it without parsing text.
+    /// Whether the error's type, and not only its text, says that the peer is gone. A program can then handle the error
+    /// without parsing text.
     pub peer_closed: bool,
 }
 
