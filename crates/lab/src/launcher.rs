@@ -72,7 +72,7 @@ pub(crate) enum RoleSite<'a> {
     Local {
         /// How the children are started.
         launcher: &'a Launcher,
-        /// The run that holds the roles' leases.
+        /// The run under which the roles' leases are registered.
         run: &'a lease::Run,
         /// The containers, one for each role; `None` without containers.
         containers: Option<&'a Containers>,

@@ -126,8 +126,8 @@ impl<'a> RoleGroup<'a> {
         clocks.all(|clock| Some(clock) == first)
     }
 
-    /// The time `lead_ns` from now, plus the delay of the connections, by the clock of each role. Roles that share a
-    /// clock get the same value.
+    /// For each role, the same instant on that role's own clock: `lead_ns` from now, plus the delay of the connections.
+    /// Roles that share a clock get the same value.
     pub(crate) fn instants_ns(&self, lead_ns: u64) -> Vec<u64> {
         let way_ns = 2 * self.hosts.iter().map(|host| host.delay_ns()).max().unwrap_or(0);
         let at_ns = monotonic_ns() + lead_ns + way_ns;
@@ -151,7 +151,7 @@ impl<'a> RoleGroup<'a> {
             .collect()
     }
 
-    /// Sets the phase of the trial that error messages name.
+    /// Sets the phase of the trial, such as "closing", for error messages.
     pub(crate) fn phase(&mut self, phase: &'static str) {
         self.phase = phase;
     }

@@ -24,7 +24,7 @@ pub(crate) struct Containers {
     shares: Vec<Share>,
     /// For each container, the command prefix that enters the container's network; empty if the network is shared.
     prefixes: Vec<Vec<String>>,
-    /// Address of the listening end; `None`: loopback.
+    /// Address of the listening end; `None` for loopback.
     address: Option<IpAddr>,
     _lab: Option<Lab>,
 }
@@ -62,7 +62,7 @@ impl Containers {
         self.shares.contains(&what)
     }
 
-    /// Address of the listening end; `None`: loopback.
+    /// Address of the listening end; `None` for loopback.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.address
     }

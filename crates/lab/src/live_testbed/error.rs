@@ -45,7 +45,7 @@ impl From<NetError> for TestbedError {
 }
 
 impl TestbedError {
-    /// No path for a socket can be made: the directory of the leases cannot be created.
+    /// The error if a socket has no possible path, because the directory of the leases cannot be created.
     pub(super) fn no_socket_path(error: &OsError) -> TestbedError {
         TestbedError::Obstacle(
             error.to_string(),

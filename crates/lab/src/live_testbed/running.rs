@@ -50,7 +50,7 @@ pub(crate) struct LiveTestbed {
 }
 
 impl LiveTestbed {
-    /// Starts all agents at the same time and receives their descriptions.
+    /// Starts all agents at the same time and receives the descriptions of their hosts.
     pub(super) fn meet(&mut self, interrupt: Option<BorrowedFd<'_>>) -> Result<(), TestbedError> {
         for host in &mut self.hosts {
             host.begin()?;
@@ -115,7 +115,8 @@ impl LiveTestbed {
         &self.hosts[at]
     }
 
-    /// The version of a mechanism on these hosts, or why it cannot be measured there.
+    /// The version of a mechanism on the first of these hosts, or why it cannot be measured on one of them. `None` only
+    /// if `on` is empty.
     pub(crate) fn probe(
         &self,
         mechanism: &str,

@@ -24,7 +24,8 @@ const SHARED: &str =
 pub(crate) struct TestbedSetup<'a> {
     /// Path of this program.
     pub(crate) program: &'a Path,
-    /// Path of the `crossway` program on hosts named on the command line; `None`: see [`agent_program`].
+    /// Path of the `crossway` program on hosts named on the command line, if the user stated one. If `None`,
+    /// [`agent_program`] chooses the path.
     pub(crate) agent_program: Option<&'a str>,
     /// Ids of the mechanisms that will be measured.
     pub(crate) mechanisms: &'a [String],
@@ -173,9 +174,9 @@ fn boot(lab: &Lab, program: &Path) -> Result<Vec<Guest>, TestbedError> {
     Ok(booted.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// The path of the agent's program on a host: `told`, the path stated by the user, if there is one; for ssh,
-/// `crossway`, which is looked up in the PATH of the other machine; otherwise `own`, the file of this program, which
-/// exists there too (in namespaces, guests, and clusters with a shared file system).
+/// The path of the agent's program on a host. It is `told`, if the user stated a path. Without `told`, it is `crossway`
+/// for a host reached by ssh, whose PATH contains it, and otherwise `own`, the file of this program: that exists on the
+/// host too, in namespaces, in guests, and in clusters with a shared file system.
 fn agent_program(words: &HostWords, told: Option<&str>, own: &str) -> String {
     match (told, words.prefix.first()) {
         (Some(told), Some(_)) => told.to_owned(),

@@ -9,11 +9,11 @@ use crate::agent::{FromAgent, HeldAt, Said};
 use crate::control::{Answer, ControlError};
 use crate::launcher::LaunchError;
 
-/// Time for the other roles to report their reasons after one role has failed.
+/// How long the other roles may take to report their reasons after one role has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// Time for the other roles to report their reasons if all failures known so far can be consequences of a failure that
-/// has not been reported yet.
+/// The same time limit if every failure known so far may be a mere consequence (the role's peer closed), so that the
+/// cause has not been reported yet.
 const REASON_TO_COME: Duration = Duration::from_secs(5);
 
 /// An answer with its descriptors, or the reason why there is none.
@@ -288,8 +288,8 @@ mod tests {
         assert_eq!(reason([Some(&ended), Some(&cannot)]), "no such option");
     }
 
-    /// The connection of a role that gave up between two orders is closed when the next order is sent, but the role's
-    /// reason can still be read.
+    /// A role that failed between two orders has closed its connection when the next order is sent, but the reason that
+    /// it sent before can still be read.
     #[test]
     fn a_role_that_takes_no_order_is_heard_first() {
         let lied = failed("its figures are refused", true);
