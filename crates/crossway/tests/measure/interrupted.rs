@@ -41,10 +41,10 @@ fn a_killed_controller_leaves_nothing_and_its_run_goes_on() {
     let plan = run.join("plan.toml");
     let with = |old: &str, new: &str| LONG.replace(old, new);
     for (changed, why) in [
-        (with("measure_ms = 60", "measure_ms = 70"), "another measure_ms than the plan"),
+        (with("measure_ms = 60", "measure_ms = 70"), "'measure_ms' differs from the plan"),
         (
             with("size_bytes = 64", "size_bytes = 64\nmessages = 900"),
-            "another messages than the plan",
+            "'messages' differs from the plan",
         ),
         (with("trials = 6", "trials = 7"), "it began with 24 trials, but the plan has 28"),
         (with("\"pipe\"", "\"fifo\""), "the plan lacks long/"),

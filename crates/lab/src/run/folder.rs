@@ -238,7 +238,9 @@ impl Folder {
                 return refused(format!("the plan lacks {name}"));
             };
             if let Some(what) = differs(&record.inputs, inputs) {
-                return refused(format!("{name} has trials with another {what} than the plan"));
+                return refused(format!(
+                    "{name} has trials in which '{what}' differs from the plan"
+                ));
             }
         }
         Ok(())
@@ -318,7 +320,8 @@ impl Folder {
     }
 }
 
-/// How often the lock of a locked file is tried, and the pause between two tries: readers hold the lock for an instant.
+/// Maximum number of attempts to lock a file that is locked, and the pause between two attempts. Readers hold the lock
+/// only for an instant.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 

@@ -16,15 +16,15 @@ use crate::stats;
 /// Maximum age at which a reading is used for another trial. Trials of competing cases are interleaved, so several of
 /// them share one reading.
 const FRESH: Duration = Duration::from_secs(2);
-/// Maximum duration of each of the two parts of the minimal exchange: the warm-up and the measurement. Below this
-/// maximum, they take as long as those of the trial.
+/// Maximum duration of the minimal exchange's warm-up, and of its measurement. Each takes as long as in the trial, if
+/// that is shorter.
 const EXCHANGE_AT_MOST: Duration = Duration::from_millis(100);
 /// Maximum number of round trips per reading.
 const EXCHANGES_AT_MOST: usize = 20_000;
 /// An exchange between two CPUs counts only if each thread slept in at least this share of its round trips. Two threads
 /// that find each other's answer before they begin to wait never sleep, and take a fraction of the time.
 const SLEPT: f64 = 0.9;
-/// Maximum number of times that an exchange is measured until it counts; only once if the latest reading did not count.
+/// Maximum number of attempts to measure an exchange that counts; one if the latest reading did not count.
 const ATTEMPTS: usize = 3;
 
 /// Length of the shortest trial, in milliseconds, for which the layout of a copy is optimised. Shorter trials only test
@@ -120,7 +120,7 @@ impl LimitsBetween {
     }
 }
 
-/// Measures the exchange in both ways; returns the smaller median of those in which the threads slept.
+/// Measures the exchange with futexes and with pipes; returns the smaller median of those in which the threads slept.
 fn exchange_ns(cpus: (u32, u32), warmup: Duration, span: Duration, attempts: usize) -> Reading {
     let mut best = None;
     let mut why_not = String::new();

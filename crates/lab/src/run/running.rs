@@ -1,4 +1,5 @@
-//! A run in progress: runs the trials, writes their records, and gives up cases that fail repeatedly.
+//! A run in progress: runs the trials, writes their records, and skips the remaining trials of cases that fail
+//! repeatedly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
