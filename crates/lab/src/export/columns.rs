@@ -113,7 +113,7 @@ pub const COLUMNS: &[Column] = columns! {
         |r| (!r.hosts.is_empty()).then(|| r.hosts.iter().map(|h| h.kernel.as_str()).collect::<Vec<_>>().join(" "));
     "status" Text "ok, degraded, failed or skipped" |r| Some(status(r.status).to_owned());
     "reason" Text "why the status is not ok" |r| r.reason.clone();
-    "remedy" Text "the step that removes this reason" |r| r.remedy.clone();
+    "remedy" Text "what to do about the reason; null if there is no remedy" |r| r.remedy.clone();
     "started_unix_ms" Count "start of the trial, milliseconds since 1970 UTC" |r| Some(r.started_unix_ms);
     "workload" Text "the workload" |r| Some(r.inputs.workload.word());
     "size_bytes" Count "message size" |r| Some(r.inputs.size_bytes);
@@ -141,12 +141,13 @@ pub const COLUMNS: &[Column] = columns! {
     "sent_msgs" Count "messages sent" |r| r.counts.map(|c| c.sent);
     "received_msgs" Count "messages received" |r| r.counts.map(|c| c.received);
     "payload_bytes" Count "payload bytes received" |r| r.counts.map(|c| c.bytes);
-    "out_of_order_msgs" Count "messages out of order" |r| r.counts.map(|c| c.out_of_order);
+    "out_of_order_msgs" Count "messages that arrived out of order" |r| r.counts.map(|c| c.out_of_order);
     "corrupt_msgs" Count "messages with wrong content" |r| r.counts.map(|c| c.corrupt);
     "warmup_msgs" Count "messages before the measured window" |r| r.counts.map(|c| c.warmup);
-    "sender_wall_ns" Count "duration of sending by the sender's clock; null unless the hosts have different clocks"
+    "sender_wall_ns" Count "time from the first to the last send, by the sender's clock; null unless the hosts have \
+                            different clocks"
         |r| r.throughput.and_then(|t| t.sender_wall_ns);
-    "wall_ns" Count "first send to last receive" |r| r.throughput.map(|t| t.wall_ns);
+    "wall_ns" Count "time from the first send to the last receipt" |r| r.throughput.map(|t| t.wall_ns);
     "rate_msgs_per_s" Real "messages received per second" |r| r.throughput.map(|t| t.msgs_per_s);
     "rate_bytes_per_s" Real "payload bytes received per second" |r| r.throughput.map(|t| t.bytes_per_s);
     "round_trip_n" Count "number of samples of the round trip" |r| span(r, Span::RoundTrip).map(|l| l.n);
@@ -179,7 +180,7 @@ pub const COLUMNS: &[Column] = columns! {
         |r| span(r, Span::Exchange).and_then(|l| l.p99);
     "tear_down_p50_ns" Count "time to close, median" |r| span(r, Span::TearDown).map(|l| l.p50);
     "tear_down_p99_ns" Count "time to close, 99th percentile" |r| span(r, Span::TearDown).and_then(|l| l.p99);
-    "bursts" Count "bursts intended" |r| r.pacing.map(|p| p.bursts);
+    "bursts" Count "bursts in the schedule" |r| r.pacing.map(|p| p.bursts);
     "late_bursts" Count "bursts that began late" |r| r.pacing.map(|p| p.late_bursts);
     "drift_ns" Whole "end of the last burst minus its intended start" |r| r.pacing.map(|p| p.drift_ns);
     "intended_bits_per_s" Real "intended rate" |r| r.pacing.map(|p| p.intended_bits_per_s);
@@ -208,7 +209,8 @@ pub const COLUMNS: &[Column] = columns! {
         |r| r.host_cpu.first()?.load();
     "receiver_host_load" Real "share of the CPUs of the receiver's or server's host that was busy, 0 to 1"
         |r| r.host_cpu.last()?.load();
-    "servers_cpu_ns" Count "CPU time of the servers between the ends, such as a tipcd; null if there are none or it is unknown"
+    "servers_cpu_ns" Count "CPU time of the servers between the ends, such as a tipcd; null if there are none or their \
+                            CPU time is unknown"
         |r| (!r.servers.is_empty()).then(|| r.servers.iter().map(|s| s.cpu_ns).sum::<Option<u64>>()).flatten();
     "cpu_ns_per_msg" Real "CPU time of all roles and servers per message" |r| r.cost.map(|c| c.cpu_ns_per_msg);
     "bits_per_cpu_s" Real "payload bits per CPU-second of all roles and servers" |r| r.cost.map(|c| c.bits_per_cpu_s);
@@ -244,7 +246,8 @@ pub const COLUMNS: &[Column] = columns! {
         |r| r.fairness.as_ref().map(|f| f.longest_wait_ns);
     "sleeps_per_msg" Real "voluntary context switches of the senders per message"
         |r| r.fairness.as_ref()?.sleeps_per_msg;
-    "wasted_wakeups_per_msg" Real "voluntary context switches of the senders beyond one per message, per message"
+    "wasted_wakeups_per_msg" Real "wasted wake-ups per message, a lower bound: voluntary context switches of the \
+                                   senders beyond one per message"
         |r| r.fairness.as_ref()?.wasted_wakeups_per_msg;
     "clock_read_ns" Real "cost of reading the clock" |r| Some(r.calibration.clock_read_ns);
     "clock_step_ns" Real "smallest step of the clock" |r| Some(r.calibration.clock_step_ns);
