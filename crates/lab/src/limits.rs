@@ -63,9 +63,10 @@ pub struct PairLines {
     pub b: u32,
     /// Proximity of the two CPUs in words; empty if the system does not report it.
     pub relation: String,
-    /// One cache line that both write in turn, nanoseconds.
+    /// Round trip through one cache line that both CPUs write in turn, nanoseconds.
     pub one_line_ns: Spread,
-    /// Two lines, one per direction, as needed for a request and a reply through memory, nanoseconds.
+    /// Round trip through two cache lines, one per direction, as a request and a reply through memory need,
+    /// nanoseconds.
     pub two_lines_ns: Spread,
 }
 

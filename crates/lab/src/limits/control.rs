@@ -25,10 +25,10 @@ pub struct ControlRate {
     pub threads: u32,
     /// Operations per second of all threads together.
     pub per_s: Spread,
-    /// The time within which the operations of all threads are counted, milliseconds; null in files from before
-    /// 2026-11-26. In those files, the number of operations of each thread was divided by that thread's own time.
-    /// Threads that take turns on a CPU then seem to work at the same time, so the rates of several threads are too
-    /// large.
+    /// Length of the window in which the operations of all threads are counted, milliseconds; null in files from before
+    /// 2026-11-26. In those files, each thread's number of operations was divided by that thread's own time. Threads
+    /// that take turns on a CPU were thus counted as if they worked at the same time, so the rates of several threads
+    /// are too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ms: Option<u32>,
 }

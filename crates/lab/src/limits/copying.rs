@@ -71,8 +71,8 @@ const WORKING_SET: u64 = 8 << 20;
 
 /// Number of layouts from the first round that are measured thoroughly.
 const FINALISTS: usize = 3;
-/// Approximate duration of a run while layouts are searched between two trials, milliseconds. `READING_MS` is that of a
-/// later reading.
+/// Approximate duration of a run while layouts are searched between two trials, milliseconds. `READING_MS` is the
+/// duration of a later reading.
 const SEARCH_MS: u32 = 1;
 const READING_MS: u32 = 2;
 

@@ -1,4 +1,4 @@
-//! Finds the functions and source lines of addresses, including inlined functions, with binutils' addr2line.
+//! Finds the functions (including inlined ones) and the source lines of addresses, with binutils' addr2line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

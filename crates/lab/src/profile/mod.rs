@@ -34,7 +34,7 @@ use samples::Sampled;
 
 /// Working set of the payload, bytes.
 const WORKING_SET_BYTES: u64 = 4 << 20;
-/// Number of a role's hottest places that are kept.
+/// Maximum number of hot spots in the profile of a role.
 const HOT_SPOTS: usize = 15;
 
 /// The reason why there is no profile.

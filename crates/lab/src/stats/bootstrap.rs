@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{quantile_of_sorted, sorted};
 
 /// The distribution of a sample's median is exact if the sample has at most this many values; otherwise it comes from
-/// resampling. The cost of the exact one grows with the cube of the number of values.
+/// resampling. The cost of the exact distribution grows with the cube of the number of values.
 const EXACT_AT_MOST: usize = 64;
 /// Number of resamples if the exact distribution is too expensive. The error of the 2.5 % point is then below 0.2 %.
 const RESAMPLES: usize = 10_000;

@@ -146,9 +146,9 @@ fn candidates(xs: &[f64], levels: &[f64], width: usize, degree: usize) -> Vec<Ca
     all
 }
 
-/// Variance of the logarithm of a point's level. It is estimated from the scatter of the trials of each point. If the
-/// points scatter more than the trials of one point do (each point has an offset of its own), it is estimated from the
-/// variance that the better local fits leave unexplained.
+/// Variance of the logarithm of a point's level, the larger of two estimates. One is derived from the scatter of the
+/// trials of each point. The other is the variance that the better local fits leave unexplained; it is larger if each
+/// point has an offset of its own.
 fn noise(places: &[&Place], candidates: &[Candidate]) -> Option<f64> {
     // 1.4826 converts the MAD to a standard deviation, 1.2533 a standard deviation to the error of a median.
     let within: Vec<f64> = places
