@@ -1,7 +1,7 @@
 //! HDR histograms of nanoseconds: their encoding on the control channel and in files.
 //!
 //! The histograms have three significant digits and range from 1 ns to an hour. Next to `results.jsonl`, they are
-//! stored as HDR interval logs (one line per span, named by `Tag=`), which every HDR tool can read.
+//! stored as HDR interval logs (one line per span, whose name is in the field `Tag=`), which every HDR tool can read.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};

@@ -192,8 +192,8 @@ impl Drop for RunningLoad {
     }
 }
 
-/// Number of children of `parent` that have completed their start. A child that has done so has the name of its kind of
-/// worker, e.g. `stress-ng-cpu`.
+/// Number of children of `parent` that have completed their start. A child is then named after its kind of worker, for
+/// example `stress-ng-cpu`.
 fn workers_that_ran(parent: u32) -> usize {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let children = std::fs::read_to_string(path).unwrap_or_default();

@@ -6,8 +6,8 @@ use crate::preflight;
 use crate::record::{HostMeters, Record, Status};
 use crate::records_io::ReadError;
 
-/// Number of CPUs that other programs must keep busy before a warning is given. Even on an otherwise idle machine,
-/// interrupts, and Crossway itself before and after the measured messages, take up to half of this.
+/// Number of CPUs that other programs must keep busy before a warning is given. Even an otherwise idle machine uses up
+/// to half of this, for interrupts and for Crossway itself before and after the measured messages.
 const CPUS: f64 = 0.4;
 
 /// CPU time during a trial that neither its roles nor their servers used.
@@ -22,9 +22,9 @@ pub struct OtherWork {
 }
 
 impl OtherWork {
-    /// Computes the other CPU time of a trial from the readings of its hosts and from the CPU time of its roles and
-    /// servers, nanoseconds (`None` if that of a server could not be read). Returns `None` if the trial did not run on
-    /// exactly one host, or if a reading is missing.
+    /// Computes the other CPU time of a trial from the readings of its hosts and the CPU time of its roles and of its
+    /// servers, nanoseconds. `servers_ns` is `None` if the CPU time of a server could not be read. Returns `None` if a
+    /// reading is missing, or if the trial did not run on exactly one host.
     pub fn of(hosts: &[HostMeters], roles_ns: u64, servers_ns: Option<u64>) -> Option<OtherWork> {
         let [host] = hosts else { return None };
         // Interrupts may be caused by the messages.

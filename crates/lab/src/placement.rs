@@ -56,7 +56,10 @@ pub fn resolve(
             // The last one: interrupts and daemons tend to use the first.
             let cpu = allowed.last().copied();
             cpu.map(|cpu| vec![cpu, cpu]).ok_or_else(|| {
-                Unplaceable::new("this process may not use any CPU", "check taskset and cgroups")
+                Unplaceable::new(
+                    "this process may not use any CPU",
+                    "allow it at least one CPU (taskset, cgroup cpuset)",
+                )
             })?
         }
         Placement::SmtSibling => find(

@@ -37,7 +37,7 @@ pub struct Finding {
     pub next_step: String,
 }
 
-/// The warnings of the check before the run with these records; empty if the run has no stored check.
+/// The warnings of the check that preceded the run to which these records belong; empty if no check is stored.
 ///
 /// # Errors
 /// The file is damaged.
@@ -246,7 +246,7 @@ pub fn check(env: &Environment, activity: &Activity, need: &Need) -> Vec<Finding
             Note,
             "topology",
             what,
-            "name CPUs in the plan (placement = { cpus = { a = 0, b = 1 } })",
+            "specify the CPUs in the plan (placement = { cpus = { a = 0, b = 1 } })",
         );
     }
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));

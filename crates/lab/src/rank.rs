@@ -381,9 +381,9 @@ pub const MOVED: char = '§';
 /// Explains [`MOVED`].
 pub fn moved_explained() -> String {
     format!(
-        "the cache-line round trip between the cores changed by a factor of more than {MOVED_FACTOR} from before to \
-         after these trials, or differs by such a factor from that of the competitors, so the rank may be due to the \
-         machine"
+        "the cache-line round trip between the cores changed during one of these trials by a factor of more than \
+         {MOVED_FACTOR}, or it differs by more than this factor from the competitors' round trip, so the machine may \
+         be the reason for the rank"
     )
 }
 

@@ -63,8 +63,8 @@ pub struct Counts {
 /// Throughput in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
-    /// Time from the first send to the last receipt, nanoseconds. Between hosts with different clocks: the receiver's
-    /// own interval, from the first to the last receipt.
+    /// Time from the first send to the last receipt, nanoseconds. If the hosts have different clocks, it is the
+    /// receiver's own interval, from the first to the last receipt.
     pub wall_ns: u64,
     /// Messages received per second.
     pub msgs_per_s: f64,
@@ -116,9 +116,9 @@ pub struct Pacing {
     pub late_bursts: u64,
     /// End of the last burst minus its intended start, nanoseconds.
     pub drift_ns: i64,
-    /// Intended rate, payload bits per second; of requests, the bits of their replies.
+    /// Intended rate, payload bits per second. For requests, the bits of their replies count.
     pub intended_bits_per_s: f64,
-    /// Achieved rate, payload bits per second; of requests, the bits of their replies.
+    /// Achieved rate, payload bits per second. For requests, the bits of their replies count.
     pub reached_bits_per_s: f64,
     /// How late the sender itself was when it began its bursts, before it called the mechanism; null in records from
     /// before 0.1.0.

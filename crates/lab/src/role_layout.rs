@@ -16,7 +16,7 @@ pub(crate) struct RoleSpec {
     pub(crate) first_peer: u16,
 }
 
-/// One channel: the offer with the number `offer` of the listening role is passed to the connecting role.
+/// One channel. The connecting role opens it from the listening role's offer with the number `offer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) listener: usize,

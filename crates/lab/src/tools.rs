@@ -35,7 +35,7 @@ const fn tool(
 
 /// All external programs. None of them is needed for cases on this machine alone without background load.
 pub const TOOLS: &[Tool] = &[
-    tool("stress-ng", "stress-ng", &["--version"], "background load for plans that ask for it"),
+    tool("stress-ng", "stress-ng", &["--version"], "background load for plans that request it"),
     tool("perf", "linux-perf", &["--version"], "flame graphs of a case"),
     tool("ip", "iproute2", &["-V"], "network namespaces and links between hosts"),
     tool("tc", "iproute2", &["-V"], "shaping of links: delay, loss, rate"),
@@ -48,7 +48,7 @@ pub const TOOLS: &[Tool] = &[
     tool("iperf3", "iperf3", &["--version"], "reference figures of TCP and UDP"),
     tool("strace", "strace", &["--version"], "counting system calls in tests"),
     tool("numactl", "numactl", &[], "manual memory placement"),
-    tool("git", "git", &["--version"], "naming the revision that was measured"),
+    tool("git", "git", &["--version"], "recording the revision when Crossway is built"),
     tool("cc", "gcc", &["--version"], "the reference loops of the benchmarks"),
 ];
 

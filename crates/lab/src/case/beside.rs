@@ -52,7 +52,7 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
     if catalogue::is_contender(mechanism) {
         let why =
             format!("the contender {mechanism} cannot run concurrently with another workload");
-        return no(why, "name a mechanism in `beside`");
+        return no(why, "set `mechanism` in `beside` to one of Crossway's own mechanisms");
     }
     let caps = catalogue::find(mechanism)?.caps();
     let waits = match beside.wait {
@@ -68,7 +68,7 @@ fn impossible(beside: &Beside, inputs: &Inputs) -> Option<Unplaceable> {
     }
     if caps.reliability == Reliability::Lossy {
         let why = format!("{mechanism} may lose the message that ends the concurrent workload");
-        return no(why, "name a reliable mechanism in `beside`");
+        return no(why, "set `mechanism` in `beside` to a mechanism that loses no messages");
     }
     let least = SEQUENCED_SIZE as u64;
     if beside.size_bytes < least {

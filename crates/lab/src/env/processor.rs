@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::system::text;
 
-/// Features that affect how time is read, memory is copied and ends wait.
+/// Processor features that affect how the clock is read, how memory is copied, and how the ends wait.
 const FLAGS_OF_INTEREST: &[&str] = &[
     "constant_tsc",
     "nonstop_tsc",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Span {
     /// From sending the request to receiving the reply.
     RoundTrip,
-    /// From the intended time to the receipt, on one clock.
+    /// From the intended send time to the receipt, on one clock.
     OneWay,
     /// The time for connecting.
     SetUp,

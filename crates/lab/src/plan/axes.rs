@@ -17,8 +17,8 @@ pub(super) fn ends(at: &At<'_>, value: &Value) -> Result<Ends, PlanError> {
     }
 }
 
-/// Rejects a burst that is not a whole number of messages, for any of these sizes: it would send other bytes than it
-/// says.
+/// Rejects a burst that is not a whole number of messages of every one of these sizes, because it would not send
+/// exactly `burst_bytes`.
 pub(super) fn whole_messages(
     at: &At<'_>,
     workload: Workload,

@@ -205,7 +205,7 @@ pub fn is_preset(name: &str, text: &str) -> bool {
     preset(name).is_some_and(|preset| own(preset) == own(text))
 }
 
-/// The lines of a plan without those before its first table that set one of these keys.
+/// The lines of a plan, except those before its first table that set one of these keys.
 fn without_at_top<'a>(text: &'a str, keys: &[&str]) -> impl Iterator<Item = &'a str> {
     let mut top = true;
     text.lines().filter(move |line| {

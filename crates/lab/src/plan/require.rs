@@ -37,8 +37,8 @@ fn bound(at: &At<'_>, value: &Value) -> Result<f64, PlanError> {
         .ok_or_else(|| at.bad(format!("expected a number above 0, not {}", kind(value))))
 }
 
-/// Writes those of the goals that this workload can decide, as a value for a plan. Records of earlier versions may
-/// contain goals that their workload cannot decide.
+/// Writes the goals that this workload can decide as a value for a plan, and omits the others. Records of earlier
+/// versions may contain goals that their workload cannot decide.
 pub(super) fn written(goals: &Goals, workload: &Workload) -> Value {
     let decided = goals.0.iter().filter(|(figure, _)| figure.exists_for(workload));
     let entries = decided.map(|(figure, bound)| (figure.key().to_owned(), Value::Float(*bound)));

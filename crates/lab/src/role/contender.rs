@@ -25,8 +25,8 @@ use crate::verify;
 /// Time limit for closing, and a second one of the same length for exiting. Their sum is below the controller's time
 /// limit.
 const CLOSE_LIMIT: Duration = Duration::from_secs(9);
-/// Maximum fraction by which the sum of the round-trip samples may differ from the duration of the window, since the
-/// samples follow one another without a gap.
+/// Maximum fraction by which the sum of the round-trip samples may differ from the duration of the window. The samples
+/// follow one another without a gap, so the two should be nearly equal.
 const SAMPLES_MISS: f64 = 0.2;
 
 /// Executes the controller's orders with a contender's program.
@@ -327,8 +327,8 @@ impl Role {
                 !window.measured || (sum_ns / wall_ns.max(1.0) - 1.0).abs() <= SAMPLES_MISS;
             if samples != asked / batch || !add_up {
                 return Err(RoleError::Wrong(format!(
-                    "its program reports {samples} samples with a sum of {sum_ns:.0} ns; expected were {} samples \
-                     with a sum near the duration of the window, {wall_ns:.0} ns; its figures are refused",
+                    "its program reports {samples} samples with a sum of {sum_ns:.0} ns instead of {} samples with a \
+                     sum near the duration of the window, {wall_ns:.0} ns; its figures are refused",
                     asked / batch
                 )));
             }

@@ -42,12 +42,12 @@ pub(crate) struct Setting<'a> {
     pub(crate) working_set_bytes: u64,
     /// Whether the case still has to be verified in this run.
     pub(crate) verify: bool,
-    /// The address to which the listening end binds; null: loopback.
+    /// The address to which the listening end binds; `None` for loopback.
     pub(crate) bind_address: Option<IpAddr>,
     /// Whether the ends are in separate containers. In that case, an inability to communicate is a result and not a
     /// failure.
     pub(crate) contained: bool,
-    /// Observes the roles during the measured window; null: no observer.
+    /// Observes the roles during the measured window; `None` for no observer.
     pub(crate) onlooker: Option<&'a dyn Onlooker>,
 }
 

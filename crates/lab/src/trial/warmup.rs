@@ -3,8 +3,8 @@
 
 /// Number of messages in the first window.
 const FIRST_WINDOW: u64 = 8;
-/// A window has at least this many times the messages of the previous window, and at most `MOST_GROWTH` times as many.
-/// Windows of different lengths make it possible to distinguish a rate from a delay that occurs once per window.
+/// A window has at least this many times as many messages as the previous window, and at most `MOST_GROWTH` times as
+/// many. Windows of different lengths make it possible to distinguish a rate from a delay that occurs once per window.
 const LEAST_GROWTH: u64 = 2;
 const MOST_GROWTH: u64 = 16;
 /// Two windows agree if their rates differ by less than this fraction.

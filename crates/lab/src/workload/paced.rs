@@ -12,7 +12,8 @@ use crate::control::{Outcome, PaceSeen, Window};
 use crate::inputs::{Span, messages_per_burst};
 use crate::role_context::{Distribution, RoleContext, RoleError};
 
-/// A burst that begins later than this, in nanoseconds, counts as late; a tenth of the period applies if that is less.
+/// A burst counts as late if it begins later than this, in nanoseconds, or than a tenth of the period, whichever is
+/// less.
 const LATE_NS: u64 = 1_000_000;
 
 /// Time before each burst at which a spinning sender stops sleeping, nanoseconds. It spins until the burst is due, so
