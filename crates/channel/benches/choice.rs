@@ -2,8 +2,8 @@
 //! transport is pinned, under eight mixes of traffic.
 //!
 //! `cargo bench -p crossway-channel --bench choice`. Both ends are threads of this process, pinned to two CPUs. In each
-//! round, every channel carries the mix once; each first carries it for some time without being measured, so that it
-//! settles. This is a benchmark, not a test: the exit status is always 0. CROSSWAY_CHANNEL_PROFILE names a profile of
+//! round, every channel carries the mix once. The first part of that time is not measured, so that the channel can
+//! settle. This is a benchmark, not a test: the exit status is always 0. CROSSWAY_CHANNEL_PROFILE names a profile of
 //! this machine to use instead of the built-in one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,7 +87,8 @@ impl Meter {
         Meter { from: Instant::now() + settles, begun: None, count: 0 }
     }
 
-    /// Counts a message. When the time is over, returns the nanoseconds per message, elapsed and of CPU time.
+    /// Counts a message. Returns the elapsed time and the CPU time per message, in nanoseconds, when the measurement is
+    /// over; `None` before.
     fn passed(&mut self) -> Option<(f64, f64)> {
         self.count += 1;
         if !self.count.is_multiple_of(LOOK.into()) {

@@ -34,7 +34,8 @@ fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)]
 }
 
-/// The longest pause of a stream in each interval, in microseconds and sorted, and what else was measured.
+/// The figures of a stream. `all` is the longest pause in each interval, in microseconds and sorted; `wrong` counts
+/// damaged messages.
 struct Pauses {
     all: Vec<f64>,
     messages: u64,
@@ -155,8 +156,8 @@ fn switches(cpus: (u32, u32), between: [Transport; 2]) {
     }
 }
 
-/// Returns the time in milliseconds from when both ends of a spinning channel exchange messages on one CPU until they
-/// no longer spin; `None` if they still spin after a minute.
+/// Lets both ends of a spinning channel exchange messages on one CPU, and returns how many milliseconds they take to
+/// stop spinning for that reason; `None` if they do not within a minute.
 fn escape(cpu: u32) -> Option<f64> {
     let (mut here, there) = pair(&Policy::default());
     let handle = here.handle();
@@ -263,7 +264,9 @@ fn main() {
     escapes.sort_by(f64::total_cmp);
     match escapes.is_empty() {
         true => {
-            println!("no escape from spinning on one CPU within 60 s, or another reason came first")
+            println!(
+                "no channel left the spinning transport within 60 s because both ends were on one CPU"
+            )
         }
         false => println!(
             "escape from spinning on one CPU ({} of {ESCAPES} channels): median {:.0} ms, maximum {:.0} ms",

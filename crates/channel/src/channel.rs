@@ -1,4 +1,5 @@
-//! A channel. Both ends are made of the same parts.
+//! One end of a channel: a sender, a receiver and the state that they share. Listening and connecting ends have the
+//! same parts.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -41,7 +42,8 @@ pub(crate) struct Ends {
     pub(crate) transport: Transport,
     pub(crate) policy: Policy,
     pub(crate) peer_allows: Vec<Transport>,
-    /// The numbers of messages sent and received before this process had the channel.
+    /// The number of messages sent and the number received before this process took the channel over; zeroes for a new
+    /// channel.
     pub(crate) sequences: (u64, u64),
     /// Messages that an earlier process received and did not pass to its program.
     pub(crate) held: VecDeque<Vec<u8>>,

@@ -39,7 +39,7 @@ pub struct Checked {
     pub damaged: u64,
     /// Duration in seconds.
     pub seconds: f64,
-    /// The transports used, in order.
+    /// The successive intervals with one transport each.
     pub legs: Vec<Leg>,
     /// Moves of the listening end.
     pub moves: Vec<Move>,

@@ -1,9 +1,9 @@
 //! The directory of names: one socket per listener, and no daemon.
 //!
 //! A name such as `camera/left` is a folder `camera%2Fleft`, which contains one socket for each listener of the name.
-//! To resolve a name, a process tries the sockets in the folder; if one refuses connections, its listener has ended,
-//! and the process removes it. The directory belongs to one user. Programs of several users, or in several containers,
-//! can share a directory if CROSSWAY_CHANNEL_DIR names it.
+//! To resolve a name, a process tries the sockets in the folder; a socket that refuses connections belongs to a
+//! listener that has ended, and the process removes that socket. The directory belongs to one user. Programs of several
+//! users, or in several containers, can share a directory if they all set CROSSWAY_CHANNEL_DIR to it.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -85,7 +85,7 @@ impl Directory {
     }
 
     /// Creates the directory if it does not exist. A directory to which other users may write is refused, unless the
-    /// program or the environment names it explicitly.
+    /// program or the environment specifies it explicitly.
     fn make(&self) -> Result<(), Error> {
         let failed = |e| OsError::new("mkdir", self.0.display(), e);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(failed)?;
@@ -207,7 +207,8 @@ impl Directory {
     }
 }
 
-/// Whether a socket still has its preliminary name, which begins with a dot: its listener does not answer yet.
+/// Whether a socket still has its preliminary name, which begins with a dot. Its listener does not accept connections
+/// yet.
 fn is_early(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }

@@ -54,7 +54,9 @@ pub enum Error {
     /// A channel between hosts would be neither encrypted nor authenticated, and neither the program nor its
     /// environment allows that.
     #[error(
-        "channel '{name}' may be on other hosts, and there is no key: set CROSSWAY_CHANNEL_KEY to a key file that all hosts have (create one with: crossway channel key), or set CROSSWAY_CHANNEL_PLAIN=1 to allow unencrypted connections"
+        "channel '{name}' may be on another host, but no key is configured: set CROSSWAY_CHANNEL_KEY to a key file \
+         that all hosts have (create one with: crossway channel key), or set CROSSWAY_CHANNEL_PLAIN=1 to allow \
+         unencrypted connections"
     )]
     Unprotected {
         /// The channel's name.
@@ -75,7 +77,8 @@ pub enum Error {
     },
     /// The list of hosts has addresses of the name, but none of them belongs to this host.
     #[error(
-        "cannot listen on channel '{name}': the list of hosts has {addresses} for it, and none of these is an address of this host; add one"
+        "cannot listen on channel '{name}': the list of hosts has {addresses} for it, but none of these is an address \
+         of this host; add an address of this host to the list"
     )]
     NotHere {
         /// The channel's name.

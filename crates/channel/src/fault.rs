@@ -1,4 +1,4 @@
-//! Points at which a test kills this process: each step of a switch and of a move has one. Builds without debug
+//! Points at which a test can kill this process, one at each step of a switch or a move. Builds without debug
 //! assertions have none.
 
 /// Kills this process if CROSSWAY_CHANNEL_FAULT is `POINT@COUNT` with this point's name, and the point has now been

@@ -1,10 +1,10 @@
 //! Handing a listener's channels to another process while messages flow.
 //!
-//! A channel that is handed over is first *parked*: by the usual protocol, it switches to no transport at all. Each
-//! sender sends its marker and holds back later messages; each receiver follows the marker. Once both ends are settled,
-//! nothing is in transit, and the state of an end consists of a control connection, a shared page and two counts. The
-//! new process continues the counts, so the next marker is checked against all messages that the channel has ever
-//! carried.
+//! A channel that is handed over is first *parked*: it uses the switch protocol to leave its transport without
+//! beginning another. Each sender sends its marker and holds back later messages; each receiver follows the marker.
+//! Once both ends are settled, nothing is in transit, and the state of an end consists of a control connection, a
+//! shared page and two counts. The new process continues the counts, so the next marker is checked against all messages
+//! that the channel has ever carried.
 //!
 //! Within a host, the new process receives the connection and the shared page, and the peer does not notice the change.
 //! Otherwise the peer leaves the old connection and makes a new one ([`crate::link::moving`] shows the order).
@@ -43,7 +43,7 @@ const LENGTH: usize = size_of::<u64>();
 enum Given {
     /// The control connection and the shared page.
     All,
-    /// Neither: the peer has to look for the new process.
+    /// No connection and no page: the peer has to look for the new process.
     Counts,
 }
 
@@ -89,7 +89,7 @@ fn park(
 ) -> Result<Option<Given>, Error> {
     let link = channel.link();
     if link.role != Role::Leader {
-        return Err(not_handed_over("only channels of a listener can be handed over"));
+        return Err(not_handed_over("only channels that a listener accepted can be handed over"));
     }
     let late = || until.is_some_and(|until| until <= Instant::now());
     loop {

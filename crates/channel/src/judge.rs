@@ -1,5 +1,5 @@
-//! Decides which transport a channel should use, and when a switch is worth its cost. A pure function of what is
-//! allowed and what was observed.
+//! Decides which transport a channel should use, and when a switch is worth its cost. The decision depends only on what
+//! is allowed and what was observed; this module does no I/O and reads no clock.
 
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ pub(crate) struct Sight {
     pub(crate) cpus: u32,
 }
 
-/// Minimum share by which a switch must make a message cheaper.
+/// Minimum saving for which a switch is made, as a fraction of the cost of a message.
 const GAIN: f64 = 0.2;
 /// Spinning must save this many seconds of waiting per second of CPU time that it takes.
 const SPIN_PAYS: f64 = 0.05;
@@ -38,7 +38,7 @@ const SPIN_PAYS: f64 = 0.05;
 const LOOKS: u32 = 3;
 /// Shortest time between two switches that only reduce cost.
 const LEAST_STAY: Duration = Duration::from_millis(500);
-/// How long spinning, or UDP, is not tried again after it failed. The time doubles with each failure, up to
+/// How long a channel does not try spinning, or UDP, again after a failure. The time doubles with each failure, up to
 /// [`LONGEST_BAN`].
 const FIRST_BAN: Duration = Duration::from_secs(5);
 const LONGEST_BAN: Duration = Duration::from_secs(300);
@@ -57,7 +57,7 @@ pub(crate) struct Judge {
     counted: Option<(f64, f64)>,
 }
 
-/// A transport, or a kind of them, that is not tried for some time because it failed.
+/// A transport, or a kind of transport, that is not tried for some time because it failed.
 #[derive(Debug, Default)]
 struct Ban {
     until: Option<Instant>,
@@ -173,9 +173,10 @@ impl Judge {
         self.same_cpu = 0;
     }
 
-    /// Returns the traffic together with its wake-ups, which are charged to every transport alike. If the transport in
-    /// use does not count wake-ups, this uses the last count per message while the message rate is within a factor of 2
-    /// of the rate at that time, otherwise the share of time without messages.
+    /// Returns the traffic together with the wake-ups per message, which are assumed to be the same for every
+    /// transport. If the transport in use does not count wake-ups, the last count is used as long as the message rate
+    /// is within a factor of 2 of the rate at the time of that count. Otherwise, the result is an estimate: the share
+    /// of time without messages.
     fn load(&mut self, profile: &Profile, sight: &Sight) -> Load {
         let Sight { traffic, current, .. } = *sight;
         let rate = traffic.rate_msgs_per_s;
@@ -202,8 +203,9 @@ impl Judge {
     }
 }
 
-/// Returns the cheapest candidate. Once the channel has `settled` on a transport, that one is kept unless another is
-/// cheaper by [`GAIN`].
+/// Returns the best candidate: the preferred one, else UDP (only channels that allow loss have it as a candidate), else
+/// the cheapest. Once the channel has `settled` on a transport, it keeps that transport unless another one is cheaper
+/// by [`GAIN`].
 fn best(
     policy: &Policy,
     candidates: &[Transport],

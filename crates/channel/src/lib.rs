@@ -17,7 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The data path is that of the mechanism (`crossway-mech`): messages have no header, and a channel that stays on one
+//! Messages take the data path of the mechanism (`crossway-mech`) and have no header; a channel that stays on one
 //! transport adds a few nanoseconds per message. Control traffic uses a second connection, a UNIX socket between the
 //! two processes, and one thread per process that sleeps while nothing happens. After a fork, only the parent may use
 //! its channels.

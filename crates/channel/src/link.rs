@@ -89,7 +89,7 @@ pub(crate) struct Link {
     pub(crate) tx: Visitor<TxState>,
     pub(crate) rx: Visitor<RxState>,
     pub(crate) sent: Count,
-    /// Received messages, including those that were lost.
+    /// Received messages and bytes. The number of messages includes those that were lost, where loss is allowed.
     pub(crate) received: Count,
     pub(crate) lost: AtomicU64,
     /// Messages and wake-ups that the halves have reported since the policy last took them.

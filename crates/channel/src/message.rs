@@ -40,7 +40,7 @@ impl OfferText {
         OfferText { transport: self.transport, words, fds }
     }
 
-    /// Restores the offer from its text and descriptors; `None` if the text names more or fewer descriptors than there
+    /// Restores the offer from its text and descriptors; `None` if the text lists more or fewer descriptors than there
     /// are.
     pub(crate) fn offer(self, fds: Vec<OwnedFd>) -> Option<Offer> {
         (self.fds.len() == fds.len())
@@ -144,8 +144,8 @@ pub(crate) enum Message {
     Welcome(Welcome),
     /// Answer to [`Message::Hello`]: the connector is refused, for this reason.
     Refused(String),
-    /// Between hosts: the listener at this place has this other name, which has the same hash and thus the same TIPC
-    /// service as the requested one.
+    /// Between hosts: the listener at this place listens on this other name. Both names have the same hash and
+    /// therefore the same TIPC service.
     OtherName(String),
     /// A message of the switch protocol. An offer carries the transport and the reason.
     Signal { signal: Signal, offer: Option<OfferText>, why: Option<Reason> },
@@ -178,13 +178,14 @@ pub(crate) enum Message {
     AllHanded,
     /// Between hosts: the number of items of the epoch's session that were received.
     Received { epoch: u32, items: u64 },
-    /// Between hosts, from the leader: the epoch's session has lost its connection with this number.
+    /// Between hosts, from the leader: connection number `connection` of the epoch's session broke.
     Broken { epoch: u32, connection: u64 },
-    /// First packet of a new control connection between hosts, from a connector that lost the previous one: the number
-    /// of packets that it has received, and how often the listening end had moved by the time of the lost connection.
+    /// First packet of a new control connection between hosts, from a connector that lost the previous one. `received`
+    /// is the number of packets that the connector has received; `moves` is how often the listening end had moved
+    /// before the connection was lost.
     Resume { id: u64, secret: [u64; 2], moves: u32, received: u64 },
-    /// First packet of a new connection between hosts for the messages of an epoch: the number of items that the
-    /// connector has received.
+    /// First packet of a new connection between hosts for the messages of an epoch. `received` is the number of items
+    /// that the connector has received.
     Attach { id: u64, secret: [u64; 2], epoch: u32, received: u64 },
     /// Answer to [`Message::Resume`] and [`Message::Attach`]: the number of packets or items that this end has
     /// received.

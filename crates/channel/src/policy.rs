@@ -8,34 +8,34 @@ use crate::transport::Transport;
 /// holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Use only this transport. Both ends must allow it.
+    /// The only transport to use; both ends must allow it. `None` for no such restriction.
     pub pin: Option<Transport>,
-    /// Use this transport whenever both ends allow it, even if another one is cheaper. Spinning is still avoided on a
-    /// single CPU, under load, and beyond the CPU budget. Only the preference of the accepting end counts, because it
-    /// chooses the transport.
+    /// The transport to use whenever both ends allow it, even if another one is cheaper; `None` for no preference.
+    /// Spinning is still avoided on a single CPU, under load, and beyond the CPU budget. Only the preference of the
+    /// accepting end counts, because it chooses the transport.
     pub prefer: Option<Transport>,
-    /// Never use these transports. A channel may still begin on sockets that are forbidden, and then leaves them
+    /// Transports that must not be used. A channel may still begin on sockets that are forbidden, but then leaves them
     /// immediately.
     pub forbid: Vec<Transport>,
-    /// The receiver has a descriptor for poll ([`Receiver::poll_fd`](crate::Receiver::poll_fd)); restricts the
-    /// transports to those with one.
+    /// Whether the receiver must have a descriptor for poll ([`Receiver::poll_fd`](crate::Receiver::poll_fd)). If so,
+    /// only transports with such a descriptor are used.
     pub pollable: bool,
     /// Maximum CPU time that an end may spend waiting, as a share of one CPU. Below 1, spinning is only used for
     /// streams whose receiver never waits.
     pub cpu_budget: f64,
-    /// Allow messages between hosts to be lost. Messages travel by UDP if the other end allows loss, too, and the hosts
-    /// are connected by TCP. Each message that arrives does so once and in order. Messages are at most
+    /// Whether messages between hosts may be lost. If so, they travel by UDP if the other end allows loss, too, and the
+    /// hosts are connected by TCP. Each message that arrives does so once and in order. Messages are at most
     /// [`MAX_LOSSY_MESSAGE`](crate::MAX_LOSSY_MESSAGE) bytes long. Within a host, nothing is lost.
     pub lossy: bool,
-    /// Do not switch; only log the switches that would be made.
+    /// Whether to log the switches that would be made instead of making them.
     pub dry_run: bool,
     /// The cost of messages on each transport, which determines the choice.
     pub profile: Profile,
 }
 
 impl Default for Policy {
-    /// Allows everything, but loss only if CROSSWAY_CHANNEL_LOSSY is 1. The profile is read from the file that
-    /// CROSSWAY_CHANNEL_PROFILE names; without it, the built-in one is used.
+    /// Allows everything, but loss only if CROSSWAY_CHANNEL_LOSSY is 1. The profile is read from the file in
+    /// CROSSWAY_CHANNEL_PROFILE; without that variable, the built-in profile is used.
     fn default() -> Self {
         let profile = std::env::var_os("CROSSWAY_CHANNEL_PROFILE")
             .and_then(|path| Profile::read(path.as_ref()).ok())

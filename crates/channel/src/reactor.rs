@@ -118,7 +118,7 @@ enum Entry {
 
 impl Entry {
     /// Returns the id of the listener that must keep its places open because the peer may look for this channel there
-    /// again; `None` if none must.
+    /// again; `None` if no listener must.
     fn awaits(&self) -> Option<u64> {
         let Entry::Link { link, .. } = self else { return None };
         let state = link.lock();
@@ -280,7 +280,8 @@ impl Reactor {
         })
     }
 
-    /// Does the work that is due; returns when to do so again, `None` for not before the next event.
+    /// Does the work that is due; returns when to call this again, or `None` if there is nothing to do before the next
+    /// event.
     fn attend(&mut self) -> Option<Instant> {
         let now = Instant::now();
         let mut next: Option<Instant> = None;

@@ -189,8 +189,8 @@ impl Receiver {
         outcome
     }
 
-    /// Returns the held messages, which this receiver no longer has afterwards; the number of messages taken from
-    /// transports, held ones included; and whether the peer has announced that it sends no more.
+    /// Removes and returns the held messages. Also returns the number of messages taken from transports, including the
+    /// held ones, and whether the peer has announced that it sends no more.
     pub(crate) fn give_up(&mut self) -> (VecDeque<Vec<u8>>, u64, bool) {
         self.rx.with(|rx, _| (std::mem::take(&mut rx.held), rx.sequence, rx.fin))
     }

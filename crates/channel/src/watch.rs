@@ -171,8 +171,8 @@ impl Watch {
     }
 }
 
-/// Returns the number of runnable threads, without this one. Where spinning is not considered, the number is not read,
-/// and 0 is returned.
+/// Returns the number of runnable threads other than this one. If the channel neither spins nor has traffic, the number
+/// does not matter; it is not read, and the result is 0.
 fn runnable(current: Transport, traffic: Traffic) -> u32 {
     if !current.spins() && traffic.rate_msgs_per_s == 0.0 {
         return 0;
@@ -181,10 +181,9 @@ fn runnable(current: Transport, traffic: Traffic) -> u32 {
     u32::try_from(now).unwrap_or(u32::MAX)
 }
 
-/// Returns the number of CPUs that are online on this machine. On how many of them this process may run does not
-/// matter: the number is compared with that of the runnable threads of the whole machine, and two ends that may run on
-/// one CPU each can still spin if these are two different CPUs. Whether they share a CPU is observed
-/// ([`Watch::same_cpu`]).
+/// Returns the number of CPUs that are online on this machine, which is compared with the number of runnable threads of
+/// the whole machine. It does not matter on how many CPUs this process may run: two ends that are restricted to one CPU
+/// each can still spin if these CPUs differ. Whether two ends share a CPU is observed ([`Watch::same_cpu`]).
 fn cpus() -> u32 {
     static CPUS: OnceLock<u32> = OnceLock::new();
     *CPUS.get_or_init(|| {

@@ -41,7 +41,7 @@ const AT_ONCE: usize = 8;
 enum Role {
     /// The listening process that hands its channel over.
     Old,
-    /// The one that takes it over.
+    /// The process that takes the channel over.
     New,
     /// The connecting end.
     Client,

@@ -21,8 +21,8 @@ pub(crate) fn failed(errno: Errno, why: impl std::fmt::Display) -> c_int {
     negative(errno)
 }
 
-/// Does the same as [`failed`], for reasons that are always the same. It allocates nothing, because a program that
-/// polls may make many calls that fail.
+/// Does the same as [`failed`], but for a constant reason and without allocating memory: a program that polls may make
+/// many calls that fail.
 pub(crate) fn failed_as_usual(errno: Errno, why: &'static CStr) -> c_int {
     WHY.set(Cow::Borrowed(why));
     negative(errno)

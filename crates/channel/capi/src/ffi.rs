@@ -40,7 +40,7 @@ fn deadline(timeout_ms: i64) -> Deadline {
     Instant::now().checked_add(Duration::from_millis(ms))
 }
 
-/// Converts a C string.
+/// Converts a C string. NULL and invalid UTF-8 are errors.
 ///
 /// # Safety
 /// `pointer` is NULL or points to a NUL-terminated string.
@@ -53,7 +53,7 @@ unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, c_int> {
     text.to_str().map_err(|_| failed(Errno::INVAL, "`name` or `options.pin` is not UTF-8"))
 }
 
-/// Converts C options; NULL stands for the defaults.
+/// Converts C options; NULL stands for the defaults. An invalid `pin` is an error.
 ///
 /// # Safety
 /// `pointer` is NULL or points to valid options; their `pin` is NULL or points to a NUL-terminated string.

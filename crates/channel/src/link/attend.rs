@@ -230,8 +230,8 @@ impl Link {
     }
 
     /// Says goodbye to the peer if the final marker was sent and received; both halves must have been dropped. Returns
-    /// whether nothing is left to say. The program's thread does this too when it drops the second half, because the
-    /// process may exit before the control thread does.
+    /// true when nothing more has to be sent. The program's thread does this too when it drops the second half, because
+    /// the process may exit before the control thread does.
     pub(crate) fn say_bye(&self) -> bool {
         if self.tx.try_visit(|tx| tx.is_finished()) != Some(true) {
             return false;

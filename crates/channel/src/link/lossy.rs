@@ -87,7 +87,7 @@ impl Proof {
 }
 
 impl Drop for Proof {
-    /// Counts an exchange that ends early, because its socket cannot be watched, as failed.
+    /// Counts the exchange as failed if it ends early because its socket cannot be watched.
     fn drop(&mut self) {
         if !self.done && !self.datagrams.leads() {
             self.finish(false);

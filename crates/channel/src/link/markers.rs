@@ -1,4 +1,5 @@
-//! Markers, by which the sender leaves the old transport and the receiver follows it.
+//! Markers: a sender ends the old transport with a marker, and the receiver that reads the marker continues on the new
+//! transport.
 
 use crossway_mech::SendError;
 
@@ -64,7 +65,7 @@ impl Link {
         let mut state = self.lock();
         let due = state.switch.epoch().wrapping_add(1) == epoch;
         let Some(next) = state.next_rx.take_if(|_| due) else {
-            let what = format!("a marker of switch {epoch} came unexpectedly");
+            let what = format!("a marker of switch {epoch} arrived unexpectedly");
             return Err(RecvError::Damaged(what));
         };
         self.followed(&mut state, rx, next)

@@ -14,9 +14,9 @@
 //! ```
 //!
 //! `Gone` is the last packet to the old process; once the new one has answered with `Welcome`, `Rejoined` is the first
-//! packet of the new control connection. Packets that the connecting end has to send in between wait, so that none is
-//! lost with the old connection. The new process starts nothing before it has received `Rejoined`. If a connection
-//! breaks before that, the connecting end simply makes another one.
+//! packet of the new control connection. Packets that the connecting end would send between these two are queued, so
+//! that none is lost with the old connection. The new process starts nothing before it has received `Rejoined`. If a
+//! connection breaks before that, the connecting end simply makes another one.
 
 use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
@@ -76,7 +76,8 @@ impl Link {
     /// another host if `far` is true.
     pub(super) fn is_left(&self, state: &mut State, far: bool) {
         if far && self.network.is_none() {
-            let why = "its program has no settings for other hosts: set CROSSWAY_CHANNEL_HOSTS or CROSSWAY_CHANNEL_TIPC for it";
+            let why = "its program has no settings for other hosts; set CROSSWAY_CHANNEL_HOSTS or \
+                       CROSSWAY_CHANNEL_TIPC for it";
             return state.wire.send(&Message::Stays(why.to_owned()), Vec::new());
         }
         if state.moving == Moving::No {

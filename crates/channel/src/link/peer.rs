@@ -113,7 +113,7 @@ mod tests {
     use crate::{Directory, Options};
 
     /// Ends a channel because its transport reports the peer's end, after the peer has sent these packets and the
-    /// control thread has read some of them. Returns what the log then says.
+    /// control thread has read some of them. Returns the last entry of the log.
     fn logged_after(packets: &[Message], read: usize) -> Option<EventKind> {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { directory: Directory::at(dir.path()), ..Options::default() };

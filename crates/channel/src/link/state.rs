@@ -24,12 +24,12 @@ const LOG: usize = 64;
 /// A peer on another host.
 #[derive(Clone)]
 pub(crate) struct Abroad {
-    /// The settings by which it is reached.
+    /// The settings by which the peer is reached.
     pub(crate) network: Arc<Network>,
     pub(crate) transport: Transport,
-    /// Its transport and address, as text.
+    /// The peer's transport and address, as text.
     pub(crate) peer: String,
-    /// The place where the connecting end found it; `None` at the listening end.
+    /// The place where the connecting end found the listener; `None` at the listening end.
     pub(crate) place: Option<Route>,
 }
 

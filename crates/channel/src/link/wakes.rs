@@ -1,4 +1,4 @@
-//! Counts of how often the receivers of a channel are woken, by which the policy charges for wake-ups.
+//! Counts how often the receivers of a channel are woken. From these counts, the policy estimates the cost of wake-ups.
 
 use std::sync::PoisonError;
 

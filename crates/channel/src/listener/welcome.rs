@@ -87,7 +87,8 @@ impl Core {
         let transport = stream.transport();
         let ours = self.policy.transports_between(transport);
         self.check(&hello, &ours)?;
-        let network = self.network.as_ref().ok_or("it listens on its host only")?;
+        let network =
+            self.network.as_ref().ok_or("it accepts connections from its own host only")?;
         let Shape { max_message, capacity_bytes } = hello.shape;
         if max_message.max(capacity_bytes.unwrap_or(0)) > LARGEST {
             let capacity = capacity_bytes.map_or("default".to_owned(), |bytes| bytes.to_string());

@@ -1,5 +1,5 @@
 //! Messages in datagrams between hosts. The network may lose, duplicate and reorder them, so they are numbered and
-//! sealed, and none is received twice or late.
+//! sealed. Repeated datagrams, and datagrams that arrive after a later one, are dropped.
 //!
 //! A datagram consists of a number of eight bytes and the sealed message; the number is the cipher's nonce. Each epoch
 //! has its own sockets and two keys, one per direction. The keys travel with the offer on the control connection. If

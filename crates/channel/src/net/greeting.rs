@@ -110,9 +110,12 @@ fn check_preamble(answer: &[u8; PREAMBLE], wanted: Mode) -> Result<(), String> {
         theirs if theirs == wanted as u8 => Ok(()),
         theirs if theirs == Mode::WrongKey as u8 => Err(WRONG_KEY.to_owned()),
         theirs if theirs == Mode::Key as u8 => {
-            Err("it demands a key and this end has none; set CROSSWAY_CHANNEL_KEY".to_owned())
+            Err("it demands a key, but this end has none; set CROSSWAY_CHANNEL_KEY".to_owned())
         }
-        _ => Err("it has no key and this end demands one; give it the same key file".to_owned()),
+        _ => {
+            Err("it has no key, but this end demands one; give both ends the same key file"
+                .to_owned())
+        }
     }
 }
 

@@ -25,8 +25,8 @@ pub struct Network {
     pub tipc: Option<Backend>,
     /// The key that both ends of every connection between hosts must have. If set, connections are encrypted.
     pub key: Option<Key>,
-    /// Allow connections between hosts that are neither encrypted nor authenticated. If this is false and there is no
-    /// key, listening on and connecting to a name that may be on another host fail.
+    /// Whether connections between hosts may be neither encrypted nor authenticated. If this is false and there is no
+    /// key, calls that listen on or connect to a name that may be on another host fail.
     pub plain: bool,
     /// How long the ends try to connect again after their connection broke, before each considers the other dead. With
     /// zero they do not try.
@@ -52,17 +52,16 @@ fn read(what: &'static str, path: &Path) -> Result<String, BadNetwork> {
     std::fs::read_to_string(path).map_err(|error| BadNetwork {
         what,
         place: path.to_owned(),
-        why: format!("{error}; name a file that this user can read"),
+        why: format!("{error}; specify a file that this user can read"),
     })
 }
 
 impl Network {
-    /// Reads the settings from the environment: `CROSSWAY_CHANNEL_HOSTS` and `CROSSWAY_CHANNEL_KEY` name files,
+    /// Reads the settings from the environment: `CROSSWAY_CHANNEL_HOSTS` and `CROSSWAY_CHANNEL_KEY` are paths of files,
     /// `CROSSWAY_CHANNEL_TIPC` is `auto`, `kernel` or the path of a tipcd's socket, and `CROSSWAY_CHANNEL_PLAIN` is 1
     /// to allow connections that are not encrypted.
     ///
-    /// # Errors
-    /// A file that one of them names cannot be read or is malformed.
+    /// # Errors One of these files cannot be read or is malformed.
     pub fn of_environment() -> Result<Network, BadNetwork> {
         let value = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let mut network = Network::default();

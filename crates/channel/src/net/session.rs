@@ -143,7 +143,7 @@ impl Session {
     pub(crate) fn connect(&self, writer: Writer, reader: Reader, count: u64) -> Result<(), String> {
         let mut sending = self.sending();
         if count < sending.kept.first || !sending.kept.forget(count) {
-            return Err(format!("it claims to have received {count} items, which cannot be"));
+            return Err(format!("it claims to have received {count} items, which is impossible"));
         }
         sending.kept.written = sending.kept.start;
         sending.writer = Some(writer);
@@ -174,8 +174,8 @@ impl Session {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Returns the number of a connection that broke, if the peer has not been told. Later calls do not return it
-    /// again.
+    /// Returns the number of the connection that broke, which must be reported to the peer; `None` if there is none, or
+    /// if an earlier call has returned it.
     pub(crate) fn untold(&self) -> Option<u64> {
         let connections = self.connections();
         let news = self.is_down() && self.told.swap(connections, Ordering::AcqRel) < connections;

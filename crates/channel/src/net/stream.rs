@@ -20,7 +20,7 @@ use crate::transport::Transport;
 const DIAL: Duration = Duration::from_secs(2);
 /// A TCP peer that is silent for this long is probed.
 const IDLE: Duration = Duration::from_secs(2);
-/// A TCP connection is given up if nothing was acknowledged for this long.
+/// A TCP connection is abandoned if the peer acknowledges nothing for this long.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long to wait for the topology service to list the listeners of a name, in milliseconds. It lists all of them
 /// immediately.

@@ -1,4 +1,5 @@
-//! Connections from other hosts, which are accepted here and passed to their channel once their first frame names it.
+//! Connections from other hosts. They are accepted here, and passed to their channel when their first frame has
+//! identified it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -92,8 +93,8 @@ impl Reactor {
         }
     }
 
-    /// Returns the listening end of a channel. If it has moved within this process, the end at its old place is over
-    /// and is skipped.
+    /// Returns the listening end of a channel. If that end has moved from one listener of this process to another, the
+    /// old link is over and is skipped.
     fn link_by_id(&self, name: &str, id: u64) -> Option<Arc<Link>> {
         let mut links = self.links(name).filter(|link| link.id == id && link.role == Role::Leader);
         links.find(|link| !link.lock().over).cloned()

@@ -1,8 +1,8 @@
 //! A bad network for datagrams: it drops, duplicates, delays and changes them, and sends old and forged ones.
 //!
-//! It stands between a connecting end, which reaches the listener through a [`Cutter`](crate::cutter::Cutter) and
-//! therefore takes 127.0.0.1 for the listener's host, and a listener with another loopback address. The listener's
-//! ports are found in /proc.
+//! It sits between a connecting end and a listener with another loopback address. The connecting end reaches the
+//! listener through a [`Cutter`](crate::cutter::Cutter), and therefore believes that the listener's host is 127.0.0.1.
+//! The listener's ports are found in /proc.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
