@@ -191,8 +191,8 @@ impl Client {
         })
     }
 
-    /// Measures how long it takes from the signal that makes one of the server's endpoints close until the notice that
-    /// this endpoint has ended arrives.
+    /// Measures the time from sending the signal that closes one of the server's endpoints to the arrival of the notice
+    /// that this endpoint has ended.
     ///
     /// # Errors
     /// Those of [`Endpoint::receive`]; [`Error::Gone`] if the server ends, [`Error::TimedOut`] if it does not answer.
@@ -225,7 +225,7 @@ impl Client {
         })
     }
 
-    /// Measures how long it takes to send a number of signals, until the server has received the last one.
+    /// Measures how long it takes to send a number of signals and to receive the server's answer to the last one.
     ///
     /// # Errors
     /// Those of [`Client::attach_delay`].

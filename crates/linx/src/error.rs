@@ -24,8 +24,8 @@ pub enum Error {
     },
     /// The name is not valid for an endpoint or link.
     #[error(
-        "'{name}' is not a valid name: a name has 1 to {LONGEST_NAME} bytes, without '/' and NUL, and a path of names \
-         at most {LONGEST_PATH} bytes"
+        "'{name}' is not a valid name: a name has 1 to {LONGEST_NAME} bytes and contains neither '/' nor NUL; a path \
+         of names has at most {LONGEST_PATH} bytes"
     )]
     BadName {
         /// The name that was given.

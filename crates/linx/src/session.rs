@@ -147,8 +147,8 @@ impl Session {
         self.untold_bytes += bytes;
     }
 
-    /// Returns an acknowledgement if one is due; with `now`, also if none is due yet but something
-    /// was received that is not acknowledged.
+    /// Returns an acknowledgement if one is due. If `now` is true, also returns one that is not due yet, provided that
+    /// something received is not acknowledged.
     pub(crate) fn poll_ack(&mut self, now: bool) -> Option<Frame> {
         let untold = self.received - self.told;
         let due = untold >= ACK_MESSAGES || self.untold_bytes >= ACK_BYTES || (now && untold > 0);

@@ -208,7 +208,7 @@ impl Signal {
     /// order.
     ///
     /// # Errors
-    /// Those of [`Signal::new`], and [`Error::BadSize`] if there are fewer bytes than the number has.
+    /// Those of [`Signal::new`], and [`Error::BadSize`] if `bytes` is shorter than the number (4 bytes).
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Signal, Error> {
         let signal = Signal::own(bytes);
         let len = signal.bytes.len();

@@ -135,7 +135,7 @@ fn listening(link_timeout: Duration) -> Settings {
     Settings { listen, link_timeout, ..Settings::default() }
 }
 
-/// Returns the settings of a node with this name, which calls its link to the node at this address "near".
+/// Returns the settings of a node with this name, which has a link named "near" to the node at this address.
 fn dialling(name: &str, address: &str, link_timeout: Duration) -> Settings {
     let links =
         vec![LinkSettings { name: "near".to_owned(), addresses: vec![address.parse().unwrap()] }];
@@ -156,8 +156,8 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Returns the number of mapped pools of two endpoints. A node keeps that of a link until the other node has
-/// acknowledged all signals in it.
+/// Returns the number of mapped pools of two endpoints. A node keeps the pool of a link until the other node has
+/// acknowledged all signals in that pool.
 fn pools() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| line.contains("crossway-linx-pool")).count()
@@ -179,7 +179,8 @@ struct Heard {
     victim: Option<Spid>,
     signals: u32,
     deaths: u32,
-    /// Every fourth signal if it is shared (the first signal is not). `back` is a shared signal that will be sent back.
+    /// The shared signals whose number is divisible by four. `back` is a shared signal that will be sent back to the
+    /// victim.
     held: Vec<Signal>,
     back: Option<Signal>,
 }

@@ -6,8 +6,8 @@
  * cchannel_recv fail with -EAGAIN if they would have to wait. Otherwise a call fails with -ETIMEDOUT when the time is
  * over.
  *
- * Several threads may use a channel; a thread that sends does not wait for a thread that receives. A child process must not use
- * its parent's channels after fork.
+ * Several threads may use a channel; a thread that sends does not wait for a thread that receives. A child process must
+ * not use its parent's channels after fork.
  *
  * Names on other hosts are looked up as the environment says: CROSSWAY_CHANNEL_HOSTS (a file of names and addresses) or
  * CROSSWAY_CHANNEL_TIPC, with CROSSWAY_CHANNEL_KEY (a file) or CROSSWAY_CHANNEL_PLAIN=1; docs/CHANNEL.md explains them.

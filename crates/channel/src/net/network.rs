@@ -61,7 +61,8 @@ impl Network {
     /// `CROSSWAY_CHANNEL_TIPC` is `auto`, `kernel` or the path of a tipcd's socket, and `CROSSWAY_CHANNEL_PLAIN` is 1
     /// to allow connections that are not encrypted.
     ///
-    /// # Errors One of these files cannot be read or is malformed.
+    /// # Errors
+    /// One of these files cannot be read or is malformed.
     pub fn of_environment() -> Result<Network, BadNetwork> {
         let value = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let mut network = Network::default();

@@ -109,8 +109,8 @@ impl Ahead {
         got - got.min(expected)
     }
 
-    /// Returns the header of the expected signal `at`; `None` if it has not fully arrived, or is not that of an
-    /// expected signal.
+    /// Returns the header of the expected signal `at`; `None` if the header has not fully arrived, or differs from the
+    /// header of an expected signal.
     fn expected_header(&self, at: usize, arrived: usize) -> Option<Header> {
         let header = Header::decode(&self.heads[at]).filter(|_| arrived >= HEADER)?;
         let size = self.size as u32;

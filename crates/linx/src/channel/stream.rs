@@ -89,7 +89,7 @@ struct Piece {
 pub(crate) struct StreamChannel {
     pipe: Pipe,
     number: u32,
-    /// Whether signals are sent in pieces, as on channels to a node, which has room for a whole piece.
+    /// Whether large signals are sent in pieces, as on channels to a node. A node has room for one whole piece.
     in_pieces: bool,
     /// Bytes that were taken but not written yet.
     unsent: Vec<u8>,

@@ -44,14 +44,15 @@ impl Endpoint {
         Ok(self.epoll.as_fd())
     }
 
-    /// Updates the descriptor after a change of the queue or the timer. Every call that may have taken in arrivals ends
-    /// with this.
+    /// Updates the descriptor after a change of the queue or the timer. Every function that may have taken in arrivals
+    /// calls this at its end.
     #[inline]
     pub(super) fn show(&mut self) -> Result<(), Error> {
         if self.pollable.is_some() { self.announce() } else { Ok(()) }
     }
 
-    /// Stops the descriptor from showing the queue, before a call sleeps on it.
+    /// Stops the descriptor from showing the queue. A function that is about to sleep on the same descriptor calls this
+    /// first, because the queue would wake it immediately.
     pub(super) fn hush(&mut self) -> Result<(), Error> {
         if let Some(pollable) = &mut self.pollable
             && pollable.is_awake

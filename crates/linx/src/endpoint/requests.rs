@@ -26,8 +26,8 @@ pub(crate) fn refused(refusal: Refusal, why: String, of: Option<Spid>) -> Error 
 
 impl Endpoint {
     /// Hunts for an endpoint by its name, or by a path: names of links, followed by the endpoint's name. The answer is
-    /// a signal that appears to come from the endpoint found: `answer`, or one with number [`HUNT`]. It arrives as soon
-    /// as there is such an endpoint, which may be much later.
+    /// the signal `answer`, or a signal with number [`HUNT`] if `answer` is `None`; it appears to come from the
+    /// endpoint found. It arrives as soon as such an endpoint exists, which may be much later.
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::Limit`], [`Error::NodeGone`].
@@ -102,9 +102,10 @@ impl Endpoint {
         }
     }
 
-    /// Requests a signal for the end of an endpoint, which means that it was closed, that its process or node has died,
-    /// or that it cannot be reached any more. The signal appears to come from that endpoint: `signal`, or one with
-    /// number [`ATTACH`]. Each attach results in exactly one signal, immediately if the endpoint has already ended.
+    /// Requests a signal for the end of an endpoint. An endpoint ends when it is closed, when its process or node dies,
+    /// or when it cannot be reached any more. The signal is `signal`, or one with number [`ATTACH`] if `signal` is
+    /// `None`; it appears to come from the endpoint that ended. Each attach results in exactly one signal, immediately
+    /// if the endpoint has already ended.
     ///
     /// # Errors
     /// [`Error::Limit`], [`Error::NodeGone`].
@@ -123,8 +124,8 @@ impl Endpoint {
         self.give_up(attach, RequestKind::Attach, &Request::Detach { id: attach.0 })
     }
 
-    /// Requests a signal after some time, `signal` or one with number [`TIMEOUT`], which appears to come from this
-    /// endpoint itself.
+    /// Requests a signal after some time: `signal`, or one with number [`TIMEOUT`] if `signal` is `None`. It appears to
+    /// come from this endpoint itself.
     ///
     /// # Errors
     /// [`Error::Limit`] if too many time-outs are pending.

@@ -265,7 +265,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends as much as there is room for of the bytes that channels hold back.
+    /// Sends the bytes that channels hold back, as far as there is room.
     pub(super) fn flush_some(&mut self) -> Result<(), Error> {
         let waiting: Vec<u32> = self.unsent.iter().copied().collect();
         for number in waiting {

@@ -8,8 +8,8 @@ use crate::wire::body::{Body, HEADROOM, Landing, Space};
 /// Maximum number of bytes per read while units are small.
 const MUCH: usize = 64 << 10;
 
-/// Maximum number of bytes per read after a large unit. The next one is probably large, too, so that little of its body
-/// should be read together with its head.
+/// Maximum number of bytes per read after a large unit. The next unit is probably large, too, so only a small part of
+/// its body should be read together with its head.
 const LITTLE: usize = 1 << 10;
 
 /// If at least this many bytes of a body are missing, they are read directly into its buffer.

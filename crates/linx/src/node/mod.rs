@@ -39,8 +39,8 @@ use trace::Tracing;
 pub struct Settings {
     /// The transport for signals between endpoints that do not specify one.
     pub transport: Transport,
-    /// Capacity of a channel in bytes for each direction. That of a FIFO is rounded up to a power-of-two number of
-    /// pages.
+    /// Capacity of a channel in bytes for each direction. The capacity of a FIFO is rounded up to a power-of-two number
+    /// of pages.
     pub channel_bytes: usize,
     /// The mode of the node's directory if the node creates it. The mode controls access to the node.
     pub mode: u32,

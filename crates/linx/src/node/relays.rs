@@ -30,7 +30,7 @@ use crate::registry::{LinkId, Route};
 use crate::wire::body::{Body, Framed, Space};
 use crate::wire::link::{self, Message};
 
-/// Number of bytes read from an endpoint before it is the others' turn.
+/// Maximum number of bytes read from one endpoint before the node turns to other endpoints.
 const AT_A_TIME: usize = 4 * PIECE;
 
 /// Data for an endpoint, in encoded form.
@@ -66,7 +66,7 @@ struct Relay {
     outbox: VecDeque<Letter>,
     /// For each sender whose signal has arrived only in part, the number of bytes that are missing.
     open: HashMap<Spid, u32>,
-    /// Those of the signals in `open` that are collected in a block, by sender.
+    /// The signals in `open` that are being collected in a block, by sender.
     gathered: HashMap<Spid, Gathering>,
     held: Option<Held>,
     is_ready: bool,

@@ -18,9 +18,9 @@ pub(crate) struct Link {
     pub(crate) name: String,
     /// The link's own number as an endpoint.
     pub(crate) spid: Spid,
-    /// For each number that the peer uses, the endpoint here that represents the peer's endpoint.
+    /// Maps the peer's number of each of its endpoints to the endpoint that represents it on this node.
     pub(super) remotes: HashMap<Spid, Spid>,
-    /// The peer's hunts: for the number that the peer gave each hunt, the number that it has here.
+    /// Maps the number that the peer gave each of its hunts to the number of the hunt in this registry.
     pub(super) queries: HashMap<u64, u64>,
     /// The endpoints of this node that the peer knows.
     pub(super) published: BTreeSet<Spid>,

@@ -44,9 +44,10 @@ pub(crate) struct Entry {
     pub(crate) kind: EntryKind,
     /// The endpoints attached to this one, with their references.
     attached_by: BTreeSet<(Spid, u32)>,
-    /// The endpoints that this one is attached to, by its references.
+    /// The endpoints that this one is attached to, by the references of the attaches.
     attaches: HashMap<u32, Spid>,
-    /// The pending hunts of this endpoint: for its reference to each hunt, the registry's number of the hunt.
+    /// The pending hunts of this endpoint. Maps the endpoint's reference of each hunt to the registry's number of the
+    /// hunt.
     hunts: HashMap<u32, u64>,
     /// Pending hunts that end when this endpoint ends, whichever endpoint started them.
     owns: BTreeSet<u64>,
@@ -54,7 +55,7 @@ pub(crate) struct Entry {
     published_on: Vec<LinkId>,
     /// Endpoints to which this one has a channel.
     partners: BTreeSet<Spid>,
-    /// Pending requests for a new link: for the reference of each request, the token of the last link that this
+    /// Pending requests for a new link. Maps the reference of each request to the token of the last link that this
     /// endpoint knows.
     new_links: BTreeMap<u32, u64>,
 }

@@ -129,7 +129,8 @@ impl World {
         Some((node, last.to_owned()))
     }
 
-    /// Delivers everything in flight, then checks that no attach or hunt is unanswered that should have been answered.
+    /// Delivers everything in flight, then checks that every attach and hunt that should have been answered was
+    /// answered.
     pub(super) fn check_rest(&mut self) {
         while self.step() {}
         for (node, site) in self.sites.iter().enumerate() {

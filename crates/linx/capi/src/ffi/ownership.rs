@@ -42,7 +42,7 @@ pub(super) unsafe fn head(linx: &mut Linx, sig: Sig) -> &mut Head {
     head
 }
 
-/// Converts a signal to one that the C program owns.
+/// Passes ownership of a signal to the C program; returns the pointer to the signal's bytes.
 pub(super) fn to_c(linx: &mut Linx, mut signal: Signal) -> Sig {
     let head = Head::new(&signal, ptr::from_ref(linx) as usize);
     let size = signal.size();

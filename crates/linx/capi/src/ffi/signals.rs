@@ -31,8 +31,8 @@ pub unsafe extern "C" fn linx_alloc(linx: *mut Linx, size: u32, sig_no: u32) -> 
 }
 
 /// Allocates a signal in memory shared with the endpoint to which `linx` last sent a signal, or from which it last
-/// received one: C programs do not say for which receiver they allocate a signal. Without such memory, allocates an
-/// ordinary signal.
+/// received one, because C programs do not specify the receiver when they allocate a signal. Without such memory,
+/// allocates an ordinary signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn linx_s_alloc(linx: *mut Linx, size: u32, sig_no: u32, _flags: u32) -> Sig {
     // SAFETY: a handle, as the header says.

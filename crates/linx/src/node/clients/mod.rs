@@ -144,7 +144,8 @@ impl Clients {
         self.post(index, &Event::Refused { refusal, why }, Vec::new());
     }
 
-    /// Sends as many records as programs have room for. Returns the endpoints of programs that have ended.
+    /// Sends the waiting records, as far as programs have room for them. Returns the endpoints of programs that have
+    /// ended.
     pub(super) fn flush(&mut self) -> Vec<Spid> {
         let mut gone = Vec::new();
         for index in std::mem::take(&mut self.unsent) {

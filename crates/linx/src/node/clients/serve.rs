@@ -15,7 +15,7 @@ use crate::registry::Refused;
 use crate::trace::record::EventKind;
 use crate::wire::local::{Event, Refusal, Request, VERSION};
 
-/// Number of records of one program that are handled before it is the others' turn.
+/// Maximum number of records handled for one program before the node turns to other programs.
 const AT_A_TIME: usize = 64;
 
 fn turn_away(fd: &OwnedFd, why: &str) {
@@ -75,7 +75,7 @@ impl Node {
         Ok(())
     }
 
-    /// Handles the requests of programs, some of each.
+    /// Handles requests of programs, a limited number for each program.
     pub(in crate::node) fn serve_clients(&mut self) {
         for _ in 0..self.clients.readable.len() {
             let Some(index) = self.clients.readable.pop_front() else { break };
@@ -168,9 +168,10 @@ impl Node {
                     self.clients.post(index, &event, fds);
                     Ok(())
                 }
-                Err(error) => {
-                    Err((Refusal::Limit, format!("the node cannot add it to the trace: {error}")))
-                }
+                Err(error) => Err((
+                    Refusal::Limit,
+                    format!("the node cannot add this endpoint to the trace: {error}"),
+                )),
             },
             Request::Open { .. } | Request::List { .. } | Request::StartTrace { .. } => {
                 return false;

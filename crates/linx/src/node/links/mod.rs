@@ -197,7 +197,7 @@ impl Node {
         Ok(index)
     }
 
-    /// Reads from and writes to connections, a limited amount each.
+    /// Reads from and writes to connections, a limited amount for each connection.
     pub(super) fn serve_wires(&mut self) {
         for _ in 0..self.links.ready.len() {
             let Some(index) = self.links.ready.pop_front() else { break };

@@ -10,7 +10,7 @@ use crate::limits::PIECE;
 use crate::node::intake::Head;
 use crate::wire::link::Frame;
 
-/// Number of bytes read from a connection before it is the others' turn.
+/// Maximum number of bytes read from one connection before the node turns to other connections.
 const AT_A_TIME: usize = 8 * PIECE;
 
 impl Node {

@@ -54,8 +54,8 @@ impl Relays {
         self.changed(index);
     }
 
-    /// Returns the place in its signal's block for a piece that is about to be read from a link; `None` if the signal
-    /// has no block. The piece is checked when it is complete.
+    /// Returns the place into which a piece must be read from a link: in the block of the piece's signal. `None` if the
+    /// signal has no block. The piece is checked when it is complete.
     pub(in crate::node) fn land(
         &self,
         registry: &Registry,
