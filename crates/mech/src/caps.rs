@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundaries {
-    /// Each send corresponds to one receive, even that of an empty message if [`Caps::carries_empty`].
+    /// Each send corresponds to one receive. With [`Caps::carries_empty`], this also applies to the send of an empty
+    /// message.
     Message,
     /// A sequence of bytes. [`Rx::recv`](crate::Rx::recv) fills its buffer, with several reads if necessary. An empty
     /// send transfers nothing.

@@ -1,6 +1,6 @@
 //! What carries a mechanism's messages: its family, the transport below it, and a node between the ends.
 //!
-//! Each mechanism declares its [`Carrier`] beside its id, so that nothing has to be derived from the id.
+//! Each mechanism declares a [`Carrier`] next to its id, so that nothing has to be derived from the id.
 
 /// A group of related mechanisms or contenders. Charts draw it in one hue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Tests that exactly those mechanisms that a `tipcd` or a LINX node carries have a node.
+    /// Tests that a mechanism declares a node exactly if a `tipcd` or a LINX node is between its ends.
     #[test]
     fn ids_tell_of_the_node_that_is_needed() {
         for entry in registry::ALL {

@@ -1,5 +1,5 @@
-//! Mechanisms that the studies or users name and that cannot be measured. Crossway checks for each on this machine, and
-//! lists it with what to use instead. docs/HISTORY.md has more.
+//! Mechanisms that the studies or users name and that cannot be measured. Crossway looks for each of them on this
+//! machine, and lists what to use instead. docs/HISTORY.md has more.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ pub const ALL: &[Unmeasurable] = &[
         about: "sockets with multicast and filters, so that D-Bus needs no daemon between the ends; proposed in 2012",
         // Its number was given to another family, so asking for a socket of it would show nothing.
         why: || {
-            "it was never part of a Linux release, and the number of its address family belongs to another one today"
+            "it was never part of a Linux release, and the number of its address family now belongs to another family"
                 .to_owned()
         },
         instead: "dbus-peer, or for multicast tipc-kernel-multicast",

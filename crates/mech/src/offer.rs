@@ -10,7 +10,7 @@ use crate::OpenError;
 /// Dropping an offer closes the descriptors that were not taken.
 #[derive(Debug, Default)]
 pub struct Offer {
-    /// Named values, e.g. `path`, `address`, `port`, `pid`.
+    /// Named values, such as `path`, `address`, `port` and `pid`.
     pub words: BTreeMap<String, String>,
     /// Named descriptors, which the connecting end takes over.
     pub fds: Vec<(String, OwnedFd)>,

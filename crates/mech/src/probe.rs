@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Probe {
     /// The mechanism was tried and works.
     Ready {
-        /// The version of the software that provides the mechanism, e.g. `linux 6.1.0`.
+        /// The version of the software that provides the mechanism, such as `linux 6.1.0`.
         version: String,
     },
     /// The mechanism does not work here.

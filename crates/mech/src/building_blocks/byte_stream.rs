@@ -16,7 +16,7 @@ use crate::{Deadline, Facts, RecvError, Rx, SendError, Tx, Wait};
 
 /// The sending side of a kernel byte stream. It reports a closed peer as EPIPE or ECONNRESET.
 pub trait ByteSink: Send + 'static {
-    /// Whether blocking is a mode of the descriptor, which costs a system call to switch.
+    /// Whether blocking is a mode of the descriptor. Each change of that mode costs a system call.
     const SWITCHES_MODE: bool = false;
 
     /// Writes some or all of the bytes and returns their number; EAGAIN if there is no room.
@@ -39,7 +39,7 @@ pub trait ByteSink: Send + 'static {
 
 /// The receiving side of a kernel byte stream.
 pub trait ByteSource: Send + 'static {
-    /// Whether blocking is a mode of the descriptor, which costs a system call to switch.
+    /// Whether blocking is a mode of the descriptor. Each change of that mode costs a system call.
     const SWITCHES_MODE: bool = false;
 
     /// Reads available bytes and returns their number; EAGAIN if there are none, 0 at the end.

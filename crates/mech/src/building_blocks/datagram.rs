@@ -72,7 +72,7 @@ pub trait DatagramFamily: Send + Sized + 'static {
     const CROSSES_HOSTS: bool;
     /// The privilege needed to use the mechanism.
     const PRIVILEGE: Privilege = Privilege::None;
-    /// Number of times that an end introduces itself, more than one if the network may lose the message.
+    /// Number of times that an end sends its introduction; more than one if the network may lose it.
     const HELLOS: usize;
     /// The errors of sending while the listening end's name is not known yet; sending is then retried.
     const NOT_YET: &'static [Errno] = &[];
@@ -85,7 +85,7 @@ pub trait DatagramFamily: Send + Sized + 'static {
     /// Receives what peers send to this end's socket.
     type Source: MessageSource;
 
-    /// Creates the listening end's receiving socket. Returns it and the value with its address for the offer.
+    /// Creates the listening end's receiving socket. Returns the socket, and the text of its address for the offer.
     fn inbox_to_offer(spec: &Spec) -> Result<(Self::Inbox, String), OpenError>;
 
     /// Creates the connecting end's receiving socket, to which the owner of the address `to` can send.

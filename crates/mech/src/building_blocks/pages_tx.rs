@@ -34,9 +34,9 @@ pub trait Placing: Send + 'static {
 /// Chooses the pages of the next message.
 ///
 /// A pipe of S slots holds at most the S pages that were spliced last; earlier pages have been read. A message takes at
-/// most M consecutive pages, so up to M - 1 pages are skipped at the end of each round. Of P pages in total, all others
-/// except the skipped ones, at least P - (M - 1) - M, are spliced before a message's pages are reused. With P = S + 2 M
-/// that is more than S, so the message's pages have been read.
+/// most M consecutive pages, so up to M - 1 pages are skipped at the end of each round. Let P be the total number of
+/// pages. Before a message's pages are reused, all other pages except the skipped ones are spliced, which are at least
+/// P - M - (M - 1) pages. With P = S + 2 M, these are more than S pages, so the message's pages have been read.
 #[derive(Debug)]
 struct Rotation {
     pages: usize,
@@ -118,7 +118,7 @@ impl<P: Placing> PagesTx<P> {
         })
     }
 
-    /// Puts the bytes of `range` into the pipe. Removes from the range what has been put there.
+    /// Puts the bytes of `range` into the pipe, and removes from `range` the bytes that are now in the pipe.
     #[inline]
     fn splice_range(&self, range: &mut Range<usize>, patience: Patience) -> Result<(), SendError> {
         while range.start < range.end {
@@ -140,7 +140,7 @@ impl<P: Placing> PagesTx<P> {
         outcome
     }
 
-    /// Puts everything that was accepted and is not in the pipe yet into it.
+    /// Puts into the pipe everything that was accepted and is not there yet.
     fn finish(&mut self, patience: Patience) -> Result<(), SendError> {
         self.splice_rest(patience)?;
         while self.tail_at < self.tail.len() {

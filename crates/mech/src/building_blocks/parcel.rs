@@ -51,7 +51,7 @@ impl Layout {
     }
 }
 
-/// The notice that tells the receiver of a message.
+/// The notice that announces a message to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Uniquely identifies the message.

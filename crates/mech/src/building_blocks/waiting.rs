@@ -26,13 +26,14 @@ pub enum Stop {
     Errno(Errno),
 }
 
-/// An operation for which an end can wait in three ways: it can be tried without sleeping, made so that it sleeps until
-/// it can proceed, and waited for with a deadline.
+/// An operation that may have to wait. An end can try it without sleeping, make a call that sleeps until the operation
+/// can proceed, or sleep until a deadline and try again.
 pub(crate) trait Attempt {
     /// The result of the operation.
     type Out;
 
-    /// Whether blocking is a mode of the descriptor, which costs a system call to switch, and not a flag of each call.
+    /// Whether blocking is a mode of the descriptor and not a flag of each call. Each change of that mode costs a
+    /// system call.
     const SWITCHES_MODE: bool = false;
 
     /// Tries once, without sleeping if `nonblocking` is set; EAGAIN if the operation cannot proceed.

@@ -28,8 +28,8 @@ use crate::{
     RecvError, Rx, SendError, Spec, Tx, Wait, carrier,
 };
 
-/// Length in bytes from which on messages that are written in place are allocated in memory shared with the receiver,
-/// if the transport has any. Copying a shorter message costs no more than the management of such memory.
+/// Minimum length in bytes of messages that are allocated in memory shared with the receiver when they are written in
+/// place, if the transport has such memory. Copying a shorter message costs no more than managing shared memory.
 const SHARED_FROM: usize = 4096;
 
 /// The number of a signal that carries a message.

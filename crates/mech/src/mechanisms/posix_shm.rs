@@ -65,8 +65,7 @@ fn semaphore_name(name: &str, nth: Nth) -> String {
     format!("{name}-{}", purpose(nth))
 }
 
-/// Creates an object with a lease on its name. An object that another program has already made with that name is not
-/// touched.
+/// Creates an object with a lease on its name. An existing object of another program with that name is not touched.
 fn leased<T>(
     name: String,
     leases: &mut Vec<Lease>,

@@ -41,7 +41,7 @@ impl Drop for SharedSemaphores {
 }
 
 impl SharedSemaphores {
-    /// Decides what an error of a semaphore call means. That the semaphores were removed is an error only while the
+    /// Decides what an error of a semaphore call means. If the semaphores were removed, that is an error only while the
     /// peer lives, because then another process removed them.
     fn judge(
         &self,

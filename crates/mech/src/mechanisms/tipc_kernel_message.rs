@@ -42,8 +42,8 @@ impl MessageType for Dgram {
 }
 
 /// The kernel's TIPC. Its sockets are used directly, not through [`crossway_tipc_client::Socket`]. The receive call of
-/// the latter also requests the sender's address and all of TIPC's control data, and so costs more than an ordinary
-/// program's call.
+/// that socket type also requests the sender's address and all of TIPC's control data, so it costs more than the call
+/// of an ordinary program.
 #[derive(Debug)]
 pub struct KernelTipc;
 

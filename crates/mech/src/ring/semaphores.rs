@@ -40,7 +40,7 @@ pub trait SemaphoreSet: Send + Sync + 'static {
     /// Sleeps until a semaphore is above zero, at most for `slice`, and decrements it. May return earlier.
     ///
     /// # Errors
-    /// The call failed, and not because the peer, which `lifeline` watches, has ended.
+    /// The call failed for a reason other than the end of the peer, which `lifeline` watches.
     fn wait(&self, nth: Nth, slice: Duration, lifeline: &Lifeline) -> Result<(), OsError>;
 
     /// Increments a semaphore.

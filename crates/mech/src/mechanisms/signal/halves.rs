@@ -12,9 +12,10 @@ use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, Mechanism, OpenError, RecvError, Rx, SendError, Tx, Wait};
 
-/// Marks a credit, in the low byte of a signal's note. Smaller values are the length of a message in bytes.
+/// The value of the low byte of a signal's note that means that the signal is a credit. A smaller value is the length
+/// of a message in bytes.
 const CREDIT: i32 = 0x40;
-/// Marks the end of the peer, in the same way.
+/// The value of the low byte of a signal's note that means that the peer has ended.
 const END: i32 = 0x41;
 
 /// Returns a random number that identifies the signals of one direction. Signals carry it above the low byte of their
@@ -23,7 +24,7 @@ pub(super) fn tag() -> Result<i32, OsError> {
     Ok((random::unguessable()? as i32) & !0xff)
 }
 
-/// The address of an end: the signal numbers on which it receives, and how its signals are marked.
+/// The address of an end: the signal numbers on which it receives, and the tag that identifies its signals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
     /// The signal number for messages.

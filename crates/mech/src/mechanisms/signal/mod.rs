@@ -38,8 +38,7 @@ use crate::{
 /// Number of signals in flight in each direction if no capacity is requested.
 const DEFAULT_MESSAGES: usize = 64;
 
-/// The number of signals that all processes of the user together may have queued is divided by this: one channel may
-/// use at most the result.
+/// One channel may use at most 1/`SHARE` of the signals that all processes of the user together may have queued.
 const SHARE: usize = 8;
 
 /// The mechanism `signal`: real-time signals with a value of up to 8 bytes, pidfd_send_signal(2) to queue and
@@ -137,7 +136,8 @@ impl Listener for SignalListener {
     }
 }
 
-/// Number of messages in flight for this spec, as far as the user's limit of queued signals allows.
+/// Returns the number of messages that may be in flight for this spec. The user's limit of queued signals may reduce
+/// it.
 fn window(spec: &Spec) -> u64 {
     let wanted = spec.capacity_bytes.map_or(DEFAULT_MESSAGES, |bytes| bytes / VALUE_BYTES);
     let granted = signal_queue::most_queued()
