@@ -151,7 +151,7 @@ impl Directory {
         Ok(None)
     }
 
-    /// Connects to a listener of a name, but not to the one with the socket `own`.
+    /// Connects to a listener of a name other than the listener with the socket `own`. `None` if there is no other.
     pub(crate) fn connect_other(&self, name: &str, own: &Path) -> Result<Option<OwnedFd>, Error> {
         for path in self.sockets(&self.folder(name)) {
             if path != own

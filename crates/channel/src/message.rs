@@ -238,7 +238,7 @@ impl Outbox {
         }
     }
 
-    /// Whether something waits.
+    /// Whether no packet waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -253,7 +253,7 @@ pub(crate) enum Packet {
     Nothing,
     /// The peer closed the connection or died.
     End,
-    /// The connection between hosts died; another may take its place.
+    /// The connection between hosts broke; a new one may replace it.
     Broken,
     /// A packet that no correct peer sends; the text says why.
     Nonsense(String),

@@ -12,7 +12,7 @@ pub struct Status {
     pub name: String,
     /// The channel's id, the same at both ends.
     pub id: u64,
-    /// Process id of the listening end. The counts below are those of this process.
+    /// Process id of the listening end. The counts below refer to this process.
     pub pid: u32,
     /// Process id of the connecting end; 0 if it is in a PID namespace that the listening end cannot see, or on another
     /// host.

@@ -302,7 +302,7 @@ impl Signal {
         &self.bytes
     }
 
-    /// Returns number and payload in the layout of C programs; those of a shared signal are copied.
+    /// Returns number and payload in the layout of C programs. The bytes of a shared signal are copied.
     pub fn into_bytes(self) -> Vec<u8> {
         match self.bytes {
             Bytes::Own { mut buffer, start } => {

@@ -35,7 +35,7 @@ enum Act {
     Attach,
     /// Sends signals in the memory shared with its witness, which sends some of them back.
     Pool,
-    /// Does the same as `Send`, from a node of its own, which dies with it.
+    /// Does the same as `Send`, but from a node of its own, which dies with the victim.
     Node,
 }
 

@@ -145,7 +145,7 @@ pub trait Tx: Send + 'static {
         Ok(())
     }
 
-    /// Values read back from the system.
+    /// Values read back from the system after opening, such as buffer sizes.
     fn facts(&self) -> Facts {
         Facts::new()
     }
@@ -181,7 +181,7 @@ pub trait Rx: Send + 'static {
         None
     }
 
-    /// Values read back from the system.
+    /// Values read back from the system after opening, such as buffer sizes.
     fn facts(&self) -> Facts {
         Facts::new()
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 /// A mechanism that Crossway cannot measure.
 #[derive(Clone, Copy)]
 pub struct Unmeasurable {
-    /// The id, in the same form as that of a mechanism that can be measured.
+    /// The id, in the same form as the id of a mechanism that can be measured.
     pub id: &'static str,
     /// A one-line description for users.
     pub about: &'static str,

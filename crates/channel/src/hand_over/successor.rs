@@ -61,8 +61,8 @@ impl Successor {
         }
     }
 
-    /// Sends to another host a message that the old process has taken from the transport, but not passed to its
-    /// program. Does nothing within a host.
+    /// Sends the new process a message that the old process has read from the transport but not passed to its program.
+    /// Does nothing if the new process is on this host.
     pub(super) fn send_held(&mut self, message: &[u8], until: Deadline) -> Result<(), Error> {
         let Successor::Far(ends) = self else { return Ok(()) };
         ends.0.write_frame(message, until).map_err(|errno| match errno {

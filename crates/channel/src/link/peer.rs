@@ -112,8 +112,8 @@ mod tests {
     use crate::net::wire::Wire;
     use crate::{Directory, Options};
 
-    /// Ends a channel because its transport reports the peer's end, after the peer has sent these packets and the
-    /// control thread has read some of them. Returns the last entry of the log.
+    /// Ends a channel because its transport reports the peer's end. Before, the peer has sent `packets`, and the
+    /// control thread has read the first `read` of them. Returns the last entry of the log.
     fn logged_after(packets: &[Message], read: usize) -> Option<EventKind> {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { directory: Directory::at(dir.path()), ..Options::default() };

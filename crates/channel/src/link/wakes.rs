@@ -47,7 +47,7 @@ impl Tally {
 }
 
 impl Link {
-    /// Adds the messages and wake-ups of a half since its last report to those of this end.
+    /// Adds the messages and wake-ups of a half since its last report to the totals of this end.
     pub(crate) fn count_wakes(&self, tally: &mut Tally, sequence: u64, wakes: Option<u64>) {
         let added = tally.advance(sequence, wakes);
         let mut sum = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,8 +55,7 @@ impl Link {
         sum.wakes += added.wakes;
     }
 
-    /// Returns what both halves of this end have reported since the last call. The messages are those of both
-    /// directions.
+    /// Returns what both halves of this end have reported since the last call. Messages of both directions are counted.
     pub(crate) fn take_wakes(&self) -> Wakes {
         std::mem::take(&mut self.wakes.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -223,7 +223,7 @@ impl Session {
         outcome == Ok(false) || (outcome == Ok(true) && waits)
     }
 
-    /// Waits until the connection has taken everything.
+    /// Waits until everything has been written to the connection.
     pub(crate) fn wait_written(&self, until: Deadline) -> Result<(), SendError> {
         loop {
             let mut sending = self.sending();
@@ -281,7 +281,7 @@ impl Session {
     }
 }
 
-/// Writes as much as the connection takes; returns true if nothing is left to write.
+/// Writes as much as the connection accepts; returns true if nothing is left to write.
 fn push_out(sending: &mut Sending) -> Result<bool, Errno> {
     let Sending { kept, writer: Some(writer) } = sending else { return Ok(false) };
     loop {

@@ -68,11 +68,11 @@ pub(crate) enum Broken {
 /// The result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The channel has taken the signal, though part of it may still wait for room.
+    /// The channel has accepted the signal, though part of it may still wait for room.
     Taken,
     /// The channel has passed the signal's block to the receiver.
     Lent,
-    /// There was no room, and nothing was taken.
+    /// There was no room, and nothing was accepted.
     Full,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// Takes the signal if there is room. With `patient`, waits briefly for room if one system call can both wait and
+    /// Accepts the signal if there is room. With `patient`, waits briefly for room if one system call can both wait and
     /// send.
     #[inline]
     pub(crate) fn send(&mut self, out: &Outgoing<'_>, patient: bool) -> Result<Sent, Broken> {
@@ -119,7 +119,7 @@ impl Channel {
         }
     }
 
-    /// Sends bytes that were taken but had no room; returns true when nothing remains.
+    /// Sends accepted bytes for which there was no room before; returns true when nothing remains.
     pub(crate) fn flush(&mut self, patient: bool) -> Result<bool, Broken> {
         match self {
             Channel::Stream(channel) => channel.flush(patient),
@@ -127,7 +127,7 @@ impl Channel {
         }
     }
 
-    /// Whether bytes that were taken still wait for room.
+    /// Whether accepted bytes still wait for room.
     pub(crate) fn holds_back(&self) -> bool {
         match self {
             Channel::Stream(channel) => channel.holds_back(),

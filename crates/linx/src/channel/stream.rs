@@ -91,7 +91,7 @@ pub(crate) struct StreamChannel {
     number: u32,
     /// Whether large signals are sent in pieces, as on channels to a node. A node has room for one whole piece.
     in_pieces: bool,
-    /// Bytes that were taken but not written yet.
+    /// Bytes that were accepted but not written yet.
     unsent: Vec<u8>,
     unsent_from: usize,
     buffer: Vec<u8>,

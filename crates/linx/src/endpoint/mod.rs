@@ -81,7 +81,7 @@ pub struct Endpoint {
     /// Channels that must be checked before sleeping, because signals in them will not wake this endpoint.
     hot: VecDeque<u32>,
     likely: Likely,
-    /// Channels that have taken bytes but not sent them yet.
+    /// Channels that have accepted bytes but not sent them yet.
     unsent: HashSet<u32>,
     /// Pairs of a sender and a receiver: this endpoint may send to the receiver in the sender's name.
     may_send_as: HashSet<(Spid, Spid)>,
@@ -185,7 +185,8 @@ impl Endpoint {
     }
 
     /// Allocates a signal in a buffer that was freed before ([`Endpoint::free`]), if one is large enough. Its payload
-    /// is whatever earlier signals have left there; that of [`Signal::new`] consists of zeros.
+    /// is whatever earlier signals have left there, while the payload of a signal from [`Signal::new`] consists of
+    /// zeros.
     ///
     /// Sending it costs less than sending other signals: its buffer has room for the header that is sent with it.
     ///

@@ -81,8 +81,8 @@ impl Endpoint {
         outcome.map(drop)
     }
 
-    /// Waits until all channels have sent everything they have taken. After a send with a deadline, part of its signal
-    /// may still be waiting in the channel.
+    /// Waits until all channels have sent everything that they have accepted. After a send with a deadline, part of its
+    /// signal may still be waiting in the channel.
     ///
     /// # Errors
     /// [`Error::TimedOut`] if the deadline has passed.
@@ -123,7 +123,7 @@ impl Endpoint {
         outcome.map(drop)
     }
 
-    /// Sends a signal; returns whether it was taken or its block was passed on.
+    /// Sends a signal; returns whether the channel accepted it or its block was passed on.
     #[inline]
     fn transmit(&mut self, out: &Outgoing<'_>, until: Option<Instant>) -> Result<Sent, Error> {
         if out.to == self.spid {

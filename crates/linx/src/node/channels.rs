@@ -15,8 +15,8 @@ use crate::channel::dimensions;
 /// arrivals.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Creates the descriptors of both ends; those of the endpoint that requested the channel come first. Shared memory has
-/// a pool with `pool` bytes for each end, or no pool if `pool` is 0.
+/// Creates the descriptors of both ends. The descriptors of the endpoint that requested the channel come first. Shared
+/// memory has a pool with `pool` bytes for each end, or no pool if `pool` is 0.
 pub(super) fn make(
     transport: Transport,
     bytes: usize,

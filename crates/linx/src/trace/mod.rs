@@ -54,7 +54,7 @@ impl std::fmt::Debug for Trace {
 
 impl Trace {
     /// Starts a trace of the node in a directory. It keeps up to `payload` bytes of each signal's payload, but no more
-    /// than [`MOST_PAYLOAD`]. Its first records are those of the endpoints that already exist.
+    /// than [`MOST_PAYLOAD`]. Its first records list the endpoints that already exist.
     ///
     /// From now on, every signal that an endpoint sends or receives is reported. A node has one trace at a time.
     ///

@@ -33,7 +33,7 @@ pub trait ByteSink: Send + 'static {
 
     /// The descriptor to poll when waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
-    /// Values read back from the system.
+    /// Values read back from the system after opening, such as buffer sizes.
     fn facts(&self) -> Facts;
 }
 
@@ -62,7 +62,7 @@ pub trait ByteSource: Send + 'static {
 
     /// The descriptor to poll when waiting.
     fn fd(&self) -> BorrowedFd<'_>;
-    /// Values read back from the system.
+    /// Values read back from the system after opening, such as buffer sizes.
     fn facts(&self) -> Facts;
 }
 
@@ -131,7 +131,7 @@ impl<S: ByteSink> StreamTx<S> {
         if done < msg.len() { self.write_remainder(msg, done, patience) } else { Ok(()) }
     }
 
-    /// Writes the remainder of a message of which the kernel took only a part in the first call.
+    /// Writes the remainder of a message after the kernel accepted only a part in the first call.
     #[inline(never)]
     fn write_remainder(
         &mut self,

@@ -147,7 +147,7 @@ impl<F: ConnectionFamily> SocketHalf<F> {
         self.largest_recv = self.largest_recv.max(bytes);
     }
 
-    /// Values read back from the system.
+    /// Values read back from the system after opening, such as buffer sizes.
     pub(crate) fn read_facts(&self) -> Facts {
         let mut facts = buffer_facts(self.as_fd());
         if self.largest_recv > 0 {

@@ -16,7 +16,7 @@ pub trait MessageSink: Send + 'static {
     fn send(&mut self, msg: &[u8], nonblocking: bool) -> Result<(), Errno>;
     /// The descriptor to poll when waiting with a deadline.
     fn fd(&self) -> BorrowedFd<'_>;
-    /// Values read back from the system.
+    /// Values read back from the system after opening, such as buffer sizes.
     fn facts(&self) -> Facts;
 }
 
@@ -41,7 +41,7 @@ pub trait MessageSource: Send + 'static {
 
     /// The descriptor to poll when waiting.
     fn fd(&self) -> BorrowedFd<'_>;
-    /// Values read back from the system.
+    /// Values read back from the system after opening, such as buffer sizes.
     fn facts(&self) -> Facts;
 }
 

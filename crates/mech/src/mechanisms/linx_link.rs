@@ -142,7 +142,7 @@ fn hello(endpoint: &mut Endpoint, sends: bool, to: Spid) -> Result<(), OpenError
     Ok(())
 }
 
-/// The listening side: this end's node and endpoints, and those of the connecting end once they are known.
+/// The listening side: this end's node and endpoints, and the connecting end's endpoints once they are known.
 #[derive(Debug)]
 pub struct LinxLinkListener {
     mechanism: &'static str,

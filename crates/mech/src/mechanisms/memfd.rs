@@ -169,8 +169,8 @@ mod tests {
             .count()
     }
 
-    /// Tests that there are never more descriptors than the pool has, whatever the number of messages, and none after
-    /// the channel is dropped.
+    /// Tests that many messages leave no memfds open other than those of the pool, and that none is open after the
+    /// channel is dropped.
     #[test]
     fn descriptors_do_not_accumulate() {
         let layout = Layout { slots: 4, slot_bytes: 4096, max: 4096 };

@@ -24,7 +24,7 @@ pub trait Object: AsFd + Send + 'static {
     fn put(&self, ring: &mut Ring, bytes: &[u8], how: Waiting) -> Result<Option<usize>, Errno>;
     /// Reads available bytes and returns their number, 0 at the end; `None` if nothing arrived in time.
     fn get(&self, ring: &mut Ring, buf: &mut [u8], how: Waiting) -> Result<Option<usize>, Errno>;
-    /// Values read back from the system.
+    /// Values read back from the system after opening, such as buffer sizes.
     fn read_back(&self) -> Facts;
 }
 

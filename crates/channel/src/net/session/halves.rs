@@ -51,7 +51,7 @@ impl NetTx {
         Ok(Attempt::Done(self.push_rest(&mut sending)))
     }
 
-    /// Writes as much as the connection takes; returns the connection if something is left.
+    /// Writes as much as the connection accepts; returns the connection if something is left to write.
     fn push_rest(&self, sending: &mut Sending) -> Option<Arc<Stream>> {
         if push_out(sending).is_err() {
             sending.writer = None;

@@ -8,7 +8,7 @@ pub(super) struct Kept {
     /// Frames; those before `start` have been acknowledged.
     pub(super) bytes: Vec<u8>,
     pub(super) start: usize,
-    /// The connection has taken the bytes before this index.
+    /// The bytes before this index have been written to the connection.
     pub(super) written: usize,
     /// The number of the first frame kept.
     pub(super) first: u64,

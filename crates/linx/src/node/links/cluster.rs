@@ -69,7 +69,7 @@ impl Cluster {
         self.is_ready = true;
     }
 
-    /// Whether this node dials the one with `instance`: of two nodes, the one with the lower instance dials.
+    /// Whether this node dials the node with `instance`: of two nodes, the one with the lower instance dials.
     fn dials(&self, instance: u32) -> bool {
         instance > self.instance
     }

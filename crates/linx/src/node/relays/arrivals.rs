@@ -17,7 +17,7 @@ use crate::registry::{EntryKind, LinkId, Registry};
 use crate::wire::body::{Body, Landing, Slot};
 use crate::wire::link::{self, Frame, Message};
 
-/// A signal for an endpoint, the pieces of which are collected in a block.
+/// A signal for an endpoint while the signal's pieces are collected in a block.
 pub(super) struct Gathering {
     slot: Slot,
     size: usize,

@@ -12,8 +12,8 @@ use crate::building_blocks::queue_wait::wait_for;
 use crate::contract::facts_of;
 use crate::{Deadline, Facts, Mechanism, OpenError, RecvError, Rx, SendError, Tx, Wait};
 
-/// The value of the low byte of a signal's note that means that the signal is a credit. A smaller value is the length
-/// of a message in bytes.
+/// The value of the low byte of a signal's note (`si_errno`) that means that the signal is a credit. A smaller value is
+/// the length of a message in bytes.
 const CREDIT: i32 = 0x40;
 /// The value of the low byte of a signal's note that means that the peer has ended.
 const END: i32 = 0x41;
