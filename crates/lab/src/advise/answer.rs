@@ -36,18 +36,18 @@ pub struct Compared {
     pub rate_msgs_per_s: Option<Figure>,
     /// CPU time of all ends and of servers between them, per message, nanoseconds.
     pub cpu_ns: Option<Figure>,
-    /// Whether its ends may block but hardly slept, so that each kept its CPU busy, as spinning ends do.
+    /// Whether the ends may block but hardly slept; each of them then kept a CPU busy, as spinning ends do.
     pub kept_awake: bool,
     /// Whether each goal of the question is met.
     pub goals: Vec<GoalVerdict>,
-    /// Why the trials do not decide whether it reaches the stated rate, in words; `None` if they do, or if no rate was
-    /// stated.
+    /// Why the trials do not decide whether the candidate reaches the stated rate, in words; `None` if they decide it,
+    /// or if no rate was stated.
     pub open_rate: Option<String>,
-    /// Reasons for the verdict that the goals do not show, in words: a missed rate, prohibited spinning, or why the
-    /// candidate was not pursued.
+    /// Reasons for the verdict, in words: a missed rate, prohibited spinning, or why the candidate was not pursued.
+    /// Missed goals are in `goals`.
     pub why: Vec<String>,
-    /// One of `chosen`, `equal`, `admissible`, `not pursued` (dropped after an earlier stage, or has only earlier
-    /// records) and `fails`.
+    /// One of `chosen`, `equal` (as good as the choice), `admissible`, `not pursued` (dropped after an earlier stage,
+    /// or has only records of earlier runs) and `fails` (ruled out by its trials).
     pub verdict: &'static str,
     /// Ids of the cases whose trials gave these figures.
     pub cases: Vec<String>,
@@ -69,8 +69,8 @@ pub struct Flip {
     pub variation: String,
     /// Label of the candidate chosen for this variation; `None` if no candidate meets the goals.
     pub choice: Option<String>,
-    /// Whether the answer changes: in the variation, no candidate meets the goals, or the choice is another mechanism
-    /// because the one chosen for the question fails, costs clearly more or has no trials.
+    /// Whether the variation changes the answer: no candidate meets the goals, or another mechanism is chosen because
+    /// the one chosen for the question fails, costs clearly more or has no trials in the variation.
     pub differs: bool,
     /// The cost of each candidate that was compared, nanoseconds per message.
     pub costs_ns: Vec<(String, Figure)>,
@@ -115,9 +115,8 @@ pub struct Advice {
     pub runner_up: Option<String>,
     /// Conditions under which to prefer the runner-up.
     pub prefer_runner_up_if: Vec<String>,
-    /// Probability, given all trials, that the choice costs at most 5 % more than the best of the candidates that were
-    /// measured to the end and that no trial speaks against; `None` with too few trials, or if there is no other such
-    /// candidate.
+    /// Probability, given all trials, that the choice costs at most 5 % more than the best of the admissible candidates
+    /// that were measured to the end. `None` with too few trials, or if the choice is the only such candidate.
     pub confidence: Option<f64>,
     /// Settings to make in the program.
     pub settings: Vec<String>,
@@ -127,9 +126,10 @@ pub struct Advice {
     pub ruled_out: Vec<RuledOut>,
     /// Variations of the question, and the choice in each.
     pub flips: Vec<Flip>,
-    /// What disturbed the machine before and during the trials of these figures.
+    /// What may have distorted the figures: disturbances of the machine before and during the trials, and different
+    /// durations of trials.
     pub warnings: Vec<String>,
-    /// Requirements without evidence, and other remarks.
+    /// Requirements for which there is no evidence, and other remarks.
     pub notes: Vec<String>,
     /// Whether the figures were measured on another machine.
     pub foreign: bool,
@@ -218,7 +218,8 @@ pub(super) fn put_together(
     advice
 }
 
-/// The figures of every candidate that has trials. Trials of other machines are used only if there are none of this machine.
+/// The figures of every candidate that has trials. Trials of other machines are used only if there are none of this
+/// machine. Adds candidates without figures to the list of those that were ruled out.
 fn all_judged(
     question: &Question,
     candidates: &[Candidate],

@@ -1,12 +1,12 @@
 //! Estimates each candidate's cost from the trials of all candidates.
 //!
 //! Of many candidates with the same cost, the one with the lowest median was lucky, and the others look worse than they
-//! are. Each median is therefore shrunk towards the common mean, more strongly if the candidates hardly differ by more
-//! than the scatter of their trials. How much the candidates differ (their spread) is itself uncertain. Every spread
-//! from zero to the logarithm of [`NEAR`] is therefore weighted by its probability given the medians (the hierarchical
-//! normal model of Gelman et al., Bayesian Data Analysis, section 5.4, with a uniform prior of the spread). The most
-//! probable spread alone would often be zero, and candidates that differ by 7 % would be declared equal with certainty.
-//! Everything is computed in logarithms, since costs are compared by ratios.
+//! are. Each median is therefore shrunk towards the common mean. It is shrunk more strongly if the differences between
+//! the candidates are hardly larger than the scatter of their trials. How much the candidates differ (their spread) is
+//! itself uncertain. Every spread from zero to the logarithm of [`NEAR`] is therefore weighted by its probability given
+//! the medians (the hierarchical normal model of Gelman et al., Bayesian Data Analysis, section 5.4, with a uniform
+//! prior of the spread). The most probable spread alone would often be zero, and candidates that differ by 7 % would be
+//! declared equal with certainty. Everything is computed in logarithms, since costs are compared by ratios.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -22,7 +22,8 @@ const SPREADS: usize = 40;
 const RESAMPLES: usize = 200;
 const DRAWS: usize = 2_000;
 const SEED: u64 = 0x0ad0_15ed;
-/// Lower bound of a median's standard deviation, for when a few equal figures suggest a smaller one.
+/// Lower bound of a median's standard deviation. A few trials with nearly equal figures would otherwise suggest
+/// certainty.
 const LEAST_SD: f64 = 0.005;
 
 /// Estimate of the logarithm of a candidate's cost from its own trials alone.
@@ -40,7 +41,7 @@ struct Spread {
     middle: f64,
     /// Standard deviation of the common mean.
     middle_sd: f64,
-    /// Relative probability, given all medians; its logarithm until [`Spread::all`] scales it.
+    /// Relative probability of this spread, given all medians. Until [`Spread::all`] scales it, this is the logarithm.
     weight: f64,
 }
 
@@ -124,8 +125,8 @@ impl Beliefs {
     }
 }
 
-/// For each candidate, the probability that it costs at most the fraction `share` more than the cheapest, given the
-/// trials of all candidates. Every candidate must have costs.
+/// For each candidate, the probability that it costs at most (1 + `share`) times as much as the cheapest, given the
+/// trials of all candidates. Every candidate must have at least one trial.
 pub(super) fn within(costs: &[&[f64]], share: f64) -> Vec<f64> {
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
     let beliefs = Beliefs::of(costs, &mut random);
@@ -181,8 +182,8 @@ mod tests {
         assert!(sure[2] < 0.9 && sure.iter().all(|p| *p > 0.1), "{sure:?}");
     }
 
-    /// The fraction of the claims that are true equals the probability with which they are made. Tested with many
-    /// groups of eight candidates whose true costs differ by a few per cent.
+    /// Tests that claims made with a certain probability come true as often as that probability says. Uses many groups
+    /// of eight candidates whose true costs differ by a few per cent.
     #[test]
     fn what_is_believed_at_a_probability_is_true_that_often() {
         let (mut said, mut kept) = (0.0, 0.0);

@@ -70,9 +70,9 @@ pub struct Field {
     pub ruled_out: Vec<RuledOut>,
     /// Requirements for which there is no evidence here.
     pub unanswered: Vec<String>,
-    /// Why there are no candidates, in words: the requirement, the pair or the set of requirements that no mechanism
-    /// meets, or the reasons why the mechanisms that meet all of them cannot be measured. `None` if there are
-    /// candidates or if no such reason is known.
+    /// Why there are no candidates, in words: the requirement, the pair of requirements or the set of requirements that
+    /// no mechanism meets. If some mechanisms meet all requirements, it is why these cannot be measured. `None` if
+    /// there are candidates, or if no such reason is known.
     pub conflict: Option<String>,
 }
 
@@ -113,7 +113,7 @@ pub fn field(
                     "it is not built; build it with `crossway contender build NAME`".to_owned(),
                     "the contenders built on this machine",
                 ),
-                _ => out(format!("{why}; {remedy}"), "probe of this machine"),
+                _ => out(format!("{why}; {remedy}"), "probe on this machine"),
             }
             continue;
         }
@@ -212,7 +212,7 @@ pub(super) fn may_spin(question: &Question) -> bool {
     matches!(wish, Some(Wish::Require | Wish::Prefer | Wish::NoPreference))
 }
 
-/// The ways of waiting to consider.
+/// The ways of waiting that the mechanism supports and the question allows.
 fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
     let mut waits = Vec::new();
     if caps.can_block && question.wish(Property::Spinning) != Wish::Require {
@@ -224,8 +224,9 @@ fn waits(question: &Question, caps: &Caps) -> Vec<Wait> {
     waits
 }
 
-/// Describes the first requirement that no candidate meets, or the first two that candidates meet individually but not
-/// together; otherwise, if no candidate meets all of the requirements, says so. `None` if a candidate does.
+/// Describes why no candidate meets all requirements; `None` if a candidate does. Names the first requirement that no
+/// candidate meets, or the first two that candidates meet individually but not together. If there are no such
+/// requirements, says that no candidate meets all of them.
 fn conflict(question: &Question, usable: &[Candidate]) -> Option<String> {
     let meets = |candidate: &Candidate, property: Property| {
         let wanted = match question.wish(property) {

@@ -1,4 +1,4 @@
-//! Tests of what an answer says about CPUs: ends that kept theirs busy, and other programs that took them.
+//! Tests of what an answer says about busy CPUs: those that the ends kept busy, and those that other programs used.
 
 use super::candidate::{Known, field};
 use super::figure::Open;
@@ -25,7 +25,7 @@ fn round_trips(mechanism: &str, p50_ns: u64, cpu_ns: f64) -> Vec<Record> {
     records
 }
 
-/// The records of [`round_trips`], changed to those of ends that hardly ever slept.
+/// The records of [`round_trips`], changed as if the ends had hardly ever slept.
 fn awake(mechanism: &str, p50_ns: u64, cpu_ns: f64) -> Vec<Record> {
     let mut records = round_trips(mechanism, p50_ns, cpu_ns);
     records.iter_mut().flat_map(|r| &mut r.roles).for_each(|role| role.switches_voluntary = 1);
@@ -107,7 +107,7 @@ fn other_programs_that_used_the_cpus_during_the_trials_are_named() {
             span_ns: Some(1_000_000),
         }];
     }
-    let told = "in first other programs kept 1.2 of 2 CPUs busy during the trials";
+    let told = "in first, other programs kept 1.2 of 2 CPUs busy during the trials";
     let advice = answer(UNPINNED, &records);
     assert!(advice.warnings.iter().any(|w| w.starts_with(told)), "{:?}", advice.warnings);
     // A record that is read for advice says the same as one that was just made.
@@ -117,8 +117,8 @@ fn other_programs_that_used_the_cpus_during_the_trials_are_named() {
     assert_eq!(read(&records[0]), Trial::of(&records[0]));
 }
 
-/// The answer from the records of a run before which the machine was checked, with findings on these subjects in this
-/// order.
+/// The answer from the records of a run. Before the run, the machine was checked, with findings on these subjects in
+/// this order.
 fn checked(findings: &[&str]) -> Advice {
     let dir = tempfile::tempdir().expect("a folder");
     let runs = ["first", "unrelated"].map(|run| (run.to_owned(), dir.path().join(run)));

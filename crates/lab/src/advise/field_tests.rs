@@ -66,7 +66,7 @@ fn contenders_are_candidates_and_what_they_do_not_declare_is_unknown() {
     assert_eq!(ids(&of_few("")), ["pipe", "shm-futex", "in-c", "in-python", "silent"]);
     let field = of_few("order = \"require\"\npollable = \"require\"");
     assert!(!ids(&field).contains(&"in-c"), "{:?}", field.candidates);
-    assert_eq!(basis(&field, "in-c"), "declarations of contenders cannot state it");
+    assert_eq!(basis(&field, "in-c"), "a contender's declaration cannot state this property");
     let field = of_few("private-dev-shm = \"prefer\"");
     assert!(
         field.unanswered[0].starts_with("private-dev-shm has no effect on the choice"),
@@ -103,7 +103,7 @@ fn licences_may_be_required_or_prohibited_and_the_kernel_links_nothing() {
 #[test]
 fn properties_with_values_want_them() {
     for (properties, wanted) in [
-        ("language = \"require\"", "name the values: language = { wish = \"require\", any_of"),
+        ("language = \"require\"", "list the values: language = { wish = \"require\", any_of"),
         ("language = { wish = \"require\" }", "both 'wish' and 'any_of' are needed"),
         ("language = { wish = \"require\", any_of = [] }", "expected a list of names"),
         (
@@ -319,7 +319,8 @@ fn a_candidate_that_an_earlier_run_dropped_was_not_pursued() {
     );
 }
 
-/// Records of [`in_runs`], in the groups of a survey: an early stage, then a last one.
+/// Records like those of [`in_runs`], but in the groups of a survey: first those of an early stage, then those of a
+/// last one.
 fn surveyed(mechanism: &str, p50_ns: u64, early: usize, last: usize) -> Vec<Record> {
     let mut records = in_runs(mechanism, p50_ns, early, last);
     for record in &mut records {
@@ -362,6 +363,8 @@ fn a_fan_is_called_measured_at_full_speed_and_a_stream_at_a_rate_is_not() {
     let sentence = |pattern: &str| {
         question(&format!("size_bytes = 64\npattern = \"{pattern}\"\nrate_per_s = 1000")).sentence()
     };
-    assert!(sentence("fan-in").contains("1000 per second (measured at full speed, which must"));
+    assert!(
+        sentence("fan-in").contains("1000 per second (measured at full speed: a candidate must")
+    );
     assert!(!sentence("stream").contains("full speed"));
 }

@@ -6,8 +6,8 @@ use super::question::goal;
 use crate::goals;
 use crate::stats::{self, Interval, TRIALS_AT_LEAST, median, median_interval};
 
-/// A candidate is not pursued if its first trials all exceed the limit of a goal by this factor, although fewer than
-/// [`TRIALS_AT_LEAST`] trials leave the goal undecided.
+/// A candidate is not pursued if all of its first trials exceed a goal's limit by this factor, even though fewer than
+/// [`TRIALS_AT_LEAST`] trials leave the goal itself undecided.
 const FAR_BEYOND: f64 = 3.0;
 /// The text before a range or figure that contains maxima in place of percentiles.
 const MAXIMA: &str = "trials with too few samples count with their largest sample: ";
@@ -58,16 +58,16 @@ pub struct GoalVerdict {
     pub unit: &'static str,
     /// The maximum allowed, in the goal's unit.
     pub most: f64,
-    /// Whether `measured` contains maxima, from trials with too few samples for the percentile. Such maxima can show
-    /// that the goal is met, but not that it is missed. If enough trials have enough samples, `measured` summarises
-    /// only those.
+    /// Whether `measured` contains the maxima of trials with too few samples for the percentile. Maxima can show that
+    /// the goal is met, but not that it is missed. False if enough trials have enough samples: `measured` then
+    /// summarises only these trials.
     pub of_maxima: bool,
     /// The trials with too few samples for the percentile; `None` if there are none.
     pub lacking: Option<Lacking>,
     /// For a goal on the maximum: the largest value in all good trials, which alone decides. `None` for other goals, or
     /// without good trials.
     pub largest: Option<f64>,
-    /// The median latencies of the trials, if `of_maxima`.
+    /// The median latencies of the trials if `of_maxima`, otherwise `None`.
     pub medians: Option<Figure>,
     /// Whether the goal is met; `None` if the interval contains the limit, if there is no figure, or if there are fewer
     /// than [`TRIALS_AT_LEAST`] trials. Buffers need only one trial, since their size does not vary.
@@ -160,8 +160,9 @@ impl GoalVerdict {
         }
     }
 
-    /// Judges a goal on the maximum. `measured` summarises the maxima of the trials, and `good` contains the maxima of
-    /// all good trials: as in plans, the goal is missed if a single one of these exceeds the limit.
+    /// Judges a goal on the maximum. `measured` summarises the maxima of the trials, and `good` contains the maximum of
+    /// each good trial. As in plans, the goal is missed if a single maximum in `good` exceeds the
+    /// limit.
     pub(super) fn of_largest(
         what: &str,
         most: f64,
@@ -230,9 +231,9 @@ impl GoalVerdict {
         )
     }
 
-    /// The figure that decides, in words: for a goal on the maximum, the largest value; if the goal is missed and
-    /// maxima replace percentiles, the median latency, since maxima cannot show a miss; otherwise, the median of the
-    /// trials.
+    /// The figure that decides the goal, in words. For a goal on the maximum, it is the largest value. If the goal is
+    /// missed and maxima replace percentiles, it is the median latency, since maxima cannot show a miss. Otherwise, it
+    /// is the median of the trials.
     pub(super) fn shown(&self) -> String {
         let unit = self.unit;
         match (self.measured, self.largest, self.medians) {
@@ -249,8 +250,8 @@ impl GoalVerdict {
     }
 
     /// Judges a goal on a percentile. If at least [`TRIALS_AT_LEAST`] trials have enough samples for the percentile,
-    /// these alone count. Otherwise, the largest samples take the place of the percentiles that are missing; they can
-    /// show that the goal is met, but it is missed only if even the median latencies exceed the limit.
+    /// these alone count. Otherwise, the largest samples take the place of the missing percentiles. These maxima can
+    /// show that the goal is met; the goal is missed only if even the median latencies exceed the limit.
     pub(super) fn of_percentiles(
         what: &str,
         most: f64,

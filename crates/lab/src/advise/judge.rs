@@ -33,7 +33,7 @@ const HARDLY: f64 = 0.02;
 pub const CONFIDENT: f64 = 0.6;
 /// Confidence above which the time for more trials is better spent elsewhere.
 const CERTAIN: f64 = 0.95;
-/// Maximum distance between the medians of equal candidates, as a fraction, however few trials there are.
+/// Candidates are not equal if their medians differ by more than this fraction, however few trials there are.
 const EQUAL_AT_MOST: f64 = 0.15;
 /// Maximum number of trials of a case that are judged. The latest ones are used, because the machine may have changed.
 pub(super) const LATEST_TRIALS: usize = 60;
@@ -187,7 +187,8 @@ pub fn judge<'a>(
     })
 }
 
-/// The part of a survey up to which a candidate was measured. It was dropped early only if it has no other trials.
+/// How far a survey measured a candidate: `Last` if any of its trials is from the last stages, `Early` if all of them
+/// are from early stages (the candidate was dropped), otherwise `None`.
 fn part(mut parts: impl Iterator<Item = Option<SurveyPart>>) -> Option<SurveyPart> {
     let mut to = parts.next()?;
     for part in parts {
@@ -200,7 +201,8 @@ fn part(mut parts: impl Iterator<Item = Option<SurveyPart>>) -> Option<SurveyPar
     to
 }
 
-/// Orders the shares of a rate by how surely they miss it, and then by the median.
+/// Orders achieved shares of a rate: those that surely miss it come first, then undecided ones, then those that reach
+/// it. Within each of these groups, the order is that of the medians.
 fn by_shortfall(a: &Figure, b: &Figure) -> std::cmp::Ordering {
     let key = |f: &Figure| match rate_reached(f) {
         Some(false) => 0,
@@ -210,8 +212,8 @@ fn by_shortfall(a: &Figure, b: &Figure) -> std::cmp::Ordering {
     key(a).cmp(&key(b)).then(a.median.total_cmp(&b.median))
 }
 
-/// Whether a share of the stated rate counts as all of it: judged by the interval of the trials, or by their range if
-/// they are few; `None` if [`RATE_REACHED`] lies within it.
+/// Whether the stated rate counts as reached; `share` is the achieved share of it. `None` if [`RATE_REACHED`] lies
+/// within the interval of the trials (or, with few trials, within their range).
 fn rate_reached(share: &Figure) -> Option<bool> {
     match share {
         f if f.low >= RATE_REACHED => Some(true),
@@ -232,8 +234,8 @@ pub struct Choice<'a> {
     /// Probability, given all trials, that the choice costs at most [`EQUAL_WITHIN`] more than the best. 0 with fewer
     /// than [`TRIALS_AT_LEAST`] trials, since a handful of equal figures would suggest certainty.
     pub confidence: f64,
-    /// The candidates among which the choice was made, including it: those that were measured to the end and that no
-    /// trial speaks against.
+    /// The candidates among which the choice was made, including the chosen one: those that were measured to the end
+    /// and that no trial speaks against.
     pub pursued: Vec<&'a Judged>,
     /// The candidates that may be the best or within [`EQUAL_WITHIN`] of it, including the choice.
     pub possible: Vec<&'a Judged>,
@@ -258,9 +260,9 @@ impl Choice<'_> {
     }
 }
 
-/// Chooses a candidate among those that were measured to the end, as `among` does. Those that an earlier stage of a
-/// survey dropped take no part, because their trials are not interleaved with those of the others; they do if no other
-/// is admissible. `None` if no candidate is admissible.
+/// Chooses a candidate among those that were measured to the end, by the criteria of `among`. Candidates that an
+/// earlier stage of a survey dropped are considered only if no other is admissible, because their trials are not
+/// interleaved with those of the others. `None` if no candidate is admissible.
 pub fn choose<'a>(question: &Question, judged: &'a [Judged]) -> Option<Choice<'a>> {
     let mut admissible = admissible(judged);
     let is_early = |j: &&Judged| j.part == Some(SurveyPart::Early);
@@ -296,9 +298,10 @@ fn admissible(judged: &[Judged]) -> Vec<&Judged> {
     admissible
 }
 
-/// Chooses one of these candidates. Two are equal if their intervals overlap and their probabilities of costing at most
-/// [`EQUAL_WITHIN`] more than the best hardly differ. Among those equal to the most probable candidate, the one with the
-/// fewest undecided goals is chosen; then the one that satisfies the most preferences; then the simplest.
+/// Chooses one of these candidates; `None` if there are none. The best candidate is the one that most probably costs at
+/// most [`EQUAL_WITHIN`] more than the cheapest. Other candidates are equal to it if their medians are close, their
+/// intervals overlap and their probabilities hardly differ. Among the best and its equals, the one with the fewest
+/// undecided goals is chosen; then the one that satisfies the most preferences; then the simplest.
 fn among<'a>(question: &Question, mut admissible: Vec<&'a Judged>) -> Option<Choice<'a>> {
     admissible.sort_by(|a, b| a.cost.median.total_cmp(&b.cost.median));
     let least = admissible.first()?.cost.median;

@@ -26,9 +26,9 @@ pub struct Library {
     pub own: Vec<Trial>,
     /// Trials on other machines, or on unidentified ones.
     pub foreign: Vec<Trial>,
-    /// Folders of the runs that the trials are from, by the names that the records give the runs.
+    /// The folder of each run that trials are from, by the run's name in the records.
     pub run_dirs: BTreeMap<String, PathBuf>,
-    /// Folders that contain no run.
+    /// Those of the given folders that contain no run.
     pub empty: Vec<PathBuf>,
     /// Warnings, e.g. about skipped lines.
     pub warnings: Vec<String>,
@@ -121,7 +121,8 @@ impl Library {
         let own = match records_io::read_beside::<RunEnvironment>(&dir, records_io::ENVIRONMENT) {
             Ok(environment) => environment.is_some_and(|e| e.here.machine_id == machine_id),
             Err(error) => {
-                self.warnings.push(format!("{error}; the run counts as one of another machine"));
+                self.warnings
+                    .push(format!("{error}; the run is treated as one from another machine"));
                 false
             }
         };

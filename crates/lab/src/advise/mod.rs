@@ -82,7 +82,8 @@ pub struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// The folder of a run: an earlier one, whose folder may have been renamed, or one that was just made.
+    /// The folder of a run. An earlier run is found by its name in the records, since its folder may have been renamed;
+    /// a new one is in `folder`.
     pub(in crate::advise) fn run_dir(&self, run: &str) -> PathBuf {
         self.library.run_dirs.get(run).cloned().unwrap_or_else(|| self.folder.join(run))
     }
@@ -163,7 +164,7 @@ fn exclude_impossible(
                     why,
                     // The same text for all mechanisms with this reason.
                     basis: format!(
-                        "needed case: {}",
+                        "case that would be measured: {}",
                         case.id.replacen(candidate.mechanism, "*", 1)
                     ),
                 });

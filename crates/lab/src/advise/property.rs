@@ -173,7 +173,10 @@ impl Property {
             Property::SendDeadline | Property::Pollable | Property::ZeroCopy
                 if subject.entry.is_contender() =>
             {
-                Fact { holds: None, basis: "declarations of contenders cannot state it".to_owned() }
+                Fact {
+                    holds: None,
+                    basis: "a contender's declaration cannot state this property".to_owned(),
+                }
             }
             Property::Language => subject.language(),
             Property::Licence => subject.licence(),

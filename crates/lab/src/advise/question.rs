@@ -1,6 +1,7 @@
 //! The requirements that `crossway advise` works from: a TOML file, or the same keys on the command line.
 //!
-//! docs/ADVISE.md explains every key. An unknown key or value is an error that names the file, the key and what is allowed.
+//! docs/ADVISE.md explains every key. An unknown key or value is an error that names the file, the key and what is
+//! allowed.
 
 mod parts;
 mod sentence;
@@ -22,8 +23,8 @@ use crate::testbed::{HostWords, Share as Shared, Testbed, TestbedKind, Tipc};
 
 /// Maximum number of peers of a fan-in or fan-out.
 const MOST_PEERS: u64 = 64;
-/// Shortest period between two bursts, in microseconds, that a sender can keep by sleeping. At higher rates, a burst
-/// has several messages.
+/// Shortest period between two bursts that a sleeping sender can maintain, in microseconds. At higher rates, each burst
+/// consists of several messages.
 const LEAST_PERIOD_US: f64 = 200.0;
 
 /// Highest rate that a question may state, messages per second.
@@ -229,7 +230,9 @@ impl Question {
             sizes: match top.get("size_bytes") {
                 Some(value) => sizes(&at.key("size_bytes"), value)?,
                 None => {
-                    return Err(at.key("size_bytes").bad("missing; how large are the messages?"));
+                    return Err(at
+                        .key("size_bytes")
+                        .bad("missing; state the size of the messages"));
                 }
             },
             reply_bytes,
@@ -291,13 +294,13 @@ impl Question {
         }
     }
 
-    /// The stated rate of a question that is measured at full speed, as fans are: the rate that a candidate achieves
-    /// must be at least this.
+    /// The stated rate of a question that is measured at full speed, as all fans are; a candidate must achieve at least
+    /// this rate. `None` for other questions.
     pub(super) fn rate_at_full_speed(&self) -> Option<f64> {
         self.rate_per_s.filter(|_| self.workload(1).facts().timed())
     }
 
-    /// How a stream is sent whose rate is too high for a schedule of single messages, in words; `None` for all other
+    /// Describes the bursts of a stream whose rate is too high for a schedule of single messages; `None` for all other
     /// questions.
     fn bursts(&self) -> Option<String> {
         let rate = self.rate_per_s.filter(|_| self.pattern == Pattern::Stream)?;
@@ -339,7 +342,7 @@ impl Question {
         self.site == Site::OtherContainer && !self.shares.contains(&Shared::Shm)
     }
 
-    /// The percentile by which latency is judged: that of the strictest goal, or the median without a goal.
+    /// The percentile by which latency is judged: the highest that has a goal, or the median if none has.
     pub fn percentile(&self) -> Percentile {
         self.goals.latency_us.iter().map(|(p, _)| *p).max().unwrap_or(Percentile::P50)
     }
@@ -350,7 +353,7 @@ impl Question {
     }
 }
 
-/// Number of messages of a burst of a stream at this rate.
+/// Number of messages in each burst of a stream with this rate, in messages per second.
 fn per_burst(rate: f64) -> f64 {
     (rate * LEAST_PERIOD_US / 1e6).ceil().max(1.0)
 }

@@ -2,8 +2,8 @@
 //!
 //! The survey uses successive halving: all candidates are measured briefly, and then the better half of them longer,
 //! until few remain. Each stage is a separate plan whose trials are interleaved in a seeded random order; its records
-//! are kept like those of any run. Candidates that cannot be distinguished at the end are measured again. The last part
-//! of the budget is spent on variations of the question (other sizes, rates, loads), which show where the answer
+//! are stored like those of any run. Candidates that cannot be distinguished at the end are measured again. The last
+//! part of the budget is spent on variations of the question (other sizes, rates, loads), which show where the answer
 //! changes.
 
 mod plan;
@@ -24,7 +24,7 @@ use crate::plan::Plan;
 use crate::record::Status;
 use crate::stats::TRIALS_AT_LEAST;
 
-/// Assumed time for starting, verifying and closing a trial, before this run has measured it.
+/// Assumed time for starting, verifying and closing a trial, until the survey has measured this time.
 const OVERHEAD: Duration = Duration::from_millis(80);
 /// Number of trials per candidate in the first stage.
 const FIRST_TRIALS: u32 = 3;

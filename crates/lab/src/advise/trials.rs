@@ -69,8 +69,8 @@ pub enum SurveyPart {
     Last,
 }
 
-/// The name of a group in the plans of a survey: its part, if it is for the choice, how its candidates wait, and the
-/// message size in bytes.
+/// The name of a group in the plans of a survey. It contains the part (if the trials are for the choice), how the
+/// candidates wait, and the message size in bytes.
 pub(super) fn survey_group(part: Option<SurveyPart>, wait: Wait, size_bytes: u64) -> String {
     let prefix = match part {
         Some(SurveyPart::Early) => "early-",
@@ -284,8 +284,8 @@ impl Trial {
         (self.run.clone(), self.group.clone(), self.case.clone(), self.inputs.trial)
     }
 
-    /// The part of a survey that the trial belongs to; `None` if it is not from a survey, or from one of an earlier
-    /// version.
+    /// The part of a survey that the trial belongs to. `None` if the trial is not from a survey, measured a variation,
+    /// or is from a survey of an earlier version.
     pub(super) fn survey_part(&self) -> Option<SurveyPart> {
         let i = &self.inputs;
         let of = |part: &SurveyPart| self.group == survey_group(Some(*part), i.wait, i.size_bytes);
@@ -298,9 +298,9 @@ impl Trial {
         (i.warmup_ms, i.messages.is_none().then_some(i.measure_ms))
     }
 
-    /// Latency at a percentile in nanoseconds: of the round trip, of one way from the intended time, or of a whole
-    /// exchange (the sum of its parts at the percentile). A trial with too few samples for the percentile returns its
-    /// maximum, which is never smaller than the percentile.
+    /// Latency at a percentile in nanoseconds: of a round trip, of one way (from the intended send time), or of a
+    /// whole exchange (the sum of the percentiles of its parts). If the trial has too few samples for the percentile,
+    /// this is the maximum, which is never smaller than the percentile.
     pub fn latency_ns(&self, percentile: Percentile) -> Option<f64> {
         let of = |span| self.latency_ns.iter().find(|l| l.span == span).map(|l| l.at(percentile));
         let measure = self.inputs.workload.facts().measure;
@@ -354,8 +354,8 @@ impl Trial {
         Some(self.facts.both_ways()? * self.channels(caps))
     }
 
-    /// The number of channels, in units of one channel between two processes. Where several senders can share the
-    /// receiver's end of a channel, that end exists once.
+    /// The number by which the buffers of one channel between two processes are multiplied: usually the number of
+    /// channels. If several senders can share the receiver's end, that end is counted once.
     fn channels(&self, caps: &Caps) -> f64 {
         match self.inputs.workload {
             Workload::FanIn { senders, .. } if caps.fan_in => match self.facts.so_rcvbuf_bytes {

@@ -1,4 +1,4 @@
-//! What disturbed the machine before and during the runs whose trials answer a question.
+//! Describes what disturbed the machine before and during the runs whose trials answer a question.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(super) fn disturbances(
     before(sources, runs).into_iter().chain(during(sources, survey, runs)).collect()
 }
 
-/// Says that the trials of the figures were planned to last differently long; `None` if they were not.
+/// Says that the trials that gave the figures had different planned durations; `None` if all had the same.
 pub(super) fn durations(judged: &[Judged]) -> Option<String> {
     let current = judged.iter().filter(|j| !j.former);
     let all: BTreeSet<Planned> = current.flat_map(|j| j.durations.iter().copied()).collect();
@@ -28,7 +28,8 @@ pub(super) fn durations(judged: &[Judged]) -> Option<String> {
     })
 }
 
-/// What the checks before the runs found: for each subject, a sentence with the first finding and the number of runs.
+/// Describes what the checks before the runs found: one sentence per subject, with the first finding and the number of
+/// runs that have a finding on this subject.
 fn before(sources: &Sources<'_>, runs: &[&String]) -> Vec<String> {
     let mut found: Vec<(Finding, usize)> = Vec::new();
     for run in runs {
@@ -72,7 +73,7 @@ fn during(sources: &Sources<'_>, survey: &Survey, runs: &[&String]) -> Option<St
     busy.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (_, run, warning) = busy.first()?;
     Some(match busy.len() {
-        1 => format!("in {run} {warning}"),
+        1 => format!("in {run}, {warning}"),
         n => format!("in {n} runs that gave these figures, most of all in {run}: {warning}"),
     })
 }

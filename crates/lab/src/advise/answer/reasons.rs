@@ -142,12 +142,13 @@ pub(super) fn enter_flips(
     }
 }
 
-/// `1 trial`, `5 trials`.
+/// The number of trials in words: `1 trial`, `5 trials`.
 pub(super) fn trials_words(n: usize) -> String {
     format!("{n} {}", if n == 1 { "trial" } else { "trials" })
 }
 
-/// The reasons in a candidate's trials for not pursuing it, and the number of these trials; empty if there are none.
+/// Why a candidate's trials caused it not to be pursued, with the number of these trials; empty if the trials say
+/// nothing against it.
 pub(super) fn not_pursued(j: &Judged) -> Vec<String> {
     let doubts = j.doubts();
     if doubts.is_empty() {
@@ -160,14 +161,15 @@ pub(super) fn not_pursued(j: &Judged) -> Vec<String> {
 pub(super) fn remedy(sources: &Sources<'_>, foreign: bool) -> &'static str {
     match (sources.budget, foreign) {
         (Some(_), _) => "allow more time with --time, or stop other work on this machine",
-        (None, false) => "measure: repeat the command without --no-measure",
+        (None, false) => "to measure the candidates now, repeat the command without --no-measure",
         (None, true) => {
-            "measure: repeat the command without --no-measure, on this machine or on that of the records"
+            "to measure the candidates now, repeat the command without --no-measure, on this machine or on \
+             the one that the records are from"
         }
     }
 }
 
-/// Explains why there is no choice, starting from the candidate that violates the goals least.
+/// Explains why there is no choice; describes the candidate that comes closest to meeting the goals.
 pub(super) fn nothing_admissible(
     question: &Question,
     judged: &[Judged],
@@ -203,7 +205,7 @@ pub(super) fn nothing_admissible(
             _ => "combine several messages into one",
         };
         text += &format!(
-            ". It achieves about {:.0} messages per second here; ask for that rate, or {remedy}",
+            ". It achieves about {:.0} messages per second here; lower the stated rate to that, or {remedy}",
             rate * share
         );
     }

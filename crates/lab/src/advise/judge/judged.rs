@@ -1,4 +1,4 @@
-//! A candidate with its figures, and what they say for and against it.
+//! A candidate with its figures, and what the figures say for and against it.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +29,8 @@ pub struct Judged {
     pub cpu: Option<Figure>,
     /// Verdicts on the goals.
     pub goals: Vec<GoalVerdict>,
-    /// Fraction of the stated rate that was achieved, of the size that falls shortest of it; `None` if no rate was
-    /// stated.
+    /// Fraction of the stated rate that was achieved; in a mix of sizes, by the size that falls furthest short. `None`
+    /// if no rate was stated.
     pub share_of_rate: Option<Figure>,
     /// Whether the candidate needs a process other than the two ends.
     pub has_server: bool,
@@ -43,17 +43,18 @@ pub struct Judged {
     pub cases: Vec<String>,
     /// Names of the runs that contain these trials.
     pub runs: Vec<String>,
-    /// The last part of a survey of which there are trials; `None` if there are also trials from elsewhere and none from
-    /// the last part.
+    /// How far a survey measured the candidate: `Last` if any of the trials is from the last stages, `Early` if all of
+    /// them are from early stages (the candidate was dropped), otherwise `None`.
     pub part: Option<SurveyPart>,
-    /// The durations for which the trials were planned.
+    /// The planned durations of the trials.
     pub durations: BTreeSet<Planned>,
     /// Whether the trials are from earlier runs, although other candidates have trials measured for this question.
     pub former: bool,
 }
 
 impl Judged {
-    /// Whether no measurement rules the candidate out, or makes it so unlikely to suit that it is not pursued.
+    /// Whether the candidate may be chosen: no measurement rules it out, or makes it so unlikely to suit that it is not
+    /// pursued.
     pub fn admissible(&self) -> bool {
         self.failures().is_empty() && self.doubts().is_empty()
     }
@@ -75,7 +76,8 @@ impl Judged {
         why
     }
 
-    /// The median share of the stated rate if all of the interval is below [`RATE_REACHED`].
+    /// The median of the achieved shares of the stated rate; `None` unless the whole interval is below
+    /// [`RATE_REACHED`].
     pub fn missed_share(&self) -> Option<f64> {
         self.share_of_rate.filter(|f| rate_reached(f) == Some(false)).map(|f| f.median)
     }
@@ -173,8 +175,8 @@ impl Judged {
     }
 }
 
-/// A fraction in per cent: from 90 % on with one decimal and rounded down, so that a fraction just below
-/// [`RATE_REACHED`] does not look as if it had reached that.
+/// Formats a fraction in per cent. From 90 % on, the number has one decimal and is rounded down, so that a fraction
+/// just below [`RATE_REACHED`] does not appear to have reached it.
 fn percent_below(share: f64) -> String {
     let percent = share * 100.0;
     if share < 0.9 {

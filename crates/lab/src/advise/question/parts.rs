@@ -160,7 +160,7 @@ pub(super) fn wishes(at: &At<'_>, value: &Value) -> Result<Wishes, PlanError> {
             }
             _ if property.has_values() => {
                 return Err(here.bad(format!(
-                    "name the values: {} = {{ wish = \"require\", any_of = [\"{}\"] }}",
+                    "list the values: {} = {{ wish = \"require\", any_of = [\"{}\"] }}",
                     property.name(),
                     if property == Property::Language { "c" } else { "MIT" }
                 )));

@@ -71,7 +71,9 @@ impl Question {
         };
         text += &match self.rate_per_s {
             Some(rate) => {
-                let full_speed = "measured at full speed, which must reach this rate".to_owned();
+                let full_speed =
+                    "measured at full speed: a candidate must achieve at least this rate"
+                        .to_owned();
                 let how = self.bursts().or(self.rate_at_full_speed().map(|_| full_speed));
                 let how = how.map(|how| format!(" ({how})")).unwrap_or_default();
                 format!(", {rate} per second{how}")

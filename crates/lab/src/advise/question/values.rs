@@ -60,7 +60,7 @@ impl Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
-    /// Latency at the percentile of the strictest latency goal, or the median if there is no such goal.
+    /// Latency at the highest percentile that has a goal, or at the median if none has.
     Latency,
     /// Time per message at full speed.
     Throughput,

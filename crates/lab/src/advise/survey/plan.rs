@@ -36,8 +36,8 @@ pub fn plan(
     plan_of(None, question, candidates, trials, seed)
 }
 
-/// The plan of a part of a survey, which the names of its groups and so the records tell; `None` for trials that take no
-/// part in the choice.
+/// The plan of a stage in this part of a survey. The names of the plan's groups, and so the records, contain the part.
+/// `part` is `None` for trials that are not for the choice.
 pub(super) fn plan_of(
     part: Option<SurveyPart>,
     question: &Question,
