@@ -18,7 +18,7 @@ const QUESTION: &str =
     "size_bytes = 64\n[properties]\norder = \"require\"\ndelivery = \"require\"\n";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let run: PathBuf = std::env::args().nth(1).ok_or("name a folder of a run")?.into();
+    let run: PathBuf = std::env::args().nth(1).ok_or("name the folder of a run")?.into();
     let text = std::fs::read_to_string(run.join(RESULTS))?;
     let lines: Vec<&str> = text.lines().collect();
     let folder = tempfile::tempdir()?;

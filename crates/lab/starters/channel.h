@@ -61,7 +61,8 @@ static void set_up(int fd)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/* Sends all parts, in one call where there is room: a length sent alone would delay the rest until it is acknowledged (Nagle). */
+/* Sends all parts, in one call if there is room. If the length were sent alone, the rest would wait for its
+   acknowledgement (Nagle). */
 static int write_all(int fd, struct iovec *parts, size_t count)
 {
     while (count) {

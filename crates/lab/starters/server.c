@@ -22,7 +22,7 @@ static void *serve(void *given)
         if (n < 0 && errno == EAGAIN)
             continue; /* The client is silent; it may stay connected. */
         if (n < 0 || send_message(fd, message, n))
-            break; /* It closed, died or violated the protocol: only its own connection ends. */
+            break; /* The client closed, died or violated the protocol: only its own connection ends. */
     }
     free(message);
     close(fd);

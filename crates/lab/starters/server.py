@@ -17,7 +17,7 @@ def serve(sock):
             except socket.timeout:
                 continue  # The client is silent; it may stay connected.
             except OSError:
-                return  # It closed, died or violated the protocol: only its own connection ends.
+                return  # The client closed, died or violated the protocol: only its own connection ends.
 
 
 def main():

@@ -6,15 +6,16 @@
 //! 1. every admissible mechanism is measured;
 //! 2. `advise` decides within its budget, without records, from its own measurements;
 //! 3. the recommended mechanism and those that may be the best are measured again; those that are still close to each
-//!    other, a third time.
+//!    other are measured a third time.
 //!
 //! The measurements made by `advise` are not used for the verdict. The regret is how much more the recommendation costs
 //! than the cheapest mechanism, in the measurements of steps 1 and 3. It is stated in three ways:
 //!
 //! - from the medians of all trials; this is biased upwards, because the lowest of several noisy medians is below the
 //!   lowest true median;
-//! - by halves: the best is selected from every other trial and compared with the recommendation in the rest, and
-//!   vice versa, so that a lucky trial cannot both make a mechanism the best and count against the recommendation;
+//! - by halves: the best mechanism is selected by one half of the trials (every other one) and compared with the
+//!   recommendation in the other half, and vice versa. A lucky trial therefore cannot both make a mechanism the best
+//!   and count against the recommendation;
 //! - as the lower end of the 95 % confidence interval of the first figure: the part of the regret that is certain.
 //!
 //! `cargo run --release -p crossway-lab --example advice_regret -- OUT [--first 0] [--scenarios 60] [--budget 12] [--minutes 9] [--crossway FILE]`
@@ -116,7 +117,7 @@ fn arguments() -> Result<Arguments, Failure> {
         }
     }
     if said.out.as_os_str().is_empty() {
-        return Err("name a folder for what is measured".into());
+        return Err("name a folder for the measurements".into());
     }
     said.crossway = said.crossway.canonicalize().map_err(|e| {
         format!(
@@ -220,7 +221,7 @@ impl Place<'_> {
                 return Ok((text, question, field.candidates));
             }
         }
-        Err(format!("scenario {scenario}: no draw leaves three mechanisms").into())
+        Err(format!("scenario {scenario}: no drawn question leaves three candidates").into())
     }
 }
 
@@ -272,7 +273,7 @@ impl Regret {
     }
 }
 
-/// The cost of the recommendation in one half of the trials, divided by the cost, in the same half, of the mechanism
+/// Compares costs in one half of the trials: returns the recommendation's cost, divided by the cost of the mechanism
 /// that is best in the other half.
 fn beyond_the_other_half(truth: &[Judged], own: &Judged, half: usize) -> f64 {
     let median = |j: &Judged, half: usize| {

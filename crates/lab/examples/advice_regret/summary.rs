@@ -36,7 +36,10 @@ pub(super) fn summarise(outcomes: &[Outcome]) {
     };
     println!("scenarios: {}", outcomes.len());
     if !hopeless.is_empty() {
-        println!("no admissible mechanism, as advise reported: {}", hopeless.len());
+        println!(
+            "scenarios without an admissible mechanism, as advise reported: {}",
+            hopeless.len()
+        );
     }
     println!("abstained: {}", share(judged.len() - answered.len(), judged.len()));
     println!("more than 5 % above the best, by the medians: {}", over(&|o| o.regret));
