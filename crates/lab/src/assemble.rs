@@ -23,7 +23,7 @@ use cost::{cost, per_second};
 /// A paced trial that achieves less than this fraction of its rate does not represent that rate.
 const REACHED_SHARE: f64 = 0.99;
 
-/// Above this fraction of steal time in the roles' time, a figure is unreliable.
+/// A figure is unreliable if the hypervisor took away more than this fraction of the trial's duration (steal time).
 const STEAL_SHARE: f64 = 0.05;
 
 /// Adds the results of a trial to a record whose identity is already filled in. Histograms are written to
@@ -108,9 +108,9 @@ fn scheduled_ns(workload: Workload, outcomes: &[Outcome]) -> Option<u64> {
     Some((seen.bursts * period_ns).max(1))
 }
 
-/// The rates at which messages arrived. The messages of a paced stream are divided by as many periods as the stream has
-/// bursts. The last message arrives before the last period ends, so without that period the stream would seem to exceed
-/// the offered rate.
+/// The rates at which messages arrived. For a paced stream, the time is that of the whole schedule, including the last
+/// period. The last message arrives before that period ends, so without it the stream would seem to exceed the offered
+/// rate.
 fn throughput(
     counts: &Counts,
     wall_ns: u64,

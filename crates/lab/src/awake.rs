@@ -1,5 +1,5 @@
 //! Detects ends that may block but hardly ever slept. Their round trips are as short as those of spinning ends, and
-//! like these they keep a CPU busy each.
+//! each of them keeps a CPU busy, as a spinning end does.
 //!
 //! This happens on virtual machines: a wait with a time-out takes so long to arm its timer that a fast answer arrives
 //! before the end sleeps.

@@ -1,4 +1,5 @@
-//! One cell of a plan's cross product, fully resolved.
+//! Cases, the cells of a plan's cross product: expands a plan into cases and finds out which of them cannot be
+//! measured.
 
 mod beside;
 

@@ -68,8 +68,8 @@ pub const FIGURES: [Figure; 14] = [
 ];
 
 impl Figure {
-    /// The figure of a trial. `None` if the trial does not have the figure, or if another figure already expresses it:
-    /// the rate of a closed loop is the reciprocal of its round trip, and that of a paced stream is fixed.
+    /// The figure of a trial. `None` if the trial does not have the figure, or if it would say nothing new: the rate of
+    /// a closed loop is the reciprocal of its round trip, and the rate of a paced stream is fixed by its schedule.
     pub fn of(&self, record: &Record) -> Option<f64> {
         let measure = record.inputs.workload.facts().measure;
         match self {
@@ -87,8 +87,8 @@ impl Figure {
         }
     }
 
-    /// The figure that expresses the CPU time of workloads with this measure. They are different figures, because the
-    /// same mechanism takes several times the CPU time for a round trip that it takes for a message.
+    /// The figure that expresses the CPU time of workloads with this measure. Each measure has a figure of its own,
+    /// because a round trip takes several times the CPU time of a message by the same mechanism.
     fn cpu(measure: Measure) -> Figure {
         match measure {
             Measure::Rate | Measure::OneWay => Figure::CpuPerMessage,
@@ -203,22 +203,23 @@ impl Default for Terms {
 pub struct ComparisonReport {
     /// All figures of all matched cases.
     pub comparisons: Vec<Comparison>,
-    /// Cases that have figures only in A.
+    /// Cases that are only in A, or that have figures in A while no trial ran in B.
     pub only_in_a: Vec<String>,
-    /// Cases that have figures only in B.
+    /// Cases that are only in B, or that have figures only in B.
     pub only_in_b: Vec<String>,
     /// Cases of A with failed trials, with their number and the reason.
     #[serde(default)]
     pub failed_in_a: Vec<String>,
     /// Cases of B with failed trials, with their number and the reason.
     pub failed_in_b: Vec<String>,
-    /// Matched cases that have figures on both sides, but none that both have, with the reason.
+    /// Matched cases that have figures on both sides but no figure in common, each with the reason.
     #[serde(default)]
     pub not_compared: Vec<String>,
     /// Cases that have figures in A, but whose trials in B are all degraded, with the reason.
     #[serde(default)]
     pub degraded_in_b: Vec<String>,
-    /// Cases without figures on either side, with the reason; not those of which no trial ran on either side.
+    /// Matched cases without figures on either side, each with the reason. Cases of which no trial ran on either side
+    /// are not included.
     #[serde(default)]
     pub without_figures: Vec<String>,
     /// Number of cases of A that B has, too.

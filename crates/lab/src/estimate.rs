@@ -9,8 +9,8 @@ const OVERHEAD_REMOTE_MS: u64 = 200;
 /// Time for determining the machine's description and limits, once per run, milliseconds.
 pub const START_MS: u64 = 2_000;
 
-/// Estimated duration of a trial with these inputs, milliseconds. The warm-up ends when two windows agree, which is
-/// assumed to be after half of the maximum warm-up time; the warm-up of a paced or timed workload always takes the
+/// Estimated duration of a trial with these inputs, milliseconds. The warm-up ends when two windows agree; this is
+/// assumed to happen after half of the maximum warm-up time. The warm-up of a paced or timed workload always takes the
 /// maximum. A paced trial is assumed to achieve its rate. A trial with a fixed number of messages takes as long as its
 /// pacing or the rate of its link requires; on a link without a limited rate, nothing is added.
 pub fn trial_ms(inputs: &Inputs) -> u64 {

@@ -28,7 +28,7 @@ const LARGE: u64 = 32 << 10;
 /// The size that is tested twice. The second time, the channel is opened without a verification, as in later trials of
 /// a run.
 const REOPENED: u64 = 64;
-/// Length of the messages that an end sends or awaits when its peer is killed.
+/// Size of the messages that an end sends or awaits when its peer is killed, bytes.
 const SIZE_BYTES: u64 = 4096;
 /// Size of the memory with the payload, bytes.
 const WORKING_SET_BYTES: u64 = 256 << 10;
@@ -180,6 +180,8 @@ fn notice_death(contender: &Contender, sends: bool) -> Result<Verdict, ProgramEr
             killed.elapsed()
         ))),
         Err(other) => Err(other),
-        Ok(_) => Ok(Verdict::Broken("it answered 'done' as if nothing were wrong".to_owned())),
+        Ok(_) => {
+            Ok(Verdict::Broken("it answered 'done', although its peer had been killed".to_owned()))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Records as flat tables for other programs: CSV and Parquet, one row per record.
 //!
-//! Both formats share one list of columns, which documents itself (`crossway export --columns`). A value that was not
-//! measured is an empty field in CSV and a null in Parquet, never 0.
+//! Both formats have the same columns, which `crossway export --columns` describes. A value that was not measured is an
+//! empty field in CSV and a null in Parquet, never 0.
 
 mod columns;
 #[cfg(feature = "parquet")]

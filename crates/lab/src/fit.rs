@@ -1,4 +1,5 @@
-//! Cost as a straight line in message size: `time = startup + size / bandwidth` (item C1 of the cluster study).
+//! Fits the cost as a straight line in message size: `time = startup + size / bandwidth` (item C1 of the cluster
+//! study).
 //!
 //! Times over a series of sizes span orders of magnitude, and so do their errors. Therefore the squares of *relative*
 //! residuals are minimised; Tukey's biweight reduces the weight of disturbed trials. The intervals of both parameters
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::{Interval, median, quantile};
 
-/// Minimum number of sizes for a fit; a line through two always fits.
+/// Minimum number of sizes for a fit, since there is always a line through two points.
 pub const SIZES_AT_LEAST: usize = 3;
 const RESAMPLES: usize = 1000;
 const SEED: u64 = 0x0066_6974;

@@ -110,8 +110,9 @@ pub fn judge(records: &[Record]) -> Vec<GoalCall> {
     calls
 }
 
-/// Judges a maximum by the largest of the good trials: the goal is missed if it is above the bound, met if it is not
-/// and there are at least [`TRIALS_AT_LEAST`] good trials, and otherwise undecided.
+/// Judges a goal on the maximum by the largest value of the good trials. The goal is missed if this value is above the
+/// bound. It is met if the value is not above the bound and there are at least [`TRIALS_AT_LEAST`] good trials;
+/// otherwise it is undecided.
 pub(crate) fn of_maximum(largest: f64, good_trials: usize, bound: f64) -> GoalVerdict {
     match largest <= bound {
         false => GoalVerdict::Missed,

@@ -1,7 +1,7 @@
-//! Frames of JSON over byte streams; each begins with its length, a 32-bit big-endian number. Reading takes what is
-//! available and never waits for the rest, so that a connection that stalls in mid-frame does not block others. Every
-//! frame ends with a line feed, because some command prefixes forward only whole lines, as Slurm does with the output
-//! of its jobs.
+//! Transfers messages as frames of JSON over byte streams. Each frame begins with its length, a 32-bit big-endian
+//! number. Reading never waits for the rest of a frame, so that a connection that stalls in mid-frame does not block
+//! others. Every frame ends with a line feed, because some command prefixes forward only whole lines (Slurm does this
+//! with the output of its jobs).
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -49,7 +49,7 @@ impl Frames {
         }
     }
 
-    /// The next complete message, if there is one.
+    /// Removes and returns the next message; `None` if none is complete yet.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ControlError> {
         let rest = &self.bytes[self.taken..];
         let Some((length, body)) = rest.split_at_checked(4) else { return Ok(None) };

@@ -1,4 +1,5 @@
-//! The first line in each direction, which identifies the side and its version. Its format never changes.
+//! The greeting: the first line that each side of a connection sends. It identifies the side and its version, and its
+//! format never changes.
 
 use serde::Serialize;
 

@@ -215,7 +215,7 @@ impl Host {
         }
     }
 
-    /// The most recent loss.
+    /// The most recent loss of an agent, or the error after which the host was abandoned; `None` if there was none.
     pub(crate) fn last_loss(&self) -> Option<&HostError> {
         self.last_loss.as_ref()
     }
@@ -238,7 +238,7 @@ impl Host {
         }
     }
 
-    /// The number of agents lost in a row.
+    /// The number of agents lost in a row; the maximum of the type if the host was abandoned.
     pub fn losses(&self) -> u32 {
         self.losses
     }
@@ -336,7 +336,8 @@ impl Host {
         }
     }
 
-    /// Closes the connection after an error and returns the reason for messages.
+    /// Closes the connection after an error. Returns the error to report, which says how the agent's command exited or
+    /// why the connection failed.
     pub(crate) fn lose(&mut self, error: &ControlError) -> HostError {
         let how = match (&mut self.line, error) {
             (Some(line), ControlError::Closed) => line.end(),

@@ -17,8 +17,8 @@ use crate::exit_report::exit_report;
 
 /// Time limit for an agent to exit once its input is closed.
 const END_LIMIT: Duration = Duration::from_secs(3);
-/// Time limit for processes that were started by an agent and still hold its standard error open: the reaper, which
-/// cleans up after an agent that was killed.
+/// Time limit for an agent's standard error to be closed after the agent has exited. If the agent was killed, its
+/// reaper holds the standard error open while it cleans up.
 const REAPER_LIMIT: Duration = Duration::from_secs(10);
 /// Time limit for the command to exit once its output is closed, and for the rest of its error output.
 const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -1,5 +1,5 @@
-//! Hosts. A host is a command prefix with which `crossway agent` is started. The agent runs roles, reads meters, and
-//! communicates through its standard input and output.
+//! Connects the controller to hosts. A host is reached by a command prefix with which `crossway agent` is started. The
+//! agent runs roles, reads meters, and communicates through its standard input and output.
 //!
 //! Both directions begin with one line of text, the `greeting`. Its format never changes, so that any two versions can
 //! recognise each other. Frames of JSON follow (`frames`). The agent, with everything it started, exits when its

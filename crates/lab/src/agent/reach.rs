@@ -1,7 +1,7 @@
 //! Determines at which of its addresses a host can be reached by another: one host listens, the other tries all
-//! addresses. The listener sends a password that only these two hosts know. It shows that the right host answered and
-//! not a different host with the same address (every host has the same loopback address, and many have the same bridge
-//! address).
+//! addresses. The listener sends a password that only these two hosts know. The password shows that the right host
+//! answered, not a different host with the same address (every host has the same loopback address, and many have the
+//! same bridge address).
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

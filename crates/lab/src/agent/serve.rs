@@ -104,7 +104,7 @@ struct Agent {
     run: lease::Run,
     ticker: Option<Ticker>,
     processes: BTreeMap<u32, RoleProcess>,
-    /// Descriptors offered by roles, held until another role of this host takes them.
+    /// Descriptors offered by roles, by role; each is held until an order passes it on to another role of this host.
     held: BTreeMap<u32, Vec<Option<OwnedFd>>>,
     meter: Option<HostMeter>,
     listener: Option<CallListener>,
@@ -183,7 +183,7 @@ impl Agent {
             ToAgent::ReadMeters => match self.meter.take() {
                 Some(meter) => self.say(&FromAgent::Read { reading: Box::new(meter.stop()) }),
                 None => Err(ControlError::Nonsense(
-                    "it asks for meters that are not running".to_owned(),
+                    "it requests readings of meters that are not running".to_owned(),
                 )
                 .into()),
             },

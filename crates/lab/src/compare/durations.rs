@@ -1,10 +1,10 @@
-//! Whether the trials of both sides were planned to last equally long.
+//! Checks whether the trials of both sides were planned to last equally long.
 
 use std::collections::BTreeSet;
 
 use crate::cases::Case;
 
-/// Durations of the trials of matched cases that are not the same on both sides.
+/// Matched cases whose trials have different durations on the two sides.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
     /// Number of matched cases.
@@ -15,8 +15,8 @@ pub(super) struct Durations {
     of: [BTreeSet<Planned>; 2],
 }
 
-/// Warm-up and measured time of a trial, milliseconds. The measured time of a trial with a fixed number of messages is
-/// not planned.
+/// Warm-up and measured time of a trial, milliseconds. The measured time is `None` for a trial with a fixed number of
+/// messages, which may take any time.
 pub(crate) type Planned = (u64, Option<u64>);
 
 /// Why trials of different durations should not be compared.
@@ -33,7 +33,7 @@ pub(crate) fn names(of: &BTreeSet<Planned>) -> String {
 }
 
 impl Durations {
-    /// Adds a case of A and the matching one of B.
+    /// Compares the durations of a case of A with those of the matching case of B, and counts the result.
     pub(super) fn add(&mut self, a: &Case, b: &Case) {
         let [of_a, of_b] = [a, b].map(|case| -> BTreeSet<Planned> {
             case.good()
@@ -52,7 +52,7 @@ impl Durations {
         }
     }
 
-    /// The remark on cases whose trials last longer on one side.
+    /// The remark on cases whose durations differ; `None` if there are none.
     pub(super) fn warning(&self) -> Option<String> {
         if self.differing == 0 {
             return None;

@@ -53,8 +53,8 @@ pub fn change(ratio: f64) -> String {
     }
 }
 
-/// Describes an interval of ratios as changes of the figure, both ends in one unit: `-6.0..+6.4 %`, or `1.10..12.3 times`
-/// if one end is a change by a factor of ten or more.
+/// Describes an interval of ratios as changes of the figure, both ends in one unit: `-6.0..+6.4 %`, or `1.10..12.3
+/// times` if one end is a change by a factor of ten or more.
 pub fn change_range(low: f64, high: f64) -> String {
     if !(low.is_finite() && high.is_finite()) {
         return format!("{}..{}", change(low), change(high));
@@ -72,9 +72,9 @@ pub fn change_range(low: f64, high: f64) -> String {
 }
 
 impl FailOn {
-    /// The gate's verdict on a figure, by where the interval of the slowdown lies with respect to the bound. The
-    /// verdicts "same" and "unclear" have other bounds and do not matter here. As for a verdict, both tests must agree
-    /// that the figure is slower.
+    /// The gate's verdict on a figure: whether the interval of the slowdown is below, beyond or around the bound. The
+    /// verdicts "same" and "unclear" have other bounds and do not matter here. As for the verdict "slower", both tests
+    /// must agree that the figure is slower.
     pub fn call(&self, comparison: &Comparison) -> GateCall {
         let bound = 1.0 + self.slower_by;
         match comparison.slowdown_interval {
@@ -129,7 +129,7 @@ impl FailOn {
         }
         failures.extend(report.failed_in_b.iter().cloned());
         let lost = report.degraded_in_b.iter();
-        failures.extend(lost.map(|case| format!("{case}, so that it has no figures any more")));
+        failures.extend(lost.map(|case| format!("{case}; as a result, B has no figures for it")));
         if !self.allow_unclear {
             let neither = report.without_figures.iter();
             failures

@@ -1,17 +1,17 @@
-//! Cases that cannot be compared, and trials that failed.
+//! Lists cases that cannot be compared, and trials that failed.
 
 use super::ComparisonReport;
 use crate::cases::Case;
 use crate::inputs::Measure;
 use crate::record::Status;
 
-/// The case's label with the number of its failed trials and the reason of the first; `None` if none failed.
+/// The case's label with the number of its failed trials and the reason of the first failure; `None` if none failed.
 pub(super) fn failed(case: &Case) -> Option<String> {
     Some(format!("{}: {}", case.key.label(), trials_with(case, Status::Failed)?))
 }
 
-/// Enters a case with good trials on at most one side into the list that says why it cannot be compared. Failed trials
-/// are listed for all cases, so that a case with failed trials in B needs no other entry.
+/// Adds a case with good trials on at most one side to the list that says why it cannot be compared. A case with failed
+/// trials in B needs no such entry, because failed trials are listed separately for all cases.
 pub(super) fn list(a: &Case, b: &Case, label: String, report: &mut ComparisonReport) {
     let degraded = trials_with(b, Status::Degraded);
     let fails = b.records.iter().any(|r| r.status == Status::Failed);
@@ -55,8 +55,8 @@ pub(super) fn why_not_compared(a: &Case, b: &Case) -> String {
     };
     match (counted(a), counted(b)) {
         (Some(a), Some(b)) if a != b => {
-            format!("A counts {a} and B counts {b}, whose figures mean different things")
+            format!("A counts {a} and B counts {b}; their figures mean different things")
         }
-        _ => "no figure is in the trials of both sides".to_owned(),
+        _ => "the trials of the two sides have no figure in common".to_owned(),
     }
 }

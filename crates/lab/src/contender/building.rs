@@ -53,7 +53,7 @@ pub enum BuildError {
     },
 }
 
-/// Builds the contender again; simultaneous builds of one declaration file wait for each other.
+/// Builds the contender, even if it is already built. Simultaneous builds of one declaration file wait for each other.
 pub(super) fn build(contender: &Contender) -> Result<(), BuildError> {
     let Some((program, arguments)) = contender.build.split_first() else { return Ok(()) };
     folders::make(&contender.out)?;
@@ -122,8 +122,8 @@ fn stamp_file(contender: &Contender) -> PathBuf {
     contender.out.join(format!("built-{words:08x}"))
 }
 
-/// The text that identifies a build: the command, and a hash of each file in the declaration's folder that the command
-/// names. The helpers are identified by the name of their folder.
+/// The text that identifies a build: the command, and a hash of each file that the command mentions and that is in the
+/// declaration's folder. The helpers need no hash, since the name of their folder identifies them.
 fn stamp_text(contender: &Contender) -> String {
     let words = contender.build.iter().flat_map(|word| word.split_whitespace());
     let named = words.map(|word| PathBuf::from(word.trim_end_matches(';')));

@@ -25,7 +25,7 @@ const LONGEST_LINE: usize = 16 << 20;
 const QUOTED: usize = 120;
 /// How many bytes of a program's standard error are kept.
 const KEPT: usize = 4096;
-/// Time limit for a process to exit after it closed its output, so that its exit status can be reported.
+/// Time limit for a process to exit after closing its output, so that its exit status can be reported.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// Errors of a contender's program.
@@ -39,8 +39,8 @@ pub(crate) enum ProgramError {
     Ended(String),
     /// The program left processes running.
     #[error(
-        "its program {how}, but processes that it started are still running ({left}): a contender must stay in the \
-         foreground"
+        "its program {how}, but processes that it started are still running ({left} of them): a contender must stay \
+         in the foreground"
     )]
     RanAway { how: String, left: usize },
     /// The program did not answer; in this variant and the next two, `order` is `None` for the greeting.
@@ -56,7 +56,7 @@ pub(crate) enum ProgramError {
     OutOfTurn { order: Option<&'static str>, wanted: &'static str, got: &'static str },
     /// The program wrote to standard output without having received an order.
     #[error(
-        "its program wrote {bytes} bytes to standard output without being asked, before '{order}'"
+        "its program wrote {bytes} bytes to standard output without being asked, before it received '{order}'"
     )]
     Unasked { order: &'static str, bytes: usize },
     /// The program uses another version of the protocol.

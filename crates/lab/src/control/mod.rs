@@ -1,5 +1,5 @@
-//! Messages between the controller and its roles. A message is JSON after a 32-bit big-endian length; descriptors are
-//! attached to the first byte of the message.
+//! Messages between the controller and its roles. A message is JSON, preceded by its length (a 32-bit big-endian
+//! number); descriptors are attached to the first byte of the message.
 //!
 //! A role reads orders from its standard input. If that is a socket, the role answers through it, and offers may
 //! include descriptors. Otherwise (behind a command prefix that transfers only bytes, such as ssh), the role answers on
@@ -190,8 +190,8 @@ pub enum Answer {
         reason: String,
         /// Whether the mechanism merely does not support what the case requests, as opposed to a failure.
         unsupported: bool,
-        /// Whether the failure cannot be a consequence of a peer's failure. If several roles fail, the reason of such a
-        /// role is reported.
+        /// Whether the failure cannot be a consequence of a peer's failure. If several roles fail, the reason given by
+        /// a role with this flag is reported.
         #[serde(default)]
         own_fault: bool,
     },
