@@ -375,7 +375,7 @@ fn reversals(rankings: &[Ranking], keys: &[(CaseKey, WaitClass)]) -> Vec<Reversa
     found
 }
 
-/// Mark of figures from trials during which the hypervisor moved the CPUs to other cores. (`*` marks the best.)
+/// Mark of figures from trials during which the hypervisor moved the CPUs to other cores.
 pub const MOVED: char = '§';
 
 /// Explains [`MOVED`].

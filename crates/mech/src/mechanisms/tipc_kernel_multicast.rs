@@ -27,7 +27,7 @@ use crate::{Carrier, Family, Offer, OpenError, Privilege, Reliability, Spec, Tra
 pub type TipcKernelMulticast = Datagram<ServiceMulticast>;
 
 /// The service type to which all connecting ends are bound. The instance is that of the listening end's own service.
-const AUDIENCE: u32 = 0x4357_0002;
+const AUDIENCE: u32 = 0x4357_0004;
 
 /// The family of multicast sockets.
 #[derive(Debug)]
