@@ -15,7 +15,7 @@ use crossway_mech::registry;
 /// Placeholder for a run in help texts.
 pub(crate) const RUN: &str = "RUN";
 
-/// Resolves a run named on the command line: a folder, a file of records, `latest`, or a run's name.
+/// Returns the path of a run that the command line gives as a folder, a file of records, `latest`, or a run's name.
 pub(crate) fn run(word: &Path) -> anyhow::Result<PathBuf> {
     Ok(runs::find(word)?)
 }
@@ -61,7 +61,7 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Returns whether a case matches one of the patterns.
+    /// Returns whether a case is selected: it matches one of the patterns, or there are no patterns.
     pub(crate) fn let_through(&self, group: &str, case: &str) -> bool {
         let id = format!("{group}/{case}");
         self.filters.is_empty() || self.filters.iter().any(|f| pattern::matches_within(f, &id))

@@ -1,5 +1,5 @@
-//! Output files that the user names. They are written completely or not at all, and anything that is not a regular file
-//! is never replaced.
+//! Output files that the user names. A regular file is written completely or not at all; anything else, such as a
+//! device, is written to but never replaced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Writes what `fill` produces to `path`, which the user chose. The remedy is part of the error. A regular file is either
-/// replaced as a whole or stays as it was. A device, a FIFO or `/dev/stdout` is written to, not replaced. A symbolic
-/// link stays a link.
+/// Writes what `fill` produces to `path`, which the user chose. An error contains `remedy`, the next step for the user.
+/// A regular file is either replaced as a whole or stays as it was. A device, a FIFO or `/dev/stdout` is written to,
+/// not replaced. A symbolic link stays a link.
 pub(crate) fn write(
     path: &Path,
     remedy: &str,

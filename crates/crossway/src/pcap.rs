@@ -55,7 +55,7 @@ impl Output {
         Ok(Self { to: Box::new(file), name })
     }
 
-    /// Writes whole records. `count` is the number of records already in the file; an error reports it.
+    /// Writes whole records. `count` is the number of records so far, including these; an error reports it.
     pub(crate) fn write(&mut self, bytes: &[u8], count: u64) -> anyhow::Result<()> {
         self.to.write_all(bytes).and_then(|()| self.to.flush()).map_err(|error| {
             let remedy = match error.kind() {
@@ -66,8 +66,8 @@ impl Output {
                 _ => "name another file",
             };
             anyhow::anyhow!(
-                "cannot write to {}: {error}; {remedy}; the trace ended at packet {count}, and the last packets before \
-                 it may be missing",
+                "cannot write to {}: {error}; {remedy}; the trace ended after packet {count}, and the last packets up \
+                 to it may be missing",
                 self.name
             )
         })

@@ -43,7 +43,8 @@ impl Lines {
         Lines { unit, begun: now, last: now }
     }
 
-    /// Returns a progress line if one is due, given that `over` of `all` units are finished.
+    /// Returns a progress line, given that `over` of `all` units are finished; `None` if the last line is less than
+    /// `every` ago or all units are finished.
     fn after(&mut self, over: u64, all: u64, every: Duration) -> Option<String> {
         if self.last.elapsed() < every || over >= all {
             return None;
@@ -133,7 +134,8 @@ impl Progress {
                 }
                 if !one_clock {
                     eprintln!(
-                        "  the hosts of {} have different clocks: one-way latencies cannot be measured, and rates are those of the receiver's clock",
+                        "  the hosts of {} have different clocks: one-way latencies cannot be measured, and rates are \
+                         computed from the receiver's clock",
                         testbed.name
                     );
                 }
@@ -171,7 +173,7 @@ impl Progress {
         }
     }
 
-    /// Starts counting towards this number of trials.
+    /// Starts to show the progress of this number of trials.
     pub(crate) fn begin(&mut self, trials: u64) {
         if self.quiet {
             return;

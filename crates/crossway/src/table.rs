@@ -24,11 +24,12 @@ pub(crate) enum Tone {
     Unsure,
 }
 
-/// Width in characters that must be left for each long column of text; otherwise, columns of figures are wrapped, too.
+/// Minimum width in characters of a long column of text. If there is no room for it, columns of figures are wrapped,
+/// too.
 const LEAST_TEXT: usize = 10;
 /// Maximum width in characters of a short column of text, which is not wrapped if there is room for it.
 const WHOLE_TEXT: usize = 16;
-/// Number of blanks beside each cell.
+/// Number of blanks around each cell, on the left and right together.
 const PADDING: usize = 2;
 
 /// A table of text cells.
@@ -123,8 +124,9 @@ impl Grid {
         self.texts(column).map(of_text).max().unwrap_or(0)
     }
 
-    /// Returns the columns that are not wrapped, and whether all others are wide enough for their longest words. Not
-    /// wrapped are the columns of figures and of short text if they fit; else those of figures if they fit; else none.
+    /// Returns the columns that are not wrapped, and whether all others are wide enough for their longest words. The
+    /// columns of figures and of short text are not wrapped if there is room for them. If there is not, only those of
+    /// figures are not wrapped; if there is no room for these either, all columns are wrapped.
     fn whole_columns(&self, width: u16) -> (Vec<usize>, bool) {
         let widest =
             |column: usize| self.texts(column).map(|text| text.chars().count()).max().unwrap_or(0);

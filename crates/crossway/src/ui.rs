@@ -102,7 +102,7 @@ fn width() -> u16 {
     asked.or_else(own).unwrap_or(WIDTH_USUAL).max(WIDTH_LEAST)
 }
 
-/// Returns the exit code for success, or for a negative answer of a command that ran.
+/// Returns the exit code for success if `good` is true, otherwise that for a negative answer.
 pub(crate) fn verdict(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) }
 }

@@ -222,7 +222,8 @@ fn between_containers_what_they_share_decides() {
 /// The folder of the records that belong to the repository. In their trials, each end had a core of its own.
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records");
 
-/// Whether the placement of [`RECORDS`] exists here. Without it, all candidates are ruled out.
+/// Returns whether this process may use two cores, which the placement of [`RECORDS`] needs; prints a message if it may
+/// not. With one core, all candidates would be ruled out.
 fn has_two_cores(test: &str) -> bool {
     let topology = crossway_sys::topology::Topology::read().expect("the topology of the CPUs");
     let has = crossway_lab::placement::resolve(

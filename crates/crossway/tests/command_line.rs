@@ -24,7 +24,8 @@ fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
-/// Returns five trials of a mechanism: with a message rate if `rate` is set, otherwise with round trips.
+/// Returns five trials of a mechanism: with message rates around `by` million per second if `rate` is set, otherwise
+/// with round trips around `by` times 10 µs.
 fn trials(mechanism: &str, size: u64, rate: bool, by: f64) -> Vec<Value> {
     let base: Value = serde_json::from_str(RECORD).expect("JSON");
     (0..5u32)

@@ -31,12 +31,12 @@ const CHARTS: &str = "document.querySelectorAll('.plot').length";
 const DRAWN: &str = "[...document.querySelectorAll('.plot')]
     .filter((p) => p.querySelector('.main-svg') && p.querySelector('.trace, .heatmaplayer image, .barlayer path')).length";
 const OVERFLOW: &str = "document.documentElement.scrollWidth - innerWidth";
-/// Expression for the lightness of the background behind the text, 0..255.
+/// JavaScript expression for the lightness of the background behind the text, from 0 to 255.
 const GROUND: &str = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3)
     .reduce((sum, part) => sum + Number(part), 0) / 3";
 
-/// Expression for the names on the horizontal axes that overlap. Names at an angle are compared by the left ends of
-/// their boxes.
+/// JavaScript expression that lists the overlapping names on the horizontal axes. Names at an angle are compared by the
+/// left ends of their boxes.
 const TICKS_OVERLAP: &str = "[...document.querySelectorAll('.plot')].flatMap((p) => {
     const names = [...p.querySelectorAll('.xtick text')].map((e) => [e.textContent, e.getBoundingClientRect(), /rotate\\((?!0)/.test(e.getAttribute('transform') || '')])
         .sort((a, b) => a[1].left - b[1].left);
@@ -245,7 +245,8 @@ fn break_view(page: &Path, chart: &str) {
     });
 }
 
-/// Adds limits to every view with lines: close to each other, at the ends of the value axis, and far beyond them.
+/// Adds limits to every view with lines: limits close to each other, at the ends of the value axis, and far beyond
+/// those ends.
 fn crowd_limits(page: &Path) {
     edit_charts(page, |charts| {
         let lines = charts.iter_mut().filter(|chart| chart["kind"] == "lines");
@@ -275,7 +276,7 @@ fn crowd_limits(page: &Path) {
     });
 }
 
-/// Expression for the names that overlap, in every view of every chart.
+/// JavaScript expression that lists the overlapping names in every view of every chart.
 const NAMES_OVERLAP: &str = "(async () => {
     const found = [];
     for (const plot of document.querySelectorAll('.plot')) {

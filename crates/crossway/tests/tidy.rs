@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// count.
 const LINES_AT_MOST: usize = 600;
 
-/// Files in which the lint `unsafe_code` may be allowed, which the workspace denies: operating-system calls, the shared
-/// rings and the code that model-checks them, and functions that C programs call.
+/// The only files that may allow the lint `unsafe_code`, which the workspace denies. They contain operating-system
+/// calls, the shared rings and the code that model-checks them, and functions that C programs call.
 const UNSAFE_HOMES: &[&str] = &[
     "crates/sys/src/lib.rs",
     "crates/ring/src/lib.rs",

@@ -20,8 +20,8 @@ impl Target {
         }
     }
 
-    /// Returns whether the median reaches the target, in words, with "not certain" if only a part of the interval does
-    /// so.
+    /// Describes in words whether the median reaches the target. Adds "not certain" if a part of the interval lies on
+    /// the other side of the target.
     fn verdict(self, median: f64, low: f64, high: f64) -> &'static str {
         let (met, all_met, none_met) = match self {
             Target::AtLeast(x) => (median >= x, low >= x, high < x),
@@ -44,7 +44,7 @@ pub(crate) struct Comparison {
     min: f64,
     median: f64,
     max: f64,
-    /// Lower end of the median's 95 % bootstrap interval.
+    /// Lower end of the 95 % bootstrap interval of the median ratio; the median itself if there is no interval.
     low: f64,
     high: f64,
     over_median: f64,
@@ -54,7 +54,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Compares paired trials: takes the ratio of each pair.
+    /// Compares paired trials by the ratio of each pair, `over[i] / under[i]`.
     pub(crate) fn paired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
         let ratios: Vec<f64> = over.iter().zip(under).map(|(o, u)| o / u).collect();
         let interval = bootstrap::median_interval(&ratios, 0.95).map(|i| (i.low, i.high));
@@ -70,8 +70,8 @@ impl Comparison {
         }
     }
 
-    /// Compares unpaired trials: divides each of `over` by the median of `under`. The interval is that of the medians'
-    /// ratio.
+    /// Compares unpaired trials: divides each figure of `over` by the median of `under`. The interval is that of the
+    /// ratio of the two medians.
     pub(crate) fn unpaired(name: String, over: &[f64], under: &[f64], target: Target) -> Self {
         Self::by_medians(name, over, under, Some(target))
     }

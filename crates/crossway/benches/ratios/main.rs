@@ -50,7 +50,7 @@ struct Args {
     bench: bool,
 }
 
-/// Returns the plan of all comparisons on this machine. Its groups decide with what the cases are compared; see
+/// Returns the plan of all comparisons on this machine. The group of a case decides what the case is compared with; see
 /// [`counterpart_of`].
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let common = format!(
@@ -101,15 +101,16 @@ wait = {{ hybrid = {{ spin_us = 20 }} }}
 struct Figures {
     crossway: Vec<f64>,
     reference: Vec<f64>,
-    /// Cache-line round trip over two cache lines for each trial, in nanoseconds: the median of one measured before and
-    /// one measured after the trial.
+    /// Cache-line round trip over two cache lines, in nanoseconds. The value for a trial is the median of the round
+    /// trips measured before and after the trial.
     cache_line_ns: Vec<f64>,
 }
 
-/// Key of a case: mechanism, whether it waits in the hybrid way, workload and size.
+/// Key of a case: mechanism, whether its wait class is hybrid, workload ([`RATE`] or [`RTT`]), and size in bytes.
 type Key = (String, bool, &'static str, u64);
 
-/// Returns the C loop with which a trial is compared, according to the trial's group.
+/// Returns which C loop a trial is compared with, according to the trial's group; `None` if the group is not
+/// compared with a loop.
 fn counterpart_of(record: &Record) -> Option<Touch> {
     match record.group.as_str() {
         "loops" => Some(Touch::Everything),
@@ -118,9 +119,9 @@ fn counterpart_of(record: &Record) -> Option<Touch> {
     }
 }
 
-/// Prefix of the names of groups that are compared with a loop that does not touch the payload.
+/// Cases of a group whose name has this prefix are compared with a loop that does not touch the payload.
 const BARE: &str = "bare";
-/// The group, one of those whose names begin with [`BARE`], in which both ends share a CPU.
+/// Name of the bare group in which both ends share a CPU.
 const ONE_CORE: &str = "bare-one-core";
 
 const RATE: &str = "throughput";
@@ -136,7 +137,8 @@ fn key(record: &Record) -> Option<Key> {
     Some((record.mechanism.clone(), hybrid, workload, record.inputs.size_bytes))
 }
 
-/// Returns a trial's messages per second or, for round trips, its median in nanoseconds; `None` without such a figure.
+/// Returns the figure of a trial: messages per second for throughput, the median in nanoseconds for round trips. `None`
+/// if the record lacks the figure.
 fn figure(record: &Record) -> Option<f64> {
     match record.inputs.workload {
         Workload::Throughput => record.throughput.map(|t| t.msgs_per_s),
@@ -206,7 +208,8 @@ fn limits(topology: &Topology, pair: (u32, u32)) -> anyhow::Result<Limits> {
     Ok(Limits::measure(topology, &ask, |what| eprintln!("limits: {what}"))?)
 }
 
-/// Runs the plan. Before or after each trial of Crossway, the C loop runs with the same number of messages.
+/// Runs the plan. If a trial is compared with a C loop, the loop runs before or after the trial with the same number of
+/// messages. Returns the figures by case, except those of bare groups, which are added to `bare`.
 fn measure(
     args: &Args,
     plan: &Plan,
@@ -273,7 +276,7 @@ fn against_loops(figures: &BTreeMap<Key, Figures>, found: &mut Vec<Comparison>) 
     }
 }
 
-/// Compares Crossway with bare C loops, which shows the cost of clocks, sequence numbers and reading every byte.
+/// Compares Crossway with bare C loops. The ratio shows the cost of clocks, sequence numbers and reading every byte.
 fn against_bare_loops(
     figures: &BTreeMap<(&'static str, Key), Figures>,
     found: &mut Vec<Comparison>,

@@ -1,5 +1,5 @@
-//! Comparisons between two hosts of a netlab network. TCP is compared with iperf3 and sockperf on the same link, and
-//! with what a slow link can carry given the headers. TIPC is compared only with what the link can carry, in guests
+//! Comparisons between two hosts of a netlab network. TCP is compared with iperf3 and sockperf on the same link and, on
+//! a slow link, with the payload rate that the headers leave. TIPC is compared only with that payload rate, in guests
 //! whose kernel supports TIPC.
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::{Args, figure, pairs};
 const MEASURE_MS: u64 = 1_000;
 /// Measured time on the slow link in milliseconds. The rate is steady only after the link's queue has filled up.
 const SLOW_MEASURE_MS: u64 = 2_000;
-/// Number of trials on the slow link, which hardly vary.
+/// Number of trials on the slow link. A few are enough, because they hardly vary.
 const SLOW_TRIALS: u32 = 3;
 
 /// Rate of the slow link, the same as between the two boards of the Toshiba study.
@@ -131,7 +131,7 @@ fn quoted(words: &[String]) -> String {
     words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ")
 }
 
-/// Compares what arrives over the slow link with what its frames can carry.
+/// Compares the payload rate over the slow link with the rate that full frames allow.
 fn against_the_wire(
     args: &Args,
     out: PathBuf,

@@ -36,7 +36,7 @@ struct Line {
 }
 
 impl Reference {
-    /// Compiles the loops in `dir`.
+    /// Compiles the loops into `dir`. Their working set is twice the private caches of `cpu`, like that of the roles.
     pub(crate) fn build(dir: &Path, topology: &Topology, cpu: u32) -> anyhow::Result<Reference> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/c");
         let made = Command::new("make")

@@ -60,9 +60,9 @@ pub(crate) fn compare(
 
 /// Where a tool's two ends run, and the server's address.
 pub(crate) struct Ends<'a> {
-    /// A command that runs a program where the server runs.
+    /// Returns a command that runs the given program where the server runs.
     pub(crate) server: Box<dyn Fn(&str) -> Command + 'a>,
-    /// A command that runs a program where the client runs.
+    /// Returns a command that runs the given program where the client runs.
     pub(crate) client: Box<dyn Fn(&str) -> Command + 'a>,
     /// The server's address.
     pub(crate) address: String,

@@ -48,8 +48,8 @@ pub(crate) struct Advise {
     /// List the ready-made questions
     #[arg(long)]
     ready: bool,
-    /// Print the question's file, to copy and adapt; if options change the question, print the changed one, without
-    /// the file's comments
+    /// Print the question's file, for you to copy and adapt; if options change the question, print the changed
+    /// question, without the file's comments
     #[arg(long, requires = "question")]
     print: bool,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) struct Advise {
     /// Write the answer to this file as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a small server and client that use the recommended mechanism, in c, rust or python
+    /// Write a small server and client, in c, rust or python, that use the recommended mechanism
     #[arg(long, value_name = "LANGUAGE", value_parser = language)]
     code: Option<Language>,
     /// Folder for the two programs [default: named after the question]
@@ -187,7 +187,7 @@ impl Run for Advise {
 }
 
 impl Advise {
-    /// Reads the question. Returns its name, how error messages refer to it, and its keys.
+    /// Reads the question. Returns its name, the words with which error messages refer to it, and its keys.
     fn load(&self) -> anyhow::Result<(String, String, Table)> {
         let Some(given) = &self.question else {
             if self.asked.size.is_none() {
@@ -235,7 +235,7 @@ impl Advise {
         })
     }
 
-    /// If `--code` was given, says which candidates have starter programs; called before time is spent on measuring.
+    /// If `--code` was given, prints which candidates have starter programs. Called before time is spent on measuring.
     fn tell_starters(&self, candidates: &[Candidate]) {
         let Some(language) = self.code else { return };
         let available = starter::available(language);
@@ -256,8 +256,8 @@ impl Advise {
         eprintln!("note: {text}");
     }
 
-    /// Writes the starter programs if they were requested and a mechanism is recommended: for that mechanism, or if
-    /// it has none, for the best admissible candidate that has.
+    /// Writes the starter programs if `--code` was given and a mechanism is recommended. If the mechanism has no
+    /// starter programs, they are for the best admissible candidate that has some.
     fn write_starter(&self, advice: &Advice, question: &Question) -> anyhow::Result<()> {
         let (Some(language), Some(mechanism)) = (self.code, &advice.mechanism) else {
             return Ok(());
@@ -297,7 +297,7 @@ impl Advise {
         Ok(())
     }
 
-    /// Returns the fault records of this machine in the folders of records.
+    /// Returns this machine's fault records from the folders in `records` and from the runs in those folders.
     fn faults(&self, machine_id: &str) -> anyhow::Result<Vec<FaultRecord>> {
         let mut faults = Vec::new();
         for folder in &self.records {

@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use super::Run;
 use crate::ui::Ui;
 
-/// Run the processes of a measurement on this host, for a `crossway measure --hosts` on another host, which starts this
-/// agent and communicates with it through standard input and output
+/// Run this host's processes of a measurement between hosts
+///
+/// `crossway measure --hosts` on another host starts this command and communicates with it through standard input and
+/// output.
 #[derive(clap::Args)]
 pub(crate) struct Agent {}
 

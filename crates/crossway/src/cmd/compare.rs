@@ -42,12 +42,12 @@ pub(crate) struct Compare {
     filter_b: Option<Filter>,
     #[command(flatten)]
     filters: Filters,
-    /// With e.g. slower:5%, exit with status 1 if a figure is slower by more than 5 %, if the trials do not decide
-    /// that, if a trial of B failed, or if a case has figures only in A
+    /// With slower:5%, for example, exit with status 1 if a figure is slower by more than 5 %, if the trials do not
+    /// decide that, if a trial of B failed, or if a case has figures only in A
     #[arg(long, value_name = "slower:PERCENT")]
     fail_on: Option<FailOn>,
-    /// With --fail-on: accept figures that the trials leave undecided, and cases that were measured only in A, unless
-    /// all their trials in B are degraded
+    /// With --fail-on: accept figures that the trials leave undecided, and cases with figures only in A, except cases
+    /// of which all trials in B are degraded
     #[arg(long, requires = "fail_on")]
     allow_unclear: bool,
     /// Call differences up to this percentage "same" even if they are statistically significant
@@ -107,7 +107,8 @@ fn parse_filter(text: &str) -> Result<Filter, String> {
         .map(Filter)
 }
 
-/// Maximum number of listed cases that only one of the runs has; further ones are only counted.
+/// Maximum number of cases in each list below the figures, for example of the cases that only one run has. Further
+/// cases are only counted.
 const CASES_LISTED: usize = 10;
 
 impl Filter {
@@ -241,7 +242,7 @@ impl Run for Compare {
 }
 
 impl Compare {
-    /// Returns the most recently started run, which A is compared with.
+    /// Returns the most recently started run, with which A is compared. Fails if there is no run besides A.
     fn latest(&self) -> anyhow::Result<PathBuf> {
         let dir =
             self.a.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new(runs::OUT));
@@ -250,7 +251,8 @@ impl Compare {
             .ok()
             .filter(|latest| latest.canonicalize().ok() != self.a.canonicalize().ok());
         latest.context(
-            "there is no other run to compare with: name one, or select two parts of this run with --a and --b",
+            "there is no other run to compare with: name a second run, or select two parts of this run with --a and \
+             --b",
         )
     }
 
@@ -258,8 +260,9 @@ impl Compare {
         Terms { same_within: self.same_within, unclear_beyond: self.unclear_beyond }
     }
 
-    /// Checks that both runs are from one machine. If they are not, returns an error, or with `--across-machines` a
-    /// warning, because their figures then say nothing about a change of the program.
+    /// Checks that both runs are from the same machine; otherwise their figures say nothing about a change of the
+    /// program. Runs from different machines are an error or, with `--across-machines`, a warning. Returns the
+    /// warnings; a run without `env.json` gives a warning, too.
     fn check_machines(&self, b: &Path) -> anyhow::Result<Vec<String>> {
         let read = |path: &Path| {
             read_beside::<Environment>(path, ENVIRONMENT)
@@ -286,8 +289,8 @@ impl Compare {
         Ok(vec![what])
     }
 
-    /// Prints one table of all figures in Markdown; otherwise one table per case, with the case as its title and the
-    /// notes on the verdicts below it.
+    /// With `--markdown`, prints one table of all figures. Otherwise prints one table per case, with the case as its
+    /// title and notes on the verdicts below it.
     fn print_figures(&self, ui: &Ui, report: &ComparisonReport) {
         let shown: Vec<&Comparison> = report
             .comparisons

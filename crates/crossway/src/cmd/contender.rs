@@ -31,7 +31,7 @@ pub(crate) struct ContenderCommand {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// List the declared contenders, or only those named, and whether each works here
+    /// List all declared contenders, or only the given ones, and whether each works here
     List {
         /// Ids of contenders [default: all]
         #[arg(add = args::contenders())]
@@ -40,15 +40,15 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Build all contenders, or only those named, with the commands in their declarations
+    /// Build all contenders, or only the given ones, with the commands in their declarations
     Build {
         /// Ids of contenders [default: all]
         #[arg(add = args::contenders())]
         ids: Vec<String>,
     },
-    /// Build all contenders, or only those named, and run the conformance suite on them
+    /// Build all contenders, or only the given ones, and run the conformance suite on them
     Test {
-        /// Ids of contenders, or declaration files [default: all that are declared]
+        /// Ids of contenders, or declaration files [default: all declared contenders]
         #[arg(value_name = "ID|FILE", add = args::contenders())]
         which: Vec<String>,
     },

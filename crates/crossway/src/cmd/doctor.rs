@@ -8,8 +8,7 @@ use super::Run;
 use crate::table::Grid;
 use crate::ui::Ui;
 
-/// Check that every mechanism and tool works, and for each that does not, print the command that provides what is
-/// missing
+/// Check whether every mechanism and tool works here, and print the commands that provide what is missing
 #[derive(clap::Args)]
 pub(crate) struct Doctor {
     /// Print the checks as JSON

@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::Run;
 use crate::ui::Ui;
 
-/// Show the description of this machine that is stored with records, and conditions that would distort measurements now
+/// Show the description of this machine that is stored with records, and conditions that would distort measurements at
+/// present
 #[derive(clap::Args)]
 pub(crate) struct Env {
     /// Print the description and the conditions as JSON

@@ -23,11 +23,12 @@ use crate::ui::{self, Ui};
 
 /// Kill, stop and starve one end of each mechanism and contender, and record what the other end observes
 ///
-/// For each mechanism, and each contender that is built, real processes are killed (idle, sending, receiving, with a
-/// full channel, or while they hold a slot in shared memory), stopped, made to write garbage and wrong lengths, and
-/// deprived of buffer space, descriptors, disk, /dev/shm or locked memory. The records state how and how soon the
-/// survivor is notified, whether it hangs, what it receives that was never sent, which sent messages are lost, and
-/// which objects are left behind. All this takes about 2 minutes on two CPUs; an upper bound is printed first.
+/// Each mechanism, and each contender that is built, is tested with real processes. They are killed (idle, sending,
+/// receiving, with a full channel, or while they hold a slot in shared memory), stopped, made to write garbage and
+/// wrong lengths, and deprived of buffer space, descriptors, disk, /dev/shm or locked memory. The records state how and
+/// how soon the survivor is notified, whether it hangs, what it receives that was never sent, which sent messages are
+/// lost, and which objects are left behind. All this takes about 2 minutes on two CPUs; an upper bound is printed
+/// first.
 #[derive(clap::Args)]
 pub(crate) struct Faults {
     /// Mechanisms and contenders to test [default: all]
@@ -93,8 +94,8 @@ fn write_lines(out: &mut impl Write, records: &[FaultRecord]) -> anyhow::Result<
     Ok(())
 }
 
-/// Runs the fault matrix for these mechanisms and stores its records in a run's folder. Returns whether it was
-/// completed.
+/// Runs the fault matrix for these mechanisms and stores its records in a run's folder. Returns false, and stores
+/// nothing, if it was interrupted.
 pub(super) fn take_beside(dir: &Path, mechanisms: Vec<String>) -> anyhow::Result<bool> {
     if mechanisms.is_empty() {
         return Ok(true);
@@ -235,7 +236,7 @@ fn left_behind(row: &Summary) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Formats a duration, rounded up to 10 seconds.
+/// Formats a duration, rounded up to a multiple of 10 seconds.
 fn duration(time: Duration) -> String {
     match time.as_secs().div_ceil(10) * 10 {
         s if s < 120 => format!("{s} s"),

@@ -276,7 +276,7 @@ fn outcome(plan: &Plan, summary: &Summary) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Prints why cases were skipped, and the remedy. Used if there is no report that shows it.
+/// Prints why cases were skipped, and the remedies. Used if there is no report that shows them.
 fn print_why_skipped(dir: &Path) -> anyhow::Result<()> {
     let mut cases = BTreeMap::<(String, String), usize>::new();
     for record in read_records(dir)?.records {
@@ -384,7 +384,7 @@ impl Preview {
         }
         writeln!(
             out,
-            "{}, {} of them skipped; {}, about {}{}",
+            "{} ({} skipped); {}, about {}{}",
             count(self.cases.len(), "case", "cases"),
             self.skipped,
             count(self.trials as usize, "trial", "trials"),

@@ -9,7 +9,8 @@ use crossway_lab::shutdown;
 
 use crate::output;
 
-/// Runs the trials and stores their records in a run's folder. Returns whether all trials were completed.
+/// Runs the trials and stores their records in a run's folder. Returns false, and stores nothing, if they were
+/// interrupted.
 pub(super) fn take_beside(dir: &Path, trials: u32) -> anyhow::Result<bool> {
     eprintln!(
         "moving a process to another node and back while it exchanges messages; trials: {trials}"

@@ -58,7 +58,7 @@ struct Up {
     /// Segmentation and checksum offloads of the interfaces
     #[arg(long, default_value = "off")]
     offloads: Switch,
-    /// Fraction of frames to drop, with its unit, e.g. 1%
+    /// Fraction of frames to drop, with the percent sign, e.g. 1%
     #[arg(long, value_parser = |text: &str| parse_share("loss", text), default_value = "0%")]
     loss: f64,
     /// Fraction of frames to send twice, e.g. 1%

@@ -27,8 +27,8 @@ const HOT_PLACES: usize = 10;
 /// Show where a case spends its time: copying, wake-ups, system calls, protocol and so on
 ///
 /// Runs the case once while perf samples both ends and any process between them. Two cases are shown side by side, with
-/// their difference. Name a mechanism or contender, which runs as the options say, or a case of an earlier run:
-/// RUN:LINE, where LINE is a line number of the run's results.jsonl, or RUN:CASE. An HTML page with flame graphs is
+/// their difference. A case is a mechanism or contender, which runs as the options say, or a case of an earlier run:
+/// RUN:CASE, or RUN:LINE, where LINE is a line number of the run's results.jsonl. An HTML page with flame graphs is
 /// written, too. If perf is missing or not permitted, only the kernel's own counters are shown, and a note says so.
 #[derive(clap::Args)]
 pub(crate) struct Profile {

@@ -46,7 +46,7 @@ enum Sort {
     Name,
 }
 
-/// Why a mechanism has no rank.
+/// Note on mechanisms that have no rank.
 const ALL_DEGRADED: &str = "not ranked, because all trials are degraded";
 
 /// Width of the output in columns below which the interval of the CPU time is omitted.
@@ -103,7 +103,7 @@ impl Run for Rank {
         } else if let [first, ..] = &rankings.alone[..] {
             let n = rankings.alone.len();
             let text = format!(
-                "{} a single mechanism, so nothing is ranked there, for example {} in \"{}\"",
+                "{} only one mechanism, for example {} in \"{}\", so nothing is ranked there",
                 count(n, "further setting has", "further settings have"),
                 first.mechanism,
                 first.setting
@@ -116,7 +116,8 @@ impl Run for Rank {
         if let [first, ..] = &rankings.degraded[..] {
             let n = rankings.degraded.len();
             let text = format!(
-                "{} degraded trials only, so nothing is ranked there, for example \"{first}\"; `crossway report` says why",
+                "{} degraded trials only, for example \"{first}\", so nothing is ranked there; `crossway report` says \
+                 why",
                 count(n, "setting has", "settings have")
             );
             ui.print_noted("1", "note", &text);
@@ -127,7 +128,7 @@ impl Run for Rank {
                 By::BitsPerCpuS => "bits per CPU-second",
             };
             let text = format!(
-                "{}: {} is ahead without load, {} under load {} (by {by})",
+                "{}: {} is ahead without load, but {} is ahead under load {} (ranked by {by})",
                 reversal.setting, reversal.better_idle, reversal.better_loaded, reversal.load
             );
             ui.print_noted("1", "reversal", &text);
@@ -142,7 +143,7 @@ impl Run for Rank {
     }
 }
 
-/// Returns the sort key of a ranking: groups the settings of one workload, small messages first.
+/// Returns the sort key of a ranking: workload, message size, setting.
 fn setting_order(ranking: &Ranking) -> (String, u64, String) {
     let input = |name: &str| ranking.inputs.get(name).cloned().unwrap_or_default();
     (input("workload"), input("size").parse().unwrap_or(u64::MAX), ranking.setting.clone())
@@ -239,8 +240,8 @@ fn name(entry: &Entry) -> String {
     contender(&entry.mechanism, &entry.wait)
 }
 
-/// The note on mechanisms that are not in the ranking of a setting because all their trials are degraded; `None` if there
-/// are none.
+/// Returns the note on the mechanisms that a ranking omits because all their trials in its setting are degraded; `None`
+/// if there are no such mechanisms.
 fn left_out(mechanisms: &[String], setting: &str) -> Option<String> {
     let names = mechanisms.join(", ");
     (!mechanisms.is_empty())

@@ -67,8 +67,8 @@ fn a_dry_run_knows_what_the_run_will_skip() {
     }
 }
 
-/// Returns whether a case was skipped only because its first trial, once started, turned out to be impossible; a dry
-/// run cannot predict that.
+/// Returns whether a case was skipped because its first trial turned out to be impossible after it had started, which a
+/// dry run cannot predict.
 fn tried_in_vain(record: &crossway_lab::record::Record) -> bool {
     record.inputs.order > 0 || record.mechanism_version.is_some()
 }

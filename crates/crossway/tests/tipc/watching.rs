@@ -108,7 +108,7 @@ fn a_disk_that_fills_up_in_the_middle_of_a_trace_does_not_concern_the_node() {
         return;
     }
     assert_eq!(ended.code(), Some(2), "{error}");
-    assert!(error.contains("the disk is full") && error.contains("ended at packet"), "{error}");
+    assert!(error.contains("the disk is full") && error.contains("ended after packet"), "{error}");
     let bytes = std::fs::read(&copy).unwrap();
     assert!(bytes.len() > 100 << 10, "{} bytes: the disk was full at once", bytes.len());
     // No trace is active any more, and a new one works as before.

@@ -177,7 +177,8 @@ impl Asked {
     }
 }
 
-/// Parses a property and its value: `order`, `language=c`, `crash-detection=100ms`.
+/// Parses a property and its value, if it has one: `order`, `language=c`, `crash-detection=100ms`. Error messages name
+/// the option `--wish`.
 fn parsed<'w>(wish: &str, word: &'w str) -> anyhow::Result<(Property, Option<&'w str>)> {
     let (name, value) = match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),

@@ -14,10 +14,10 @@ use crossway_report::units::{Quantity, count};
 use crate::table::{Align, Grid};
 use crate::ui::Ui;
 
-/// Maximum number of ruled-out candidates that are listed, with the reasons, without `--explain`.
+/// Maximum number of reasons that are listed for ruling out candidates, unless `--explain` is given.
 const RULED_OUT_SHOWN: usize = 12;
-/// Number of rows of the table of figures that are shown without `--explain`; if the choice has many equals, more are
-/// shown.
+/// Number of rows in the table of figures, unless `--explain` is given. The table has more rows if the choice has many
+/// equals.
 const COMPARED_SHOWN: usize = 6;
 
 /// Lists the ready-made questions.

@@ -45,7 +45,9 @@ impl Check {
             self.size
         );
         let length = self.seconds.map(Duration::try_from_secs_f64).transpose();
-        let length = length.map_err(|_| anyhow::anyhow!("--seconds: the number is too large"))?;
+        let length = length.map_err(|_| {
+            anyhow::anyhow!("--seconds: the number is too large; give a smaller number")
+        })?;
         let until = Instant::now().checked_add(Duration::from_secs(self.wait_s));
         let channel = options.connect(&self.name, until)?;
         if self.opening.explain {

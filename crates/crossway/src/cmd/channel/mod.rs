@@ -101,13 +101,13 @@ fn switchable(name: &str) -> Result<Transport, String> {
 struct Opening {
     #[command(flatten)]
     place: Place,
-    /// File with a name and a TCP address per line, the same on all hosts; a listener accepts connections at the
-    /// addresses that are listed for its name and belong to its host [default: $CROSSWAY_CHANNEL_HOSTS]
+    /// File with a name and a TCP address per line; use the same file on all hosts. A listener accepts connections at
+    /// each address that is listed for its name and belongs to its host [default: $CROSSWAY_CHANNEL_HOSTS]
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// TIPC name table for publishing the names of listeners and for finding names on other hosts: `kernel`, the path
-    /// of a tipcd's socket, or `auto` for the kernel's if it has TIPC, else the tipcd at its default path [default:
-    /// $CROSSWAY_CHANNEL_TIPC]
+    /// of a tipcd's socket, or `auto`: the kernel's name table if the kernel has TIPC, otherwise that of the tipcd at
+    /// its default path [default: $CROSSWAY_CHANNEL_TIPC]
     #[arg(long, value_name = "WHERE")]
     tipc: Option<String>,
     /// File with the key that encrypts connections between hosts; all hosts need the same key [default:
@@ -120,7 +120,7 @@ struct Opening {
     /// Use only this transport: shm-spin, shm-futex, shm-eventfd or uds-seqpacket; between hosts tcp, udp or tipc
     #[arg(long, value_name = "TRANSPORT")]
     pin: Option<Transport>,
-    /// Prefer this transport even if another one is cheaper; only the listening end's preference counts
+    /// Prefer this transport even if another is cheaper; only the listening end's preference counts
     #[arg(long, value_name = "TRANSPORT", conflicts_with = "pin")]
     prefer: Option<Transport>,
     /// Never use this transport (may be repeated)
@@ -136,7 +136,7 @@ struct Opening {
     /// Do not switch; only report the switches that would be made
     #[arg(long)]
     dry_run: bool,
-    /// File with the costs of messages on this machine, made by `crossway channel profile` [default:
+    /// File with the costs of messages on this machine, written by `crossway channel profile` [default:
     /// $CROSSWAY_CHANNEL_PROFILE, or rough built-in figures]
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -177,7 +177,7 @@ impl Opening {
         Ok(policy)
     }
 
-    /// Returns the settings for connections between hosts: those of the environment, overridden by the options.
+    /// Returns the settings for connections between hosts. Options override environment variables.
     fn network(&self) -> anyhow::Result<Network> {
         let mut network = Network::of_environment()?;
         if let Some(path) = &self.hosts {
@@ -233,7 +233,7 @@ impl Run for Channel {
                     let place = directory.path().display();
                     format!("no channel '{name}' is open in {place}; list the open ones with: crossway channel top")
                 })?;
-                println!("channels asked to use {transport}: {whole}");
+                println!("channels asked to switch to {transport}: {whole}");
                 Ok(ExitCode::SUCCESS)
             }
         }

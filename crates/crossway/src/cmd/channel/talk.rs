@@ -56,7 +56,7 @@ pub(super) struct Send {
     opening: Opening,
 }
 
-/// Prints the events of a channel, from a separate thread.
+/// Prints the events of a channel so far, and starts a thread that prints the later ones.
 pub(super) fn explain(channel: &Channel) {
     let handle = channel.handle();
     let events = handle.events();

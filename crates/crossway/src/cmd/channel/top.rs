@@ -33,8 +33,11 @@ pub(super) struct Top {
 impl Top {
     pub(super) fn run(self, ui: &Ui) -> anyhow::Result<ExitCode> {
         let directory = self.place.directory();
-        let interval = Duration::try_from_secs_f64(self.interval_s)
-            .map_err(|_| anyhow::anyhow!("--interval-s: the number is too large"))?;
+        let interval = Duration::try_from_secs_f64(self.interval_s).map_err(|_| {
+            anyhow::anyhow!(
+                "--interval-s: the number is too large; give a smaller number of seconds"
+            )
+        })?;
         let look = || crossway_channel::status(&directory, self.name.as_deref(), ANSWER);
         let mut last = (Instant::now(), look()?);
         loop {

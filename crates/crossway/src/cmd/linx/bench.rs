@@ -17,8 +17,8 @@ pub(super) struct Bench {
     /// Cases to measure [default: all]
     #[arg(value_enum, value_name = "CASE")]
     cases: Vec<Case>,
-    /// Endpoint of a running `crossway linx bench --serve` to measure against: its name, preceded by the names of the
-    /// links that lead to it, if any: a/b/name [default: start a server for the measurement]
+    /// Endpoint of the running `crossway linx bench --serve` to measure against: its name, preceded by the names of the
+    /// links that lead to it, if any, as in a/b/name [default: start a server for the measurement]
     #[arg(long, value_name = "PATH", conflicts_with = "serve")]
     server: Option<String>,
     /// Serve other clients at an endpoint of this name until interrupted, instead of measuring
@@ -49,11 +49,12 @@ pub(super) struct Bench {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Case {
-    /// Time from the request to close an endpoint until the signal arrives that an attach to the endpoint asked for
+    /// Time from the request to close an endpoint until a client that has attached to the endpoint is notified of its
+    /// end
     AttachDelay,
     /// Time for a signal to the server and back
     RoundTrip,
-    /// Time to send a burst of signals, until the last one is received
+    /// Time from the start of a burst of signals until the server has received and echoed the last one
     Burst,
     /// Round trips with sizes from 1000 to 65,536 bytes, and their CPU use
     RoundTripRamp,

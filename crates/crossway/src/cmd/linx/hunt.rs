@@ -10,7 +10,7 @@ use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
 pub(super) struct Hunt {
-    /// Name of the endpoint, preceded by the names of the links that lead to it, if any: a/b/name
+    /// Name of the endpoint, preceded by the names of the links that lead to it, if any, as in a/b/name
     path: String,
     /// Give up after this many seconds, with exit status 1 [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = args::number)]

@@ -13,7 +13,7 @@ use crate::ui::EXIT_NO;
 
 #[derive(clap::Args)]
 pub(super) struct Send {
-    /// Receiver: the name of an endpoint, preceded by the names of the links that lead to it, if any: a/b/name
+    /// Receiver: the name of an endpoint, preceded by the names of the links that lead to it, if any, as in a/b/name
     path: String,
     /// Payload of the signal
     #[arg(default_value = "")]

@@ -11,10 +11,10 @@ use crossway_report::units::count;
 use crate::pcap::{self, LinkType, Output};
 use crate::ui::{Interrupts, Ui};
 
-/// Size in bytes at which a batch of records is written to the file; a batch holds whole records only.
+/// Size in bytes at which a batch of records is written to the file. A batch contains only whole records.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How long after the end of a trace the records that the node has already reported are still written.
+/// Time limit, after the end of a trace, for writing the records that the node reported before the end.
 const DRAINS_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]

@@ -87,7 +87,7 @@ struct Remote {
 /// Describes in error messages how to name a bearer.
 const BEARER: &str = "the bearer's name, or `media eth device DEVICE`, or `media udp name NAME`";
 
-/// Returns the name of the bearer; all other keywords must have been removed before.
+/// Returns the name of the bearer that `words` give. All other keywords must have been removed from `words` before.
 fn name_of(mut words: Words) -> anyhow::Result<String> {
     match words.bearer()? {
         Some(name) => words.end(BEARER).map(|()| name),

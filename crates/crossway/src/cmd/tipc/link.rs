@@ -37,8 +37,8 @@ enum What {
     /// Show and configure which nodes monitor which; in a large cluster, each node monitors only some of the others
     #[command(visible_alias = "mon")]
     Monitor(Monitor),
-    /// Set tolerance, priority or window of a link at both ends (a new priority makes it reconnect), or how multicasts
-    /// are sent
+    /// Set tolerance, priority or window of a link at both ends (a new priority makes the link reconnect), or how
+    /// multicasts are sent
     Set {
         /// Name of the link, with at least one of the options below; or, in iproute2's syntax: { priority | tolerance |
         /// window } VALUE link LINK, or broadcast { BROADCAST | REPLICAST | AUTOSELECT [ratio PERCENT] }
@@ -145,7 +145,8 @@ impl Link {
 /// Describes in error messages how to name a link.
 const LINK: &str = "the link's name, or `link LINK`";
 
-/// Returns the name of the link, if one is given; all other keywords must have been removed before.
+/// Returns the name of the link that `words` give; `None` if they are empty. All other keywords must have been removed
+/// from `words` before.
 fn link_of(mut words: Words) -> anyhow::Result<Option<String>> {
     match words.text("link")? {
         Some(link) => words.end(LINK).map(|()| Some(link)),

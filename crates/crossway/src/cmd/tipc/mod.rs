@@ -143,7 +143,7 @@ impl SetArguments {
     }
 }
 
-/// If no tipcd runs but the kernel has TIPC, adds a hint about the kernel's own tool.
+/// If no tipcd runs but the kernel has TIPC, adds a hint about the kernel's own tool to the error.
 fn explain(error: AdminError) -> anyhow::Error {
     let no_daemon = matches!(error, AdminError::Client(Error::NoDaemon { .. }));
     let kernel = crossway_mech::registry::ALL.iter().any(|mechanism| {

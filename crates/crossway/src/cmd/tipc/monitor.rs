@@ -22,9 +22,9 @@ enum What {
     ///
     /// This node probes the nodes marked `direct`; other nodes probe those marked `indirect`. The nodes form a ring,
     /// ordered by address, and each monitors some of the nodes that follow it. The column applied_node_status shows
-    /// what the node in the first column reports about these: a letter for each, in ring order, U for up or D for down.
-    /// Brackets contain the other nodes in its report, each with its address and letter: those that do not match the
-    /// ring as this node knows it.
+    /// what the node in the first column reports about the nodes that it monitors: a letter for each, in ring order, U
+    /// for up or D for down. If its report contains nodes that do not match the ring as this node knows it, these are
+    /// in the brackets, each with its address and letter.
     List {
         /// Show one bearer only: media { eth device DEVICE | udp name NAME }
         #[arg(value_name = "KEYWORDS")]

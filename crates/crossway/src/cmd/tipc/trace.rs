@@ -15,7 +15,7 @@ use crate::ui::Interrupts;
 
 /// The UDP port that tshark decodes as TIPC.
 const UDP_PORT: u16 = 6118;
-/// Size in bytes at which a batch of frames is written to the file; a batch holds whole frames only.
+/// Size in bytes at which a batch of frames is written to the file. A batch contains only whole frames.
 const BATCH_BYTES: usize = 1 << 20;
 
 #[derive(clap::Args)]

@@ -78,7 +78,7 @@ impl Wait {
         }
     }
 
-    /// Describes what the tipcd still lacks; `None` if nothing.
+    /// Describes the first condition that is not met yet; `None` if all conditions are met.
     fn missing(
         &self,
         path: &Path,

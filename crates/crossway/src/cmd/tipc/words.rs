@@ -49,7 +49,7 @@ impl Words {
         })
     }
 
-    /// Returns the first of these property names that is present as a keyword, and removes it from the command line.
+    /// Removes the first of these property names that is present as a keyword, and returns it.
     pub(super) fn property<'a>(&mut self, of: &[&'a str]) -> Option<&'a str> {
         of.iter().copied().find(|property| self.flag(property))
     }
@@ -106,8 +106,8 @@ pub(super) fn check_media(name: &str) -> anyhow::Result<Media> {
     }
 }
 
-/// Removes the keywords `media ...`. Returns the bearer to enable, in the syntax of tipcd's own command line, and the
-/// name of the bearer's interface.
+/// Removes the keywords `media ...` and their values. Returns the bearer to enable, in the syntax of tipcd's own
+/// command line, and the name of the bearer's interface, if one is given; `None` without these keywords.
 pub(super) fn bearer_to_enable(
     words: &mut Words,
 ) -> anyhow::Result<Option<(String, Option<String>)>> {
