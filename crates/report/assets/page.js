@@ -315,8 +315,8 @@
       const heights = traces.flatMap((t) => t.y).filter((v) => v > 0 || !log).map(pixel);
       const crowd = (from, to) => heights.filter((h) => h > from && h <= to).length;
       const small = { showarrow: false, bgcolor: css("--card"), opacity: 0.85, font: { size: 11, color: ink } };
-      // Limits beyond the axis are named at its ends, the others above their lines, or below them if fewer points lie there; where another
-      // name is, at the nearest free place. All names are at the right.
+      // The names of limits beyond the axis are at its ends. The other names are above their lines, or below them if fewer points lie
+      // there; if another name is in the way, at the nearest free place. All names are at the right.
       const named = [];
       const isBeyond = (level) => level.x.length === 0 && !inRange(level.y[0]);
       const edges = { "↑ ": 0, "↓ ": 0 };

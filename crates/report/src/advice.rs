@@ -83,14 +83,15 @@ fn leaves_open(c: &Compared) -> bool {
     c.open_rate.is_some() || c.goals.iter().any(|goal| goal.met.is_none())
 }
 
-/// How one of several equal candidates is chosen.
-pub const AMONG_EQUALS: &str = "Among equals, one that meets all its goals comes before one with undecided goals; \
-    then your preferences decide, then simplicity, by the first of these points in which they differ: no privilege or \
-    kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no shared memory";
+/// Explains how one of several equal candidates is chosen.
+pub const AMONG_EQUALS: &str = "Among equals, a candidate that meets all its goals comes before one with undecided \
+    goals; then your preferences decide, then simplicity, by the first of these points in which the candidates differ: \
+    no privilege or kernel module, no outside program, no additional process, no spinning, a pollable descriptor, no \
+    shared memory";
 
-/// Why a choice has no confidence.
-pub const NO_CONFIDENCE: &str = "No confidence is stated, because it would compare the choice with the other candidates \
-    that were measured to the end and miss no requirement, and there are none";
+/// Explains why no confidence is stated for a choice.
+pub const NO_CONFIDENCE: &str = "No confidence is stated, because the choice is the only candidate that was measured \
+    to the end and misses no requirement";
 
 /// Describes the candidate with which the choice was compared: the best of all, or of those that were measured to the
 /// end.
@@ -107,14 +108,15 @@ pub fn verdict(c: &Compared) -> String {
     if c.kept_awake { format!("{} {AWAKE}", c.verdict) } else { c.verdict.to_owned() }
 }
 
-/// Explains [`AWAKE`] if a candidate has it.
+/// Returns the footnote that explains [`AWAKE`]; `None` if no candidate has this mark.
 fn awake_of(advice: &Advice) -> Option<String> {
     let marked = advice.compared.iter().any(|c| c.kept_awake);
     marked.then(|| format!("{AWAKE} {}.", awake_explained()))
 }
 
-/// Returns the rows of a short table, in the order of `advice.compared`: the choice, its equals and the runner-up;
-/// then, up to `most` rows in all, the first of the other candidates, those that fail a requirement last.
+/// Returns the rows of a short table, in the order of `advice.compared`. The choice, its equals and the runner-up are
+/// always among them. Other candidates fill the table up to `most` rows, those that fail a requirement only if no
+/// others are left.
 pub fn shortlist(advice: &Advice, most: usize) -> Vec<&Compared> {
     let named = |c: &Compared| {
         matches!(c.verdict, "chosen" | "equal") || advice.runner_up.as_ref() == Some(&c.candidate)

@@ -43,7 +43,8 @@ pub struct AnswerRow {
 /// The summary table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Answers {
-    /// The setting in brackets, which is appended to the caption.
+    /// The name of the setting, in brackets after a space, which is appended to the caption; empty if the run has no
+    /// setting.
     #[serde(rename = "where")]
     pub place: String,
     /// The column groups, one per wait class.

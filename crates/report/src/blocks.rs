@@ -216,7 +216,8 @@ pub(crate) const DEGRADED: &str = "degraded";
 /// Footnote mark of a figure with too few trials to be ranked.
 const FEW: char = '‡';
 
-/// Marks a figure with too few trials to be ranked. Those of a degraded case are called degraded instead.
+/// Marks a figure with too few trials to be ranked. A figure of a degraded case is not marked, because it is labelled
+/// as degraded.
 fn mark_few(cell: &mut Cell, degraded: bool) {
     if degraded {
         cell.few_trials = None;
@@ -252,7 +253,7 @@ fn few_explained(heads: &[String], rows: &[Row]) -> String {
     format!("fewer than five good trials, and therefore not ranked: {}", numbers.join("; "))
 }
 
-/// Makes a cell with a percentile over the samples of all trials together.
+/// Makes a cell with a percentile over the samples of all trials together; `None` if the samples were not pooled.
 fn pooled(latency: &LatencySummary, get: fn(&Pooled) -> Option<u64>) -> Option<Cell> {
     let pooled = latency.pooled?;
     let mut cell = duration(get(&pooled)?);

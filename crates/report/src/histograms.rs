@@ -27,7 +27,7 @@ impl Histograms {
         Histograms { dir: (files > 0 && files <= FILES_MAX).then(|| dir.to_owned()) }
     }
 
-    /// Returns the sentence that says what the curves are drawn from.
+    /// Returns the sentence that states the source of the curves.
     pub fn note(&self) -> &'static str {
         match self.dir {
             Some(_) => "Curves are drawn from the histograms of all trials together.",

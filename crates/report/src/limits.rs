@@ -129,8 +129,8 @@ impl Limits {
         }
     }
 
-    /// Whether the loop with two copies is certainly faster than that with one: by the readings between the trials or, if
-    /// there are none, by those from before the run.
+    /// Returns whether the loop with two copies is certainly faster than the loop with one. The readings between the
+    /// trials decide; if there are none, those from before the run.
     fn two_copies_faster(&self, case: &Case) -> bool {
         match (&case.copy_bytes_per_s, &self.0) {
             ([Some(one), Some(two)], _) => {
@@ -144,8 +144,9 @@ impl Limits {
         }
     }
 
-    /// Returns the limit if the figure's whole interval is better than the limit. In that case either the measurement
-    /// is wrong, or the mechanism avoids a cost that the limit includes.
+    /// Returns the name and the value of the limit if the figure's whole interval is better than the limit, otherwise
+    /// `None`. A figure beyond its limit means that the measurement is wrong, or that the mechanism avoids a cost that
+    /// the limit includes.
     pub(crate) fn beyond(
         &self,
         contender: &Contender,

@@ -12,7 +12,7 @@ use crate::units::{Quantity, size};
 
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 470.0;
-/// Margins around the plot. The left one holds the tick labels, the right one the names of the lines.
+/// Margins around the plot. The left margin has room for the tick labels, the right one for the names of the lines.
 const LEFT: f64 = 78.0;
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 72.0;

@@ -337,8 +337,8 @@ fn wrap(text: &str, columns: u16) -> String {
     wrap_indented(text, columns, 0, 0)
 }
 
-/// Breaks text at spaces so that no line ends beyond `columns`. The first line begins in column `first`, which the caller
-/// has filled up to there; the others begin in column `further`, after as many spaces. Control characters are removed.
+/// Breaks text at spaces so that no line ends beyond `columns`. The first line begins in column `first`; the caller has
+/// printed what precedes it. Each further line begins with `further` spaces. Control characters are removed.
 pub fn wrap_indented(text: &str, columns: u16, first: usize, further: usize) -> String {
     let (mut out, mut column) = (String::new(), first);
     for word in clean(text).split_whitespace() {

@@ -122,8 +122,8 @@ fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
     };
     let have = plural(names.len(), "has", "have");
     Some(format!(
-        "For {what}, {} {have} fewer than five good trials of a case, and therefore neither a rank nor an interval \
-         there.",
+        "For {what}, {} {have} fewer than five good trials of a case, and therefore neither a rank nor an interval for \
+         that case.",
         list(names.into_iter())
     ))
 }
@@ -131,7 +131,7 @@ fn too_few(summary: &Summary, sizes: &[u64], metric: Metric) -> Option<String> {
 fn nothing_measured(summary: &Summary) -> String {
     let (failed, skipped) = (summary.trials(Status::Failed), summary.trials(Status::Skipped));
     match (failed, skipped) {
-        (0, 0) => "Nothing was measured: the run holds no records.".to_owned(),
+        (0, 0) => "Nothing was measured: the run contains no records.".to_owned(),
         (0, _) => "Nothing was measured: every case was skipped. The reasons and remedies are listed below."
             .to_owned(),
         (_, 0) => {

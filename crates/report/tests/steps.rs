@@ -39,7 +39,7 @@ fn run_of(records: Vec<Record>) -> Run {
 }
 
 /// Returns a series of a protocol that needs one more packet at each size of `k * piece - head + 1` bytes, for `k` from
-/// 1, as its packet counts show.
+/// 1. The packet counts of the trials show this.
 fn cut_series(
     mechanism: &str,
     sizes: impl Iterator<Item = u64>,
@@ -162,7 +162,7 @@ fn smooth_curves_are_silent_in_every_form() {
     assert!(alarms <= 3, "{alarms} of 60 runs of smooth curves raised an alarm");
 }
 
-/// Returns the throughput of 16 KiB messages by socket buffer, which is low below `knee`.
+/// Returns a run with 16 KiB messages over several socket buffers. The throughput is low with buffers below `knee`.
 fn buffers(seed: u64, knee: f64) -> Run {
     let mut noise = Noise::new(seed);
     let mut records = Vec::new();

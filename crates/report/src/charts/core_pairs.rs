@@ -1,4 +1,4 @@
-//! Round trip by pair of cores.
+//! The heat map of round trips by pair of cores.
 
 use std::collections::BTreeSet;
 

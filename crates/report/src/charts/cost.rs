@@ -1,4 +1,4 @@
-//! CPU time against speed.
+//! The charts of CPU time against speed and against message size.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact, lines_over_size, settings_with};
 use crate::ranking::Metric;

@@ -1,4 +1,4 @@
-//! Latency distributions as percentile curves.
+//! The chart of latency distributions, as percentile curves.
 
 use crossway_lab::record::Span;
 
@@ -52,8 +52,9 @@ pub(super) fn percentiles(summary: &Summary, histograms: &Histograms) -> Option<
         title: "Latency distributions".to_owned(),
         findings: Vec::new(),
         reading: format!(
-            "Of 100 messages, 99 were at least as fast as the curve at 99 %. A flat curve means a steady latency; a curve that \
-             climbs to the right has a tail. A percentile is drawn only if at least ten samples lie beyond it. {}",
+            "At 99 %, the curve shows the latency that 99 of 100 messages did not exceed. A flat curve means a steady \
+             latency; a curve that climbs to the right has a tail. A percentile is drawn only if at least ten samples \
+             lie beyond it. {}",
             histograms.note()
         ),
         kind: ChartKind::Lines,

@@ -1,4 +1,4 @@
-//! The three parts of an exchange separately: set-up, exchange, tear-down (item C4 of the cluster study).
+//! The chart of the three parts of an exchange: set-up, exchange, tear-down (item C4 of the cluster study).
 
 use crossway_lab::record::Span;
 

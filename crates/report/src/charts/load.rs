@@ -1,4 +1,5 @@
-//! Figures under load beside those without load, and the mechanisms whose order changes under load.
+//! The chart that compares figures under load with those without load, and the mechanisms whose order changes under
+//! load.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View};
 use crate::ranking::Metric;

@@ -167,7 +167,7 @@ pub struct Mark {
     pub contender: usize,
     /// Position on the horizontal axis.
     pub x: f64,
-    /// Text of the mark.
+    /// Text of the mark, such as `step at 2953 B`.
     pub label: String,
 }
 
@@ -351,8 +351,8 @@ fn settings_with(summary: &Summary, wanted: impl Fn(&Case) -> bool) -> Vec<usize
     (0..counts.len()).filter(|s| counts[*s] > 0 && counts[*s] * 4 >= most).take(16).collect()
 }
 
-/// Rounds to five significant digits. That is more than the precision of any figure here, and takes a third of the
-/// space of all digits.
+/// Rounds to five significant digits, which is more than the precision of any figure here and takes a third of the
+/// space that all digits would.
 pub(crate) fn compact(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;

@@ -1,4 +1,4 @@
-//! Latency and CPU share of paced streams by rate.
+//! The chart of latency and CPU share of paced streams by rate.
 
 use crossway_lab::inputs::{Workload, messages_per_burst};
 use crossway_lab::record::Span;

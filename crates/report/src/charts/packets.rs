@@ -1,4 +1,4 @@
-//! Packets per message on the interfaces that carried the traffic.
+//! The chart of packets per message on the interfaces that carried the traffic.
 
 use crossway_lab::inputs::Workload;
 

@@ -1,4 +1,4 @@
-//! Workloads with many pairs, senders or receivers: total speed and fairness.
+//! The charts of total speed and fairness for workloads with many pairs, senders or receivers.
 
 use crossway_lab::inputs::Workload;
 

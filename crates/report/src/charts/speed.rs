@@ -1,4 +1,4 @@
-//! Round trip and throughput against message size.
+//! The charts of round trip and throughput against message size.
 
 use super::{Axis, Chart, ChartKind, Level, Scale, View, lines_over_size, settings_with};
 use crate::limits::Limits;

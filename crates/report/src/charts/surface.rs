@@ -1,4 +1,4 @@
-//! Throughput over message length and socket buffer (item C3 of the cluster study).
+//! The heat map of throughput by message length and socket buffer (item C3 of the cluster study).
 
 use crossway_lab::inputs::Workload;
 

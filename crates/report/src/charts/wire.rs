@@ -1,4 +1,4 @@
-//! Hosts and network: packets over time, packets in each direction, load of the hosts.
+//! The charts of hosts and network: packets over time, packets in each direction, load of the hosts.
 
 use super::{Axis, Chart, ChartKind, Scale, Series, View, compact, lines_over_size, settings_with};
 use crate::estimate::Estimate;

@@ -1,4 +1,4 @@
-//! What the run was asked to measure.
+//! The section that states what the run was asked to measure.
 
 use crossway_lab::record::Record;
 

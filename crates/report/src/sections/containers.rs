@@ -1,4 +1,4 @@
-//! Which mechanisms work between containers, and at what cost.
+//! The section that shows which mechanisms work between containers, and at what cost.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The fault matrix: what one end of a channel observes when the other fails.
+//! The section with the fault matrix: what one end of a channel observes when the other fails.
 
 use crossway_lab::faults::{Fault, FaultRecord, FaultSummary, Outcome, Remover, summaries};
 
@@ -64,7 +64,7 @@ pub(super) fn faults(run: &Run) -> Option<Section> {
              can reach, and deprived of queue space, descriptors, disk space or locked memory, while the other end was \
              observed. Each cell gives the worst outcome of all attempts, the median time from the fault to the \
              survivor's error, the number of messages that a send accepted but that never arrived (lost), the number \
-             of messages received that were never sent (not sent), and the lines of faults.jsonl that hold the \
+             of messages received that were never sent (not sent), and the lines of faults.jsonl that contain the \
              records. Outcomes from best to worst: unaffected; resumed (it waited, then continued without loss); \
              detected (a call returned an error that names the fault); unnoticed (no error, but messages were lost); \
              hung (a call did not return); deceived (it received a message that was never sent); died."
@@ -94,8 +94,8 @@ fn remover(remover: Remover) -> &'static str {
     }
 }
 
-/// Returns which lines of `faults.jsonl` hold the records of a mechanism and these faults, such as `lines 3 to 9`;
-/// empty if there are none.
+/// Returns the lines of `faults.jsonl` that contain the records of a mechanism and these faults, such as `lines 3 to
+/// 9`; empty if there are none.
 pub(crate) fn lines(records: &[FaultRecord], mechanism: &str, faults: &[Fault]) -> String {
     let at: Vec<usize> = records
         .iter()

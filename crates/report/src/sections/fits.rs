@@ -1,4 +1,4 @@
-//! Start-up cost and bandwidth: a straight line fitted to time over message size.
+//! The section on start-up cost and bandwidth: a straight line fitted to time over message size.
 
 use std::collections::BTreeMap;
 

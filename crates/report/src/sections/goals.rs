@@ -1,4 +1,4 @@
-//! The plan's goals, case by case: met, missed or undecided.
+//! The section on the plan's goals, case by case: met, missed or undecided. The terminal shows them, too.
 
 use crossway_lab::goals::{self, GoalCall, GoalFigure, GoalVerdict};
 

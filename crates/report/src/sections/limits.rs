@@ -1,4 +1,4 @@
-//! The machine's physical limits, and each figure compared with the limit that bounds it.
+//! The section on the machine's physical limits, with each figure compared with the limit that bounds it.
 
 use crossway_lab::limits::{
     ControlRate, Limits as Measured, RATES_TOO_LARGE, Spread, TWO_COPIES_FASTER, WakeKind,
@@ -30,7 +30,7 @@ pub(super) fn limits(run: &Run) -> Option<Section> {
              are compared were measured between the trials if possible; all other limits were measured before the run. \
              At a ratio near 1 there is nothing left to gain; a large ratio is the price of what the mechanism does \
              besides moving the message. A figure beyond its limit is marked: either the figure is wrong, or the \
-             mechanism avoids a cost that the limit includes. Ranges in small print in the other tables hold the \
+             mechanism avoids a cost that the limit includes. Ranges in small print in the other tables cover the \
              middle 80 % of the samples."
                 .to_owned(),
         ],

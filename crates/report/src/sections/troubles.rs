@@ -1,4 +1,4 @@
-//! Trials that were skipped, failed or degraded, and why.
+//! The section on trials that were skipped, failed or degraded, and why.
 
 use crossway_lab::record::Status;
 

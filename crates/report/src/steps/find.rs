@@ -24,8 +24,8 @@ pub enum Shape {
         after_x: f64,
         /// First point after the jump: the value of the series' variable, bytes.
         at_x: f64,
-        /// Relative change of the figure, which is the throughput if messages go one way or the variable of the series
-        /// is a buffer size, and the time otherwise; 0.1 is an increase of 10 %.
+        /// Relative change of the figure; 0.1 is an increase of 10 %. The figure is the throughput if messages go one
+        /// way or the variable of the series is a buffer size; otherwise it is the time.
         change: f64,
         /// Standard error of `change`.
         error: f64,
@@ -165,8 +165,8 @@ fn in_series(run: &Run, series: &Series<'_>, looked_at: usize) -> Vec<Found> {
     found
 }
 
-/// Tests for a staircase with each of the periods that the facts predict, upward steps only, and returns the most
-/// significant one with its explanation.
+/// Tests for a staircase of upward steps with each of the periods that the facts predict. Returns the most significant
+/// staircase with its explanation.
 fn staircase(places: &[Place], facts: &Facts) -> Option<(steps::Staircase, String)> {
     let mut periods: Vec<(u64, String)> = Vec::new();
     for cutting in &facts.cuttings {

@@ -179,7 +179,8 @@ pub(super) fn mostly(calls: &[Call]) -> Call {
 /// Minimum number of sizes that confirm a claim about all sizes.
 const SIZES_AT_LEAST: usize = 3;
 
-/// Judges a claim about all sizes: few sizes may contradict it, but do not confirm it.
+/// Judges a claim about all sizes, given its judgement at the `sizes` measured sizes. Fewer than [`SIZES_AT_LEAST`]
+/// sizes can contradict the claim, but not confirm it.
 pub(super) fn at_all_sizes(call: Call, sizes: usize) -> Call {
     if call == Call::Holds && sizes < SIZES_AT_LEAST { Call::Lacking } else { call }
 }

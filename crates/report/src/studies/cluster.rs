@@ -131,11 +131,11 @@ fn buffers(evidence: &Evidence<'_>) -> Finding {
         title: "Message length L and socket buffer W",
         says: "TCP with iperf, L of 1 to 16 KiB, W from 2 KiB on: throughput rises with W, and jumps where W reaches \
                L. The peak is 937 of 1000 Mbit/s.",
-        rule: "Each message length L that was measured with W = L and with a smaller W. Confirmed: for each, the \
-               interval of the ratio of the throughput at W = L to that at the next smaller W lies above 1.1, and the \
-               throughput at W = L reaches nine tenths of the plateau (the best with this L). Not confirmed: for one \
-               L, one of the two is certainly false. W is the requested size; the kernel doubles it, and the size that \
-               the kernel reports is shown as \"actual size\".",
+        rule: "The rule applies to each message length L that was measured with W = L and with a smaller W. Confirmed: \
+               for each, the interval of the ratio of the throughput at W = L to that at the next smaller W lies above \
+               1.1, and the throughput at W = L reaches nine tenths of the plateau (the best with this L). Not \
+               confirmed: for one L, one of the two is certainly false. W is the requested size; the kernel doubles \
+               it, and the size that the kernel reports is shown as \"actual size\".",
     };
     let wanted = |r: &Record| one_way(r) && r.inputs.socket_buffer_bytes.is_some();
     let records = evidence.of("tcp", wanted);

@@ -118,8 +118,8 @@ impl<'a> Pair<'a> {
         self.tipc.iter().any(spec)
     }
 
-    /// Says that [`load`] is the CPU time of the roles alone, if the counters of some trial's hosts were not read;
-    /// otherwise an empty text.
+    /// Returns a remark that [`load`] is the CPU time of the roles alone if the hosts' counters were not read in some
+    /// trial; otherwise an empty text.
     pub(super) fn uncounted(&self) -> &'static str {
         let counted = |r: &&Record| {
             r.roles.iter().all(|role| r.host_cpu.iter().any(|host| host.host == role.host))

@@ -12,9 +12,9 @@ use crate::units::{Quantity, count, size, three_digits};
 
 const PLAN: &str = "toshiba";
 const LINK_BITS_PER_S: u64 = 100_000_000;
-/// Minimum number of decided sizes that show that there is no crossover among them.
+/// Minimum number of decided sizes from which the report concludes that there is no crossover.
 const SWEEP_SIZES: usize = 8;
-/// The largest of the decided sizes must be at least this many times the smallest.
+/// For this conclusion, the largest of the decided sizes must also be at least this many times the smallest.
 const SWEEP_FACTOR: u64 = 16;
 
 /// Returns all findings of the study.

@@ -4,7 +4,7 @@ use crossway_lab::record::{BesideFigures, Record};
 
 use crate::estimate::Estimate;
 
-/// The figures of a background workload, over the trials of the case beside which it ran.
+/// The figures of a background workload, over the trials of the case during which it ran.
 #[derive(Clone, Debug)]
 pub struct BesideSummary {
     /// Messages received per second.

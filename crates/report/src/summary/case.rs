@@ -101,7 +101,7 @@ pub struct PacingSummary {
     pub intended_msgs_per_s: f64,
     /// Median delay with which the sender began its bursts, nanoseconds; it is included in the one-way latency.
     pub lateness_p50_ns: Option<Estimate>,
-    /// Largest such delay in any trial, nanoseconds.
+    /// Largest delay of a burst in any trial, nanoseconds.
     pub lateness_max_ns: Option<u64>,
     /// Share of bursts that began late.
     pub late_share: Estimate,

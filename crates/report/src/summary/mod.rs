@@ -43,17 +43,17 @@ pub struct Trouble {
     pub trials: usize,
 }
 
-/// Messages lost by a mechanism that is allowed to lose some, over all trials from which the figures of its cases with
-/// losses come.
+/// Messages lost by a mechanism that is allowed to lose some. Only cases with losses are counted, and of these only the
+/// trials from which the figures come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     /// Messages sent in all these trials.
     pub sent: u64,
     /// Messages that did not arrive.
     pub lost: u64,
-    /// Number of these trials that lost some.
+    /// Number of these trials in which messages were lost.
     pub trials: usize,
-    /// Number of all these trials.
+    /// Number of these trials in total.
     pub of_trials: usize,
 }
 
@@ -229,8 +229,8 @@ impl Summary {
     }
 }
 
-/// What was lost in the trials from which the figures of these cases come, by mechanism. Cases without losses are left
-/// out: the many messages of round trips would hide what a stream loses.
+/// Returns what was lost in the trials from which the figures of these cases come, by mechanism. Cases without losses
+/// are left out: otherwise the many messages of round trips would hide the losses of a stream.
 fn losses<'a>(cases: impl Iterator<Item = &'a [&'a Record]>) -> BTreeMap<String, Loss> {
     let mut losses: BTreeMap<String, Loss> = BTreeMap::new();
     for trials in cases.map(used) {

@@ -1,5 +1,5 @@
-//! Finds cases whose cores changed during the run or differ from those of their competitors, by the rule that `crossway
-//! rank` applies, too.
+//! Finds cases whose cores changed during the run or differ from those of their competitors, as judged by the
+//! cache-line round trip. `crossway rank` applies the same rule.
 
 use std::collections::HashMap;
 

@@ -11,7 +11,7 @@ use super::Trouble;
 pub(crate) struct Reason<'a> {
     /// The first trouble with this reason; its wording and remedy are shown for all of them.
     pub(crate) first: &'a Trouble,
-    /// Whether other troubles have the same reason with other numbers than in `first`.
+    /// Whether further troubles have the same reason, but with other numbers than in `first`.
     pub(crate) several: bool,
     pub(crate) mechanisms: Vec<&'a str>,
     pub(crate) cases: BTreeSet<&'a str>,

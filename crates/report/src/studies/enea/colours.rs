@@ -154,7 +154,8 @@ fn must_spin(run: &Run, id: &str) -> bool {
         .any(|r| r.mechanism == id && r.status == Status::Ok && r.inputs.wait == Wait::Block)
 }
 
-/// Returns the median figure of the trials that satisfy `wanted`, and the lines of `results.jsonl` that hold them.
+/// Returns the median figure of the trials that satisfy `wanted`, and the lines of `results.jsonl` that contain these
+/// trials.
 fn figure(run: &Run, id: &str, of: Of, wanted: impl Fn(&Record) -> bool) -> Option<(f64, String)> {
     let (lines, values): (Vec<usize>, Vec<f64>) =
         trials(run, id, wanted).filter_map(|(at, r)| Some((at + 1, of(r)?))).unzip();

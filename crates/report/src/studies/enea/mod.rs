@@ -39,7 +39,7 @@ pub(super) fn is_way(name: &str) -> bool {
     WAYS.iter().any(|(way, _)| *way == name)
 }
 
-/// Why the pipe is not compared with other mechanisms.
+/// Explains why the pipe is not compared with other mechanisms.
 const NOTHING_BESIDE: &str =
     "no mechanism besides the pipe was measured both without load and under load";
 

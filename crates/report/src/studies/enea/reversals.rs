@@ -1,6 +1,6 @@
 //! Pairs of mechanisms whose order is reversed under load (item E9 of the Enea study). A pair counts only if the two
-//! mechanisms have different ranks, both without load and under load; their own intervals may overlap even then,
-//! because a rank is shared with its first mechanism.
+//! mechanisms have different ranks, both without load and under load. Their intervals may overlap all the same, because
+//! mechanisms share a rank if their intervals overlap that of the first mechanism of the rank.
 
 use crossway_lab::rank::{By, Reversal, rank};
 use crossway_lab::record::Record;

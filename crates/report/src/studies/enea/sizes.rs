@@ -270,8 +270,8 @@ fn closer(evidence: &Evidence<'_>) -> Finding {
     claim.judged(PLACE, figures, all(calls), why)
 }
 
-/// Returns the ratio of the throughput of mechanism `a` to that of `b` without load, at each of the sizes of Figures 9
-/// to 11, in one placement.
+/// For each size of Figures 9 to 11, returns the ratio of the throughput of mechanism `a` to that of `b`, without load
+/// and in one placement.
 fn alike(evidence: &Evidence<'_>, a: &str, b: &str, placement: Placement) -> Vec<(u64, Estimate)> {
     let of = |way: &str, bytes: u64| {
         figures(evidence, way, rate, |r| one_way(r, bytes, placement) && idle(r))

@@ -191,8 +191,7 @@ fn most_efficient(evidence: &Evidence<'_>) -> Finding {
         return claim.without_records(evidence.missing("one-way trials under load", PLAN));
     }
     let why = format!(
-        "the intervals show that the bits per CPU-second of shmem_pipe are more than those of {} of {} other \
-         mechanisms",
+        "the intervals show that shmem_pipe carries more bits per CPU-second than {} of {} other mechanisms",
         calls.iter().filter(|c| **c == Call::Holds).count(),
         calls.len()
     );
