@@ -1,5 +1,6 @@
-//! A server and a client in one program: binds {1000, 1}, sends itself a message, answers it and prints the answer. Uses the kernel's
-//! TIPC if there is one, otherwise the tipcd at `$TIPCD_SOCKET` or at the default path.
+//! Example of a server and a client in one program. It binds the service address {1000, 1}, sends a message to itself,
+//! answers that message and prints the answer. It uses the kernel's TIPC if there is one, otherwise the tipcd at
+//! `$TIPCD_SOCKET` or at the default path.
 //!
 //!     cargo run -p crossway-tipc-client --example echo
 

@@ -25,7 +25,7 @@ pub struct SocketAddress {
 /// A service type and a range of its instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServiceRange {
-    /// Service type; those below 64 are reserved for the protocol.
+    /// Service type; types below 64 are reserved for the protocol.
     pub service: u32,
     /// Lowest instance of the range.
     pub lower: u32,
@@ -43,7 +43,7 @@ impl ServiceRange {
 /// The destination of a message or a connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// Every socket bound to a range that has an instance in common with this one.
+    /// All sockets that are bound to a range which overlaps this range (multicast).
     Range(ServiceRange),
     /// One of the sockets bound to an instance; the sockets are chosen in turn.
     Service {
@@ -85,11 +85,11 @@ pub struct Binding {
     pub range: ServiceRange,
     /// Where the binding is visible.
     pub scope: Scope,
-    /// Whether the call withdraws the binding, which a negative scope expresses.
+    /// Whether the call withdraws the binding. In the encoded form, this is a negative scope.
     pub withdraw: bool,
 }
 
-/// Error: the encoded address has none of the three legal forms.
+/// The error for an encoded address whose family is not AF_TIPC, or whose form is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not a TIPC address: family {family}, address type {form}; expected family 30 (AF_TIPC) and address type 1, 2 or 3"
@@ -137,7 +137,7 @@ impl Address {
     /// Decodes an address from a struct sockaddr_tipc.
     ///
     /// # Errors
-    /// [`BadAddress`] if it has another family or form.
+    /// [`BadAddress`] if the family is not AF_TIPC, or the form is unknown.
     pub fn decode(raw: &[u8; ENCODED_LEN]) -> Result<Self, BadAddress> {
         let family = u16::from_ne_bytes([raw[0], raw[1]]);
         let [a, b, c] = words(raw);
@@ -167,7 +167,7 @@ impl Binding {
     /// be bound.
     ///
     /// # Errors
-    /// [`BadAddress`] if it has another family or form.
+    /// [`BadAddress`] if the family is not AF_TIPC, or the form is unknown.
     pub fn decode(raw: &[u8; ENCODED_LEN]) -> Result<Option<Self>, BadAddress> {
         let scope = raw[3].cast_signed();
         // Every scope except "node" counts as "cluster".

@@ -1,4 +1,4 @@
-//! Errors of calls other than those that send and receive; each names its remedy.
+//! The errors of all calls except those that send and receive messages. Each error states its remedy.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub enum Error {
         .path.display()
     )]
     NotPermitted {
-        /// Path of its socket.
+        /// Path of the tipcd's socket.
         path: PathBuf,
     },
     /// Program and tipcd use different protocol versions.
@@ -45,7 +45,7 @@ pub enum Error {
         .path.display()
     )]
     Version {
-        /// Path of its socket.
+        /// Path of the tipcd's socket.
         path: PathBuf,
         /// Version used by the program.
         ours: u16,
@@ -55,7 +55,7 @@ pub enum Error {
     /// The tipcd has refused this program.
     #[error("the tipcd at {} refuses this program: {}", .path.display(), cause(*.why))]
     TurnedAway {
-        /// Path of its socket.
+        /// Path of the tipcd's socket.
         path: PathBuf,
         /// The reason, if the tipcd gave one.
         why: Option<Refusal>,
@@ -63,7 +63,7 @@ pub enum Error {
     /// The tipcd has ended, or has violated the protocol.
     #[error("the tipcd at {} {what}: start it again and open a new socket", .path.display())]
     DaemonGone {
-        /// Path of its socket.
+        /// Path of the tipcd's socket.
         path: PathBuf,
         /// What the tipcd did or failed to do, as the predicate of a sentence.
         what: &'static str,
@@ -88,7 +88,8 @@ impl Error {
         Self::Call { call, object: object.to_string(), errno }
     }
 
-    /// The errno on Linux. If the kernel's TIPC would fail in the same situation, this is the errno that AF_TIPC gives.
+    /// The errno that corresponds to this error. If the kernel's TIPC would fail in the same situation, it is the errno
+    /// that AF_TIPC gives.
     pub fn errno(&self) -> Errno {
         match self {
             Self::NoTipc { .. } | Self::NoKernelTipc => Errno::AFNOSUPPORT,

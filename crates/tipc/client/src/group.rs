@@ -17,7 +17,7 @@ const MEMBER_EVENTS: u32 = 2;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The service type that identifies the group; those below 64 are reserved.
+    /// The service type that identifies the group; types below 64 are reserved.
     pub service: u32,
     /// The instance by which other members address this one; it need not be unique.
     pub instance: u32,

@@ -44,7 +44,7 @@ pub enum LoneError {
 }
 
 impl LoneTipcd {
-    /// Starts a tipcd with its socket at `path`. `command` runs a program that takes tipcd's arguments.
+    /// Starts a tipcd with its socket at `path`. `command` runs a program that accepts tipcd's arguments.
     ///
     /// # Errors
     /// [`LoneError`] if it does not start.

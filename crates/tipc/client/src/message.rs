@@ -90,7 +90,8 @@ pub struct Message {
     pub truncated: bool,
     /// The sending socket, or for a returned message the socket that rejected it.
     pub from: SocketAddress,
-    /// The service that the sender addressed, or for a connection, the one through which it was made.
+    /// The service that the sender addressed; for a connection, the service that the connection request addressed.
+    /// `None` if a socket was addressed directly, and for the end of a connection.
     pub service: Option<ServiceRange>,
     /// Instance of the sending member if the message was received in a group.
     pub member: Option<u32>,

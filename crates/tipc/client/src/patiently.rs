@@ -7,7 +7,7 @@ use crossway_sys::poll::{Interest, wait_ready};
 
 use crate::Patience;
 
-/// Repeats an operation until it succeeds or patience runs out (EAGAIN). The argument of `attempt` is whether the
+/// Repeats an operation until it succeeds or patience runs out (EAGAIN). The argument of `attempt` is true if the
 /// operation must not block. Without a deadline, calls `attempt` once.
 #[inline]
 pub(crate) fn patiently<T>(

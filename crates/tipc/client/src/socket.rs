@@ -1,4 +1,4 @@
-//! A socket of either back end.
+//! A TIPC socket with two back ends: the kernel's TIPC, and a `tipcd`.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -195,11 +195,12 @@ impl Socket {
     }
 
     /// Receives a message, or the available data of a stream, and returns its length in bytes. Returns 0 at the end of
-    /// a connection that the peer shut down, for a message of this socket that was returned, and for a report that a
-    /// member joined or left the group (use [`Socket::recv_message`] to distinguish these).
+    /// a connection that the peer shut down, for a message that this socket sent and that was returned, and for a
+    /// report that a member joined or left the group (use [`Socket::recv_message`] to distinguish these).
     ///
     /// # Errors
-    /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
+    /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty
+    /// buffer.
     #[inline]
     pub fn recv(&self, buf: &mut [u8], patience: Patience) -> Result<usize, Errno> {
         either!(self, s => s.recv(buf, patience))
@@ -256,7 +257,8 @@ impl Socket {
     /// Sets a socket option. Options that take no value ignore it.
     ///
     /// # Errors
-    /// EINVAL for a value out of range or a read-only option; ENOPROTOOPT if this kind of socket does not have the option.
+    /// EINVAL for a value out of range or a read-only option; ENOPROTOOPT if this kind of socket does not have the
+    /// option.
     pub fn set_option(&self, option: SocketOption, value: u32) -> Result<(), Errno> {
         self.set_option_by_number(option.number(), value)
     }

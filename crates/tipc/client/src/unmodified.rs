@@ -16,7 +16,7 @@ use crate::SOCKET_VARIABLE;
 /// File name of the preloaded library.
 pub const LIBRARY: &str = "libcrossway_tipc_preload.so";
 
-/// The environment variable of the dynamic loader that names libraries to load first.
+/// The dynamic loader's environment variable for libraries to load before all others.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
 /// Maximum depth of nested script interpreters; the kernel's limit is lower.

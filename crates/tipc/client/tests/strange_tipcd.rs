@@ -1,5 +1,5 @@
-//! Tests of programs on a tipcd that violates this version's protocol in its answers: they must end with a clear error,
-//! and never spin or hang.
+//! Tests of programs on a tipcd whose answers violate this version's protocol: the programs must get a clear error, and
+//! never spin or hang.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -223,7 +223,7 @@ fn receive_while_a_lane_is_switched_on(beginning: fn(Steps) -> Beginning) {
         });
         let begin = Instant::now();
         while !begun.load(Ordering::SeqCst) {
-            assert!(begin.elapsed() < WATCHDOG, "it asks for no lane");
+            assert!(begin.elapsed() < WATCHDOG, "it does not request a lane");
             std::thread::yield_now();
         }
         // A call that does not wait for the tipcd has returned by then.
@@ -234,7 +234,7 @@ fn receive_while_a_lane_is_switched_on(beginning: fn(Steps) -> Beginning) {
     });
     assert_eq!(socket.recv(&mut [0; 64], Patience::Now), Err(Errno::AGAIN), "nothing is left");
     let readable = poll::wait_ready(&socket, poll::Interest::Readable, Some(Instant::now()));
-    assert_eq!(readable, Ok(false), "the bell is left");
+    assert_eq!(readable, Ok(false), "the bell was not received");
 }
 
 #[test]
@@ -247,8 +247,8 @@ fn what_a_descriptor_held_is_received_when_its_lane_is_switched_off_again() {
     receive_while_a_lane_is_switched_on(Beginning::Withdrawn);
 }
 
-/// Tests that a program that is refused receives the reason, whether that arrives before it sends its request or just
-/// after.
+/// Tests that a refused program receives the reason, whether the reason arrives before the program sends its request or
+/// just after.
 #[test]
 fn the_reason_of_a_refusal_is_heard_whenever_it_comes() {
     for hears_the_hello in [false, true] {

@@ -1,4 +1,4 @@
-//! Frames that a tipcd passes to a tracing client.
+//! The frames of a trace, and the records in which a tipcd passes them to the tracing program.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use crossway_sys::{Errno, socket};
 /// medium, 2 unused bytes, two addresses (20 each).
 const HEADER_LEN: usize = 60;
 const ADDRESS_LEN: usize = 20;
-/// Maximum length of a frame in bytes: that of a UDP datagram.
+/// Maximum length of a frame in bytes: no UDP datagram is longer.
 const FRAME_LEN_MAX: usize = 65_536;
 
 /// Address of a station on a medium.
@@ -139,7 +139,8 @@ impl Frames {
         }
     }
 
-    /// Waits for a frame, at most until `until`. Returns false if none arrived.
+    /// Waits for a frame, at most until `until`, or without a limit if that is `None`. Returns false if no frame
+    /// arrived.
     ///
     /// # Errors
     /// The [`Errno`] of poll.

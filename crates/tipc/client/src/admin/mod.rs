@@ -63,7 +63,7 @@ pub enum Order {
     Links,
     /// Queries the broadcast link: [`Outcome::Broadcast`].
     Broadcast,
-    /// Queries a page of the name table, the first one or the one after a given range: [`Outcome::Names`].
+    /// Queries one page of the name table, which may be the first or begin after a given range: [`Outcome::Names`].
     Names {
         /// Range after which the page begins; `None` for the first page.
         behind: Option<NamePlace>,
@@ -117,8 +117,7 @@ pub enum Order {
     SetMulticasts {
         /// The method for sockets that do not choose one.
         method: Option<MulticastWay>,
-        /// For [`MulticastWay::Autoselect`]: replicast is used if the destinations are at most this percentage of the
-        /// peers.
+        /// For [`MulticastWay::Autoselect`]: replicast is used for messages to at most this percentage of the peers.
         replicast_percent: Option<u8>,
     },
     /// Forgets a node that is down.

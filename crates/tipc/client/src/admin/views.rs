@@ -1,5 +1,5 @@
-//! The state that a tipcd reports to an operator. Every view is a JSON object; the names of its integers end in their
-//! unit.
+//! The state that a tipcd reports to an operator. Every view is a JSON object. The name of an integer with a unit ends
+//! in that unit.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,8 +24,8 @@ pub struct NodeView {
     pub pid: u32,
     /// Number of connected programs.
     pub programs: u64,
-    /// Number of programs and requests refused since the start; requests are counted if they were refused because too
-    /// many descriptors were in flight.
+    /// Number of programs refused since the start, plus the number of requests refused because too many descriptors
+    /// were in flight.
     pub turned_away: u64,
     /// Number of sockets of these programs.
     pub sockets: u64,
@@ -87,8 +87,8 @@ pub struct BearerView {
     /// Size of the receive buffer of the bearer's socket in bytes as granted by the system, including the system's own
     /// overhead; absent for a bearer that receives through a packet ring.
     pub receive_buffer_bytes: Option<u64>,
-    /// Maximum length in bytes of frames that are passed to the system in runs, each run as one message; absent if
-    /// every frame is sent separately.
+    /// Frames up to this length in bytes are sent in runs: several frames are passed to the system as one message,
+    /// which the system splits. Absent if every frame is sent separately.
     pub run_frame_bytes_max: Option<u64>,
     /// Number of messages received that each carried a run of frames.
     pub received_runs: u64,
@@ -150,7 +150,7 @@ pub struct BroadcastView {
     pub window_packets: u16,
     /// How multicasts are sent for sockets that do not choose a method.
     pub method: super::MulticastWay,
-    /// For `autoselect`: replicast is used if the destinations are at most this percentage of the peers.
+    /// For `autoselect`: replicast is used for messages to at most this percentage of the peers.
     pub replicast_percent: u64,
     /// Statistics. STATE messages are counted only if they carried information for this link.
     #[serde(flatten)]
@@ -247,7 +247,7 @@ pub struct NamePlace {
     pub upper: u32,
 }
 
-/// A page of the name table. It contains whole ranges, and so may exceed the page size.
+/// A page of the name table. All bindings of a range are on the same page, so a page may exceed the page size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamePage {
     /// Bindings, ordered by type and range.
@@ -279,9 +279,9 @@ pub struct SocketView {
     pub bindings: Vec<NameView>,
     /// The group that the socket is a member of, with its instance there; absent if it is in none.
     pub group: Option<GroupView>,
-    /// The process that opened the socket.
+    /// ID of the process that opened the socket; absent if it is unknown.
     pub pid: Option<u32>,
-    /// That process's command, if it still exists.
+    /// Name of that process's command; absent if the process no longer exists.
     pub command: Option<String>,
     /// User ID of the process.
     pub uid: Option<u32>,
@@ -341,7 +341,7 @@ pub struct MonitorView {
 pub struct MonitoredBearerView {
     /// Name of the bearer.
     pub bearer: String,
-    /// Number of times the roles in the ring have been assigned.
+    /// Number of times this node has determined anew which nodes it monitors itself.
     pub table_generation: u32,
     /// Number of nodes on the medium, including this one.
     pub cluster_size: usize,
@@ -360,14 +360,14 @@ pub struct MonitoredView {
     pub node: String,
     /// Whether the node is up.
     pub up: bool,
-    /// Whether this node itself probes that node. If not, only other nodes do.
+    /// Whether this node itself probes that node. If not, this node relies on the reports of other nodes about it.
     pub direct: bool,
     /// Generation of the node's domain record; 0 if the node has sent none.
     pub generation: u16,
-    /// For each member in the longest prefix of the node's domain that agrees with this node's ring (the same nodes, in
-    /// the same order, as those that follow the node there), whether the node reports that member as up.
+    /// The first members of the node's domain, true for each member that the node reports as up. The list ends before
+    /// the first member that does not follow the node at the same place in this node's ring.
     pub applied: Vec<bool>,
-    /// The other members of the node's domain, which do not match this node's ring: the address of each, in
-    /// hexadecimal, and whether the node reports it as up.
+    /// The remaining members of the node's domain: the address of each member, in hexadecimal, and whether the node
+    /// reports the member as up.
     pub unapplied: Vec<(String, bool)>,
 }

@@ -1,4 +1,4 @@
-//! The control connection: requests, and answers that are received immediately or fetched later.
+//! This process's control connection to a tipcd: sends requests, and receives their answers immediately or later.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use crate::protocol::control::LEN_MAX;
 /// Error text for a control connection that the tipcd has closed.
 pub(super) const ENDED: &str = "has ended";
 
-/// Maximum time to wait for an answer. A tipcd answers immediately; one that takes longer hangs.
+/// Maximum time to wait for an answer. A tipcd that works answers immediately.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The part of an answer that follows its errno, and the descriptors passed with it.
@@ -49,7 +49,7 @@ pub(crate) enum Claim {
 /// Error text for a tipcd that did not answer in time.
 const LATE: &str = "does not answer";
 
-/// Maximum number of answers kept. To keep another one, the oldest is dropped.
+/// Maximum number of answers kept. If there are more, the oldest answer is dropped.
 const KEPT_MAX: usize = 16;
 
 impl Control {

@@ -129,7 +129,7 @@ impl Daemon {
         &self.path
     }
 
-    /// Whether the slot is within the shared memory of this connection. A faulty tipcd may name one beyond it.
+    /// Whether the slot is within the shared memory of this connection. A faulty tipcd may return a slot outside of it.
     pub(crate) fn has_slot(&self, slot: u32) -> bool {
         self.slots.has(slot as usize * slot::WORDS + slot::WORDS - 1)
     }
@@ -189,8 +189,8 @@ impl Daemon {
     }
 }
 
-/// Sends the first request and waits for the answer. The send may fail: a tipcd that refuses a program answers without
-/// a request and closes the connection.
+/// Sends the first request and waits for the answer. An error of the send is ignored: a tipcd that refuses a program
+/// sends the reason without waiting for a request, and closes the connection.
 fn say_hello(fd: &OwnedFd) -> Result<(i32, Answer), &'static str> {
     let _ = fdpass::send(fd, &Request::Hello { version: VERSION }.encode(), &[]);
     match await_answer(fd, ANSWER_LIMIT) {

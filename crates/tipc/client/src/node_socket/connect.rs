@@ -1,13 +1,13 @@
-//! Listening, accepting, connecting.
+//! How sockets of a `tipcd` listen, accept and connect.
 
 use super::*;
 
-/// Interval at which a waiting connect checks whether the tipcd has given up. Success and refusal wake it immediately.
+/// Interval at which a waiting connect checks the state of its request. Acceptance and refusal wake it immediately.
 const CONNECT_GLANCE: Duration = Duration::from_millis(50);
 
 impl NodeSocket {
-    /// Fills the descriptor until it polls unwritable. Returns the number of payload bytes written; 0 if it was already
-    /// padded.
+    /// Fills the descriptor with padding, so that poll(2) does not report it as writable. Returns the number of bytes
+    /// written; 0 if the descriptor was already padded.
     fn pad(&self, memory: &mut Memory) -> Result<u32, Errno> {
         if std::mem::replace(&mut memory.padded, true) {
             return Ok(0);

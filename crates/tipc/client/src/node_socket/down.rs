@@ -23,8 +23,8 @@ const GATHERS_FROM: u32 = 8;
 /// One in this many receive calls checks for a waiting message before it waits.
 const TRY_EVERY: u32 = 4;
 
-/// Number of times a receiver yields its CPU when it finds its lane being switched on. After that, it sleeps for
-/// `CHECK_EVERY` between checks, so that a tipcd that shares the CPU with a thread of higher priority can finish.
+/// Number of times a receiver yields its CPU when it finds that its lane is being switched on. After that, it sleeps
+/// for `CHECK_EVERY` between checks, so that a tipcd that shares the CPU with a thread of higher priority can finish.
 const YIELDS: u32 = 100;
 const CHECK_EVERY: Duration = Duration::from_micros(50);
 
@@ -46,8 +46,8 @@ pub(super) struct Pace {
 pub(super) enum Found {
     /// A message, or stream bytes.
     Came(Came),
-    /// The ring is empty, and this many bells have been consumed. If the descriptor still polls readable and the count
-    /// is unchanged, the reason is a bell that was seen before.
+    /// The ring is empty, and this many bells have been consumed. If the descriptor still polls readable and this count
+    /// has not changed, no new bell has arrived.
     Nothing { bells_eaten: u32 },
     /// Like [`Found::Nothing`], and the caller must wait by receiving the next bell: the bell's shared word already
     /// announces that.
@@ -302,8 +302,8 @@ impl NodeSocket {
 
     /// Waits for the tipcd that is switching the lane on. The tipcd, which does nothing else in between, either writes
     /// the first bell into the descriptor and marks it as written, or switches the lane off again. A non-blocking call
-    /// waits for this too: the descriptor may hold messages, or the bell, and the caller may have received the only
-    /// edge for them. Returns false if the lane is off.
+    /// waits for this too: the descriptor may hold messages, or the bell, and the caller may already have received the
+    /// only edge-triggered event for them. Returns false if the lane is off.
     #[cold]
     fn await_first_bell(&self, words: &InletWords) -> Result<bool, Errno> {
         let is_rung = || words.bell().load(Ordering::Acquire) == doorbell::RUNG;

@@ -1,5 +1,5 @@
-//! The receiving end of a socket's lane: its ring, the shared words and the lock of its receivers, and the descriptor
-//! as the source of bells.
+//! The receiving end of a socket's lane: the ring, the words and the lock that its receivers share, and the descriptor
+//! from which they receive bells.
 
 use std::sync::OnceLock;
 
@@ -33,15 +33,15 @@ pub(super) struct Down {
     taken: AtomicU32,
 }
 
-/// The receiving end of one of a socket's two rings: that of its own lane, or that of a direct lane.
+/// The receiving end of a ring: the ring of the socket's own lane, or of a direct lane.
 pub(super) struct Inlet {
     pub(super) rx: SharedRx<SharedRing, InletWords>,
     /// The ring and words of a direct lane, whose producer may be the peer's program; `None` for the socket's own lane.
     direct: Option<(SharedRing, FreeWords)>,
 }
 
-/// The shared words of a ring's receivers. For a direct lane, those that only receivers use (`own`) are in the memory
-/// of the socket's own lanes, where the peer's program cannot tamper with them.
+/// The words that a ring's receivers share. For a direct lane, the words that only receivers use (`own`) are in the
+/// memory of the socket's own lanes, where the peer's program cannot tamper with them.
 pub(super) struct InletWords {
     shared: Receiver,
     own: Receiver,
@@ -113,9 +113,10 @@ impl Down {
         taken
     }
 
-    /// Called when the ring is empty. Returns whether the next wait should be for the bell itself. This is so if the
-    /// last bell was for one message, and if no other process is known to receive: if this process were killed between
-    /// the bell and the message, another process would not be notified of the message.
+    /// Called when the ring is empty. Returns whether the next wait should be a call that receives the bell itself: if
+    /// the last bell announced one message, and no other process is known to receive. If another process received, too,
+    /// and this process were killed after it had received the bell and before it took the message, the other process
+    /// would not be notified of the message.
     #[inline]
     pub(super) fn waits_for_one(&self) -> bool {
         let taken = self.taken.load(Ordering::Relaxed);

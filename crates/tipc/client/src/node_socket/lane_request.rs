@@ -1,4 +1,5 @@
-//! How a socket gets its lanes: messages are counted until it is busy, the lanes are requested without waiting, and the answer is fetched later.
+//! How a socket gets its lanes: its messages are counted until the socket is busy, the lanes are requested without
+//! waiting, and the answer is fetched later.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -27,8 +28,8 @@ const NEVER: u32 = u32::MAX;
 /// Number of messages between two checks whether the answer to the request for lanes has arrived.
 const FETCH_EVERY: u32 = 8;
 
-/// Number of calls after which the request to receive through the lane is repeated if it was refused because it came at
-/// a bad moment. Doubles each time.
+/// Number of receive calls after which a request to receive through the lane is repeated if it was refused for the
+/// moment. The number doubles with each refusal.
 const RETRY_AFTER: u32 = 16;
 const RETRY_MAX: u32 = 1 << 16;
 

@@ -258,8 +258,8 @@ impl NodeSocket {
         Ok(!poll::is_hung_up(&self.fd)?)
     }
 
-    /// Sleeps until the lane may have room. Returns `None` if the descriptor must be used instead, which gives a
-    /// non-blocking caller the right result and can be polled.
+    /// Sleeps until the lane may have room. Returns `None` if the message must be sent through the descriptor instead:
+    /// the descriptor gives a non-blocking caller the right result and can be polled.
     #[cold]
     pub(super) fn wait_for_room<'a, B: Bell>(
         &self,

@@ -227,7 +227,8 @@ impl NodeSocket {
     /// Sets a socket option.
     ///
     /// # Errors
-    /// EINVAL for a value out of range or a read-only option; ENOPROTOOPT if this kind of socket does not have the option.
+    /// EINVAL for a value out of range or a read-only option; ENOPROTOOPT if this kind of socket does not have the
+    /// option.
     pub fn set_option(&self, option: SocketOption, value: u32) -> Result<(), Errno> {
         self.set_option_by_number(option.number(), value)
     }

@@ -1,5 +1,5 @@
-//! The sending end of the peer's direct lane, by which two programs of one tipcd exchange messages without involving
-//! the tipcd. See docs/decisions/0048 for the reasons.
+//! The sending end of the peer's direct lane. Through direct lanes, two programs of one tipcd exchange messages without
+//! involving the tipcd. See docs/decisions/0048 for the reasons.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;

@@ -40,11 +40,12 @@ impl Came {
 
 impl NodeSocket {
     /// Receives a message, or the available data of a stream, and returns its length in bytes. Returns 0 at the end of
-    /// a connection that the peer shut down, for a message of this socket that was returned, and for a report that a
-    /// member joined or left the group (use [`NodeSocket::recv_message`] to distinguish these).
+    /// a connection that the peer shut down, for a message that this socket sent and that was returned, and for a
+    /// report that a member joined or left the group (use [`NodeSocket::recv_message`] to distinguish these).
     ///
     /// # Errors
-    /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty buffer.
+    /// ENOTCONN, ECONNRESET if the peer or its node was lost, EAGAIN if nothing arrived in time, EINVAL for an empty
+    /// buffer.
     #[inline]
     pub fn recv(&self, buf: &mut [u8], patience: Patience) -> Result<usize, Errno> {
         let message = self.recv_message(buf, patience)?;

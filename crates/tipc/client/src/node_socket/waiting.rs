@@ -33,8 +33,8 @@ impl NodeSocket {
         self.spin_us.store(us, Ordering::Relaxed);
     }
 
-    /// Whether receive calls that block spin at present: the program has set a limit ([`set_spin`](Self::set_spin)), and
-    /// messages arrive through a lane.
+    /// Whether receive calls that block spin at present: the program has set a limit ([`set_spin`](Self::set_spin)),
+    /// and messages arrive through a lane.
     #[inline]
     pub fn is_spin_set(&self) -> bool {
         self.spin_us() > 0 && self.is_down_lane_on()

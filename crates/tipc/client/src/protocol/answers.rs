@@ -1,4 +1,4 @@
-//! The contents of answers, after their errno.
+//! The contents of a tipcd's answers to requests, without the errno with which each answer begins.
 
 use super::control::SocketKind;
 use super::fields::{Reader, Writer};

@@ -8,7 +8,7 @@ pub use super::answers::{Adopted, Granted, Opened, SocketReport, Welcome};
 pub use super::fields::{Head, Reader, Writer};
 use crate::address::ENCODED_LEN;
 
-/// Maximum length in bytes of a request or answer: that of a connection request with a message of maximum length.
+/// Maximum length in bytes of a request or answer: the length of a connection request with a message of maximum length.
 pub const LEN_MAX: usize = super::MESSAGE_LEN_MAX + 64;
 
 /// The first four bytes of every hello.
@@ -147,10 +147,10 @@ pub enum Request<'a> {
     /// memory with the socket's slot; EBADF if it is not a socket of this tipcd.
     Adopt,
     /// Switches a socket to receiving through its lane: the data descriptor gets a bell ([`crossway_ring::doorbell`])
-    /// after its current contents, and from then on only bells. If it is a direct lane, answered with [`Granted`] and
-    /// the descriptor of its memory, otherwise with no fields. Repeating the request has no effect and gets the same
-    /// answer. EAGAIN if a thread is reading the descriptor ([`super::slot::READERS`]) or the descriptor has no room,
-    /// EOPNOTSUPP if the socket has no lanes.
+    /// after its current contents, and from then on only bells. For a direct lane, the answer is [`Granted`] and the
+    /// descriptor of the lane's memory; otherwise it has no fields. Repeating the request has no effect and gets the
+    /// same answer. EAGAIN if a thread is reading the descriptor ([`super::slot::READERS`]) or the descriptor has no
+    /// room, EOPNOTSUPP if the socket has no lanes.
     LaneDown {
         /// Token of the socket.
         token: u64,

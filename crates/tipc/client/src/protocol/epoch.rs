@@ -1,8 +1,9 @@
-//! Counters that show when a destination that was reachable may no longer be.
+//! Counters that show when a destination that was reachable may have become unreachable.
 //!
-//! `tipcd` counts every withdrawn binding and every lost node in a counter, an *epoch*, that a hash of the service type
-//! or node selects. Once a program knows that a destination is reachable, it sends without asking `tipcd` again until
-//! the counter changes. So the send call itself fails with EHOSTUNREACH, as with the kernel, at the cost of one load.
+//! `tipcd` counts withdrawn bindings and lost nodes in counters called *epochs*. A hash of the service type or the node
+//! selects the counter. Once a program knows that a destination is reachable, it sends without asking `tipcd` again
+//! until the counter changes. So the send call itself fails with EHOSTUNREACH, as with the kernel, at the cost of one
+//! load.
 
 use crate::address::Address;
 

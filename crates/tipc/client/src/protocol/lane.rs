@@ -42,14 +42,14 @@ pub const DOWN: usize = (2048 - FreeWords::OFFSET) / 8;
 /// room in the ring. The receiver that makes room resets the word and signals the eventfd of its lanes.
 pub const ROOM_WANTED: usize = 0;
 
-/// Indices of words in the memory of a sending socket's lanes that belong to the direct lane of its peer. In terms of
-/// [`crossway_ring::handover`], the program is the owner of that ring, and `tipcd` the helper. The amount that the
-/// program has passed to `tipcd` is [`SENT`](super::slot::SENT) plus the number of records that it has put into its own
-/// lane.
+/// Indices of the words that control a sender's use of its peer's direct lane. The words are in the memory of the
+/// sending socket's own lanes. In terms of [`crossway_ring::handover`], the program is the owner of that ring, and
+/// `tipcd` the helper. The amount that the program has passed to `tipcd` is [`SENT`](super::slot::SENT) plus the number
+/// of records that it has put into its own lane.
 pub mod outlet {
     /// Written by `tipcd`: non-zero as soon as the direct lane can be requested.
     pub const READY: usize = 1;
-    /// Written by `tipcd`: how much of what the program has passed to it is in the ring.
+    /// Written by `tipcd`: how much of the data that the program has passed to `tipcd` is already in the ring.
     pub(super) const PASSED: usize = 2;
     /// Written by the program: non-zero while it uses the ring. This word has a cache line of its own.
     pub const BUSY: usize = 16;

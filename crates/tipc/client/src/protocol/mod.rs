@@ -8,7 +8,7 @@
 //!   STREAM for stream sockets, which carry the bytes unchanged.
 //! - A few **shared words** ([`slot`], [`epoch`]), atomic 64-bit integers in shared memory, replace requests. They show
 //!   the state of a socket's connection, how much the program has taken from its descriptor, and whether a destination
-//!   that was reachable may no longer be.
+//!   that was reachable may have become unreachable.
 //! - A busy socket can have **lanes** ([`lane`]) if its program requests them: rings in shared memory in addition to
 //!   its descriptor, which avoid a system call per message. See docs/decisions/0042 for the reasons.
 //!

@@ -23,9 +23,9 @@ pub enum RecordKind {
     Data = 1,
     /// A message sent by the program that could not be delivered; `error` gives the reason.
     Returned = 2,
-    /// A connection request on a listening socket. It comes with a descriptor, and its payload of [`OFFER_LEN`] bytes holds the
-    /// new socket's token and slot. The program accepts the request by writing one byte to the new descriptor and refuses it by
-    /// closing the descriptor.
+    /// A connection request on a listening socket. It comes with a descriptor, and its payload of [`OFFER_LEN`] bytes
+    /// holds the new socket's token and slot. The program accepts the request by writing one byte to the new descriptor
+    /// and refuses it by closing the descriptor.
     Offer = 3,
     /// A member joined or left the group.
     Member = 4,

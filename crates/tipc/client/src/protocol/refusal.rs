@@ -5,7 +5,7 @@
 
 use crossway_sys::Errno;
 
-/// The resource that is exhausted: the tipcd's, or the program's share of it.
+/// The resource of the tipcd that is exhausted, or of which the program has used up its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Connections of all programs (`tipcd --clients`).

@@ -17,19 +17,20 @@ pub const ERROR: usize = 2;
 pub const PEER: usize = 3;
 
 /// First of the words 4 to 7, which are for the program's own use: state of the socket that `tipcd` does not know and
-/// never reads. All processes that share the socket also share it, across fork and exec.
+/// never reads. All processes that share the socket also share this state, across fork and exec.
 pub const OWN: usize = 4;
 
 /// Word 8, written by programs: number of threads that are currently reading the data descriptor itself.
 pub const READERS: usize = 8;
-/// Word 9, written by `tipcd`: non-zero if messages are received through a lane, [`DOWN_BY_LANE`] or [`DOWN_DIRECT`].
+/// Word 9, written by `tipcd`: [`DOWN_BY_LANE`] or [`DOWN_DIRECT`] while messages are received through a lane,
+/// otherwise 0.
 pub const DOWN: usize = 9;
 /// Word 10, written by programs: how much has been written to the data descriptor since the socket was created, in
 /// bytes for a stream, otherwise in messages. It is incremented before writing, and reduced again if the write fails.
 /// Padding ([`super::record::PAD_FAMILY`]) does not count.
 pub const SENT: usize = 10;
-/// Word 11, written by `tipcd`: how much it has read from the data descriptor and passed to the node, together with
-/// everything that preceded it in the lane. Programs send through the lane only while this equals [`SENT`].
+/// Word 11, written by `tipcd`: how much `tipcd` has read from the data descriptor and passed to the node, after all
+/// data that was put into the lane earlier. Programs send through the lane only while this equals [`SENT`].
 pub const TAKEN: usize = 11;
 /// Word 12, written by programs: number of threads that wait for the data descriptor to become readable. The first of
 /// them may sleep in a receive call that only peeks or that takes a bell, which is a single system call. The others
@@ -61,8 +62,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns the result of a connection request; `None` while it is pending. `error` takes the slot's error, and
-    /// `has_peer` returns whether the slot's peer was ever set.
+    /// Returns the result of a connection request; `None` while it is pending. `error` is called to take the error from
+    /// the slot, and `has_peer` to find out whether the slot's peer was ever set.
     pub fn connected(
         self,
         error: impl FnOnce() -> Option<Errno>,
